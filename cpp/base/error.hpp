@@ -1,0 +1,43 @@
+// The error types of zerohop. Python mirrors each of them one to one (zerohop.errors).
+//
+// A message says what failed, why, and what to do about it, in one sentence. The numeric code of
+// the source (errno, ibv_wc_status, CUresult) is kept beside it; 0 where there is none.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace zerohop {
+
+// What a failed transfer may have done to the destination.
+enum class Effect { nothing, some, all };
+
+const char* effect_name(Effect effect) noexcept;
+
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& message, int code = 0, Effect effect = Effect::nothing)
+      : std::runtime_error(message), code_(code), effect_(effect) {}
+
+  int code() const noexcept { return code_; }
+  Effect effect() const noexcept { return effect_; }
+
+ private:
+  int code_;
+  Effect effect_;
+};
+
+// Each subclass says which source the code belongs to, or which guarantee ended the operation.
+class VerbsError : public Error { using Error::Error; };           // errno or ibv_wc_status
+class CudaError : public Error { using Error::Error; };            // CUresult
+class PeerLost : public Error { using Error::Error; };             // the peer died, hangs or left
+class TransferTimeout : public Error { using Error::Error; };      // the wait ended, not the transfer
+class RegistrationError : public Error { using Error::Error; };    // memory cannot be (or is no longer) registered
+class RouteUnavailable : public Error { using Error::Error; };     // the demanded route does not exist here
+class ProtocolError : public Error { using Error::Error; };        // bytes that no correct peer sends
+class AuthenticationError : public Error { using Error::Error; };  // the address's secret does not match
+
+// "cannot open /dev/x: Permission denied (errno 13)": what failed, followed by errno's own words.
+std::string errno_message(const std::string& what, int error_number);
+
+}  // namespace zerohop

@@ -1,0 +1,64 @@
+// An open verbs device and one of its ports.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "driver/verbs.hpp"
+
+namespace zerohop::rdma {
+
+struct AsyncEvent {
+  ibv_event_type type;
+  std::uint32_t qp_number;  // 0 unless the event names a queue pair
+  int port;                 // 0 unless the event names a port
+};
+
+class Device {
+ public:
+  // Names of the devices that `verbs` lists, in its order.
+  static std::vector<std::string> names(const driver::Verbs& verbs);
+
+  // Opens the device called `name`. Throws VerbsError (ENODEV, listing the names that exist).
+  static std::shared_ptr<Device> open(std::shared_ptr<const driver::Verbs> verbs, std::string_view name,
+                                      std::uint8_t port = 1, int gid_index = 0);
+
+  const driver::Verbs& verbs() const noexcept { return *verbs_; }
+  ibv_context* context() const noexcept { return context_.get(); }
+  const std::string& name() const noexcept { return name_; }
+  const ibv_device_attr& attributes() const noexcept { return attributes_; }
+  std::uint8_t port() const noexcept { return port_; }
+  int gid_index() const noexcept { return gid_index_; }
+  const ibv_gid& gid() const noexcept { return gid_; }
+
+  ibv_port_attr port_attributes() const;  // asked anew: ports go up and down
+
+  int async_fd() const noexcept { return context_->async_fd; }
+  // The next event without blocking (the descriptor is made non-blocking on open), acknowledged
+  // before it is returned: an event not acknowledged blocks destroy_* for ever (man ibv_get_async_event).
+  std::optional<AsyncEvent> next_async_event();
+
+ private:
+  struct CloseContext {
+    const driver::Verbs* verbs;
+    void operator()(ibv_context* context) const noexcept;
+  };
+  using Context = std::unique_ptr<ibv_context, CloseContext>;
+
+  Device(std::shared_ptr<const driver::Verbs> verbs, Context context, std::string name,
+         std::uint8_t port, int gid_index);
+
+  std::shared_ptr<const driver::Verbs> verbs_;
+  Context context_;
+  std::string name_;
+  std::uint8_t port_;
+  int gid_index_;
+  ibv_device_attr attributes_{};
+  ibv_gid gid_{};
+};
+
+}  // namespace zerohop::rdma

@@ -1,0 +1,20 @@
+// The software HCA: a verbs device in user space that moves bytes over TCP.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "driver/verbs.hpp"
+
+namespace zerohop::softhca {
+
+// The table, always complete. get_device_list names "soft0" (loopback) first, then one
+// "soft0@<interface>" for every other interface that is up and has an IPv4 address.
+std::shared_ptr<const driver::Verbs> verbs();
+
+// "soft0", "soft0@eth0" or "soft0@10.0.0.5" -> the name that get_device_list gives that device.
+// Throws VerbsError (ENODEV) naming the interfaces that do exist.
+std::string canonical_name(std::string_view name);
+
+}  // namespace zerohop::softhca
