@@ -1,0 +1,74 @@
+// What two endpoints say to each other on the control channel: plain values and their encoding.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "engine/address.hpp"
+#include "rdma/queue_pair.hpp"
+
+namespace zerohop::engine {
+
+inline constexpr std::uint32_t kControlVersion = 1;         // of the messages, told in Hello
+inline constexpr std::size_t kMaxNameBytes = 4096;          // names, host names, reasons
+inline constexpr std::size_t kMaxRemoteMemoryBytes = 65536;  // an encoded RemoteMemory
+
+// First message of either side: who it is, and what the other needs to connect its queue pair.
+struct Hello {
+  std::uint32_t version = kControlVersion;
+  EndpointId id{};
+  std::string name;
+  std::string host_name;
+  std::uint32_t pid = 0;
+  rdma::QueuePairAddress queue_pair;
+  std::uint64_t credits_address = 0;  // where the other side reports consumed receive slots
+  std::uint32_t credits_rkey = 0;
+  std::uint32_t receive_slots = 0;
+  std::uint32_t slot_nbytes = 0;
+};
+
+struct Ready {};  // the sender's queue pair takes messages
+
+struct Lookup {
+  std::uint64_t request = 0;
+  std::string name;
+};
+
+struct Found {
+  std::uint64_t request = 0;
+  std::vector<std::byte> memory;  // RemoteMemory::to_bytes
+};
+
+struct NotFound {
+  std::uint64_t request = 0;
+};
+
+struct Heartbeat {
+  std::uint64_t sequence = 0;
+};
+
+// A fresh queue pair after an error.
+struct Requeue {
+  std::uint32_t generation = 0;
+  rdma::QueuePairAddress queue_pair;
+};
+
+struct Bye {
+  std::string reason;
+};
+
+// The position in this list is the kind on the wire: append only.
+using ControlMessage =
+    std::variant<Hello, Ready, Lookup, Found, NotFound, Heartbeat, Requeue, Bye>;
+
+// Throws ProtocolError when a field is longer than its limit.
+std::vector<std::byte> encode(const ControlMessage& message);
+
+// Throws ProtocolError for bytes that encode() does not make.
+ControlMessage decode_control_message(std::span<const std::byte> bytes);
+
+}  // namespace zerohop::engine

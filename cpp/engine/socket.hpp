@@ -1,0 +1,32 @@
+// TCP sockets of the control channel: every one non-blocking, close-on-exec, without Nagle's delay
+// and with keepalive. Hosts are IPv4 or IPv6 literals (fe80::1%eth0 included), never looked up.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/deadline.hpp"
+#include "base/unique_fd.hpp"
+
+namespace zerohop::engine {
+
+// Listens on one address of this host; port 0 takes a free one (see local_port). Throws Error.
+UniqueFd listen_tcp(const std::string& host, std::uint16_t port = 0);
+
+std::uint16_t local_port(int fd);
+
+// One pending connection, or an empty UniqueFd when there is none. Throws Error when this process is
+// out of descriptors or memory: the connection stays pending, so a caller that polls must pause.
+UniqueFd accept_tcp(int listener);
+
+// Begins to connect and returns at once; the socket turns writable when it is connected. Throws
+// PeerLost when the network refuses immediately, ProtocolError when `host` is no literal.
+UniqueFd start_connect(const std::string& host, std::uint16_t port);
+
+// Waits until the connection stands. Throws PeerLost: refused, unreachable, or no answer in time.
+void finish_connect(int fd, const Deadline& deadline);
+
+// "10.0.0.5:4711" of the other side, "an unknown host" when the socket is not connected.
+std::string remote_name(int fd);
+
+}  // namespace zerohop::engine
