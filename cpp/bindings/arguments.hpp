@@ -1,0 +1,26 @@
+// Python arguments that describe arrays: shape, dtype and index expressions.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <vector>
+
+#include "base/dims.hpp"
+#include "base/dtype.hpp"
+#include "base/index.hpp"
+
+namespace zerohop::bindings {
+
+namespace py = pybind11;
+
+// A non-negative integer or a sequence of them. Throws py::type_error, py::value_error.
+Dims parse_shape(py::handle shape);
+
+// "float16", numpy.float16, numpy.dtype("float16"), torch.float16, ml_dtypes.bfloat16, ...
+DType parse_dtype(py::handle dtype);
+
+// What stands between the brackets of m[...]. Throws py::index_error for anything but integers,
+// slices, ... and None: the rest of numpy's indexing would have to copy.
+std::vector<Index> parse_index(py::handle key);
+
+}  // namespace zerohop::bindings

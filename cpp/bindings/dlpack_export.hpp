@@ -1,0 +1,28 @@
+// __dlpack__ and __dlpack_device__ of the Python array API standard (2024.12), producer side.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <string>
+
+#include "bindings/array_export.hpp"
+
+namespace zerohop::bindings {
+
+// The keyword arguments of __dlpack__, as the consumer gave them.
+struct DLPackRequest {
+  py::object stream = py::none();
+  py::object max_version = py::none();
+  py::object dl_device = py::none();
+  py::object copy = py::none();
+};
+
+// A "dltensor_versioned" capsule when max_version >= (1, 0), else a "dltensor". Throws
+// py::buffer_error for what cannot be shared: read-only without a version, strides that are no
+// multiple of the item size, another device, copy=True.
+py::capsule to_dlpack(const ExportedArray& array, const DLPackRequest& request);
+
+// (device type, device id), as __dlpack_device__ returns it.
+py::tuple dlpack_device(const std::string& device);
+
+}  // namespace zerohop::bindings

@@ -1,0 +1,37 @@
+// Keeps what Python or a DLPack producer owns alive for C++ threads that must never take the GIL.
+//
+// An Owner may lose its last reference on any thread. Where that thread holds the GIL the release
+// happens at once; elsewhere it is put on a list (lock-free, no allocation) that the interpreter's
+// main thread and the next binding call empty. After the interpreter has begun to shut down nothing
+// is released: the memory goes with the process.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+
+namespace zerohop::bindings {
+
+namespace py = pybind11;
+
+using Owner = std::shared_ptr<void>;
+
+// One thing to release while the GIL is held: derive, and release in the destructor.
+class Held {
+ public:
+  virtual ~Held() = default;
+  Held* next_released = nullptr;  // link of the release list
+};
+
+Owner make_owner(std::unique_ptr<Held> held);
+
+// A new reference to `object`.
+Owner own_object(py::handle object);
+
+// Takes over a filled Py_buffer; PyBuffer_Release ends it.
+Owner own_buffer(const Py_buffer& view);
+
+// Releases what foreign threads have left. The GIL must be held. Cheap when there is nothing.
+void drain_released() noexcept;
+
+}  // namespace zerohop::bindings
