@@ -28,35 +28,35 @@ class Error : public std::runtime_error {
 };
 
 // Each subclass says which source the code belongs to, or which guarantee ended the operation.
-// The code is errno or ibv_wc_status
+// The code is errno or ibv_wc_status.
 class VerbsError : public Error {
   using Error::Error;
 };
-// The code is a CUresult
+// The code is a CUresult.
 class CudaError : public Error {
   using Error::Error;
 };
-// The peer died, hangs or left
+// The peer died, hangs or left.
 class PeerLost : public Error {
   using Error::Error;
 };
-// The wait ended, not the transfer
+// The wait ended, not the transfer.
 class TransferTimeout : public Error {
   using Error::Error;
 };
-// Memory cannot be (or is no longer) registered
+// Memory cannot be (or is no longer) registered.
 class RegistrationError : public Error {
   using Error::Error;
 };
-// The demanded route does not exist here
+// The demanded route does not exist here.
 class RouteUnavailable : public Error {
   using Error::Error;
 };
-// Bytes that no correct peer sends
+// Bytes that no correct peer sends.
 class ProtocolError : public Error {
   using Error::Error;
 };
-// The address's secret does not match
+// The address's secret does not match.
 class AuthenticationError : public Error {
   using Error::Error;
 };
