@@ -28,14 +28,38 @@ class Error : public std::runtime_error {
 };
 
 // Each subclass says which source the code belongs to, or which guarantee ended the operation.
-class VerbsError : public Error { using Error::Error; };           // errno or ibv_wc_status
-class CudaError : public Error { using Error::Error; };            // CUresult
-class PeerLost : public Error { using Error::Error; };             // the peer died, hangs or left
-class TransferTimeout : public Error { using Error::Error; };      // the wait ended, not the transfer
-class RegistrationError : public Error { using Error::Error; };    // memory cannot be (or is no longer) registered
-class RouteUnavailable : public Error { using Error::Error; };     // the demanded route does not exist here
-class ProtocolError : public Error { using Error::Error; };        // bytes that no correct peer sends
-class AuthenticationError : public Error { using Error::Error; };  // the address's secret does not match
+// The code is errno or ibv_wc_status.
+class VerbsError : public Error {
+  using Error::Error;
+};
+// The code is a CUresult.
+class CudaError : public Error {
+  using Error::Error;
+};
+// The peer died, hangs or left.
+class PeerLost : public Error {
+  using Error::Error;
+};
+// The wait ended, not the transfer.
+class TransferTimeout : public Error {
+  using Error::Error;
+};
+// Memory cannot be (or is no longer) registered.
+class RegistrationError : public Error {
+  using Error::Error;
+};
+// The demanded route does not exist here.
+class RouteUnavailable : public Error {
+  using Error::Error;
+};
+// Bytes that no correct peer sends.
+class ProtocolError : public Error {
+  using Error::Error;
+};
+// The address's secret does not match.
+class AuthenticationError : public Error {
+  using Error::Error;
+};
 
 // "cannot open /dev/x: Permission denied (errno 13)": what failed, followed by errno's own words.
 std::string errno_message(const std::string& what, int error_number);

@@ -1,4 +1,5 @@
-// numpy's basic indexing: integers, slices, ... and newaxis select a part of an array without a copy.
+// numpy's basic indexing: integers, slices, ... and newaxis select a part of an array without a
+// copy.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ struct NewAxis {};        // a dimension of size 1
 
 using Index = std::variant<std::int64_t, Slice, EllipsisIndex, NewAxis>;
 
-// Missing trailing indices are full slices. Throws std::out_of_range for an integer out of bounds or
-// too many indices, std::invalid_argument for a zero step.
+// Missing trailing indices are full slices. Throws std::out_of_range for an integer out of bounds
+// or too many indices, std::invalid_argument for a zero step.
 Layout apply_index(const Layout& layout, std::span<const Index> indices);
 
 }  // namespace zerohop

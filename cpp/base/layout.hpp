@@ -27,17 +27,18 @@ struct Layout {
   // C order without gaps.
   static Layout contiguous(std::uint64_t address, DType dtype, std::span<const std::int64_t> shape);
 
-  // Throws std::invalid_argument unless the type is supported, shape and strides agree, no dimension
-  // is negative, and every element lies inside the 64-bit address space. Layouts made from foreign
-  // values (DLPack, buffers, the wire) are validated once; all other members rely on it.
+  // Throws std::invalid_argument unless the type is supported, shape and strides agree, no
+  // dimension is negative, and every element lies inside the 64-bit address space. Layouts made
+  // from foreign values (DLPack, buffers, the wire) are validated once; all other members rely on
+  // it.
   void validate() const;
 
   std::size_t ndim() const noexcept { return shape.size(); }
   std::uint32_t itemsize() const noexcept { return dtype.itemsize(); }
-  std::uint64_t count() const noexcept;  // elements
+  std::uint64_t count() const noexcept;                                   // elements
   std::uint64_t nbytes() const noexcept { return count() * itemsize(); }  // packed, without gaps
-  bool is_contiguous() const noexcept;   // C order; also true without elements
-  Extent extent() const noexcept;        // lowest to one past the highest byte touched
+  bool is_contiguous() const noexcept;  // C order; also true without elements
+  Extent extent() const noexcept;       // lowest to one past the highest byte touched
 
   friend bool operator==(const Layout&, const Layout&) = default;
 };

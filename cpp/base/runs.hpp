@@ -1,4 +1,5 @@
-// Splits a copy between two arrays of equal shape into the longest pieces that are contiguous in both.
+// Splits a copy between two arrays of equal shape into the longest pieces that are contiguous in
+// both.
 #pragma once
 
 #include <array>
@@ -25,8 +26,10 @@ class Runs {
   // False when there is no further run. Neither allocates nor throws.
   bool next(Run& run) noexcept;
 
-  std::uint64_t count() const noexcept { return count_; }           // runs in all; 0 without elements
-  std::uint64_t run_nbytes() const noexcept { return run_nbytes_; }  // every run has the same length
+  std::uint64_t count() const noexcept { return count_; }  // runs in all; 0 without elements
+  std::uint64_t run_nbytes() const noexcept {
+    return run_nbytes_;
+  }  // every run has the same length
 
  private:
   // One dimension that could not be merged into the run, outermost first.

@@ -2,8 +2,8 @@
 //
 // libibverbs fills it by dlopen (load_libibverbs), the software HCA fills it with its own functions
 // (softhca/softhca.hpp), and tests fill it with functions that fail on demand. Nothing above this
-// file knows which. post_send, post_recv, poll_cq and req_notify_cq are not here: they are the inline
-// calls of <infiniband/verbs.h> through ibv_context::ops, the same on every filling.
+// file knows which. post_send, post_recv, poll_cq and req_notify_cq are not here: they are the
+// inline calls of <infiniband/verbs.h> through ibv_context::ops, the same on every filling.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -15,35 +15,35 @@ namespace zerohop::driver {
 
 // X(member, symbol, version that introduced it). Symbols that exist in two versions with different
 // structures (IBVERBS_1.0 and 1.1) are asked for as 1.1: that is what the header declares.
-#define ZEROHOP_VERBS_REQUIRED(X)                             \
-  X(get_device_list, ibv_get_device_list, "IBVERBS_1.1")      \
-  X(free_device_list, ibv_free_device_list, "IBVERBS_1.1")    \
-  X(get_device_name, ibv_get_device_name, "IBVERBS_1.1")      \
-  X(open_device, ibv_open_device, "IBVERBS_1.1")              \
-  X(close_device, ibv_close_device, "IBVERBS_1.1")            \
-  X(query_device, ibv_query_device, "IBVERBS_1.1")            \
-  X(query_gid, ibv_query_gid, "IBVERBS_1.1")                  \
-  X(query_pkey, ibv_query_pkey, "IBVERBS_1.1")                \
-  X(get_async_event, ibv_get_async_event, "IBVERBS_1.1")      \
-  X(ack_async_event, ibv_ack_async_event, "IBVERBS_1.1")      \
-  X(alloc_pd, ibv_alloc_pd, "IBVERBS_1.1")                    \
-  X(dealloc_pd, ibv_dealloc_pd, "IBVERBS_1.1")                \
-  X(dereg_mr, ibv_dereg_mr, "IBVERBS_1.1")                    \
-  X(create_comp_channel, ibv_create_comp_channel, "IBVERBS_1.0") \
+#define ZEROHOP_VERBS_REQUIRED(X)                                  \
+  X(get_device_list, ibv_get_device_list, "IBVERBS_1.1")           \
+  X(free_device_list, ibv_free_device_list, "IBVERBS_1.1")         \
+  X(get_device_name, ibv_get_device_name, "IBVERBS_1.1")           \
+  X(open_device, ibv_open_device, "IBVERBS_1.1")                   \
+  X(close_device, ibv_close_device, "IBVERBS_1.1")                 \
+  X(query_device, ibv_query_device, "IBVERBS_1.1")                 \
+  X(query_gid, ibv_query_gid, "IBVERBS_1.1")                       \
+  X(query_pkey, ibv_query_pkey, "IBVERBS_1.1")                     \
+  X(get_async_event, ibv_get_async_event, "IBVERBS_1.1")           \
+  X(ack_async_event, ibv_ack_async_event, "IBVERBS_1.1")           \
+  X(alloc_pd, ibv_alloc_pd, "IBVERBS_1.1")                         \
+  X(dealloc_pd, ibv_dealloc_pd, "IBVERBS_1.1")                     \
+  X(dereg_mr, ibv_dereg_mr, "IBVERBS_1.1")                         \
+  X(create_comp_channel, ibv_create_comp_channel, "IBVERBS_1.0")   \
   X(destroy_comp_channel, ibv_destroy_comp_channel, "IBVERBS_1.0") \
-  X(create_cq, ibv_create_cq, "IBVERBS_1.1")                  \
-  X(resize_cq, ibv_resize_cq, "IBVERBS_1.1")                  \
-  X(destroy_cq, ibv_destroy_cq, "IBVERBS_1.1")                \
-  X(get_cq_event, ibv_get_cq_event, "IBVERBS_1.1")            \
-  X(ack_cq_events, ibv_ack_cq_events, "IBVERBS_1.1")          \
-  X(create_qp, ibv_create_qp, "IBVERBS_1.1")                  \
-  X(modify_qp, ibv_modify_qp, "IBVERBS_1.1")                  \
-  X(query_qp, ibv_query_qp, "IBVERBS_1.1")                    \
+  X(create_cq, ibv_create_cq, "IBVERBS_1.1")                       \
+  X(resize_cq, ibv_resize_cq, "IBVERBS_1.1")                       \
+  X(destroy_cq, ibv_destroy_cq, "IBVERBS_1.1")                     \
+  X(get_cq_event, ibv_get_cq_event, "IBVERBS_1.1")                 \
+  X(ack_cq_events, ibv_ack_cq_events, "IBVERBS_1.1")               \
+  X(create_qp, ibv_create_qp, "IBVERBS_1.1")                       \
+  X(modify_qp, ibv_modify_qp, "IBVERBS_1.1")                       \
+  X(query_qp, ibv_query_qp, "IBVERBS_1.1")                         \
   X(destroy_qp, ibv_destroy_qp, "IBVERBS_1.1")
 
 // A missing optional symbol leaves a null member: that is an answer, not an error.
-#define ZEROHOP_VERBS_OPTIONAL(X)                             \
-  X(reg_mr_iova2, ibv_reg_mr_iova2, "IBVERBS_1.8")            \
+#define ZEROHOP_VERBS_OPTIONAL(X)                  \
+  X(reg_mr_iova2, ibv_reg_mr_iova2, "IBVERBS_1.8") \
   X(reg_dmabuf_mr, ibv_reg_dmabuf_mr, "IBVERBS_1.12")
 
 struct Verbs {
@@ -67,8 +67,11 @@ struct VerbsLibrary {
   std::string reason;                  // why, and what to install; empty when verbs is set
 };
 
+// Loads the library called `soname`. Never throws for an absent library.
+VerbsLibrary load_verbs(const char* soname);
+
 // Loads libibverbs.so.1 on the first call (RTLD_LOCAL | RTLD_NODELETE, never unloaded: providers
-// register fork handlers) and returns the same answer ever after. Never throws for an absent library.
+// register fork handlers) and returns the same answer ever after.
 const VerbsLibrary& libibverbs();
 
 }  // namespace zerohop::driver

@@ -23,19 +23,20 @@ class CompletionQueue {
     return ibv_poll_cq(handle_.get(), static_cast<int>(completions.size()), completions.data());
   }
 
-  // Events: arm(), poll once more (a completion may have slipped in before), then wait for event_fd()
-  // to become readable and call consume_events(), which takes and acknowledges all that are queued.
-  [[nodiscard]] int arm() noexcept { return ibv_req_notify_cq(handle_.get(), /*solicited_only=*/0); }
+  // Events: arm(), poll once more (a completion may have slipped in before), then wait for
+  // event_fd() to become readable and call consume_events(), which takes and acknowledges all that
+  // are queued.
+  [[nodiscard]] int arm() noexcept {
+    return ibv_req_notify_cq(handle_.get(), /*solicited_only=*/0);
+  }
   int event_fd() const noexcept { return channel_->fd; }
   void consume_events() noexcept;
 
  private:
-  struct DestroyChannel {
-    const driver::Verbs* verbs;
+  struct DestroyChannel : Maker {
     void operator()(ibv_comp_channel* channel) const noexcept;
   };
-  struct Destroy {
-    const driver::Verbs* verbs;
+  struct Destroy : Maker {
     void operator()(ibv_cq* cq) const noexcept;
   };
   using Channel = std::unique_ptr<ibv_comp_channel, DestroyChannel>;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "driver/verbs.hpp"
+#include "rdma/maker.hpp"
 
 namespace zerohop::rdma {
 
@@ -24,8 +25,9 @@ class Device {
   static std::vector<std::string> names(const driver::Verbs& verbs);
 
   // Opens the device called `name`. Throws VerbsError (ENODEV, listing the names that exist).
-  static std::shared_ptr<Device> open(std::shared_ptr<const driver::Verbs> verbs, std::string_view name,
-                                      std::uint8_t port = 1, int gid_index = 0);
+  static std::shared_ptr<Device> open(std::shared_ptr<const driver::Verbs> verbs,
+                                      std::string_view name, std::uint8_t port = 1,
+                                      int gid_index = 0);
 
   const driver::Verbs& verbs() const noexcept { return *verbs_; }
   ibv_context* context() const noexcept { return context_.get(); }
@@ -39,12 +41,12 @@ class Device {
 
   int async_fd() const noexcept { return context_->async_fd; }
   // The next event without blocking (the descriptor is made non-blocking on open), acknowledged
-  // before it is returned: an event not acknowledged blocks destroy_* for ever (man ibv_get_async_event).
+  // before it is returned: an event not acknowledged blocks destroy_* for ever (man
+  // ibv_get_async_event).
   std::optional<AsyncEvent> next_async_event();
 
  private:
-  struct CloseContext {
-    const driver::Verbs* verbs;
+  struct CloseContext : Maker {
     void operator()(ibv_context* context) const noexcept;
   };
   using Context = std::unique_ptr<ibv_context, CloseContext>;

@@ -12,10 +12,10 @@ namespace zerohop::rdma {
 class MemoryRegion {
  public:
   // Registers [address, address + nbytes) with the IBV_ACCESS_* bits in `access`. nbytes > 0.
-  // Throws RegistrationError (errno kept) with the cause: locked-memory limit, read-only mapping, ...
-  // The caller keeps the memory itself alive.
-  static std::shared_ptr<MemoryRegion> create(std::shared_ptr<ProtectionDomain> domain, void* address,
-                                              std::size_t nbytes, int access);
+  // Throws RegistrationError (errno kept) with the cause: locked-memory limit, read-only mapping,
+  // ... The caller keeps the memory itself alive.
+  static std::shared_ptr<MemoryRegion> create(std::shared_ptr<ProtectionDomain> domain,
+                                              void* address, std::size_t nbytes, int access);
 
   std::uint32_t lkey() const noexcept { return handle_->lkey; }
   std::uint32_t rkey() const noexcept { return handle_->rkey; }
@@ -24,14 +24,14 @@ class MemoryRegion {
   int access() const noexcept { return access_; }
 
  private:
-  struct Deregister {
-    const driver::Verbs* verbs;
+  struct Deregister : Maker {
     void operator()(ibv_mr* mr) const noexcept;
   };
-  MemoryRegion(std::shared_ptr<ProtectionDomain> domain, ibv_mr* mr, int access);
+  using Handle = std::unique_ptr<ibv_mr, Deregister>;
+  MemoryRegion(std::shared_ptr<ProtectionDomain> domain, Handle handle, int access);
 
   std::shared_ptr<ProtectionDomain> domain_;
-  std::unique_ptr<ibv_mr, Deregister> handle_;
+  Handle handle_;
   int access_;
 };
 

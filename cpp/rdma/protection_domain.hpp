@@ -17,14 +17,14 @@ class ProtectionDomain {
   ibv_pd* handle() const noexcept { return handle_.get(); }
 
  private:
-  struct Dealloc {
-    const driver::Verbs* verbs;
+  struct Dealloc : Maker {
     void operator()(ibv_pd* pd) const noexcept;
   };
-  ProtectionDomain(std::shared_ptr<Device> device, ibv_pd* pd);
+  using Handle = std::unique_ptr<ibv_pd, Dealloc>;
+  ProtectionDomain(std::shared_ptr<Device> device, Handle handle);
 
   std::shared_ptr<Device> device_;  // declared first: outlives the handle
-  std::unique_ptr<ibv_pd, Dealloc> handle_;
+  Handle handle_;
 };
 
 }  // namespace zerohop::rdma

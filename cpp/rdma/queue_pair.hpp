@@ -11,13 +11,13 @@ namespace zerohop::rdma {
 
 // What the other side must know to connect: a plain value that crosses the wire.
 struct QueuePairAddress {
-  std::uint32_t number = 0;         // 24 bits
-  std::uint32_t psn = 0;            // first packet sequence number that this side sends, 24 bits
+  std::uint32_t number = 0;  // 24 bits
+  std::uint32_t psn = 0;     // first packet sequence number that this side sends, 24 bits
   ibv_gid gid{};
   std::uint16_t lid = 0;            // 0 on RoCE and on the software HCA
   std::uint8_t mtu = IBV_MTU_1024;  // ibv_mtu
-  std::uint8_t reads_in = 1;        // reads and atomics this side serves at once (max_dest_rd_atomic)
-  std::uint8_t reads_out = 1;       // ... and has outstanding at most (max_rd_atomic)
+  std::uint8_t reads_in = 1;   // reads and atomics this side serves at once (max_dest_rd_atomic)
+  std::uint8_t reads_out = 1;  // ... and has outstanding at most (max_rd_atomic)
 };
 
 struct QueuePairOptions {
@@ -25,11 +25,11 @@ struct QueuePairOptions {
   std::uint32_t receive_depth = 64;  // work requests
   std::uint32_t send_sge = 16;       // scatter/gather elements per send, clipped to the device
   std::uint32_t receive_sge = 1;
-  std::uint32_t inline_bytes = 64;   // what IBV_SEND_INLINE must carry at least
-  std::uint8_t timeout = 14;         // local ACK timeout: 4.096 us * 2^timeout = 67 ms
-  std::uint8_t retries = 7;          // retry_cnt
-  std::uint8_t rnr_retries = 7;      // 7 = for ever: flow control is the engine's, RNR its backstop
-  std::uint8_t rnr_timer = 12;       // min_rnr_timer: 12 = 0.64 ms
+  std::uint32_t inline_bytes = 64;  // what IBV_SEND_INLINE must carry at least
+  std::uint8_t timeout = 14;        // local ACK timeout: 4.096 us * 2^timeout = 67 ms
+  std::uint8_t retries = 7;         // retry_cnt
+  std::uint8_t rnr_retries = 7;     // 7 = for ever: flow control is the engine's, RNR its backstop
+  std::uint8_t rnr_timer = 12;      // min_rnr_timer: 12 = 0.64 ms
   std::uint8_t service_level = 0;
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 255;
@@ -52,14 +52,15 @@ class QueuePair {
   void to_reset();
   void connect(const QueuePairAddress& remote);  // INIT -> RTR -> RTS
 
-  QueuePairAddress address() const;              // fixed at creation; its psn is random
+  QueuePairAddress address() const;  // fixed at creation; its psn is random
   std::uint32_t number() const noexcept { return handle_->qp_num; }
-  ibv_qp_state state() const;                    // asked of the device (ibv_query_qp)
+  ibv_qp_state state() const;  // asked of the device (ibv_query_qp)
   const QueuePairOptions& options() const noexcept { return options_; }  // as granted by the device
   Device& device() const noexcept { return domain_->device(); }
   ibv_qp* handle() const noexcept { return handle_.get(); }
 
-  // One doorbell for the chain. Returns 0 or errno (ENOMEM: queue full); *bad is the first not taken.
+  // One doorbell for the chain. Returns 0 or errno (ENOMEM: queue full); *bad is the first not
+  // taken.
   [[nodiscard]] int post_send(ibv_send_wr& chain, ibv_send_wr** bad) noexcept {
     return ibv_post_send(handle_.get(), &chain, bad);
   }
@@ -68,13 +69,13 @@ class QueuePair {
   }
 
  private:
-  struct Destroy {
-    const driver::Verbs* verbs;
+  struct Destroy : Maker {
     void operator()(ibv_qp* qp) const noexcept;
   };
   using Handle = std::unique_ptr<ibv_qp, Destroy>;
   QueuePair(std::shared_ptr<ProtectionDomain> domain, std::shared_ptr<CompletionQueue> send_queue,
-            std::shared_ptr<CompletionQueue> receive_queue, Handle handle, QueuePairOptions options);
+            std::shared_ptr<CompletionQueue> receive_queue, Handle handle,
+            QueuePairOptions options);
 
   std::shared_ptr<ProtectionDomain> domain_;
   std::shared_ptr<CompletionQueue> send_queue_;
@@ -87,5 +88,7 @@ class QueuePair {
 // What a work completion status means: cause and remedy in one sentence, for VerbsError and logs.
 const char* completion_status_help(ibv_wc_status status) noexcept;
 const char* completion_status_name(ibv_wc_status status) noexcept;  // "IBV_WC_REM_ACCESS_ERR"
+
+const char* state_name(ibv_qp_state state) noexcept;  // "RESET", "INIT", "RTR", "RTS", ...
 
 }  // namespace zerohop::rdma

@@ -1,0 +1,89 @@
+# `make demo` and `make test` do all the set-up by themselves; what is up to date is not done again.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+export PATH := $(BIN):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PRE_COMMIT_HOME := $(CURDIR)/build/pre-commit
+# The package is built in one lasting folder, so that a changed source costs an incremental build.
+export SKBUILD_BUILD_DIR := build/python
+export SKBUILD_CMAKE_DEFINE := ZEROHOP_WERROR=ON
+
+PRESETS := release asan tsan
+SOURCES := pyproject.toml CMakeLists.txt \
+  $(shell find cpp python -name __pycache__ -prune -o -name .mypy_cache -prune -o -print)
+
+##@ The two commands
+.PHONY: demo test
+demo: $(VENV)/installed ## processes exchange arrays through queue pairs (ARGS="--ranks 4")
+	@zerohop demo $(ARGS)
+
+test: lint ctest pytest ## linters, C++ tests (release, ASAN+UBSAN, TSAN), Python tests
+
+##@ Parts of them
+.PHONY: build lint ctest $(PRESETS:%=ctest-%) pytest
+build: $(VENV)/installed ## the package, built and installed into .venv
+
+lint: $(VENV)/test-group ## clang-format, ruff, mypy
+	@git rev-parse --is-inside-work-tree >/dev/null || {
+	  echo "make lint reads the list of files from git: run it in a git clone" >&2; exit 1; }
+	pre-commit run --all-files --show-diff-on-failure
+
+ctest: $(PRESETS:%=ctest-%) ## the C++ tests in all three builds (or: make ctest-asan)
+$(PRESETS:%=ctest-%): ctest-%: $(VENV)/test-group
+	@test -f build/$*/build.ninja || cmake --preset $* >build/$*.log 2>&1 || { cat build/$*.log; exit 1; }
+	cmake --build --preset $*
+	ctest --preset $*
+
+pytest: $(VENV)/installed $(VENV)/test-group ## the Python tests (ARGS="-k name")
+	@python -m pytest $(ARGS)
+
+##@ More
+.PHONY: bench stubs clean distclean help
+bench: $(VENV)/installed $(VENV)/bench-packages ## soft0 beside UCX, iperf3 and plain TCP
+	@zerohop bench soft --vs ucx,iperf3,tcp $(ARGS)
+
+stubs: $(VENV)/installed $(VENV)/test-group ## regenerate python/zerohop/_core.pyi
+	@.ci/stubs python/zerohop
+
+clean: ## remove what was built
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache $(VENV)/installed
+
+distclean: clean ## and the virtual environment
+	rm -rf $(VENV)
+
+help: ## this list
+	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+# --- set-up ---
+$(VENV)/bin/python: .ci/packages
+	@.ci/packages build
+	test -x $@ || { echo "creating $(VENV)"; "$$(.ci/python)" -m venv $(VENV); }
+	$@ -m pip install -qq --upgrade "pip>=25.1"
+	touch $@
+
+$(VENV)/build-group $(VENV)/test-group: $(VENV)/%-group: pyproject.toml $(VENV)/bin/python
+	@.ci/packages $*
+	echo "installing the $* tools into $(VENV)"
+	mkdir -p build
+	pip install -qq --group $* $(if $(filter test,$*),--group build --group lint)
+	touch $@
+
+$(VENV)/bench-packages: .ci/packages
+	@.ci/packages bench
+	touch $@
+
+$(VENV)/installed: $(VENV)/build-group $(SOURCES)
+	@echo "building and installing zerohop (log: build/install.log)"
+	mkdir -p build
+	pip install --verbose --no-build-isolation . >build/install.log 2>&1 || {
+	  tail -n 60 build/install.log; exit 1; }
+	grep -o -- '-- zerohop: .*' build/install.log || true
+	touch $@

@@ -1,0 +1,66 @@
+#include "base/buffer.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace zerohop {
+namespace {
+
+[[noreturn]] void fail(std::uint64_t nbytes, const char* call, int error_number) {
+  const std::string what =
+      "cannot allocate " + std::to_string(nbytes) + " bytes of shared memory: " + call;
+  throw RegistrationError(
+      errno_message(what, error_number) +
+          "; ask for less, or raise the memory or file-size limit of this process",
+      error_number);
+}
+
+// Takes the pages now: a memfd that is only sized would find out at the first touch of each page.
+void reserve(int fd, std::uint64_t nbytes) {
+  int result;
+  do {
+    result = ::fallocate(fd, 0, 0, static_cast<off_t>(nbytes));
+  } while (result != 0 && errno == EINTR);
+  if (result != 0) fail(nbytes, "fallocate", errno);
+}
+
+}  // namespace
+
+Buffer::Buffer(std::uint64_t nbytes) : nbytes_(nbytes) {
+  if (nbytes == 0) return;
+  if (nbytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) {
+    fail(nbytes, "fallocate", EFBIG);
+  }
+  fd_.reset(::memfd_create("zerohop", MFD_CLOEXEC));
+  if (!fd_) fail(nbytes, "memfd_create", errno);
+  reserve(fd_.get(), nbytes);
+  void* data = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+  if (data == MAP_FAILED) fail(nbytes, "mmap", errno);
+  data_ = static_cast<std::byte*>(data);
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : fd_(std::move(other.fd_)),
+      data_(std::exchange(other.data_, nullptr)),
+      nbytes_(std::exchange(other.nbytes_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(data_, other.data_);
+  std::swap(nbytes_, other.nbytes_);
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr) ::munmap(data_, nbytes_);
+}
+
+}  // namespace zerohop

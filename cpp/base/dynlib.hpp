@@ -1,0 +1,31 @@
+// A shared library that may be absent, opened at run time.
+#pragma once
+
+#include <memory>
+#include <string>
+
+namespace zerohop {
+
+// Opens with RTLD_LOCAL | RTLD_NODELETE: its symbols leak into nobody, and its code stays mapped
+// after close, because drivers register fork and exit handlers that outlive every owner.
+class DynamicLibrary {
+ public:
+  // Never throws for an absent library: then the object is false and reason() says why.
+  explicit DynamicLibrary(const char* soname);
+
+  explicit operator bool() const noexcept { return handle_ != nullptr; }
+  const std::string& reason() const noexcept { return reason_; }  // the dynamic linker's own words
+
+  // Null when the library, the symbol or that version of the symbol is not there.
+  void* find(const char* symbol) const noexcept;
+  void* find(const char* symbol, const char* version) const noexcept;
+
+ private:
+  struct Close {
+    void operator()(void* handle) const noexcept;
+  };
+  std::unique_ptr<void, Close> handle_;
+  std::string reason_;
+};
+
+}  // namespace zerohop

@@ -1,0 +1,54 @@
+// The CUDA driver function table: every libcuda symbol that zerohop calls, named once.
+//
+// The prototypes are spelled here, so the build needs no CUDA toolkit. Each symbol is requested
+// with the version whose prototype stands here: a newer driver then still hands out that very
+// signature.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace zerohop::driver {
+
+// The driver's own types, as its binary interface has them.
+using CudaResult = int;                  // CUresult
+using CudaDevice = int;                  // CUdevice: an ordinal's handle
+using CudaAddress = unsigned long long;  // CUdeviceptr
+using CudaPointerAttribute = int;        // CUpointer_attribute
+constexpr CudaResult kCudaSuccess = 0;
+
+// X(member, symbol, minimum version as 1000 * major + 10 * minor, parameters); all return
+// CudaResult.
+#define ZEROHOP_CUDA_SYMBOLS(X)                                                          \
+  X(init, cuInit, 2000, (unsigned flags))                                                \
+  X(driver_get_version, cuDriverGetVersion, 2020, (int* version))                        \
+  X(device_get_count, cuDeviceGetCount, 2000, (int* count))                              \
+  X(device_get, cuDeviceGet, 2000, (CudaDevice * device, int ordinal))                   \
+  X(device_get_name, cuDeviceGetName, 2000, (char* name, int nbytes, CudaDevice device)) \
+  X(pointer_get_attribute, cuPointerGetAttribute, 4000,                                  \
+    (void* value, CudaPointerAttribute attribute, CudaAddress address))                  \
+  X(get_error_name, cuGetErrorName, 6000, (CudaResult result, const char** text))        \
+  X(get_error_string, cuGetErrorString, 6000, (CudaResult result, const char** text))
+
+struct Cuda {
+#define ZEROHOP_CUDA_MEMBER(member, symbol, version, parameters) \
+  CudaResult(*member) parameters = nullptr;
+  ZEROHOP_CUDA_SYMBOLS(ZEROHOP_CUDA_MEMBER)
+#undef ZEROHOP_CUDA_MEMBER
+};
+
+// What became of loading libcuda: a table, or the sentence that says why there is none.
+struct CudaLibrary {
+  std::shared_ptr<const Cuda> cuda;  // null when the driver is absent or too old
+  std::string reason;                // why, and what to install; empty when cuda is set
+};
+
+// Loads the library called `soname`. Never throws for an absent library, and does not call cuInit:
+// that would pin the process to its GPUs before it may have wanted to fork.
+CudaLibrary load_cuda(const char* soname);
+
+// Loads libcuda.so.1 on the first call and returns the same answer ever after.
+const CudaLibrary& libcuda();
+
+}  // namespace zerohop::driver

@@ -1,0 +1,157 @@
+#include "rdma/device.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/error.hpp"
+#include "driver/verbs_call.hpp"
+
+namespace zerohop::rdma {
+namespace {
+
+class DeviceList {
+ public:
+  explicit DeviceList(const driver::Verbs& verbs) : verbs_(verbs) {
+    list_ = verbs.get_device_list(&count_);
+    // ENOSYS: a kernel without RDMA support has no devices, which is an answer, not a failure.
+    if (list_ == nullptr && errno != ENOSYS) {
+      driver::throw_verbs_error("ibv_get_device_list", errno);
+    }
+  }
+  ~DeviceList() {
+    if (list_ != nullptr) verbs_.free_device_list(list_);
+  }
+  DeviceList(const DeviceList&) = delete;
+  DeviceList& operator=(const DeviceList&) = delete;
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (int i = 0; list_ != nullptr && i < count_; ++i) {
+      names.emplace_back(verbs_.get_device_name(list_[i]));
+    }
+    return names;
+  }
+  ibv_device* at(std::size_t index) const noexcept { return list_[index]; }
+
+ private:
+  const driver::Verbs& verbs_;
+  ibv_device** list_ = nullptr;
+  int count_ = 0;
+};
+
+std::string no_such_device(std::string_view name, const std::vector<std::string>& names) {
+  std::string message = "no RDMA device is called " + std::string(name) + ": ";
+  if (names.empty()) return message + "there is none on this machine; use soft0";
+  message += "choose one of";
+  for (const std::string& known : names) message += ' ' + known;
+  return message;
+}
+
+// An async event would otherwise block the thread that looks for one.
+void make_non_blocking(int fd, const std::string& what) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+    throw VerbsError(
+        errno_message("cannot make the descriptor of " + what + " non-blocking", errno), errno);
+  }
+}
+
+bool names_queue_pair(ibv_event_type type) noexcept {
+  switch (type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_PATH_MIG:
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool names_port(ibv_event_type type) noexcept {
+  switch (type) {
+    case IBV_EVENT_PORT_ACTIVE:
+    case IBV_EVENT_PORT_ERR:
+    case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
+    case IBV_EVENT_SM_CHANGE:
+    case IBV_EVENT_CLIENT_REREGISTER:
+    case IBV_EVENT_GID_CHANGE:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> Device::names(const driver::Verbs& verbs) {
+  return DeviceList(verbs).names();
+}
+
+std::shared_ptr<Device> Device::open(std::shared_ptr<const driver::Verbs> verbs,
+                                     std::string_view name, std::uint8_t port, int gid_index) {
+  const DeviceList list(*verbs);
+  const std::vector<std::string> names = list.names();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) throw VerbsError(no_such_device(name, names), ENODEV);
+  ibv_device* device = list.at(static_cast<std::size_t>(found - names.begin()));
+  const std::string what = "ibv_open_device of " + *found;  // before the call: it may change errno
+  Context context(driver::check_null(verbs->open_device(device), what),
+                  CloseContext{{verbs.get()}});
+  return std::shared_ptr<Device>(
+      new Device(std::move(verbs), std::move(context), *found, port, gid_index));
+}
+
+Device::Device(std::shared_ptr<const driver::Verbs> verbs, Context context, std::string name,
+               std::uint8_t port, int gid_index)
+    : verbs_(std::move(verbs)),
+      context_(std::move(context)),
+      name_(std::move(name)),
+      port_(port),
+      gid_index_(gid_index) {
+  driver::check_errno(verbs_->query_device(context_.get(), &attributes_),
+                      "ibv_query_device of " + name_);
+  if (port < 1 || port > attributes_.phys_port_cnt) {
+    throw VerbsError(name_ + " has no port " + std::to_string(port) + ": ports are 1 to " +
+                         std::to_string(attributes_.phys_port_cnt),
+                     EINVAL);
+  }
+  driver::check_minus_one(verbs_->query_gid(context_.get(), port, gid_index, &gid_),
+                          "ibv_query_gid of " + name_ + " port " + std::to_string(port) +
+                              " index " + std::to_string(gid_index));
+  make_non_blocking(context_->async_fd, name_);
+}
+
+void Device::CloseContext::operator()(ibv_context* context) const noexcept {
+  if (is_this_process()) driver::report_errno(verbs->close_device(context), "ibv_close_device");
+}
+
+ibv_port_attr Device::port_attributes() const {
+  ibv_port_attr attributes{};  // zeroed: the exported ibv_query_port fills the leading part only
+  driver::check_errno(verbs_->query_port(context_.get(), port_, &attributes),
+                      "ibv_query_port of " + name_ + " port " + std::to_string(port_));
+  return attributes;
+}
+
+std::optional<AsyncEvent> Device::next_async_event() {
+  ibv_async_event event{};
+  while (verbs_->get_async_event(context_.get(), &event) < 0) {
+    if (errno == EAGAIN) return std::nullopt;
+    if (errno != EINTR) driver::throw_verbs_error("ibv_get_async_event of " + name_, errno);
+  }
+  // Read before the acknowledgement: until then the queue pair cannot be destroyed.
+  AsyncEvent decoded{event.event_type, 0, 0};
+  if (names_queue_pair(event.event_type)) decoded.qp_number = event.element.qp->qp_num;
+  if (names_port(event.event_type)) decoded.port = event.element.port_num;
+  verbs_->ack_async_event(&event);
+  return decoded;
+}
+
+}  // namespace zerohop::rdma

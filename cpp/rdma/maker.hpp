@@ -1,0 +1,18 @@
+// What every deleter of a verbs handle needs to know.
+#pragma once
+
+#include "base/fork.hpp"
+#include "driver/verbs.hpp"
+
+namespace zerohop::rdma {
+
+struct Maker {
+  const driver::Verbs* verbs;
+  unsigned generation = fork_generation();
+
+  // A forked child shares the device file with its parent: destroying there would take the parent's
+  // resource away, so deleters do nothing in a process that did not make the handle.
+  bool is_this_process() const noexcept { return generation == fork_generation(); }
+};
+
+}  // namespace zerohop::rdma

@@ -1,0 +1,122 @@
+#include "rdma/queue_pair.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "driver/verbs_call.hpp"
+
+namespace zerohop::rdma {
+namespace {
+
+constexpr std::uint32_t k24Bits = 0xffffff;
+
+std::uint32_t at_most(std::uint32_t wanted, int limit) noexcept {
+  return std::min(wanted, static_cast<std::uint32_t>(std::max(limit, 0)));
+}
+
+std::uint8_t as_byte(int value) noexcept {
+  return static_cast<std::uint8_t>(std::clamp(value, 0, 255));
+}
+
+ibv_qp_cap clip(const QueuePairOptions& wanted, const ibv_device_attr& device) noexcept {
+  return {.max_send_wr = at_most(wanted.send_depth, device.max_qp_wr),
+          .max_recv_wr = at_most(wanted.receive_depth, device.max_qp_wr),
+          .max_send_sge = at_most(wanted.send_sge, device.max_sge),
+          .max_recv_sge = at_most(wanted.receive_sge, device.max_sge),
+          .max_inline_data = wanted.inline_bytes};
+}
+
+// No query tells how much a device carries inline: ask for less until it agrees. ENOMEM counts too,
+// because inline data makes each entry of the send queue larger.
+ibv_qp* create_with_inline(const driver::Verbs& verbs, ibv_pd* pd, ibv_qp_init_attr& wanted) {
+  for (std::uint32_t inline_bytes = wanted.cap.max_inline_data;; inline_bytes /= 2) {
+    ibv_qp_init_attr attempt = wanted;  // a provider may scribble on it even when it refuses
+    attempt.cap.max_inline_data = inline_bytes;
+    if (ibv_qp* qp = verbs.create_qp(pd, &attempt)) {
+      wanted = attempt;
+      return qp;
+    }
+    if (inline_bytes == 0 || (errno != EINVAL && errno != ENOMEM)) return nullptr;
+  }
+}
+
+std::string describe(const ibv_qp_cap& cap, const Device& device) {
+  const ibv_device_attr& limits = device.attributes();
+  const std::string most_wr = std::to_string(limits.max_qp_wr);
+  const std::string most_sge = std::to_string(limits.max_sge);
+  return "ibv_create_qp on " + device.name() + " with send_depth " +
+         std::to_string(cap.max_send_wr) + " and receive_depth " + std::to_string(cap.max_recv_wr) +
+         " (at most " + most_wr + "), send_sge " + std::to_string(cap.max_send_sge) +
+         " and receive_sge " + std::to_string(cap.max_recv_sge) + " (at most " + most_sge + ")";
+}
+
+}  // namespace
+
+std::unique_ptr<QueuePair> QueuePair::create(std::shared_ptr<ProtectionDomain> domain,
+                                             std::shared_ptr<CompletionQueue> send_queue,
+                                             std::shared_ptr<CompletionQueue> receive_queue,
+                                             const QueuePairOptions& options) {
+  const Device& device = domain->device();
+  ibv_qp_init_attr wanted{};
+  wanted.send_cq = send_queue->handle();
+  wanted.recv_cq = receive_queue->handle();
+  wanted.cap = clip(options, device.attributes());
+  wanted.qp_type = IBV_QPT_RC;
+  wanted.sq_sig_all =
+      0;  // selective signalling: each work request says whether it completes visibly
+  Handle handle(create_with_inline(device.verbs(), domain->handle(), wanted),
+                Destroy{{&device.verbs()}});
+  if (handle == nullptr) {
+    const int error_number = errno;  // building the message may change it
+    driver::throw_verbs_error(describe(wanted.cap, device), error_number);
+  }
+  QueuePairOptions granted = options;
+  granted.send_depth = wanted.cap.max_send_wr;
+  granted.receive_depth = wanted.cap.max_recv_wr;
+  granted.send_sge = wanted.cap.max_send_sge;
+  granted.receive_sge = wanted.cap.max_recv_sge;
+  granted.inline_bytes = wanted.cap.max_inline_data;
+  return std::unique_ptr<QueuePair>(new QueuePair(std::move(domain), std::move(send_queue),
+                                                  std::move(receive_queue), std::move(handle),
+                                                  granted));
+}
+
+QueuePair::QueuePair(std::shared_ptr<ProtectionDomain> domain,
+                     std::shared_ptr<CompletionQueue> send_queue,
+                     std::shared_ptr<CompletionQueue> receive_queue, Handle handle,
+                     QueuePairOptions options)
+    : domain_(std::move(domain)),
+      send_queue_(std::move(send_queue)),
+      receive_queue_(std::move(receive_queue)),
+      handle_(std::move(handle)),
+      options_(options),
+      psn_(random_u32() & k24Bits) {}
+
+void QueuePair::Destroy::operator()(ibv_qp* qp) const noexcept {
+  if (is_this_process()) driver::report_errno(verbs->destroy_qp(qp), "ibv_destroy_qp");
+}
+
+QueuePairAddress QueuePair::address() const {
+  const ibv_port_attr port = device().port_attributes();
+  const ibv_device_attr& limits = device().attributes();
+  return {.number = number(),
+          .psn = psn_,
+          .gid = device().gid(),
+          .lid = port.lid,
+          .mtu = static_cast<std::uint8_t>(port.active_mtu),
+          .reads_in = as_byte(limits.max_qp_rd_atom),
+          .reads_out = as_byte(limits.max_qp_init_rd_atom)};
+}
+
+ibv_qp_state QueuePair::state() const {
+  ibv_qp_attr attributes{};
+  ibv_qp_init_attr created{};
+  driver::check_errno(device().verbs().query_qp(handle_.get(), &attributes, IBV_QP_STATE, &created),
+                      "ibv_query_qp of queue pair " + std::to_string(number()));
+  return attributes.qp_state;
+}
+
+}  // namespace zerohop::rdma

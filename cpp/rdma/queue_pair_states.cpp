@@ -1,0 +1,93 @@
+// The transitions of an RC queue pair. Each mask lists exactly the attributes that the InfiniBand
+// specification (volume 1, table 96; man ibv_modify_qp) requires for that transition.
+#include <algorithm>
+
+#include "rdma/queue_pair.hpp"
+#include "rdma/refusal.hpp"
+
+namespace zerohop::rdma {
+namespace {
+
+void modify(const QueuePair& queue_pair, ibv_qp_attr& attributes, int mask) {
+  const int result = queue_pair.device().verbs().modify_qp(queue_pair.handle(), &attributes, mask);
+  if (result != 0) throw_refusal(queue_pair, attributes, mask, result);
+}
+
+// The path to the remote side. RoCE and the software HCA route by GID; so does InfiniBand to a port
+// without a LID of this subnet.
+ibv_ah_attr path_to(const QueuePairAddress& remote, const QueuePair& queue_pair,
+                    const ibv_port_attr& port) {
+  const QueuePairOptions& options = queue_pair.options();
+  ibv_ah_attr path{};
+  path.dlid = remote.lid;
+  path.sl = options.service_level;
+  path.port_num = queue_pair.device().port();
+  path.is_global = port.link_layer == IBV_LINK_LAYER_ETHERNET || remote.lid == 0;
+  if (path.is_global) {
+    path.grh.dgid = remote.gid;
+    path.grh.sgid_index = static_cast<std::uint8_t>(queue_pair.device().gid_index());
+    path.grh.hop_limit = options.hop_limit;
+    path.grh.traffic_class = options.traffic_class;
+  }
+  return path;
+}
+
+}  // namespace
+
+void QueuePair::to_init(int remote_access) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.pkey_index = 0;
+  attributes.port_num = device().port();
+  attributes.qp_access_flags = static_cast<unsigned>(remote_access);
+  modify(*this, attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+void QueuePair::to_ready_to_receive(const QueuePairAddress& remote) {
+  const ibv_port_attr port = device().port_attributes();
+  const QueuePairAddress local = address();
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.path_mtu = static_cast<ibv_mtu>(std::min(local.mtu, remote.mtu));
+  attributes.dest_qp_num = remote.number;
+  attributes.rq_psn = remote.psn;
+  attributes.max_dest_rd_atomic = std::min(local.reads_in, remote.reads_out);
+  attributes.min_rnr_timer = options_.rnr_timer;
+  attributes.ah_attr = path_to(remote, *this, port);
+  modify(*this, attributes,
+         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+void QueuePair::to_ready_to_send(const QueuePairAddress& remote) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.sq_psn = psn_;
+  attributes.timeout = options_.timeout;
+  attributes.retry_cnt = options_.retries;
+  attributes.rnr_retry = options_.rnr_retries;
+  attributes.max_rd_atomic = std::min(address().reads_out, remote.reads_in);
+  modify(*this, attributes,
+         IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+             IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+void QueuePair::to_error() {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_ERR;
+  modify(*this, attributes, IBV_QP_STATE);
+}
+
+void QueuePair::to_reset() {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RESET;
+  modify(*this, attributes, IBV_QP_STATE);
+}
+
+void QueuePair::connect(const QueuePairAddress& remote) {
+  to_init();
+  to_ready_to_receive(remote);
+  to_ready_to_send(remote);
+}
+
+}  // namespace zerohop::rdma

@@ -1,0 +1,159 @@
+"""What is shipped: small, light to import, self-sufficient, and plain about what a build needs."""
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MAX_IMPORT_SECONDS = 0.100  # beyond importing numpy
+MAX_WHEEL_BYTES = 5_000_000
+RUN_TIME = {"numpy", "click", "rich"}
+ABSENT_LIBRARIES = ("libcuda.so.1", "libibverbs.so.1", "libmlx5.so.1", "libnvidia-ml.so.1")
+ABSENT_MODULES = ("torch", "cupy", "jax", "mpi4py", "matplotlib")
+
+
+def run_python(code: str, **environment: str) -> str:
+    """Run code in a fresh interpreter, away from the source tree; returns what it printed."""
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(
+        command,
+        env=os.environ | environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def requirement_names(requirements: list[str]) -> set[str]:
+    """Names of the requirements that hold without any extra."""
+    return {re.split(r"[^\w.-]", r)[0] for r in requirements if "extra ==" not in r}
+
+
+def test_import_is_fast() -> None:
+    code = """
+import time, numpy
+begin = time.perf_counter()
+import zerohop
+print(time.perf_counter() - begin)
+"""
+    tries = [float(run_python(code)) for _ in range(7)]  # the least disturbed one counts
+    assert min(tries) <= MAX_IMPORT_SECONDS, tries
+
+
+def test_import_loads_no_array_framework() -> None:
+    loaded = run_python("import sys, zerohop; print(*sys.modules)").split()
+    assert "zerohop" in loaded
+    assert not set(ABSENT_MODULES) & set(loaded)
+
+
+def test_import_without_vendor_libraries(tmp_path: Path) -> None:
+    """A file that is no library, found first, stands for each library that is not installed."""
+    for library in ABSENT_LIBRARIES:
+        (tmp_path / library).write_bytes(b"")
+    code = f"""
+import ctypes, sys
+for library in {ABSENT_LIBRARIES}:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        continue
+    raise SystemExit(library + " can be loaded: this test shows nothing")
+sys.modules.update(dict.fromkeys({ABSENT_MODULES}))  # importing one of them raises ImportError
+import zerohop
+print(zerohop.__version__)
+"""
+    assert run_python(code, LD_LIBRARY_PATH=str(tmp_path)).strip() == metadata.version("zerohop")
+
+
+def test_typed_package_is_installed() -> None:
+    names = {str(f) for f in metadata.files("zerohop") or []}
+    assert {"zerohop/py.typed", "zerohop/_core.pyi"} <= names
+
+
+def test_tools_of_the_build_are_the_declared_ones(repository: Path) -> None:
+    """What `pip install .` fetches to build and what the Makefile installs are the same packages."""
+    project = tomllib.loads((repository / "pyproject.toml").read_text())
+    isolated = requirement_names(project["build-system"]["requires"])
+    assert isolated | {"cmake", "ninja"} == requirement_names(project["dependency-groups"]["build"])
+
+
+@pytest.fixture(scope="module")
+def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel; under make it is built in the folder of the installation, which costs seconds."""
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps"]
+    subprocess.run([*command, "--wheel-dir", out, "."], cwd=repository, check=True, timeout=800)
+    [path] = out.glob("*.whl")
+    return path
+
+
+@pytest.mark.timeout(900)
+def test_wheel_is_small_and_depends_on_little(wheel: Path) -> None:
+    assert wheel.stat().st_size < MAX_WHEEL_BYTES
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        [description] = [n for n in names if n.endswith(".dist-info/METADATA")]
+        fields = Parser().parsestr(archive.read(description).decode())
+    assert requirement_names(fields.get_all("Requires-Dist")) == RUN_TIME
+    assert {n.split("/")[0].split("-")[0] for n in names} == {"zerohop"}
+    assert any(n.endswith("/licenses/LICENSE") for n in names)
+
+
+NO_HEADERS = ["-DCMAKE_FIND_ROOT_PATH=/nonexistent", "-DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY"]
+IBVERBS = ["-DIBVERBS_INCLUDE=/usr/include"]
+SODIUM = ["-DSODIUM_INCLUDE=/usr/include", "-DSODIUM_LIBRARY=/usr/lib/libsodium.so"]
+TESTS_ONLY = ["-DZEROHOP_PYTHON=OFF", "-DZEROHOP_TESTS=ON"]
+EVERYTHING = [f"-DPython_EXECUTABLE={sys.executable}"]
+
+
+def configure(repository: Path, build: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = ["cmake", "-S", str(repository), "-B", str(build), "-G", "Ninja", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        (NO_HEADERS, "apt-get install libibverbs-dev"),
+        ([*NO_HEADERS, *IBVERBS], "apt-get install libsodium-dev"),
+        ([*NO_HEADERS, *IBVERBS, *SODIUM, *TESTS_ONLY], "apt-get install doctest-dev"),
+        (["-DCMAKE_DISABLE_FIND_PACKAGE_Python=ON"], "apt-get install python3-dev"),
+        ([*EVERYTHING, "-DCMAKE_DISABLE_FIND_PACKAGE_pybind11=ON"], "-m pip install pybind11"),
+    ],
+)
+def test_missing_package_is_named(
+    repository: Path, tmp_path: Path, options: list[str], remedy: str
+) -> None:
+    done = configure(repository, tmp_path, *options)
+    assert done.returncode != 0
+    assert remedy in " ".join(done.stderr.split())
+
+
+def test_missing_compiler_is_named(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "/nonexistent/g++")
+    done = configure(repository, tmp_path)
+    assert done.returncode != 0
+    assert "apt-get install g++" in done.stderr
+
+
+def test_build_without_nvcc_says_so(repository: Path, tmp_path: Path) -> None:
+    done = configure(repository, tmp_path, "-DNVCC=OFF", "-DZEROHOP_PYTHON=OFF")
+    assert done.returncode == 0, done.stderr
+    assert "no nvcc; building without GPU kernels" in done.stdout

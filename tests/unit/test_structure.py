@@ -1,0 +1,155 @@
+"""The source tree keeps its shape: includes go one way, siblings do not meet, files stay short.
+
+base <- driver <- {softhca, gpu, rdma} <- engine <- gda <- bindings
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+RANK = {
+    "base": 0,
+    "driver": 1,
+    "softhca": 2,
+    "gpu": 2,
+    "rdma": 2,
+    "engine": 3,
+    "gda": 4,
+    "bindings": 5,
+}
+CODE = {".cpp", ".hpp", ".cu", ".cuh"}
+TEXT = CODE | {".cmake", ".py", ".pyi", ".sh", ".txt"}
+GENERATED = re.compile(r"^python/zerohop/_core(\.pyi$|/)")  # by `make stubs`
+MAX_LINES = 400
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+PYTHON = re.compile(r"^(pybind11/|Python\.h$)")
+HARDWARE = re.compile(r"^(infiniband/|rdma/|cuda|nvml|nvrtc)")
+
+
+def files(root: Path, folders: tuple[str, ...], suffixes: set[str]) -> Iterator[Path]:
+    for folder in folders:
+        for path in sorted((root / folder).rglob("*")):
+            if path.is_file() and path.suffix in suffixes and "__pycache__" not in path.parts:
+                yield path
+
+
+def include_problem(root: Path, layer: str, mark: str, target: str) -> str | None:
+    """Why a file of the layer must not include the target; None when it may."""
+    first = target.split("/")[0]
+    if PYTHON.match(target) and layer != "bindings":
+        return "only bindings know Python"
+    if HARDWARE.match(target) and layer == "base":
+        return "base knows neither CUDA nor verbs"
+    if mark == '"' and not (root / "cpp" / target).is_file():
+        return 'our headers are named from cpp/, as "layer/noun.hpp"'
+    if first not in RANK or first == layer:
+        return None
+    if RANK[first] == RANK[layer]:
+        return "siblings do not include each other"
+    if RANK[first] > RANK[layer]:
+        return "includes go from later layers to earlier ones"
+    return None
+
+
+def include_problems(root: Path) -> list[str]:
+    found = []
+    for path in files(root, ("cpp",), CODE):
+        name = path.relative_to(root)
+        layer = name.parts[1]
+        if layer not in RANK:
+            found.append(f"{name}: {layer} is not a layer")
+            continue
+        for mark, target in INCLUDE.findall(path.read_text()):
+            problem = include_problem(root, layer, mark, target)
+            if problem:
+                found.append(f"{name} includes {target}: {problem}")
+    return found
+
+
+def length_problems(root: Path) -> list[str]:
+    found = []
+    for path in files(root, ("cpp", "python", "tests"), TEXT):
+        name = path.relative_to(root).as_posix()
+        lines = len(path.read_text().splitlines())
+        if lines > MAX_LINES and not GENERATED.match(name):
+            found.append(f"{name}: {lines} lines, at most {MAX_LINES}")
+    return found
+
+
+def test_includes_go_one_way(repository: Path) -> None:
+    assert include_problems(repository) == []
+
+
+def test_files_are_short(repository: Path) -> None:
+    assert length_problems(repository) == []
+
+
+def test_every_layer_is_seen(repository: Path) -> None:
+    """The checks above look at something: each folder of cpp/ that has code is a known layer."""
+    seen = {p.relative_to(repository).parts[1] for p in files(repository, ("cpp",), CODE)}
+    assert {"base", "driver", "softhca", "rdma", "engine", "bindings"} <= seen
+
+
+# --- the checks themselves: each violation, planted in an otherwise sound tree, is found ---
+
+
+@pytest.fixture
+def sound_tree(tmp_path: Path) -> Path:
+    for layer in RANK:
+        header = tmp_path / "cpp" / layer / "thing.hpp"
+        header.parent.mkdir(parents=True)
+        header.write_text("#pragma once\n")
+    (tmp_path / "cpp/engine/thing.cpp").write_text(
+        '#include "engine/thing.hpp"\n#include "rdma/thing.hpp"\n#include <vector>\n'
+    )
+    (tmp_path / "cpp/driver/thing.cpp").write_text("#include <infiniband/verbs.h>\n")
+    (tmp_path / "cpp/bindings/thing.cpp").write_text("#include <pybind11/pybind11.h>\n")
+    (tmp_path / "python").mkdir()
+    (tmp_path / "python/long.py").write_text("pass\n" * MAX_LINES)
+    (tmp_path / "tests").mkdir()
+    return tmp_path
+
+
+def test_sound_tree_has_no_problem(sound_tree: Path) -> None:
+    assert include_problems(sound_tree) == []
+    assert length_problems(sound_tree) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "include", "reason"),
+    [
+        ("base/a.hpp", '"driver/thing.hpp"', "later layers to earlier"),
+        ("driver/a.cpp", '"softhca/thing.hpp"', "later layers to earlier"),
+        ("rdma/a.cpp", '"engine/thing.hpp"', "later layers to earlier"),
+        ("engine/a.cpp", '"gda/thing.hpp"', "later layers to earlier"),
+        ("gda/a.cu", '"bindings/thing.hpp"', "later layers to earlier"),
+        ("engine/a.cpp", "<bindings/thing.hpp>", "later layers to earlier"),
+        ("rdma/a.cpp", '"softhca/thing.hpp"', "siblings"),
+        ("softhca/a.cpp", '"rdma/thing.hpp"', "siblings"),
+        ("gpu/a.cpp", '"rdma/thing.hpp"', "siblings"),
+        ("engine/a.hpp", "<pybind11/numpy.h>", "Python"),
+        ("engine/a.hpp", "<Python.h>", "Python"),
+        ("base/a.hpp", "<cuda.h>", "CUDA"),
+        ("base/a.hpp", "<infiniband/verbs.h>", "verbs"),
+        ("engine/a.cpp", '"thing.hpp"', "named from cpp/"),
+        ("engine/a.cpp", '"../bindings/thing.hpp"', "named from cpp/"),
+        ("extras/a.cpp", "<vector>", "not a layer"),
+    ],
+)
+def test_planted_include_is_found(sound_tree: Path, file: str, include: str, reason: str) -> None:
+    path = sound_tree / "cpp" / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#pragma once\n  #  include {include}\n")
+    problems = include_problems(sound_tree)
+    assert len(problems) == 1
+    assert file in problems[0]
+    assert reason in problems[0]
+
+
+@pytest.mark.parametrize("file", ["cpp/base/a.cpp", "python/a.py", "tests/test_a.py"])
+def test_planted_long_file_is_found(sound_tree: Path, file: str) -> None:
+    (sound_tree / file).write_text("\n" * (MAX_LINES + 1))
+    assert length_problems(sound_tree) == [f"{file}: 401 lines, at most 400"]
