@@ -42,6 +42,7 @@ class Job {
   static Job atomic(std::shared_ptr<Transfer> transfer, ibv_wr_opcode opcode, std::uint64_t address,
                     std::uint32_t rkey, std::uint64_t add, std::uint64_t swap);
 
+  void reserve(std::size_t pieces) { pieces_.reserve(pieces); }
   void add(const Piece& piece) { pieces_.push_back(piece); }
 
   // The message goes out behind the data: after the data of reads has arrived (a fence), and never

@@ -42,6 +42,11 @@ bool Poller::poll() noexcept {
   return lock.owns_lock() && drain();
 }
 
+void Poller::flush() noexcept {
+  const std::lock_guard lock(poll_mutex_);
+  drain();
+}
+
 bool Poller::drain() noexcept {
   std::array<ibv_wc, kBatch> completions;
   bool found = false;

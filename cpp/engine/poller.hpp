@@ -41,6 +41,9 @@ class Poller {
   // Delivers what is there. Returns whether anything was. Does nothing while another thread polls.
   bool poll() noexcept;
 
+  // The same, but waits for its turn: afterwards everything that had completed before is delivered.
+  void flush() noexcept;
+
   // Waits until ready() is true. False when the deadline passed first.
   template <typename Ready>
   bool wait(Ready&& ready, const Deadline& deadline);

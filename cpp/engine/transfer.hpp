@@ -51,6 +51,9 @@ class Transfer {
   void set_result(std::uint64_t value) noexcept { result_ = value; }
   // The first failure is the one reported; those that follow from it are not.
   void fail(std::exception_ptr failure) noexcept;
+  // Part of the data has been placed: a later failure leaves the destination changed.
+  void note_progress() noexcept { progressed_.store(true, std::memory_order_relaxed); }
+  bool progressed() const noexcept { return progressed_.load(std::memory_order_relaxed); }
   bool failed() const noexcept { return failed_.load(std::memory_order_relaxed); }
 
  private:
@@ -58,6 +61,7 @@ class Transfer {
   const std::uint64_t nbytes_;
   std::atomic<int> holds_{1};
   std::atomic<bool> failed_{false};
+  std::atomic<bool> progressed_{false};
   std::atomic<bool> done_{false};
   std::uint64_t result_ = 0;
   std::exception_ptr failure_;
