@@ -19,6 +19,9 @@
 
 namespace zerohop::engine {
 
+// To be called before any other function of libsodium; cheap from the second time on.
+void prepare_sodium();
+
 enum class Role { initiator, acceptor };
 
 // A key that is wiped when it goes; neither copied nor moved.
@@ -27,12 +30,17 @@ struct WipedKey {
   WipedKey() = default;
   WipedKey(const WipedKey&) = delete;
   WipedKey& operator=(const WipedKey&) = delete;
-  ~WipedKey() { sodium_memzero(bytes.data(), bytes.size()); }
+  ~WipedKey() { wipe(); }
+  void wipe() noexcept { sodium_memzero(bytes.data(), bytes.size()); }
 };
 
 struct SessionKeys {
-  WipedKey to_acceptor;
-  WipedKey to_initiator;
+  WipedKey send;
+  WipedKey receive;
+  void wipe() noexcept {
+    send.wipe();
+    receive.wipe();
+  }
 };
 
 // First bytes of a side: 8 of magic and version, then its ephemeral public key.
