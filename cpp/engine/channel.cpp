@@ -43,9 +43,12 @@ ChannelFailure broken(int error_number) {
 
 void ChannelFailure::raise() const {
   switch (kind) {
-    case Kind::authentication: throw AuthenticationError(message, code);
-    case Kind::protocol: throw ProtocolError(message, code);
-    case Kind::lost: break;
+    case Kind::authentication:
+      throw AuthenticationError(message, code);
+    case Kind::protocol:
+      throw ProtocolError(message, code);
+    case Kind::lost:
+      break;
   }
   throw PeerLost(message, code);
 }
@@ -110,10 +113,15 @@ bool Channel::read_some(const Sink& sink) {
 }
 
 void Channel::end_of_stream() {
-  const char* when = state() == State::handshaking ? " during the handshake; is the address current?"
-                     : in_begin_ == in_.size()     ? "; its process ended or closed its endpoint"
-                                                   : " in the middle of a message; its process died";
-  fail({Kind::lost, std::string("the other side closed the control connection") + when});
+  const std::lock_guard lock(mutex_);
+  // A failed write takes the socket's error with it; what is left for recv looks like an orderly
+  // end.
+  if (write_error_ != 0 && write_error_ != EPIPE) return end(broken(write_error_));
+  const char* when = state() == State::handshaking
+                         ? " during the handshake; is the address current?"
+                     : in_begin_ == in_.size() ? "; its process ended or closed its endpoint"
+                                               : " in the middle of a message; its process died";
+  end({Kind::lost, std::string("the other side closed the control connection") + when});
 }
 
 // Uses up the whole parts received so far. A part counts as used before it is handed on, so that an
@@ -146,16 +154,19 @@ std::size_t Channel::next_part_nbytes(std::span<const std::byte> received) const
 
 void Channel::on_part(std::span<const std::byte> part, const Sink& sink) {
   switch (stage_) {
-    case Stage::prologue: return on_prologue(part);
-    case Stage::proof: return on_proof(part);
-    case Stage::frames: return on_frame(part, sink);
+    case Stage::prologue:
+      return on_prologue(part);
+    case Stage::proof:
+      return on_proof(part);
+    case Stage::frames:
+      return on_frame(part, sink);
   }
 }
 
 void Channel::on_prologue(std::span<const std::byte> prologue) {
   const std::lock_guard lock(mutex_);
-  if (role_ == Role::acceptor) {
-    // Before the check: an initiator of another version shall learn what this side speaks.
+  if (role_ == Role::acceptor && is_prologue(prologue)) {
+    // Before the version is judged: an initiator shall learn what this side speaks.
     append(exchange_.prologue());
     flush();
   }
@@ -254,7 +265,8 @@ void Channel::end(ChannelFailure failure) {
   if (failure_) return;
   failure_ = std::move(failure);
   state_.store(State::closed, std::memory_order_release);
-  // Wakes whoever polls the descriptor; it stays open so that its number cannot be reused under them.
+  // Wakes whoever polls the descriptor; it stays open so that its number cannot be reused under
+  // them.
   (void)::shutdown(fd_.get(), SHUT_RDWR);
   out_ = {};
   out_begin_ = 0;

@@ -4,12 +4,12 @@
 //   prologue    8 bytes magic and version, 32 bytes ephemeral X25519 public key     (plaintext)
 //   proof      24 random bytes that begin the stream, then its first frame, which is empty: only a
 //              side that has the address's secret can make it
-// The initiator sends its prologue at once; the acceptor stays silent until it has seen it. Keys are
-// described in cipher.hpp. A frame is a 32-bit little-endian length of the ciphertext, which is
+// The initiator sends its prologue at once; the acceptor stays silent until it has seen it. Keys
+// are described in cipher.hpp. A frame is a 32-bit little-endian length of the ciphertext, which is
 // authenticated with it, and the ciphertext.
 //
-// The parts of the handshake have fixed sizes, so a stranger makes this side hold about 100 bytes; a
-// peer that knows the secret makes it hold kMaxMessage at most.
+// The parts of the handshake have fixed sizes, so a stranger makes this side hold about 100 bytes;
+// a peer that knows the secret makes it hold kMaxMessage at most.
 #pragma once
 
 #include <atomic>
@@ -125,7 +125,7 @@ class Channel {
   std::size_t waiting_nbytes_ = 0;               // of waiting_, once encrypted
   std::vector<std::byte> out_;                   // encrypted, from out_begin_ on not yet written
   std::size_t out_begin_ = 0;
-  int write_error_ = 0;                          // errno of the socket's writing half, if it broke
+  int write_error_ = 0;  // errno of the socket's writing half, if it broke
   std::optional<ChannelFailure> failure_;
 };
 

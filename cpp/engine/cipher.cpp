@@ -29,9 +29,10 @@ unsigned char* raw(std::span<std::byte> bytes) {
 }
 
 void check_prologue(std::span<const std::byte> prologue) {
-  if (std::memcmp(prologue.data(), kMagic.data(), kMagicBytes) != 0) {
+  if (!is_prologue(prologue)) {
     throw ProtocolError(
-        "the other side does not speak zerohop's control protocol; check the address's host and port");
+        "the other side does not speak zerohop's control protocol; check the address's host and "
+        "port");
   }
   const auto version = std::to_integer<unsigned>(prologue[kMagicBytes]);
   if (version != kProtocolVersion) {
@@ -48,6 +49,11 @@ void prepare_sodium() {
   // sodium_init may be called from several threads at once; 1 means that it was done before.
   static const bool ready = ::sodium_init() >= 0;
   if (!ready) throw Error("libsodium cannot start; this system has no source of randomness");
+}
+
+bool is_prologue(std::span<const std::byte> bytes) {
+  return bytes.size() == sizeof(Prologue) &&
+         std::memcmp(bytes.data(), kMagic.data(), kMagicBytes) == 0;
 }
 
 KeyExchange::KeyExchange(const Secret& secret, Role role) : role_(role) {

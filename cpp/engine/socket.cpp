@@ -22,8 +22,8 @@ AddressList parse_literal(const std::string& host, std::uint16_t port) {
   addrinfo* list = nullptr;
   const int status = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
   if (status != 0) {
-    throw ProtocolError("'" + host + "' is not usable as an IPv4 or IPv6 address: " +
-                        ::gai_strerror(status));
+    throw ProtocolError("'" + host +
+                        "' is not usable as an IPv4 or IPv6 address: " + ::gai_strerror(status));
   }
   return {list, &::freeaddrinfo};
 }
@@ -111,7 +111,8 @@ UniqueFd accept_tcp(int listener) {
       return fd;
     }
     switch (errno) {
-      case EAGAIN: return {};
+      case EAGAIN:
+        return {};
       case EMFILE:
       case ENFILE:
       case ENOBUFS:
@@ -122,7 +123,8 @@ UniqueFd accept_tcp(int listener) {
         throw Error(errno_message("cannot accept a connection", errno) +
                         "; raise the limit of open files (ulimit -n) if it is reached",
                     errno);
-      default: continue;  // this connection failed on the way (man 2 accept); look for the next
+      default:
+        continue;  // this connection failed on the way (man 2 accept); look for the next
     }
   }
 }
