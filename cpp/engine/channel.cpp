@@ -43,12 +43,9 @@ ChannelFailure broken(int error_number) {
 
 void ChannelFailure::raise() const {
   switch (kind) {
-    case Kind::authentication:
-      throw AuthenticationError(message, code);
-    case Kind::protocol:
-      throw ProtocolError(message, code);
-    case Kind::lost:
-      break;
+    case Kind::authentication: throw AuthenticationError(message, code);
+    case Kind::protocol: throw ProtocolError(message, code);
+    case Kind::lost: break;
   }
   throw PeerLost(message, code);
 }
@@ -154,12 +151,9 @@ std::size_t Channel::next_part_nbytes(std::span<const std::byte> received) const
 
 void Channel::on_part(std::span<const std::byte> part, const Sink& sink) {
   switch (stage_) {
-    case Stage::prologue:
-      return on_prologue(part);
-    case Stage::proof:
-      return on_proof(part);
-    case Stage::frames:
-      return on_frame(part, sink);
+    case Stage::prologue: return on_prologue(part);
+    case Stage::proof: return on_proof(part);
+    case Stage::frames: return on_frame(part, sink);
   }
 }
 

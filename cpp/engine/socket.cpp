@@ -111,8 +111,7 @@ UniqueFd accept_tcp(int listener) {
       return fd;
     }
     switch (errno) {
-      case EAGAIN:
-        return {};
+      case EAGAIN: return {};
       case EMFILE:
       case ENFILE:
       case ENOBUFS:
@@ -123,8 +122,7 @@ UniqueFd accept_tcp(int listener) {
         throw Error(errno_message("cannot accept a connection", errno) +
                         "; raise the limit of open files (ulimit -n) if it is reached",
                     errno);
-      default:
-        continue;  // this connection failed on the way (man 2 accept); look for the next
+      default: continue;  // this connection failed on the way (man 2 accept); look for the next
     }
   }
 }
