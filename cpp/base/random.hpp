@@ -7,7 +7,8 @@
 
 namespace zerohop {
 
-// Fills `bytes` from getrandom(2). Throws Error when the kernel refuses (never seen on Linux >= 3.17).
+// Fills `bytes` from getrandom(2). Throws Error when the kernel refuses (never seen on Linux
+// >= 3.17).
 void fill_random(std::span<std::byte> bytes);
 
 // One random 32-bit word, from a per-thread pool that is refilled from getrandom(2).

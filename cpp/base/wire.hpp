@@ -41,7 +41,9 @@ class WireWriter {
     number(static_cast<std::uint32_t>(bytes.size()));
     fixed(bytes);
   }
-  void text(std::string_view text, std::size_t limit) { blob(std::as_bytes(std::span(text)), limit); }
+  void text(std::string_view text, std::size_t limit) {
+    blob(std::as_bytes(std::span(text)), limit);
+  }
 
   std::span<const std::byte> bytes() const noexcept { return bytes_; }
   std::vector<std::byte> take() noexcept { return std::move(bytes_); }

@@ -19,8 +19,8 @@ struct ImportedArray {
   Owner owner;                     // keeps the bytes alive and in place
 };
 
-// Throws py::type_error for objects that are no arrays or whose dtype is unsupported, py::buffer_error
-// (or what the producer raised) when the producer refuses. The GIL must be held.
+// Throws py::type_error for objects that are no arrays or whose dtype is unsupported,
+// py::buffer_error (or what the producer raised) when the producer refuses. The GIL must be held.
 ImportedArray import_array(py::handle object);
 
 }  // namespace zerohop::bindings

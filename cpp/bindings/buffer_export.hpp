@@ -12,7 +12,8 @@ namespace zerohop::bindings {
 
 // 0, or -1 with a Python error set. Types that the struct module cannot name (bfloat16, float8_*,
 // complex32) leave as unsigned integers of the same width, to be viewed by the consumer.
-int fill_buffer(PyObject* exporter, Py_buffer* view, int flags, const ExportedArray& array) noexcept;
+int fill_buffer(PyObject* exporter, Py_buffer* view, int flags,
+                const ExportedArray& array) noexcept;
 
 void release_buffer(PyObject* exporter, Py_buffer* view) noexcept;
 

@@ -5,7 +5,7 @@
 // signature.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -43,6 +43,13 @@ struct CudaLibrary {
   std::shared_ptr<const Cuda> cuda;  // null when the driver is absent or too old
   std::string reason;                // why, and what to install; empty when cuda is set
 };
+
+// The driver's own look-up (cuGetProcAddress_v2, driver 12.0 and newer): the one symbol for dlsym.
+using CudaGetProcAddress = CudaResult (*)(const char* symbol, void** function, int version,
+                                          std::uint64_t flags, int* status);
+
+// Fills a table through `get_proc_address`; null stands for a library that has no such function.
+CudaLibrary fill_cuda(CudaGetProcAddress get_proc_address);
 
 // Loads the library called `soname`. Never throws for an absent library, and does not call cuInit:
 // that would pin the process to its GPUs before it may have wanted to fork.

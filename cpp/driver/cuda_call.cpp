@@ -8,31 +8,19 @@ namespace {
 // What to do about a CUresult. Null when the driver's own words say it all.
 const char* remedy(CudaResult result) noexcept {
   switch (result) {
-    case 1:
-      return "an argument is outside what this driver or this memory allows";
-    case 2:
-      return "free GPU memory, or use smaller arrays";
-    case 3:
-      return "the process must call cuInit first, and not in a parent it forked from";
-    case 100:
-      return "no GPU is visible: check `nvidia-smi` and CUDA_VISIBLE_DEVICES";
-    case 101:
-      return "name a device that torch.cuda.device_count() counts";
-    case 201:
-      return "the thread has no current context: make the device current first";
-    case 217:
-      return "these two GPUs have no peer-to-peer path: see `nvidia-smi topo -p2p rw`";
+    case 1: return "an argument is outside what this driver or this memory allows";
+    case 2: return "free GPU memory, or use smaller arrays";
+    case 3: return "the process must call cuInit first, and not in a parent it forked from";
+    case 100: return "no GPU is visible: check `nvidia-smi` and CUDA_VISIBLE_DEVICES";
+    case 101: return "name a device that torch.cuda.device_count() counts";
+    case 201: return "the thread has no current context: make the device current first";
+    case 217: return "these two GPUs have no peer-to-peer path: see `nvidia-smi topo -p2p rw`";
     case 700:
-    case 719:
-      return "an earlier kernel broke this context: the process must be restarted";
-    case 800:
-      return "this user or container may not do it";
-    case 801:
-      return "this GPU, driver or kind of memory does not offer it";
-    case 803:
-      return "driver and libcuda.so.1 are of different versions: reboot or reinstall";
-    default:
-      return nullptr;
+    case 719: return "an earlier kernel broke this context: the process must be restarted";
+    case 800: return "this user or container may not do it";
+    case 801: return "this GPU, driver or kind of memory does not offer it";
+    case 803: return "driver and libcuda.so.1 are of different versions: reboot or reinstall";
+    default: return nullptr;
   }
 }
 

@@ -16,40 +16,30 @@ const char* remedy(int error_number) noexcept {
     case ENOMEM:
       return "the device is out of this resource, the queue asks for too much, or the limit of "
              "locked memory is reached: ask for less, or raise `ulimit -l`";
-    case EINVAL:
-      return "an argument is outside what the device or its state allows";
+    case EINVAL: return "an argument is outside what the device or its state allows";
     case EACCES:
     case EPERM:
       return "give this user read and write access to /dev/infiniband/uverbs* (in a container, "
              "pass the device through)";
     case ENODEV:
-    case ENXIO:
-      return "the device is gone or its driver is not loaded: see `rdma link show`";
-    case ENODATA:
-      return "the table has no entry at that index: choose another gid_index";
+    case ENXIO: return "the device is gone or its driver is not loaded: see `rdma link show`";
+    case ENODATA: return "the table has no entry at that index: choose another gid_index";
     case ENOSYS:
       return "this kernel has no RDMA support: load ib_uverbs and the adapter's driver, or use the "
              "device soft0";
     case EOPNOTSUPP:
-    case EPROTONOSUPPORT:
-      return "the adapter, its driver or this kernel does not offer it";
-    case EBUSY:
-      return "something that depends on it is still alive: destroy that first";
-    case EFAULT:
-      return "the address range is not mapped in this process";
+    case EPROTONOSUPPORT: return "the adapter, its driver or this kernel does not offer it";
+    case EBUSY: return "something that depends on it is still alive: destroy that first";
+    case EFAULT: return "the address range is not mapped in this process";
     case ETIMEDOUT:
       return "the remote GID did not answer: check the address, the link and the route, then retry";
     case EHOSTUNREACH:
     case ENETUNREACH:
       return "there is no route to the remote GID: choose another device or gid_index";
-    case EIO:
-      return "the device or its firmware failed: see `dmesg`, then close and reopen it";
-    case EMFILE:
-      return "too many open files: raise `ulimit -n`";
-    case EAGAIN:
-      return "a resource is short for the moment: retry";
-    default:
-      return nullptr;
+    case EIO: return "the device or its firmware failed: see `dmesg`, then close and reopen it";
+    case EMFILE: return "too many open files: raise `ulimit -n`";
+    case EAGAIN: return "a resource is short for the moment: retry";
+    default: return nullptr;
   }
 }
 

@@ -2,14 +2,14 @@
 //
 // Handshake, symmetric but for who begins:
 //   prologue    8 bytes magic and version, 32 bytes ephemeral X25519 public key     (plaintext)
-//   header     24 bytes nonce of the secretstream                                   (random)
-//   proof      the first frame: opens only for a side that has the address's secret
-// The initiator sends its prologue at once; the acceptor stays silent until it has seen it. Keys are
-// described in cipher.hpp. A frame is a 32-bit little-endian length of the ciphertext, which is
+//   proof      24 random bytes that begin the stream, then its first frame, which is empty: only a
+//              side that has the address's secret can make it
+// The initiator sends its prologue at once; the acceptor stays silent until it has seen it. Keys
+// are described in cipher.hpp. A frame is a 32-bit little-endian length of the ciphertext, which is
 // authenticated with it, and the ciphertext.
 //
-// The parts of the handshake have fixed sizes, so a stranger makes this side hold about 100 bytes; a
-// peer that knows the secret makes it hold kMaxMessage at most.
+// The parts of the handshake have fixed sizes, so a stranger makes this side hold about 100 bytes;
+// a peer that knows the secret makes it hold kMaxMessage at most.
 #pragma once
 
 #include <atomic>
@@ -52,7 +52,7 @@ class Channel {
   enum class State { handshaking, open, closed };
   using Sink = std::function<void(std::span<const std::byte>)>;
 
-  // Takes a stream socket, made non-blocking here. The initiator's may still be connecting.
+  // Takes a stream socket, blocking or not. The initiator's may still be connecting.
   static std::unique_ptr<Channel> initiate(UniqueFd fd, const Secret& secret_of_remote);
   static std::unique_ptr<Channel> accept(UniqueFd fd, const Secret& own_secret);
   ~Channel();
@@ -68,7 +68,7 @@ class Channel {
   // Writes and reads what is possible without blocking and hands each message to `sink`, a bounded
   // number of bytes a call (made for level-triggered polling). One thread at a time. Returns false
   // when the channel is closed; failure() says why. The sink may send() on this channel; a
-  // ProtocolError it throws closes the channel, other exceptions pass through.
+  // ProtocolError or PeerLost it throws closes the channel, other exceptions pass through.
   bool progress(const Sink& sink);
 
   // From any thread. Encrypts and queues, then writes what the socket takes. While handshaking the
@@ -83,21 +83,27 @@ class Channel {
   std::optional<ChannelFailure> failure() const;
 
  private:
-  enum class Stage { prologue, header, proof, frames };
+  // What the next received bytes are.
+  enum class Stage { prologue, proof, frames };
 
   Channel(UniqueFd fd, const Secret& secret, Role role);
+
   bool read_some(const Sink& sink);
   void consume(const Sink& sink);
-  std::size_t needed() const;
+  std::size_t next_part_nbytes(std::span<const std::byte> received) const;
   void on_part(std::span<const std::byte> part, const Sink& sink);
   void on_prologue(std::span<const std::byte> prologue);
+  void on_proof(std::span<const std::byte> proof);
   void on_frame(std::span<const std::byte> frame, const Sink& sink);
-  void check_length(std::size_t nbytes);
-  void send_proof();
-  void enqueue(std::span<const std::byte> message);
+  void end_of_stream();
+
+  // With mutex_ held.
+  void append(std::span<const std::byte> bytes);
   void flush();
+  void end(ChannelFailure failure);
+  void forget_waiting();
+
   void fail(ChannelFailure failure);
-  [[noreturn]] void raise_failure() const;
 
   const UniqueFd fd_;
   const Role role_;
@@ -106,17 +112,20 @@ class Channel {
 
   // Receiving: only the thread in progress().
   Stage stage_ = Stage::prologue;
-  std::vector<std::byte> in_;  // bytes of a part not yet whole
-  std::optional<Decryptor> decryptor_;
   KeyExchange exchange_;
+  SessionKeys keys_;
+  std::optional<Decryptor> decryptor_;
+  std::vector<std::byte> in_;  // received, from in_begin_ on not yet used: less than one part
+  std::size_t in_begin_ = 0;
 
-  // Sending and the end: any thread.
+  // Sending and the end: any thread, under the mutex.
   mutable std::mutex mutex_;
   std::optional<Encryptor> encryptor_;
-  std::vector<std::vector<std::byte>> waiting_;  // messages sent before the keys were there
-  std::size_t waiting_nbytes_ = 0;
-  std::vector<std::byte> out_;  // encrypted, from out_begin_ on not yet written
+  std::vector<std::vector<std::byte>> waiting_;  // messages from before the channel was open
+  std::size_t waiting_nbytes_ = 0;               // of waiting_, once encrypted
+  std::vector<std::byte> out_;                   // encrypted, from out_begin_ on not yet written
   std::size_t out_begin_ = 0;
+  int write_error_ = 0;  // errno of the socket's writing half, if it broke
   std::optional<ChannelFailure> failure_;
 };
 

@@ -2,7 +2,8 @@
 //
 // Both sides make an ephemeral X25519 key, so a recorded connection stays closed even to one who
 // learns the secret later. The two stream keys are the halves of
-//   BLAKE2b-512(key = the address's secret; X25519 result, initiator's prologue, acceptor's prologue)
+//   BLAKE2b-512(key = the address's secret; X25519 result, initiator's prologue, acceptor's
+//   prologue)
 // so they depend on the secret, on both ephemeral keys and on the protocol version. Streams are
 // libsodium's secretstream (XChaCha20-Poly1305): lost, repeated, reordered or changed frames fail.
 #pragma once
@@ -19,6 +20,9 @@
 
 namespace zerohop::engine {
 
+// To be called before any other function of libsodium; cheap from the second time on.
+void prepare_sodium();
+
 enum class Role { initiator, acceptor };
 
 // A key that is wiped when it goes; neither copied nor moved.
@@ -27,16 +31,24 @@ struct WipedKey {
   WipedKey() = default;
   WipedKey(const WipedKey&) = delete;
   WipedKey& operator=(const WipedKey&) = delete;
-  ~WipedKey() { sodium_memzero(bytes.data(), bytes.size()); }
+  ~WipedKey() { wipe(); }
+  void wipe() noexcept { sodium_memzero(bytes.data(), bytes.size()); }
 };
 
 struct SessionKeys {
-  WipedKey to_acceptor;
-  WipedKey to_initiator;
+  WipedKey send;
+  WipedKey receive;
+  void wipe() noexcept {
+    send.wipe();
+    receive.wipe();
+  }
 };
 
 // First bytes of a side: 8 of magic and version, then its ephemeral public key.
 using Prologue = std::array<std::byte, 40>;
+
+// Whether the magic is right, of whatever version: others get no answer.
+bool is_prologue(std::span<const std::byte> bytes);
 
 class KeyExchange {
  public:

@@ -13,8 +13,8 @@
 
 namespace zerohop::engine {
 
-inline constexpr std::uint32_t kControlVersion = 1;         // of the messages, told in Hello
-inline constexpr std::size_t kMaxNameBytes = 4096;          // names, host names, reasons
+inline constexpr std::uint32_t kControlVersion = 1;          // of the messages, told in Hello
+inline constexpr std::size_t kMaxNameBytes = 4096;           // names, host names, reasons
 inline constexpr std::size_t kMaxRemoteMemoryBytes = 65536;  // an encoded RemoteMemory
 
 // First message of either side: who it is, and what the other needs to connect its queue pair.
@@ -62,8 +62,7 @@ struct Bye {
 };
 
 // The position in this list is the kind on the wire: append only.
-using ControlMessage =
-    std::variant<Hello, Ready, Lookup, Found, NotFound, Heartbeat, Requeue, Bye>;
+using ControlMessage = std::variant<Hello, Ready, Lookup, Found, NotFound, Heartbeat, Requeue, Bye>;
 
 // Throws ProtocolError when a field is longer than its limit.
 std::vector<std::byte> encode(const ControlMessage& message);

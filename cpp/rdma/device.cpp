@@ -67,10 +67,8 @@ bool names_queue_pair(ibv_event_type type) noexcept {
     case IBV_EVENT_SQ_DRAINED:
     case IBV_EVENT_PATH_MIG:
     case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
-      return true;
-    default:
-      return false;
+    case IBV_EVENT_QP_LAST_WQE_REACHED: return true;
+    default: return false;
   }
 }
 
@@ -82,10 +80,8 @@ bool names_port(ibv_event_type type) noexcept {
     case IBV_EVENT_PKEY_CHANGE:
     case IBV_EVENT_SM_CHANGE:
     case IBV_EVENT_CLIENT_REREGISTER:
-    case IBV_EVENT_GID_CHANGE:
-      return true;
-    default:
-      return false;
+    case IBV_EVENT_GID_CHANGE: return true;
+    default: return false;
   }
 }
 

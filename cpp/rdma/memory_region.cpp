@@ -38,10 +38,8 @@ std::string advice(int error_number, int access) {
                  ? "IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC also need "
                    "IBV_ACCESS_LOCAL_WRITE"
                  : "the device refuses the range or the access bits";
-    case EOPNOTSUPP:
-      return "the device cannot register this kind of memory: use a host array";
-    default:
-      return "the device refuses the registration";
+    case EOPNOTSUPP: return "the device cannot register this kind of memory: use a host array";
+    default: return "the device refuses the registration";
   }
 }
 

@@ -65,14 +65,10 @@ class Attributes {
 // reachable.
 bool is_legal(ibv_qp_state from, ibv_qp_state to) noexcept {
   switch (to) {
-    case IBV_QPS_INIT:
-      return from == IBV_QPS_RESET || from == IBV_QPS_INIT;
-    case IBV_QPS_RTR:
-      return from == IBV_QPS_INIT;
-    case IBV_QPS_RTS:
-      return from == IBV_QPS_RTR || from == IBV_QPS_RTS || from == IBV_QPS_SQD;
-    default:
-      return true;
+    case IBV_QPS_INIT: return from == IBV_QPS_RESET || from == IBV_QPS_INIT;
+    case IBV_QPS_RTR: return from == IBV_QPS_INIT;
+    case IBV_QPS_RTS: return from == IBV_QPS_RTR || from == IBV_QPS_RTS || from == IBV_QPS_SQD;
+    default: return true;
   }
 }
 
@@ -102,22 +98,14 @@ std::string cause_of_einval(const QueuePair& queue_pair, const ibv_qp_attr& attr
 
 const char* state_name(ibv_qp_state state) noexcept {
   switch (state) {
-    case IBV_QPS_RESET:
-      return "RESET";
-    case IBV_QPS_INIT:
-      return "INIT";
-    case IBV_QPS_RTR:
-      return "RTR";
-    case IBV_QPS_RTS:
-      return "RTS";
-    case IBV_QPS_SQD:
-      return "SQD";
-    case IBV_QPS_SQE:
-      return "SQE";
-    case IBV_QPS_ERR:
-      return "ERR";
-    case IBV_QPS_UNKNOWN:
-      break;
+    case IBV_QPS_RESET: return "RESET";
+    case IBV_QPS_INIT: return "INIT";
+    case IBV_QPS_RTR: return "RTR";
+    case IBV_QPS_RTS: return "RTS";
+    case IBV_QPS_SQD: return "SQD";
+    case IBV_QPS_SQE: return "SQE";
+    case IBV_QPS_ERR: return "ERR";
+    case IBV_QPS_UNKNOWN: break;
   }
   return "UNKNOWN";
 }

@@ -1,0 +1,142 @@
+#include "engine/control_message.hpp"
+
+#include <array>
+#include <concepts>
+#include <type_traits>
+#include <utility>
+
+#include "base/wire.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+// Encoder and Decoder are shown the same list of fields (below), so that one cannot know a field
+// that the other does not.
+class Encoder {
+ public:
+  explicit Encoder(WireWriter& writer) : writer_(writer) {}
+
+  template <std::unsigned_integral T>
+  void operator()(T value) {
+    writer_.number(value);
+  }
+  template <class Byte, std::size_t n>
+  void operator()(std::span<Byte, n> bytes) {
+    writer_.fixed(std::as_bytes(bytes));
+  }
+  void operator()(const std::string& text) { writer_.text(text, kMaxNameBytes); }
+  void operator()(const std::vector<std::byte>& bytes) {
+    writer_.blob(bytes, kMaxRemoteMemoryBytes);
+  }
+
+ private:
+  WireWriter& writer_;
+};
+
+class Decoder {
+ public:
+  explicit Decoder(WireReader& reader) : reader_(reader) {}
+
+  template <std::unsigned_integral T>
+  void operator()(T& value) {
+    value = reader_.number<T>();
+  }
+  template <class Byte, std::size_t n>
+  void operator()(std::span<Byte, n> bytes) {
+    reader_.fixed(std::as_writable_bytes(bytes));
+  }
+  void operator()(std::string& text) { text = reader_.text(kMaxNameBytes); }
+  void operator()(std::vector<std::byte>& bytes) {
+    const std::span<const std::byte> view = reader_.blob(kMaxRemoteMemoryBytes);
+    bytes.assign(view.begin(), view.end());
+  }
+
+ private:
+  WireReader& reader_;
+};
+
+// A message that is const for the Encoder and mutable for the Decoder.
+template <class T, class Message>
+concept Is = std::same_as<std::remove_const_t<T>, Message>;
+
+void fields(auto& each, Is<rdma::QueuePairAddress> auto& m) {
+  each(m.number);
+  each(m.psn);
+  each(std::span(m.gid.raw));
+  each(m.lid);
+  each(m.mtu);
+  each(m.reads_in);
+  each(m.reads_out);
+}
+
+void fields(auto& each, Is<Hello> auto& m) {
+  each(m.version);
+  each(std::span(m.id));
+  each(m.name);
+  each(m.host_name);
+  each(m.pid);
+  fields(each, m.queue_pair);
+  each(m.credits_address);
+  each(m.credits_rkey);
+  each(m.receive_slots);
+  each(m.slot_nbytes);
+}
+
+void fields(auto&, Is<Ready> auto&) {}
+
+void fields(auto& each, Is<Lookup> auto& m) {
+  each(m.request);
+  each(m.name);
+}
+
+void fields(auto& each, Is<Found> auto& m) {
+  each(m.request);
+  each(m.memory);
+}
+
+void fields(auto& each, Is<NotFound> auto& m) { each(m.request); }
+
+void fields(auto& each, Is<Heartbeat> auto& m) { each(m.sequence); }
+
+void fields(auto& each, Is<Requeue> auto& m) {
+  each(m.generation);
+  fields(each, m.queue_pair);
+}
+
+void fields(auto& each, Is<Bye> auto& m) { each(m.reason); }
+
+template <std::size_t kind>
+ControlMessage decode_kind(WireReader& reader) {
+  std::variant_alternative_t<kind, ControlMessage> message;
+  Decoder decoder(reader);
+  fields(decoder, message);
+  return message;
+}
+
+template <std::size_t... kinds>
+ControlMessage decode_any(WireReader& reader, std::size_t kind, std::index_sequence<kinds...>) {
+  static constexpr std::array decoders = {&decode_kind<kinds>...};
+  if (kind >= decoders.size()) reader.fail("unknown kind " + std::to_string(kind));
+  return decoders[kind](reader);
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const ControlMessage& message) {
+  WireWriter writer;
+  writer.number(static_cast<std::uint8_t>(message.index()));
+  Encoder encoder(writer);
+  std::visit([&](const auto& m) { fields(encoder, m); }, message);
+  return writer.take();
+}
+
+ControlMessage decode_control_message(std::span<const std::byte> bytes) {
+  WireReader reader(bytes, "control message");
+  const std::size_t kind = reader.number<std::uint8_t>();
+  ControlMessage message =
+      decode_any(reader, kind, std::make_index_sequence<std::variant_size_v<ControlMessage>>{});
+  reader.finish();
+  return message;
+}
+
+}  // namespace zerohop::engine

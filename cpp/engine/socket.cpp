@@ -1,0 +1,164 @@
+#include "engine/socket.hpp"
+
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "base/error.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+AddressList parse_literal(const std::string& host, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int status = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (status != 0) {
+    throw ProtocolError("'" + host +
+                        "' is not usable as an IPv4 or IPv6 address: " + ::gai_strerror(status));
+  }
+  return {list, &::freeaddrinfo};
+}
+
+std::string place(const std::string& host, std::uint16_t port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+void set_option(int fd, int level, int option, int value) {
+  // A refusal costs latency or a late notice of a dead host, no correctness: heartbeats watch over
+  // the connection. Sockets that are not TCP (tests use pairs) refuse all of these.
+  (void)::setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+void set_stream_options(int fd) {
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  // Ends connections that no heartbeat watches yet, about 8 s after the other host vanished.
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+UniqueFd open_socket(int family) {
+  UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) throw Error(errno_message("cannot open a TCP socket", errno), errno);
+  return fd;
+}
+
+[[noreturn]] void throw_unreachable(const std::string& where, int error_number) {
+  throw PeerLost(errno_message("cannot connect to " + where, error_number) +
+                     "; check that the process behind the address still runs and that its host and "
+                     "port can be reached from here",
+                 error_number);
+}
+
+struct SocketName {
+  sockaddr_storage storage{};
+  socklen_t nbytes = sizeof(storage);
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+// Numeric host and port of a socket name; empty when it has none.
+std::pair<std::string, std::string> numeric(SocketName& name) {
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  const int status = ::getnameinfo(name.get(), name.nbytes, host, sizeof(host), port, sizeof(port),
+                                   NI_NUMERICHOST | NI_NUMERICSERV);
+  if (status != 0) return {};
+  return {host, port};
+}
+
+}  // namespace
+
+UniqueFd listen_tcp(const std::string& host, std::uint16_t port) {
+  const AddressList address = parse_literal(host, port);
+  UniqueFd fd = open_socket(address->ai_family);
+  // Lets a fixed port be taken again while connections of the previous process linger.
+  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (::bind(fd.get(), address->ai_addr, address->ai_addrlen) != 0 ||
+      ::listen(fd.get(), SOMAXCONN) != 0) {
+    throw Error(errno_message("cannot listen on " + place(host, port), errno) +
+                    "; choose an address of this host and a free port",
+                errno);
+  }
+  return fd;
+}
+
+std::uint16_t local_port(int fd) {
+  SocketName name;
+  if (::getsockname(fd, name.get(), &name.nbytes) != 0) {
+    throw Error(errno_message("getsockname failed", errno), errno);
+  }
+  const std::string port = numeric(name).second;
+  if (port.empty()) throw Error("the socket has no port; it must be a TCP socket");
+  return static_cast<std::uint16_t>(std::stoul(port));
+}
+
+UniqueFd accept_tcp(int listener) {
+  for (;;) {
+    UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd) {
+      set_stream_options(fd.get());
+      return fd;
+    }
+    switch (errno) {
+      case EAGAIN: return {};
+      case EMFILE:
+      case ENFILE:
+      case ENOBUFS:
+      case ENOMEM:
+      case EBADF:
+      case EINVAL:
+      case ENOTSOCK:
+        throw Error(errno_message("cannot accept a connection", errno) +
+                        "; raise the limit of open files (ulimit -n) if it is reached",
+                    errno);
+      default: continue;  // this connection failed on the way (man 2 accept); look for the next
+    }
+  }
+}
+
+UniqueFd start_connect(const std::string& host, std::uint16_t port) {
+  const AddressList address = parse_literal(host, port);
+  UniqueFd fd = open_socket(address->ai_family);
+  set_stream_options(fd.get());
+  // EINTR: the attempt goes on in the background just as with EINPROGRESS (man 2 connect).
+  if (::connect(fd.get(), address->ai_addr, address->ai_addrlen) != 0 && errno != EINPROGRESS &&
+      errno != EINTR) {
+    throw_unreachable(place(host, port), errno);
+  }
+  return fd;
+}
+
+void finish_connect(int fd, const Deadline& deadline) {
+  pollfd wait{fd, POLLOUT, 0};
+  for (;;) {
+    const int ready = ::poll(&wait, 1, deadline.remaining_ms());
+    if (ready > 0) break;
+    if (ready < 0 && errno != EINTR) throw Error(errno_message("poll failed", errno), errno);
+    if (deadline.passed()) throw_unreachable("the other side", ETIMEDOUT);
+  }
+  int error_number = 0;
+  socklen_t nbytes = sizeof(error_number);
+  if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error_number, &nbytes) != 0) error_number = errno;
+  if (error_number != 0) throw_unreachable("the other side", error_number);
+}
+
+std::string remote_name(int fd) {
+  SocketName name;
+  if (::getpeername(fd, name.get(), &name.nbytes) != 0) return "an unknown host";
+  const auto [host, port] = numeric(name);
+  if (host.empty() || port.empty()) return "an unknown host";
+  return place(host, static_cast<std::uint16_t>(std::stoul(port)));
+}
+
+}  // namespace zerohop::engine

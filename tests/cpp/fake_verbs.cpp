@@ -1,0 +1,270 @@
+#include "fake_verbs.hpp"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace zerohop::testing {
+namespace {
+
+FakeVerbs* current = nullptr;  // the table's functions have no argument that could carry it
+ibv_device fake_device{};
+
+template <typename T>
+T* null_with(int error_number) {
+  errno = error_number;
+  return nullptr;
+}
+
+int post_send(ibv_qp*, ibv_send_wr* wr, ibv_send_wr**) {
+  for (; wr != nullptr; wr = wr->next) ++current->posted;
+  return 0;
+}
+int post_recv(ibv_qp*, ibv_recv_wr* wr, ibv_recv_wr**) {
+  for (; wr != nullptr; wr = wr->next) ++current->posted;
+  return 0;
+}
+int poll_cq(ibv_cq*, int, ibv_wc*) { return 0; }
+int req_notify_cq(ibv_cq*, int) { return 0; }
+
+ibv_device** get_device_list(int* count) {
+  if (current->fails("get_device_list")) return nullptr;
+  auto** list = new ibv_device*[2]{&fake_device, nullptr};
+  current->add(list, "device list", {});
+  *count = 1;
+  return list;
+}
+void free_device_list(ibv_device** list) {
+  current->remove(list, "device list");
+  delete[] list;
+}
+const char* get_device_name(ibv_device* device) { return device->name; }
+
+ibv_context* open_device(ibv_device* device) {
+  if (current->fails("open_device")) return nullptr;
+  auto* context = new ibv_context{};
+  context->device = device;
+  context->async_fd = ::eventfd(0, EFD_CLOEXEC);
+  context->ops.post_send = post_send;
+  context->ops.post_recv = post_recv;
+  context->ops.poll_cq = poll_cq;
+  context->ops.req_notify_cq = req_notify_cq;
+  current->add(context, "context", {});
+  return context;
+}
+int close_device(ibv_context* context) {
+  const int result = current->remove(context, "context");
+  ::close(context->async_fd);
+  delete context;
+  return result;
+}
+
+int query_device(ibv_context*, ibv_device_attr* attributes) {
+  if (current->fails("query_device")) return errno;
+  *attributes = current->device;
+  return 0;
+}
+int query_port(ibv_context*, std::uint8_t, ibv_port_attr* attributes) {
+  if (current->fails("query_port")) return errno;
+  *attributes = current->port;
+  return 0;
+}
+int query_gid(ibv_context*, std::uint8_t, int index, ibv_gid* gid) {
+  if (current->fails("query_gid")) return -1;
+  std::memset(gid, 0xab, sizeof *gid);
+  gid->raw[15] = static_cast<std::uint8_t>(index);
+  return 0;
+}
+int query_pkey(ibv_context*, std::uint8_t, int, __be16* pkey) {
+  *pkey = 0xffff;
+  return 0;
+}
+
+int get_async_event(ibv_context*, ibv_async_event* event) {
+  if (current->async_events.empty()) {
+    errno = EAGAIN;
+    return -1;
+  }
+  *event = current->async_events.front();
+  current->async_events.pop_front();
+  return 0;
+}
+void ack_async_event(ibv_async_event*) { ++current->acknowledged_async_events; }
+
+ibv_pd* alloc_pd(ibv_context* context) {
+  if (current->fails("alloc_pd")) return nullptr;
+  auto* pd = new ibv_pd{};
+  pd->context = context;
+  current->add(pd, "pd", {context});
+  return pd;
+}
+int dealloc_pd(ibv_pd* pd) {
+  const int result = current->remove(pd, "pd");
+  delete pd;
+  return result;
+}
+
+ibv_mr* register_with(const char* function, ibv_pd* pd, void* address, std::size_t nbytes,
+                      int access) {
+  if (current->fails(function)) return nullptr;
+  current->registered_by = function;
+  current->registered_access = access;
+  auto* mr = new ibv_mr{};
+  mr->context = pd->context;
+  mr->pd = pd;
+  mr->addr = address;
+  mr->length = nbytes;
+  mr->lkey = 0x1111;
+  mr->rkey = 0x2222;
+  current->add(mr, "mr", {pd});
+  return mr;
+}
+ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t nbytes, int access) {
+  return register_with("reg_mr", pd, address, nbytes, access);
+}
+ibv_mr* reg_mr_iova2(ibv_pd* pd, void* address, std::size_t nbytes, std::uint64_t,
+                     unsigned access) {
+  return register_with("reg_mr_iova2", pd, address, nbytes, static_cast<int>(access));
+}
+int dereg_mr(ibv_mr* mr) {
+  const int result = current->remove(mr, "mr");
+  delete mr;
+  return result;
+}
+
+ibv_comp_channel* create_comp_channel(ibv_context* context) {
+  if (current->fails("create_comp_channel")) return nullptr;
+  auto* channel = new ibv_comp_channel{};
+  channel->context = context;
+  channel->fd = ::eventfd(0, EFD_CLOEXEC);
+  current->add(channel, "channel", {context});
+  return channel;
+}
+int destroy_comp_channel(ibv_comp_channel* channel) {
+  const int result = current->remove(channel, "channel");
+  ::close(channel->fd);
+  delete channel;
+  return result;
+}
+
+ibv_cq* create_cq(ibv_context* context, int cqe, void*, ibv_comp_channel* channel, int) {
+  if (current->fails("create_cq")) return nullptr;
+  auto* cq = new ibv_cq{};
+  cq->context = context;
+  cq->channel = channel;
+  cq->cqe = cqe;
+  current->add(cq, "cq", {context, channel});
+  return cq;
+}
+int resize_cq(ibv_cq* cq, int cqe) {
+  if (current->fails("resize_cq")) return errno;
+  cq->cqe = cqe;
+  return 0;
+}
+int destroy_cq(ibv_cq* cq) {
+  const int result = current->remove(cq, "cq");
+  delete cq;
+  return result;
+}
+int get_cq_event(ibv_comp_channel*, ibv_cq**, void**) {
+  if (current->pending_cq_events == 0) {
+    errno = EAGAIN;
+    return -1;
+  }
+  --current->pending_cq_events;
+  return 0;
+}
+void ack_cq_events(ibv_cq*, unsigned count) { current->acknowledged_cq_events += count; }
+
+ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
+  if (current->fails("create_qp")) return nullptr;
+  if (attributes->cap.max_inline_data > current->most_inline) return null_with<ibv_qp>(EINVAL);
+  current->created = *attributes;
+  auto* qp = new ibv_qp{};
+  qp->context = pd->context;
+  qp->pd = pd;
+  qp->qp_num = 0x123456;
+  qp->state = IBV_QPS_RESET;
+  current->add(qp, "qp", {pd, attributes->send_cq, attributes->recv_cq});
+  return qp;
+}
+int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
+  if (current->fails("modify_qp")) return errno;
+  current->transitions.emplace_back(*attributes, mask);
+  qp->state = attributes->qp_state;
+  return 0;
+}
+int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int, ibv_qp_init_attr*) {
+  if (current->fails("query_qp")) return errno;
+  attributes->qp_state = qp->state;
+  return 0;
+}
+int destroy_qp(ibv_qp* qp) {
+  const int result = current->remove(qp, "qp");
+  delete qp;
+  return result;
+}
+
+std::shared_ptr<const driver::Verbs> make_table() {
+  auto table = std::make_shared<driver::Verbs>();
+  table->provider = "fake";
+#define ZEROHOP_FAKE(member, symbol, version) table->member = member;
+  ZEROHOP_VERBS_REQUIRED(ZEROHOP_FAKE)
+#undef ZEROHOP_FAKE
+  table->reg_mr_iova2 = reg_mr_iova2;
+  table->query_port = query_port;
+  table->reg_mr = reg_mr;
+  return table;
+}
+
+}  // namespace
+
+FakeVerbs::FakeVerbs() : table_(make_table()) {
+  current = this;
+  std::strcpy(fake_device.name, "fake0");
+  device.phys_port_cnt = 1;
+  device.max_mr_size = 1 << 20;
+  device.max_qp_wr = 1024;
+  device.max_sge = 4;
+  device.max_cqe = 4096;
+  device.max_pkeys = 1;
+  device.max_qp_rd_atom = 16;
+  device.max_qp_init_rd_atom = 8;
+  port.state = IBV_PORT_ACTIVE;
+  port.max_mtu = IBV_MTU_4096;
+  port.active_mtu = IBV_MTU_4096;
+  port.gid_tbl_len = 1;
+  port.link_layer = IBV_LINK_LAYER_ETHERNET;
+}
+
+FakeVerbs::~FakeVerbs() { current = nullptr; }
+
+bool FakeVerbs::fails(const char* function) {
+  if (++calls != fail_at) return false;
+  failed = function;
+  errno = error_number;
+  return true;
+}
+
+void FakeVerbs::add(void* object, const char* kind, std::vector<void*> parents) {
+  objects_[object] = {kind, std::move(parents)};
+}
+
+int FakeVerbs::remove(void* object, const char* kind) {
+  const auto found = objects_.find(object);
+  if (found == objects_.end() || found->second.kind != kind) {
+    violations_.push_back(std::string("no live ") + kind + " to destroy");
+    return EINVAL;
+  }
+  objects_.erase(found);
+  for (const auto& [child, description] : objects_) {
+    for (void* parent : description.parents) {
+      if (parent == object) violations_.push_back(description.kind + " outlives its " + kind);
+    }
+  }
+  return fail_destroy ? EBUSY : 0;
+}
+
+}  // namespace zerohop::testing

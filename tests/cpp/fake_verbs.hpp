@@ -1,0 +1,64 @@
+// A verbs table that moves no bytes: it counts live objects, notices wrong orders of destruction,
+// and fails the n-th call on demand.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "driver/verbs.hpp"
+
+namespace zerohop::testing {
+
+class FakeVerbs {
+ public:
+  FakeVerbs();   // becomes the one that table() talks to
+  ~FakeVerbs();  // must outlive every object made through the table
+  FakeVerbs(const FakeVerbs&) = delete;
+  FakeVerbs& operator=(const FakeVerbs&) = delete;
+
+  std::shared_ptr<const driver::Verbs> table() const { return table_; }
+
+  // The fail_at-th call (from 1; 0: none) fails with error_number, in its own convention.
+  int fail_at = 0;
+  int error_number = 0;
+  int calls = 0;
+  std::string failed;               // the function that was made to fail
+  bool fail_destroy = false;        // destroy functions report EBUSY (and destroy all the same)
+  std::uint32_t most_inline = 512;  // create_qp refuses more with EINVAL
+
+  ibv_device_attr device{};
+  ibv_port_attr port{};
+  std::deque<ibv_async_event> async_events;
+  int pending_cq_events = 0;
+  unsigned acknowledged_cq_events = 0;
+  int acknowledged_async_events = 0;
+  int posted = 0;  // work requests taken by post_send and post_recv
+
+  std::vector<std::pair<ibv_qp_attr, int>> transitions;  // modify_qp: attributes and mask
+  ibv_qp_init_attr created{};                            // create_qp: last accepted
+  std::string registered_by;                             // reg_mr or reg_mr_iova2
+  int registered_access = 0;
+
+  std::size_t live() const { return objects_.size(); }
+  const std::vector<std::string>& violations() const { return violations_; }
+
+  // For the functions of the table.
+  bool fails(const char* function);
+  void add(void* object, const char* kind, std::vector<void*> parents);
+  int remove(void* object, const char* kind);  // 0, or EBUSY
+
+ private:
+  struct Object {
+    std::string kind;
+    std::vector<void*> parents;
+  };
+  std::shared_ptr<const driver::Verbs> table_;
+  std::map<void*, Object> objects_;
+  std::vector<std::string> violations_;
+};
+
+}  // namespace zerohop::testing

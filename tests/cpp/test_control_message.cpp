@@ -1,0 +1,152 @@
+// Control messages: round trips, and damaged bytes that must never do more than throw.
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <random>
+#include <string>
+
+#include "base/error.hpp"
+#include "engine/control_message.hpp"
+#include "mutate.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+rdma::QueuePairAddress sample_queue_pair() {
+  rdma::QueuePairAddress address;
+  address.number = 0xabcdef;
+  address.psn = 0x123456;
+  for (std::uint8_t i = 0; i < 16; ++i) address.gid.raw[i] = static_cast<std::uint8_t>(i * 17);
+  address.lid = 0xbeef;
+  address.mtu = IBV_MTU_4096;
+  address.reads_in = 16;
+  address.reads_out = 8;
+  return address;
+}
+
+std::vector<ControlMessage> one_of_each() {
+  Hello hello;
+  hello.id.fill(std::byte{0x5a});
+  hello.name = "rank 0";
+  hello.host_name = "node-1";
+  hello.pid = 4242;
+  hello.queue_pair = sample_queue_pair();
+  hello.credits_address = 0x7f00'1234'5678'9abc;
+  hello.credits_rkey = 0xfeedface;
+  hello.receive_slots = 64;
+  hello.slot_nbytes = 8192;
+  return {hello,
+          Ready{},
+          Lookup{7, "kv"},
+          Found{7, std::vector<std::byte>(100, std::byte{3})},
+          NotFound{8},
+          Heartbeat{~std::uint64_t{0}},
+          Requeue{2, sample_queue_pair()},
+          Bye{"closed by its user"}};
+}
+
+// The message, or nothing when the bytes were refused as such.
+std::optional<ControlMessage> try_decode(std::span<const std::byte> bytes) {
+  try {
+    return decode_control_message(bytes);
+  } catch (const ProtocolError& error) {
+    CHECK(std::string(error.what()).starts_with("invalid control message: "));
+    return std::nullopt;
+  }
+}
+
+// Every field counts in the encoding (shown by the flips below), so equal bytes are equal messages.
+bool same(const ControlMessage& one, const ControlMessage& two) {
+  return encode(one) == encode(two);
+}
+
+TEST_CASE("the samples cover every kind") {
+  const std::vector<ControlMessage> samples = one_of_each();
+  REQUIRE(samples.size() == std::variant_size_v<ControlMessage>);
+  for (std::size_t kind = 0; kind < samples.size(); ++kind) CHECK(samples[kind].index() == kind);
+}
+
+TEST_CASE("every message survives the round trip") {
+  for (const ControlMessage& message : one_of_each()) {
+    const ControlMessage decoded = decode_control_message(encode(message));
+    CHECK(decoded.index() == message.index());
+    CHECK(same(decoded, message));
+  }
+}
+
+TEST_CASE("the fields of Hello arrive in their places") {
+  const auto hello = std::get<Hello>(decode_control_message(encode(one_of_each()[0])));
+  CHECK(hello.version == kControlVersion);
+  CHECK(hello.id[15] == std::byte{0x5a});
+  CHECK(hello.name == "rank 0");
+  CHECK(hello.host_name == "node-1");
+  CHECK(hello.pid == 4242);
+  CHECK(hello.queue_pair.number == 0xabcdef);
+  CHECK(hello.queue_pair.psn == 0x123456);
+  CHECK(hello.queue_pair.gid.raw[15] == 255);
+  CHECK(hello.queue_pair.lid == 0xbeef);
+  CHECK(hello.queue_pair.mtu == IBV_MTU_4096);
+  CHECK(hello.queue_pair.reads_in == 16);
+  CHECK(hello.queue_pair.reads_out == 8);
+  CHECK(hello.credits_address == 0x7f00'1234'5678'9abc);
+  CHECK(hello.credits_rkey == 0xfeedface);
+  CHECK(hello.receive_slots == 64);
+  CHECK(hello.slot_nbytes == 8192);
+}
+
+TEST_CASE("every truncation and every extension is a ProtocolError") {
+  for (const ControlMessage& message : one_of_each()) {
+    std::vector<std::byte> bytes = encode(message);
+    testing::for_each_truncation(bytes, [](const std::vector<std::byte>& cut) {
+      CHECK_THROWS_AS(decode_control_message(cut), ProtocolError);
+    });
+    bytes.push_back(std::byte{0});
+    CHECK_THROWS_AS(decode_control_message(bytes), ProtocolError);
+  }
+}
+
+TEST_CASE("a flipped bit gives another valid message or a ProtocolError") {
+  for (const ControlMessage& message : one_of_each()) {
+    testing::for_each_bit_flip(encode(message), [&](const std::vector<std::byte>& flipped) {
+      if (const auto decoded = try_decode(flipped)) CHECK(encode(*decoded) == flipped);
+    });
+  }
+}
+
+TEST_CASE("random bytes never do more than throw ProtocolError") {
+  std::mt19937 random(20261121);
+  std::size_t accepted = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::vector<std::byte> bytes(random() % 64);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+    if (!bytes.empty()) bytes[0] &= std::byte{0x0f};
+    if (const auto decoded = try_decode(bytes)) {
+      CHECK(encode(*decoded) == bytes);
+      ++accepted;
+    }
+  }
+  CHECK(accepted > 0);  // a Heartbeat, for one, is nine bytes of which eight are free
+}
+
+TEST_CASE("an unknown kind is named") {
+  CHECK_THROWS_WITH_AS(decode_control_message(std::array{std::byte{200}}),
+                       "invalid control message: unknown kind 200; both sides must run the same "
+                       "version of zerohop",
+                       ProtocolError);
+  CHECK_THROWS_AS(decode_control_message({}), ProtocolError);
+}
+
+TEST_CASE("lengths are bounded on both sides") {
+  CHECK_THROWS_AS(encode(Lookup{1, std::string(kMaxNameBytes + 1, 'x')}), ProtocolError);
+  CHECK_THROWS_AS(encode(Found{1, std::vector<std::byte>(kMaxRemoteMemoryBytes + 1)}),
+                  ProtocolError);
+  CHECK_NOTHROW(decode_control_message(encode(Lookup{1, std::string(kMaxNameBytes, 'x')})));
+
+  std::vector<std::byte> claims = encode(Lookup{1, "x"});
+  claims[9] = std::byte{0xff};  // the length of the name
+  claims[11] = std::byte{0xff};
+  CHECK_THROWS_AS(decode_control_message(claims), ProtocolError);
+}
+
+}  // namespace
+}  // namespace zerohop::engine
