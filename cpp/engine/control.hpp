@@ -64,7 +64,6 @@ class Control : public std::enable_shared_from_this<Control> {
   void tick(Clock::time_point now);
   void check_link(Link& link, Clock::time_point now);
   void accept_ready();
-  void pause_listening(const std::string& why);
   void on_async_event();
 
   void begin(const std::shared_ptr<Attempt>& attempt);
@@ -90,6 +89,7 @@ class Control : public std::enable_shared_from_this<Control> {
   bool yields_to(const Hello& hello);
   Hello make_hello(const EndpointId& to, Peer& peer);
   void establish(Link& link);
+  void reconnect(Link& link);
   Link* link_of(const Peer& peer);
 
   const Address address_;

@@ -94,6 +94,22 @@ void VerbsPath::connect(const PathTerms& remote) {
   advance_jobs();
 }
 
+void VerbsPath::reconnect(const rdma::QueuePairAddress& remote) {
+  PathTerms terms;
+  {
+    const std::lock_guard lock(mutex_);
+    terms = remote_;
+  }
+  terms.queue_pair = remote;
+  connect(terms);
+}
+
+void VerbsPath::abandon(const std::string& cause) {
+  const std::lock_guard lock(mutex_);
+  break_down(cause, /*flushed_untouched=*/false);
+  report_if_drained();
+}
+
 void VerbsPath::renew() {
   services_.poller->flush();  // what the old queue pair received is delivered before it goes
   auto fresh = make_queue_pair();

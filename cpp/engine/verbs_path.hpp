@@ -58,6 +58,11 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // Throws ProtocolError for terms that no correct peer offers, VerbsError when the device refuses.
   void connect(const PathTerms& remote);
 
+  // Puts the queue pair in error, as if the device had: on_broken follows.
+  void abandon(const std::string& cause);
+  // connect() to the fresh queue pair of the same peer.
+  void reconnect(const rdma::QueuePairAddress& remote);
+
   // Replaces the queue pair by a fresh, unconnected one; jobs submitted from now on wait for connect().
   void renew();
 
