@@ -1,6 +1,7 @@
 #include "engine/socket.hpp"
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -61,21 +62,23 @@ UniqueFd open_socket(int family) {
                  error_number);
 }
 
+// What getsockname and getpeername fill in; 0 as the port of any other kind of socket.
 struct SocketName {
   sockaddr_storage storage{};
   socklen_t nbytes = sizeof(storage);
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-};
 
-// Numeric host and port of a socket name; empty when it has none.
-std::pair<std::string, std::string> numeric(SocketName& name) {
-  char host[NI_MAXHOST];
-  char port[NI_MAXSERV];
-  const int status = ::getnameinfo(name.get(), name.nbytes, host, sizeof(host), port, sizeof(port),
-                                   NI_NUMERICHOST | NI_NUMERICSERV);
-  if (status != 0) return {};
-  return {host, port};
-}
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+
+  std::uint16_t port() const {
+    if (storage.ss_family == AF_INET) {
+      return ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port);
+    }
+    if (storage.ss_family == AF_INET6) {
+      return ntohs(reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
+    }
+    return 0;
+  }
+};
 
 }  // namespace
 
@@ -98,9 +101,7 @@ std::uint16_t local_port(int fd) {
   if (::getsockname(fd, name.get(), &name.nbytes) != 0) {
     throw Error(errno_message("getsockname failed", errno), errno);
   }
-  const std::string port = numeric(name).second;
-  if (port.empty()) throw Error("the socket has no port; it must be a TCP socket");
-  return static_cast<std::uint16_t>(std::stoul(port));
+  return name.port();
 }
 
 UniqueFd accept_tcp(int listener) {
@@ -155,10 +156,12 @@ void finish_connect(int fd, const Deadline& deadline) {
 
 std::string remote_name(int fd) {
   SocketName name;
-  if (::getpeername(fd, name.get(), &name.nbytes) != 0) return "an unknown host";
-  const auto [host, port] = numeric(name);
-  if (host.empty() || port.empty()) return "an unknown host";
-  return place(host, static_cast<std::uint16_t>(std::stoul(port)));
+  char host[NI_MAXHOST];
+  if (::getpeername(fd, name.get(), &name.nbytes) != 0 || name.port() == 0 ||
+      ::getnameinfo(name.get(), name.nbytes, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) {
+    return "an unknown host";
+  }
+  return place(host, name.port());
 }
 
 }  // namespace zerohop::engine

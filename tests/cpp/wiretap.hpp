@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/unique_fd.hpp"
 #include "engine/channel.hpp"
 
@@ -37,6 +38,18 @@ inline std::pair<UniqueFd, UniqueFd> socket_pair() {
   int fds[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) throw Error("socketpair");
   return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+// Small kernel buffers: almost every write is partial, almost every read ends inside a frame.
+inline std::pair<UniqueFd, UniqueFd> narrow_socket_pair() {
+  auto pair = socket_pair();
+  const int nbytes = 1;  // the kernel rounds up to its minimum
+  for (const int fd : {pair.first.get(), pair.second.get()}) {
+    if (::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &nbytes, sizeof(nbytes)) != 0) {
+      throw Error("setsockopt");
+    }
+  }
+  return pair;
 }
 
 // What waits in the socket now.
