@@ -37,7 +37,7 @@ Endpoint::Endpoint(const EndpointOptions& options)
     : options_(options), generation_(fork_generation()), address_(Address::with_random_keys()) {
   auto device = open_device(options_.device);
   services_.domain = rdma::ProtectionDomain::create(device);
-  services_.poller = std::make_shared<Poller>(device, options_.spin);
+  services_.poller = std::make_shared<Poller>(device, options_.spin, options_.interrupt);
   services_.board = std::make_shared<Board>();
   services_.options.send_depth = options_.send_depth;
   registrations_ = std::make_shared<Registrations>(services_.domain);
@@ -92,8 +92,11 @@ std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes, const 
   }
   if (auto peer = control_->find(address.id); peer && peer->alive()) return peer;
   const auto attempt = control_->connect(address);
+  // Whatever ends the wait, a timeout or Ctrl-C, nobody dials on for a caller who is gone.
+  const std::shared_ptr<void> abandon(nullptr, [&](void*) {
+    if (!attempt->done.load()) control_->abandon(attempt);
+  });
   if (!services_.poller->wait([&] { return attempt->done.load(); }, deadline)) {
-    control_->abandon(attempt);
     throw TransferTimeout("endpoint '" + address.name + "' at " + address.host + ":" +
                           std::to_string(address.port) +
                           " did not answer in time: is its process running, and reachable from here?");

@@ -22,6 +22,7 @@ struct EndpointOptions {
   double timeout = 30.0;          // seconds: the bound of every wait that is given none
   std::uint32_t send_depth = 256;  // work requests a Peer has posted at most
   std::chrono::microseconds spin{200};  // how long a wait polls before it sleeps
+  Poller::Interrupt interrupt;          // what may end a wait early
 };
 
 class Endpoint {

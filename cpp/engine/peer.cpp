@@ -26,6 +26,15 @@ Message notify_message(const Notification& notification) {
 
 }  // namespace
 
+Peer::Peer(Host host, Identity identity)
+    : host_(std::move(host)),
+      host_route_(std::make_shared<const Route>(
+          Route{.kind = "host",
+                .device = host_.device,
+                .reason = "both arrays lie in host memory, which " + host_.device +
+                          " reads and writes by itself"})),
+      identity_(std::move(identity)) {}
+
 std::shared_ptr<Peer> Peer::create(Host host, PathServices services, Identity identity) {
   std::shared_ptr<Peer> peer(new Peer(std::move(host), std::move(identity)));
   std::weak_ptr<Peer> weak = peer;
@@ -69,10 +78,7 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
     throw RouteUnavailable("no route from " + local.device() + " to " + remote.device +
                            ": this build moves host memory only; copy the array to the host first");
   }
-  return {.kind = "host",
-          .device = host_.device,
-          .reason = "both arrays lie in host memory, which " + host_.device +
-                    " reads and writes by itself"};
+  return *host_route_;
 }
 
 Piece Peer::make_piece(const Memory& local, const RemoteMemory& remote, RemoteAccess needed,

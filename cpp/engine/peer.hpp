@@ -75,6 +75,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::optional<RemoteMemory> lookup(const std::string& name, const Deadline& deadline, bool now);
 
   Route route(const Memory& local, const RemoteMemory& remote) const;
+  // Of all transfers between host memory.
+  const std::shared_ptr<const Route>& host_route() const noexcept { return host_route_; }
   PathStats& stats() noexcept { return path_->stats(); }
 
   // Waits until everything posted is done, `deadline` at most, then leaves. Idempotent.
@@ -97,7 +99,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
     RemoteMemory memory;
   };
 
-  Peer(Host host, Identity identity) : host_(std::move(host)), identity_(std::move(identity)) {}
+  Peer(Host host, Identity identity);
   void check_alive() const;
   Deadline deadline(const std::optional<double>& timeout) const;
   Transferring transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
@@ -110,6 +112,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   [[noreturn]] void throw_lost(Effect effect) const;
 
   const Host host_;
+  const std::shared_ptr<const Route> host_route_;
   Identity identity_;
   std::shared_ptr<VerbsPath> path_;
   std::atomic<State> state_{State::connecting};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace zerohop::engine {
 namespace {
@@ -11,10 +12,12 @@ constexpr int kBatch = 16;         // completions taken from the device at once
 
 }  // namespace
 
-Poller::Poller(std::shared_ptr<rdma::Device> device, std::chrono::microseconds spin)
+Poller::Poller(std::shared_ptr<rdma::Device> device, std::chrono::microseconds spin,
+               Interrupt interrupt)
     : queue_(rdma::CompletionQueue::create(
           device, std::min(kFirstDepth, device->attributes().max_cqe))),
-      spin_(spin) {}
+      spin_(spin),
+      interrupt_(std::move(interrupt)) {}
 
 void Poller::attach(std::uint32_t qp_number, std::shared_ptr<CompletionSink> sink, int entries) {
   const std::lock_guard lock(poll_mutex_);

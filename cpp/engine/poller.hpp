@@ -10,6 +10,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -28,7 +29,10 @@ class CompletionSink {
 
 class Poller {
  public:
-  Poller(std::shared_ptr<rdma::Device> device, std::chrono::microseconds spin);
+  // interrupt: called now and then, with no lock held, by callers who sleep; what it throws ends
+  // their wait (Ctrl-C). May be empty.
+  using Interrupt = std::function<void()>;
+  Poller(std::shared_ptr<rdma::Device> device, std::chrono::microseconds spin, Interrupt interrupt);
 
   const std::shared_ptr<rdma::CompletionQueue>& queue() const noexcept { return queue_; }
 
@@ -59,6 +63,7 @@ class Poller {
  private:
   static constexpr std::chrono::milliseconds kWhilePolled{1};
   static constexpr std::chrono::milliseconds kForever{1000};
+  static constexpr std::chrono::milliseconds kBetweenInterrupts{100};
   static constexpr int kPollsPerClockRead = 8;
 
   struct Sleeper {
@@ -76,6 +81,7 @@ class Poller {
 
   std::shared_ptr<rdma::CompletionQueue> queue_;
   const std::chrono::microseconds spin_;
+  const Interrupt interrupt_;
 
   std::mutex poll_mutex_;  // held while completions are delivered; outermost of the engine's locks
   std::unordered_map<std::uint32_t, std::shared_ptr<CompletionSink>> sinks_;
@@ -116,10 +122,13 @@ bool Poller::sleep(Ready& ready, const Deadline& deadline) {
     poll();
     if (ready()) return true;
     if (deadline.passed()) return false;
-    const auto slice = Deadline::Clock::now() + (armed ? kForever : kWhilePolled);
-    std::unique_lock lock(sleep_mutex_);
-    wakeup_.wait_until(lock, std::min(slice, deadline.at()),
-                       [&] { return wakeups_.load() != seen; });
+    const auto slice = Deadline::Clock::now() + (armed ? kBetweenInterrupts : kWhilePolled);
+    {
+      std::unique_lock lock(sleep_mutex_);
+      wakeup_.wait_until(lock, std::min(slice, deadline.at()),
+                         [&] { return wakeups_.load() != seen; });
+    }
+    if (interrupt_ && !ready()) interrupt_();
   }
 }
 
