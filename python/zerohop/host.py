@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 from pathlib import Path
@@ -32,6 +33,11 @@ def cpu_model(root: Path = Path("/")) -> str:
 def usable_cores() -> int:
     """Cores this process may run on: fewer than the machine has under taskset or in a container."""
     return len(os.sched_getaffinity(0))
+
+
+def has_torch() -> bool:
+    """Whether PyTorch is installed; importing it to find out would take seconds."""
+    return importlib.util.find_spec("torch") is not None
 
 
 def human_bytes(nbytes: float) -> str:

@@ -13,7 +13,9 @@ LARGEST_WRITE = 1 << 20  # iperf3 refuses larger ones (-l)
 
 def version() -> str:
     program = require_program("iperf3", PACKAGE)
-    text = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    text = subprocess.run(
+        [program, "--version"], capture_output=True, text=True, check=False
+    ).stdout
     words = text.split()
     return words[1] if len(words) > 1 else "unknown"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 
 from zerohop.bench.peer import PeerFailed, free_port, require_program, run_pair
@@ -48,7 +49,7 @@ def bandwidth(test: str, nbytes: int, seconds: float) -> float:
 def parse(text: str) -> dict[str, float]:
     """The one row of `ucx_perftest -f -v`, by the names in its heading (times in us, rates in MiB/s)."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for heading, row in zip(lines, lines[1:], strict=False):
+    for heading, row in itertools.pairwise(lines):
         if heading.startswith("iterations,"):
             try:
                 values = [float(word) for word in row.split(",")]

@@ -21,8 +21,8 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from zerohop.demo.model import has_torch, model_nbytes
-from zerohop.host import available_memory, human_bytes
+from zerohop.demo.model import model_nbytes
+from zerohop.host import available_memory, has_torch, human_bytes
 from zerohop.local import RankFailed, Ranks
 
 DEFAULT_GRID_NBYTES = 400_000_000

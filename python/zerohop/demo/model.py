@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.util
 import json
 import time
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 import zerohop as zh
+from zerohop.host import has_torch
 
 WIDTH, LAYERS, HEADS, TOKENS, POSITIONS = 768, 6, 12, 50257, 1024
 INITIAL_DEVIATION = 0.02  # as GPT-2 initialises its weights
@@ -70,10 +70,6 @@ def names_and_shapes() -> dict[str, tuple[int, ...]]:
 
 def model_nbytes() -> int:
     return sum(4 * int(np.prod(shape)) for shape in names_and_shapes().values())
-
-
-def has_torch() -> bool:
-    return importlib.util.find_spec("torch") is not None
 
 
 def torch_state_dict(device: str = "cpu") -> dict[str, Any]:
