@@ -90,11 +90,11 @@ def test_a_partner_process_that_dies_is_reported_with_its_status(process):
 
 
 def test_a_hanging_partner_is_killed_and_its_stack_shown(process):
-    with pytest.raises(PartnerFailed, match="in hang"), process(hang, deadline=0.2) as s:
+    session = process(hang, deadline=0.2)
+    with pytest.raises(PartnerFailed, match="in hang"), session as s:
         s.link.recv()
-        pid = s.pid
     with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+        os.kill(session.pid, 0)
 
 
 def test_a_killed_partner_is_no_failure_when_the_test_did_it(process):

@@ -29,7 +29,7 @@ class Attempt:
         started.set()
         try:
             self._value = call(*args)
-        except BaseException as error:  # handed to the test by failure() or value()
+        except BaseException as error:  # noqa: BLE001  handed over by failure() or value()
             self._error = error
         self.ended_at = time.monotonic()
 

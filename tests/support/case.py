@@ -44,7 +44,8 @@ def load_function(case: Case) -> Callable[..., None]:
 
 def _load_module(name: str, path: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None, f"cannot load {path}"
+    assert spec is not None, f"cannot load {path}"
+    assert spec.loader is not None, f"cannot load {path}"
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -64,7 +65,7 @@ def perform(case: Case, function: Callable[..., None], control: Connection, link
             _report(control, "returned", None)
             _await_release(control)
         _report(control, "closed", None)
-    except BaseException:  # whatever it is, it belongs to the test that is waiting for it
+    except BaseException:  # noqa: BLE001  whatever it is, the waiting test gets it
         link.close()
         _report(control, "failed", traceback.format_exc())
     finally:

@@ -37,7 +37,7 @@ class WorkerProcess:
 
     def __init__(self) -> None:
         self.control, theirs = Pipe()
-        self.stderr: IO[bytes] = tempfile.TemporaryFile()
+        self.stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  discard() closes it
         paths = [str(TESTS), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
         with theirs:

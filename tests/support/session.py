@@ -30,14 +30,21 @@ class Session:
     address: bytes  # of the partner's endpoint
     link: Link
 
-    def __init__(self, partners: Partners, mode: str, case: Case, function: Callable[..., None],
-                 endpoint: zh.Endpoint | None, deadline: float) -> None:
+    def __init__(
+        self,
+        partners: Partners,
+        mode: str,
+        case: Case,
+        function: Callable[..., None],
+        endpoint: zh.Endpoint | None,
+        deadline: float,
+    ) -> None:
         self._partners, self._mode, self._case = partners, mode, case
         self._function, self._given, self._deadline = function, endpoint, deadline
-        self._killed = False
+        self._killed = self._returned = self._released = False
         self._stack = ExitStack()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Session:  # noqa: PYI034  Self needs Python 3.11
         self._worker = self._partners.take(self._mode)
         try:
             self._open()
@@ -76,15 +83,23 @@ class Session:
 
     def returned(self) -> None:
         """Waits until the partner function has returned; its endpoint goes on serving."""
-        kind, _ = self._report(self._deadline)
-        assert kind == "returned", kind
+        if not self._returned:
+            kind, _ = self._report(self._deadline)
+            assert kind == "returned", kind
+            self._returned = True
 
     def release(self) -> None:
         """Lets the partner close its endpoint, after its function has returned."""
-        self._worker.control.send("release")
+        if not self._released:
+            self._worker.control.send("release")
+            self._released = True
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         good = False
         try:
             if self._killed:
@@ -124,9 +139,15 @@ class Remote:
         self.mode = mode
         self.device = device
 
-    def __call__(self, function: Callable[..., None], *args: Any, connected: bool = True,
-                 endpoint: zh.Endpoint | None = None, deadline: float = DEFAULT_TIMEOUT,
-                 **options: Any) -> Session:
+    def __call__(
+        self,
+        function: Callable[..., None],
+        *args: Any,
+        connected: bool = True,
+        endpoint: zh.Endpoint | None = None,
+        deadline: float = DEFAULT_TIMEOUT,
+        **options: Any,
+    ) -> Session:
         path = inspect.getsourcefile(function)
         assert path is not None
         case = Case(path, function.__name__, self.device, args, connected, options)

@@ -1,4 +1,4 @@
-"""The sockets of a process, as the kernel shows them: tests need no knowledge of any format."""
+"""What the kernel says of a process: its sockets, its memory; no knowledge of any format needed."""
 
 from __future__ import annotations
 
@@ -45,3 +45,9 @@ def connected_sockets(pid: int | str = "self") -> list[int]:
     mine = socket_inodes(pid)
     table = _tcp_table(pid)
     return [mine[inode] for _, _, state, inode in table if state == ESTABLISHED and inode in mine]
+
+
+def resident_nbytes() -> int:
+    """Memory of this process that is in RAM."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE")
