@@ -1,0 +1,145 @@
+"""The measuring loops, driven by Python and by C++: the difference is what Python costs."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import zerohop as zh
+from zerohop import _core
+from zerohop.bench.plan import window
+
+SLOT = 1  # the notification slot of the ping-pong, on both sides
+TAG = 7
+LOOP_TIMEOUT_S = 60.0  # for one loop as a whole
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two workers. Every test moves bytes between the beginnings of the two arenas."""
+
+    first: bool  # begins the ping-pong, and is the active one elsewhere
+    endpoint: zh.Endpoint
+    peer: zh.Peer
+    arena: zh.Memory
+    remote: zh.RemoteMemory
+
+    def pairs(self, block: int, count: int) -> list[tuple[zh.Memory, zh.RemoteMemory]]:
+        """`count` blocks of `block` bytes, each written to another place than it comes from."""
+        places = [(7 * i + 3) % count for i in range(count)]  # 7 and a power of two: a permutation
+        return [
+            (
+                self.arena[i * block : (i + 1) * block],
+                self.remote[place * block : (place + 1) * block],
+            )
+            for i, place in enumerate(places)
+        ]
+
+
+class Loops(Protocol):
+    """Each returns seconds: of every half round trip, or of the whole."""
+
+    def latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]: ...
+
+    def write(self, side: Side, nbytes: int, times: int) -> float: ...
+
+    def read(self, side: Side, nbytes: int, times: int) -> float: ...
+
+    def send(self, side: Side, nbytes: int, times: int) -> float: ...
+
+    def write_many(self, side: Side, block: int, count: int, times: int) -> float: ...
+
+
+class PythonLoops:
+    def latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
+        source, target = side.arena[:nbytes], side.remote[:nbytes]
+        write, wait, clock = side.peer.write, side.endpoint.wait_notify, time.perf_counter
+        seconds = []
+        transfer = None
+        for value in range(1, times + 1):
+            begin = clock()
+            if side.first:
+                transfer = write(source, target, notify=(SLOT, value))
+            got = wait(SLOT)
+            if not side.first:
+                transfer = write(source, target, notify=(SLOT, value))
+            seconds.append((clock() - begin) / 2)
+            if got != value:
+                raise RuntimeError(f"ping-pong: round {value} was answered with {got}")
+        if transfer is not None:
+            transfer.wait()
+        return seconds
+
+    def write(self, side: Side, nbytes: int, times: int) -> float:
+        if not side.first:
+            return 0.0
+        source, target = side.arena[:nbytes], side.remote[:nbytes]
+        return _stream(lambda: side.peer.write(source, target), times, window(nbytes))
+
+    def read(self, side: Side, nbytes: int, times: int) -> float:
+        if not side.first:
+            return 0.0
+        source, target = side.remote[:nbytes], side.arena[:nbytes]
+        return _stream(lambda: side.peer.read(source, target), times, window(nbytes))
+
+    def send(self, side: Side, nbytes: int, times: int) -> float:
+        part = side.arena[:nbytes]
+        act = side.peer.send if side.first else side.peer.recv
+        return _stream(lambda: act(part, tag=TAG), times, window(nbytes))
+
+    def write_many(self, side: Side, block: int, count: int, times: int) -> float:
+        if not side.first:
+            return 0.0
+        pairs = side.pairs(block, count)
+        return _stream(lambda: side.peer.write_many(pairs), times, window(block * count))
+
+
+class CppLoops:
+    def latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
+        source, target = side.arena[:nbytes], side.remote[:nbytes]
+        seconds: Sequence[float] = _core.bench_ping_pong(
+            side.endpoint, side.peer, source, target, SLOT, times, side.first, LOOP_TIMEOUT_S
+        )
+        return seconds
+
+    def write(self, side: Side, nbytes: int, times: int) -> float:
+        return self._stream(side, "write", nbytes, times) if side.first else 0.0
+
+    def read(self, side: Side, nbytes: int, times: int) -> float:
+        return self._stream(side, "read", nbytes, times) if side.first else 0.0
+
+    def send(self, side: Side, nbytes: int, times: int) -> float:
+        return self._stream(side, "send" if side.first else "recv", nbytes, times)
+
+    def write_many(self, side: Side, block: int, count: int, times: int) -> float:
+        if not side.first:
+            return 0.0
+        pairs = side.pairs(block, count)
+        return _core.bench_write_many(
+            side.peer, pairs, times, window(block * count), LOOP_TIMEOUT_S
+        )
+
+    def _stream(self, side: Side, operation: str, nbytes: int, times: int) -> float:
+        local, remote = side.arena[:nbytes], side.remote[:nbytes]
+        return _core.bench_stream(
+            side.peer, operation, local, remote, times, window(nbytes), LOOP_TIMEOUT_S
+        )
+
+
+LOOPS: dict[str, Loops] = {"python": PythonLoops(), "cpp": CppLoops()}
+
+
+def _stream(post: Callable[[], zh.Transfer], times: int, width: int) -> float:
+    """Seconds from the first of `times` posts to the last completion, `width` under way."""
+    pending: deque[zh.Transfer] = deque()
+    begin = time.perf_counter()
+    for _ in range(times):
+        if len(pending) == width:
+            pending.popleft().wait()
+        pending.append(post())
+    for transfer in pending:
+        transfer.wait()
+    return time.perf_counter() - begin

@@ -1,0 +1,75 @@
+"""What `zerohop bench soft` measures: tests, sizes, and how long each takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+FULL_SIZES = (8, 64, 512, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB)
+QUICK_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
+BLOCK_TESTS = {"write_many_4k": 4 * KIB, "write_many_64k": 64 * KIB}  # test: bytes of a block
+FULL_BLOCKS = (16, 256, 4096)
+QUICK_BLOCKS = (256,)
+SIZED_TESTS = ("latency", "write", "read", "send")
+DRIVERS = ("cpp", "python")
+VIEWS = 10_000  # of one tensor, each registered
+WINDOW_NBYTES = 32 * MIB  # bandwidth loops keep about so much under way,
+LARGEST_WINDOW = 64  # ... at most so many transfers,
+SMALLEST_WINDOW = 2  # ... and at least so many
+ARENA_SHARE_OF_FREE = 0.2  # each of two workers holds one arena; the peers' processes need as much
+
+
+@dataclass(frozen=True)
+class Options:
+    device: str | None = None
+    peers: tuple[str, ...] = ()  # any of ucx, iperf3, tcp
+    quick: bool = False
+    sizes: tuple[int, ...] | None = None
+    json_path: Path | None = None
+
+
+class Order(NamedTuple):
+    """One measurement by both workers. `nbytes` is the message, or the whole of a write_many."""
+
+    test: str
+    driver: str
+    nbytes: int
+    times: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    sizes: tuple[int, ...]
+    left_out: tuple[int, ...]  # sizes that memory does not allow
+    blocks: tuple[int, ...]  # how many blocks a write_many has
+    seconds: float  # of each measurement, about
+    idle_peers: tuple[int, ...]
+    ucx_ranks: tuple[int, ...]  # percentiles of UCX's latency: a run each
+
+    @property
+    def arena_nbytes(self) -> int:
+        largest_many = max(BLOCK_TESTS.values()) * max(self.blocks)
+        return max(*self.sizes, largest_many)
+
+
+def make_plan(options: Options, free: int) -> Plan:
+    """Sizes as asked for, less those for which `free` bytes of memory do not suffice."""
+    wanted = options.sizes or (QUICK_SIZES if options.quick else FULL_SIZES)
+    largest = int(free * ARENA_SHARE_OF_FREE)
+    sizes = tuple(size for size in wanted if size <= largest)
+    return Plan(
+        sizes=sizes or (min(wanted),),
+        left_out=tuple(size for size in wanted if size > largest and size != min(wanted)),
+        blocks=QUICK_BLOCKS if options.quick else FULL_BLOCKS,
+        seconds=0.08 if options.quick else 0.4,
+        idle_peers=(100,) if options.quick else (100, 1000),
+        ucx_ranks=(50,) if options.quick else (50, 90, 99),
+    )
+
+
+def window(nbytes: int) -> int:
+    """How many transfers of `nbytes` a bandwidth loop keeps under way."""
+    return max(SMALLEST_WINDOW, min(LARGEST_WINDOW, WINDOW_NBYTES // nbytes))

@@ -1,0 +1,78 @@
+"""The shape of every benchmark's figures: one list of flat rows, the first a header of machine facts."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zerohop import __version__
+from zerohop.host import available_memory, cpu_model, usable_cores
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure. Times are in "s", rates in "B/s", sizes in "B"; nbytes is 0 where none applies."""
+
+    suite: str
+    test: str
+    route: str
+    device: str
+    memory: str
+    driver: str  # "cpp" or "python": which loop drove it
+    nbytes: int
+    impl: str  # "zerohop" or the name of a peer
+    metric: str
+    value: float
+    unit: str
+
+
+def header(suite: str, versions: dict[str, str]) -> dict[str, Any]:
+    """The first row: what ran where. `versions` are those of the peers in the run."""
+    return {
+        "suite": suite,
+        "test": "header",
+        "cpu": cpu_model(),
+        "cores": usable_cores(),
+        "memory_nbytes": available_memory(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "zerohop": __version__,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        **versions,
+    }
+
+
+def write_json(path: Path, head: dict[str, Any], rows: Iterable[Row]) -> None:
+    """Writes [head, row, row, ...], one row a line, so that two runs can be compared by eye."""
+    lines = [json.dumps(row) for row in (head, *map(dataclasses.asdict, rows))]
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+
+
+class Figures:
+    """Rows by what they measure."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._values = {
+            (row.test, row.driver, row.nbytes, row.impl, row.metric): row.value for row in rows
+        }
+
+    def get(
+        self, test: str, metric: str, nbytes: int, impl: str = "zerohop", driver: str = "cpp"
+    ) -> float | None:
+        return self._values.get((test, driver, nbytes, impl, metric))
+
+    def sizes(self, test: str) -> list[int]:
+        """The message sizes of `test`, by whomever measured, in rising order."""
+        return sorted({nbytes for name, _, nbytes, _, _ in self._values if name == test})
+
+    def tests(self) -> list[str]:
+        return list(dict.fromkeys(test for test, *_ in self._values))

@@ -1,0 +1,178 @@
+"""`zerohop bench soft`: latency, bandwidth and call costs over verbs on this machine, peers beside them.
+
+Ours and theirs take turns, size by size and test by test, so that a machine that warms up, throttles or
+gets other work shifts both. Two worker processes carry out ours; they sleep while a peer is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import Progress
+
+from zerohop.bench import iperf3, ucx
+from zerohop.bench.idle import hold_peers
+from zerohop.bench.peer import PeerFailed
+from zerohop.bench.plan import (
+    BLOCK_TESTS,
+    DRIVERS,
+    MIB,
+    SIZED_TESTS,
+    Options,
+    Order,
+    Plan,
+    make_plan,
+    window,
+)
+from zerohop.bench.report import print_report
+from zerohop.bench.rows import Figures, Row, header, write_json
+from zerohop.bench.worker import work
+from zerohop.host import available_memory, human_bytes
+from zerohop.local import RankFailed, Ranks
+from zerohop.stats import percentiles
+
+SUITE = "soft"
+FIRST_TIMES = 4  # of a measurement's first run, which learns the pace and warms up
+MOST_TIMES = 200_000
+VERSIONS = {"ucx": ucx.version, "iperf3": iperf3.version}
+
+
+def run(options: Options, console: Console) -> bool:
+    """Measures, prints the tables, writes the rows where asked; False when a part of it failed."""
+    plan = make_plan(options, available_memory())
+    if plan.left_out:
+        console.print(f"Left out for want of memory: {', '.join(map(human_bytes, plan.left_out))}.")
+    try:
+        versions = {name: VERSIONS[name]() for name in options.peers if name in VERSIONS}
+        with Progress(console=console, transient=True) as progress:
+            rows = Suite(options, plan, progress).measure()
+    except (PeerFailed, RankFailed) as error:
+        console.print(f"[bold red]zerohop bench stopped:[/] {error}", soft_wrap=True)
+        return False
+    print_report(Figures(rows), console)
+    if options.json_path is not None:
+        write_json(options.json_path, header(SUITE, versions), rows)
+        console.print(f"{len(rows)} rows and their header are in {options.json_path}")
+    return True
+
+
+class Suite:
+    """One run over the plan. Rows gather in the order of measurement."""
+
+    def __init__(self, options: Options, plan: Plan, progress: Progress) -> None:
+        self._options = options
+        self._plan = plan
+        self._progress = progress
+        self._rows: list[Row] = []
+        self._device = self._route = ""
+
+    def measure(self) -> list[Row]:
+        plan = self._plan
+        blocks = [(test, n * block) for test, block in BLOCK_TESTS.items() for n in plan.blocks]
+        steps = len(SIZED_TESTS) * len(plan.sizes) + len(blocks) + 2
+        task = self._progress.add_task("bench soft", total=steps)
+        with Ranks(work, 2, self._options.device, plan.arena_nbytes) as ranks:
+            facts = ranks.ask("facts")[0]
+            self._device, self._route = facts["device"], facts["route"]
+            for nbytes in plan.sizes:
+                for test in SIZED_TESTS:
+                    self._progress.update(task, description=f"{test} {human_bytes(nbytes)}")
+                    self._ours(ranks, test, nbytes, "cpp")
+                    self._theirs(ranks, test, nbytes)
+                    self._ours(ranks, test, nbytes, "python")
+                    self._progress.advance(task)
+            for test, nbytes in blocks:
+                self._progress.update(task, description=f"{test} {human_bytes(nbytes)}")
+                for driver in DRIVERS:
+                    self._ours(ranks, test, nbytes, driver)
+                self._progress.advance(task)
+            self._progress.update(task, description="cost per call")
+            for test, driver, metric, seconds in ranks.ask("call costs")[0]:
+                size = 8 if test == "post_write" else 0
+                self._add(test, driver, size, metric, seconds, "s")
+            self._progress.advance(task)
+            ranks.tell(None)
+            ranks.results()
+        self._progress.update(task, description="idle peers")
+        self._idle()
+        self._progress.advance(task)
+        return self._rows
+
+    def _ours(self, ranks: Ranks, test: str, nbytes: int, driver: str) -> None:
+        samples, seconds, times = self._timed(ranks, test, nbytes, driver)
+        if test == "latency":
+            for metric, value in percentiles(samples).items():
+                self._add(test, driver, nbytes, metric, value, "s")
+        else:
+            self._add(test, driver, nbytes, "bandwidth", nbytes * times / seconds, "B/s")
+
+    def _theirs(self, ranks: Ranks, test: str, nbytes: int) -> None:
+        seconds = self._plan.seconds
+        if "ucx" in self._options.peers:
+            if test == "latency":
+                for metric, value in ucx.latency(nbytes, seconds, self._plan.ucx_ranks).items():
+                    self._add(test, "cpp", nbytes, metric, value, "s", "ucx")
+            else:
+                rate = ucx.bandwidth(test, nbytes, seconds)
+                self._add(test, "cpp", nbytes, "bandwidth", rate, "B/s", "ucx")
+        if "tcp" in self._options.peers and test == "latency":
+            samples, _, _ = self._timed(ranks, "tcp_latency", nbytes, "cpp")
+            for metric, value in percentiles(samples).items():
+                self._add(test, "cpp", nbytes, metric, value, "s", "tcp")
+        if "tcp" in self._options.peers and test == "write":
+            _, elapsed, times = self._timed(ranks, "tcp_stream", nbytes, "cpp")
+            self._add(test, "cpp", nbytes, "bandwidth", nbytes * times / elapsed, "B/s", "tcp")
+        if "iperf3" in self._options.peers and test == "write" and nbytes >= MIB:
+            rate = iperf3.bandwidth(nbytes, seconds)
+            self._add(test, "cpp", nbytes, "bandwidth", rate, "B/s", "iperf3")
+
+    def _timed(
+        self, ranks: Ranks, test: str, nbytes: int, driver: str
+    ) -> tuple[Sequence[float], float, int]:
+        """(half round trips, seconds in all, how many times) of a run of about the plan's length."""
+        times = FIRST_TIMES if test.endswith("latency") else 2 * window(nbytes)
+        samples, elapsed = self._once(ranks, Order(test, driver, nbytes, times))
+        more = int(times * self._plan.seconds / elapsed)
+        if more > 2 * times:
+            times = min(MOST_TIMES, more)
+            samples, elapsed = self._once(ranks, Order(test, driver, nbytes, times))
+        return samples, elapsed, times
+
+    def _once(self, ranks: Ranks, order: Order) -> tuple[Sequence[float], float]:
+        answers = ranks.ask(order)
+        if order.test.endswith("latency"):
+            return answers[0], 2 * sum(answers[0])
+        return (), max(answers)  # of send and recv: until the later of the two ends is done
+
+    def _idle(self) -> None:
+        with Ranks(hold_peers, 2, self._options.device, self._plan.idle_peers) as ranks:
+            for count, nbytes in ranks.results()[0]:
+                self._add(f"idle_peers_{count}", "cpp", 0, "rss_per_peer", nbytes, "B")
+
+    def _add(
+        self,
+        test: str,
+        driver: str,
+        nbytes: int,
+        metric: str,
+        value: float,
+        unit: str,
+        impl: str = "zerohop",
+    ) -> None:
+        ours = impl == "zerohop"
+        self._rows.append(
+            Row(
+                suite=SUITE,
+                test=test,
+                route=self._route if ours else "tcp",
+                device=self._device if ours else "lo",
+                memory="host",
+                driver=driver,
+                nbytes=nbytes,
+                impl=impl,
+                metric=metric,
+                value=value,
+                unit=unit,
+            )
+        )

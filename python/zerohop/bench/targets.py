@@ -1,0 +1,102 @@
+"""What the figures should be. Each constant is a line of "Speed" in the issue that asked for this suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from zerohop.bench.plan import KIB, MIB, VIEWS
+from zerohop.bench.rows import Figures
+from zerohop.host import human_bytes, human_seconds
+
+UCX_BANDWIDTH_FROM, UCX_BANDWIDTH_RATIO = 64 * KIB, 1.0  # "at least that of ucx_perftest over tcp"
+IPERF3_FROM, IPERF3_RATIO = MIB, 0.9  # "at least 0.9 of a single-stream iperf3"
+LATENCY_NBYTES = 8
+UCX_LATENCY_RATIO = 1.5  # "no more than 1.5 of UCX tcp's put latency"
+TCP_LATENCY_RATIO = 1.25  # "no more than 1.25 of a bare C TCP ping-pong"
+POST_S = 1e-6  # "posting a write costs at most 1 us more than from C++"
+REGISTER_S = 2e-6  # "registering an already registered tensor, or any view of it, at most 2 us"
+VIEWS_S = 50e-3  # "10 000 views of one tensor register in under 50 ms"
+PEER_NBYTES = 64 * KIB  # "at most 64 KiB per idle Peer plus queue memory"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    target: str
+    measured: str
+    met: bool
+
+
+def verdicts(figures: Figures) -> list[Verdict]:
+    """One for each target of which everything needed was measured."""
+    return [
+        *_bandwidths(figures),
+        *_latencies(figures),
+        *_calls(figures),
+        *_peers(figures),
+    ]
+
+
+def _bandwidths(figures: Figures) -> Iterator[Verdict]:
+    against = (
+        ("ucx", ("write", "read", "send"), UCX_BANDWIDTH_FROM, UCX_BANDWIDTH_RATIO),
+        ("iperf3", ("write",), IPERF3_FROM, IPERF3_RATIO),
+    )
+    for impl, tests, smallest, bound in against:
+        for test in tests:
+            ratios = {}
+            for nbytes in figures.sizes(test):
+                ours = figures.get(test, "bandwidth", nbytes)
+                theirs = figures.get(test, "bandwidth", nbytes, impl)
+                if nbytes >= smallest and ours and theirs:
+                    ratios[nbytes] = ours / theirs
+            if ratios:
+                worst = min(ratios, key=lambda nbytes: ratios[nbytes])
+                yield Verdict(
+                    f"{test} bandwidth from {human_bytes(smallest)} / {impl} >= {bound:g}",
+                    f"{ratios[worst]:.2f} at {human_bytes(worst)}, best {max(ratios.values()):.2f}",
+                    ratios[worst] >= bound,
+                )
+
+
+def _latencies(figures: Figures) -> Iterator[Verdict]:
+    ours = figures.get("latency", "p50", LATENCY_NBYTES)
+    for impl, bound in (("ucx", UCX_LATENCY_RATIO), ("tcp", TCP_LATENCY_RATIO)):
+        theirs = figures.get("latency", "p50", LATENCY_NBYTES, impl)
+        if ours and theirs:
+            yield Verdict(
+                f"{LATENCY_NBYTES} B write+notify half round trip / {impl} <= {bound:g}",
+                f"{ours / theirs:.2f} ({human_seconds(ours)} to {human_seconds(theirs)})",
+                ours <= bound * theirs,
+            )
+
+
+def _calls(figures: Figures) -> Iterator[Verdict]:
+    python = figures.get("post_write", "per_call", LATENCY_NBYTES, driver="python")
+    cpp = figures.get("post_write", "per_call", LATENCY_NBYTES)
+    if python and cpp:
+        yield Verdict(
+            f"posting a write from Python - from C++ <= {human_seconds(POST_S)}",
+            f"{(python - cpp) * 1e6:.2f} us ({human_seconds(python)} - {human_seconds(cpp)})",
+            python - cpp <= POST_S,
+        )
+    for test in figures.tests():
+        if not test.startswith("register_"):
+            continue
+        total = test.startswith("register_views_")
+        metric, bound = (f"all_{VIEWS}", VIEWS_S) if total else ("per_call", REGISTER_S)
+        value = figures.get(test, metric, 0, driver="python")
+        if value is not None:
+            yield Verdict(f"{test} <= {human_seconds(bound)}", human_seconds(value), value <= bound)
+
+
+def _peers(figures: Figures) -> Iterator[Verdict]:
+    for test in figures.tests():
+        if test.startswith("idle_peers_"):
+            value = figures.get(test, "rss_per_peer", 0)
+            if value is not None:
+                yield Verdict(
+                    f"{test}: memory per Peer <= {human_bytes(PEER_NBYTES)} plus its queues",
+                    human_bytes(value),
+                    value <= PEER_NBYTES,
+                )

@@ -1,0 +1,77 @@
+"""ucx_perftest over TCP on the loopback interface: UCX's own measure of put, get and tagged messages."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+
+from zerohop.bench.peer import PeerFailed, free_port, require_program, run_pair
+
+PACKAGE = "ucx-utils"
+ENVIRONMENT = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo", "UCX_LOG_LEVEL": "error"}
+TESTS = {  # our test: theirs
+    "latency": "ucp_put_lat",
+    "write": "ucp_put_bw",
+    "read": "ucp_get",
+    "send": "tag_bw",
+}
+FIRST_RUNS = 20
+FEWEST, MOST = 3, 50_000
+MIB = 1 << 20  # ucx_perftest's "MB/s" are 2**20 bytes a second
+
+
+def version() -> str:
+    require_program("ucx_perftest", PACKAGE)
+    info = require_program("ucx_info", PACKAGE)
+    text = subprocess.run([info, "-v"], capture_output=True, text=True, check=False).stdout
+    for line in text.splitlines():
+        words = line.lstrip("# ").split()
+        if words[:1] in (["Version"], ["Library"]):
+            return next((word for word in words[1:] if word[0].isdigit()), "unknown")
+    return "unknown"
+
+
+def latency(nbytes: int, seconds: float, ranks: tuple[int, ...]) -> dict[str, float]:
+    """Half round trips of put: {"mean": s, "p50": s, ...}; each percentile is a run of its own."""
+    found: dict[str, float] = {}
+    for rank in ranks:
+        result = _run_for("latency", nbytes, seconds, rank)
+        found[f"p{rank}"] = result[f"{rank}.0_percentile_lat"] * 1e-6
+        found.setdefault("mean", result["overall_lat"] * 1e-6)
+    return found
+
+
+def bandwidth(test: str, nbytes: int, seconds: float) -> float:
+    """Bytes a second over the whole of a run of about `seconds`."""
+    return _run_for(test, nbytes, seconds, 50)["overall_bw"] * MIB
+
+
+def parse(text: str) -> dict[str, float]:
+    """The one row of `ucx_perftest -f -v`, by the names in its heading (times in us, rates in MiB/s)."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for heading, row in itertools.pairwise(lines):
+        if heading.startswith("iterations,"):
+            try:
+                values = [float(word) for word in row.split(",")]
+                return dict(zip(heading.split(","), values, strict=True))
+            except ValueError:
+                break
+    raise PeerFailed(f"ucx_perftest printed no figures that can be read: {text[-400:]!r}")
+
+
+def _run_for(test: str, nbytes: int, seconds: float, rank: int) -> dict[str, float]:
+    """A short run to learn the pace, and, unless that was long enough already, one of `seconds`."""
+    runs = FIRST_RUNS if nbytes <= MIB else FEWEST
+    first = _run(test, nbytes, runs, rank)
+    each = first["overall_lat"] * 1e-6 * (2 if test == "latency" else 1)
+    wanted = max(FEWEST, min(MOST, int(seconds / max(each, 1e-7))))
+    return first if wanted <= 2 * runs else _run(test, nbytes, wanted, rank)
+
+
+def _run(test: str, nbytes: int, iterations: int, rank: int) -> dict[str, float]:
+    program = require_program("ucx_perftest", PACKAGE)
+    port = free_port()
+    server = [program, "-p", str(port)]
+    client = [program, "127.0.0.1", "-p", str(port), "-t", TESTS[test], "-s", str(nbytes)]
+    client += ["-n", str(iterations), "-w", str(max(1, iterations // 10)), "-R", str(rank)]
+    return parse(run_pair(server, [*client, "-f", "-v"], port, ENVIRONMENT))

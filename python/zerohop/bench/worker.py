@@ -1,0 +1,76 @@
+"""What each of the two worker processes of the benchmark does: carry out orders, one at a time."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import zerohop as zh
+from zerohop import _core
+from zerohop.bench.loops import LOOP_TIMEOUT_S, LOOPS, Side
+from zerohop.bench.overhead import call_costs
+from zerohop.bench.plan import BLOCK_TESTS, Order
+from zerohop.local import Link
+
+
+def work(link: Link, device: str | None, arena_nbytes: int) -> None:
+    """Answers Orders, "facts" and "call costs" until it gets None."""
+    with zh.Endpoint(device) as endpoint, connect_tcp(link) as connection:
+        addresses = link.exchange(endpoint.address)
+        peer = endpoint.connect(addresses[1 - link.rank])
+        arena = endpoint.empty(arena_nbytes, "uint8")
+        ball = np.asarray(arena)
+        ball.fill(link.rank + 1)  # touches every page before any clock runs
+        remote = link.exchange(arena.remote)[1 - link.rank]
+        side = Side(link.rank == 0, endpoint, peer, arena, remote)
+        while (order := link.order()) is not None:
+            if order == "facts":
+                route = peer.route(arena, remote)
+                link.answer({"device": endpoint.device, "route": route.kind})
+            elif order == "call costs":
+                link.answer(call_costs(side) if side.first else None)
+            elif order.test.startswith("tcp_"):
+                link.answer(_measure_tcp(connection, ball, side.first, order))
+            else:
+                link.answer(_measure(side, order))
+        link.exchange(None)  # neither side closes while the other still finishes
+
+
+def _measure(side: Side, order: Order) -> float | Sequence[float]:
+    loops = LOOPS[order.driver]
+    if order.test in BLOCK_TESTS:
+        block = BLOCK_TESTS[order.test]
+        return loops.write_many(side, block, order.nbytes // block, order.times)
+    loop: Any = getattr(loops, order.test)
+    seconds: float | Sequence[float] = loop(side, order.nbytes, order.times)
+    return seconds
+
+
+def _measure_tcp(
+    connection: socket.socket, ball: np.ndarray[Any, Any], first: bool, order: Order
+) -> float | Sequence[float]:
+    message = ball[: order.nbytes]
+    run = _core.bench_tcp_ping_pong if order.test == "tcp_latency" else _core.bench_tcp_stream
+    seconds: float | Sequence[float] = run(
+        connection.fileno(), message, order.times, first, LOOP_TIMEOUT_S
+    )
+    return seconds
+
+
+def connect_tcp(link: Link) -> socket.socket:
+    """A loopback connection between the two workers, and to nobody else: each names its own port."""
+    if link.rank == 0:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            link.exchange(server.getsockname()[1])
+            connection, address = server.accept()
+            if link.exchange(None)[1] != address[1]:
+                raise ConnectionError("a stranger connected to the benchmark's TCP port: try again")
+    else:
+        port = link.exchange(None)[0]
+        connection = socket.create_connection(("127.0.0.1", port))
+        link.exchange(connection.getsockname()[1])
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection

@@ -1,0 +1,125 @@
+"""The `zerohop` command. Each subcommand imports what it needs when it runs, so that --help is quick."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from zerohop import __version__
+
+PEERS = ("ucx", "iperf3", "tcp")
+
+
+def _device_option(function: click.decorators.FC) -> click.decorators.FC:
+    return click.option(
+        "--verbs",
+        "device",
+        metavar="DEVICE",
+        help="Verbs device, such as soft0, rxe0 or mlx5_0. Default: what zerohop chooses.",
+    )(function)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="zerohop")
+def main() -> None:
+    """Exchange arrays between processes over RDMA queue pairs, on any machine."""
+
+
+@main.command()
+@click.option(
+    "--ranks", default=2, show_default=True, type=click.IntRange(1, 64), help="Processes."
+)
+@_device_option
+@click.option(
+    "--size",
+    type=click.FloatRange(min=0.01),
+    metavar="MB",
+    help="Size of the grid in MB. Default: 400, or what memory allows.",
+)
+@click.option("--steps", default=50, show_default=True, type=click.IntRange(1), help="Time steps.")
+@click.pass_context
+def demo(
+    context: click.Context, ranks: int, device: str | None, size: float | None, steps: int
+) -> None:
+    """Solve a heat equation and move a model's state_dict between processes, and check every bit."""
+    from rich.console import Console
+
+    from zerohop import demo as job
+
+    nbytes = None if size is None else int(size * 1e6)
+    options = job.Options(ranks=ranks, device=device, grid_nbytes=nbytes, steps=steps)
+    context.exit(0 if job.run(options, Console()) else 1)
+
+
+@main.group()
+def bench() -> None:
+    """Measure zerohop beside its peers."""
+
+
+def _split_peers(context: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(filter(None, text.split(","))))
+    for name in names:
+        if name not in PEERS:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(PEERS)}")
+    return names
+
+
+def _split_sizes(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(sorted({_parse_size(word) for word in text.split(",")}))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _parse_size(word: str) -> int:
+    """'8', '64K', '1M', '1G' (powers of 1024) -> bytes; atomics and notifications want 8 at least."""
+    scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(word[-1:].upper(), 1)
+    digits = word[:-1] if scale > 1 else word
+    if not digits.isdecimal() or not 8 <= int(digits) * scale <= 1 << 30:
+        raise ValueError(f"{word!r} is not a size from 8 to 1G, such as 8, 64K or 1M")
+    return int(digits) * scale
+
+
+@bench.command()
+@click.option(
+    "--vs",
+    "peers",
+    default="",
+    callback=_split_peers,
+    metavar="PEERS",
+    help=f"Measure these in the same run: any of {','.join(PEERS)}.",
+)
+@_device_option
+@click.option(
+    "--json",
+    "json_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write all rows here.",
+)
+@click.option("--quick", is_flag=True, help="Fewer sizes, shorter runs: under 30 seconds.")
+@click.option(
+    "--sizes", callback=_split_sizes, metavar="SIZES", help="Message sizes, such as 8,64K,1M."
+)
+@click.pass_context
+def soft(
+    context: click.Context,
+    peers: tuple[str, ...],
+    device: str | None,
+    json_path: Path | None,
+    quick: bool,
+    sizes: tuple[int, ...] | None,
+) -> None:
+    """Latency, bandwidth and cost per call between two processes of this machine."""
+    from rich.console import Console
+
+    from zerohop.bench import soft as suite
+
+    options = suite.Options(
+        device=device, peers=peers, quick=quick, sizes=sizes, json_path=json_path
+    )
+    context.exit(0 if suite.run(options, Console()) else 1)

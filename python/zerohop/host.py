@@ -1,0 +1,56 @@
+"""Facts about this machine, from /proc and /sys: what is free, and what a benchmark ran on."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+from pathlib import Path
+
+
+def available_memory(root: Path = Path("/")) -> int:
+    """Bytes that new allocations may take: MemAvailable, or what the control group leaves if less."""
+    lines = (root / "proc/meminfo").read_text().splitlines()
+    fields = dict(line.split(":", 1) for line in lines)
+    free = int(fields["MemAvailable"].split()[0]) * 1024  # the unit is always kB (man 5 proc)
+    group = root / "sys/fs/cgroup"
+    try:
+        limit = (group / "memory.max").read_text().strip()
+        used = int((group / "memory.current").read_text())
+    except FileNotFoundError:  # the root group has no limit, and cgroup v1 no such file
+        return free
+    return free if limit == "max" else max(0, min(free, int(limit) - used))
+
+
+def cpu_model(root: Path = Path("/")) -> str:
+    for line in (root / "proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("model name", "Model", "cpu model"):
+            return value.strip()
+    return platform.machine()
+
+
+def usable_cores() -> int:
+    """Cores this process may run on: fewer than the machine has under taskset or in a container."""
+    return len(os.sched_getaffinity(0))
+
+
+def has_torch() -> bool:
+    """Whether PyTorch is installed; importing it to find out would take seconds."""
+    return importlib.util.find_spec("torch") is not None
+
+
+def human_bytes(nbytes: float) -> str:
+    """Powers of 1024 by their binary names: 65536 -> '64 KiB'."""
+    for unit in ("B", "KiB", "MiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.4g} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.4g} GiB"
+
+
+def human_seconds(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.4g} {unit}"
+    return f"{seconds * 1e9:.4g} ns"

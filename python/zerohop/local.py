@@ -1,0 +1,225 @@
+"""Worker processes on this machine: given their orders, watched and reaped by the process that started them.
+
+`zerohop demo` and `zerohop bench` are jobs of a few processes on one host. The parent holds one pipe to
+each worker and nothing else: addresses (which contain a secret) go from worker to worker through the
+parent over these pipes, and a worker that dies, fails or falls silent ends the job at once.
+
+    def work(link, name):                       # a module-level function: the worker imports it
+        everyone = link.exchange(name)          # all-gather, and with it a barrier
+        return everyone[link.rank - 1]
+
+    with Ranks(work, 2, "x") as ranks:
+        ranks.results()                         # what each worker returned, or RankFailed
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing import connection
+from multiprocessing.context import SpawnProcess
+from types import TracebackType
+from typing import Any, final
+
+SILENCE_S = 120.0  # a job in which no worker says anything for so long is given up
+EXIT_S = 15.0  # how long a worker that has delivered its result may take to close down
+
+
+class RankFailed(RuntimeError):
+    """One worker ended the job: it raised, was killed, or nobody said anything any more."""
+
+    def __init__(self, rank: int | None, reason: str) -> None:
+        super().__init__(reason if rank is None else f"rank {rank} {reason}")
+        self.rank = rank
+
+
+class Link:
+    """The worker's end of the pipe."""
+
+    def __init__(self, rank: int, size: int, pipe: connection.Connection[Any, Any]) -> None:
+        self.rank = rank
+        self.size = size
+        self._pipe = pipe
+
+    def exchange(self, value: Any) -> list[Any]:
+        """Gives `value` to every rank and returns theirs in rank order; every rank must call it."""
+        self._pipe.send(("exchange", value))
+        gathered: list[Any] = self._pipe.recv()
+        return gathered
+
+    def report(self, value: Any) -> None:
+        """Tells the parent how far this rank is; also what keeps a long job from counting as silent."""
+        self._pipe.send(("report", value))
+
+    def order(self) -> Any:
+        """Waits for the parent's next `Ranks.tell` or `Ranks.ask`; the latter wants one `answer`."""
+        return self._pipe.recv()
+
+    def answer(self, value: Any) -> None:
+        self._pipe.send(("answer", value))
+
+
+def _worker(
+    function: Callable[..., Any],
+    rank: int,
+    size: int,
+    pipe: connection.Connection[Any, Any],
+    arguments: tuple[Any, ...],
+) -> None:
+    # Ctrl-C reaches the whole process group: the parent decides what becomes of the workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        pipe.send(("result", function(Link(rank, size, pipe), *arguments)))
+    except EOFError:
+        raise SystemExit(1) from None  # the parent is gone, and with it everybody who would listen
+    except Exception as error:
+        summary = f"{type(error).__name__}: {error}"
+        pipe.send(("error", (summary, traceback.format_exc())))
+        raise SystemExit(1) from error
+
+
+@dataclass
+class _Rank:
+    process: SpawnProcess
+    pipe: connection.Connection[Any, Any]
+    inbox: dict[str, Any] = field(default_factory=dict)  # one "exchange", "answer", "result" each
+
+
+@final
+class Ranks:
+    """`size` worker processes that each run `function(link, *arguments)`.
+
+    A context manager: leaving it ends every worker that still runs. Arguments, reports, answers and
+    results travel by pickle between these processes only.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        size: int,
+        *arguments: Any,
+        silence: float = SILENCE_S,
+        on_report: Callable[[int, Any], None] | None = None,
+    ) -> None:
+        self._silence = silence
+        self._on_report = on_report
+        self._ranks: list[_Rank] = []
+        # Not fork: it would copy the locks of our threads, and not the threads that release them.
+        context = multiprocessing.get_context("spawn")
+        try:
+            for rank in range(size):
+                ours, theirs = context.Pipe()
+                process = context.Process(
+                    target=_worker,
+                    args=(function, rank, size, theirs, arguments),
+                    name=f"zerohop rank {rank}",
+                    daemon=True,
+                )
+                process.start()
+                theirs.close()  # so that the worker's death is an end of file here
+                self._ranks.append(_Rank(process, ours))
+        except BaseException:
+            self._kill()
+            raise
+
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._kill()
+
+    @property
+    def pids(self) -> list[int]:
+        return [rank.process.pid or 0 for rank in self._ranks]
+
+    def tell(self, order: Any) -> None:
+        """Gives `order` to every rank; each must be on its way to `Link.order`, not to an exchange."""
+        for rank in range(len(self._ranks)):
+            self._send(rank, order)
+
+    def ask(self, order: Any) -> list[Any]:
+        """Gives `order` to every rank and returns their answers in rank order."""
+        self.tell(order)
+        return self._gather("answer")
+
+    def results(self) -> list[Any]:
+        """What each rank's function returned, in rank order; their processes are gone by then."""
+        results = self._gather("result")
+        for rank, worker in enumerate(self._ranks):
+            worker.process.join(EXIT_S)
+            if worker.process.exitcode is None:
+                raise RankFailed(rank, f"is done but did not exit within {EXIT_S:.0f} s")
+        return results
+
+    def _send(self, rank: int, message: Any) -> None:
+        try:
+            self._ranks[rank].pipe.send(message)
+        except BrokenPipeError:
+            while True:  # what it said before it died ends with its reason, or with an end of file
+                self._receive(rank)
+
+    def _gather(self, word: str) -> list[Any]:
+        while not all(word in worker.inbox for worker in self._ranks):
+            self._step()
+            if all("exchange" in worker.inbox for worker in self._ranks):
+                gathered = [worker.inbox.pop("exchange") for worker in self._ranks]
+                for rank in range(len(self._ranks)):
+                    self._send(rank, gathered)
+        return [worker.inbox.pop(word) for worker in self._ranks]
+
+    def _step(self) -> None:
+        """Takes every message that is there; waits for the first, but never beyond the silence bound."""
+        running = [rank for rank, worker in enumerate(self._ranks) if "result" not in worker.inbox]
+        ready = connection.wait([self._ranks[rank].pipe for rank in running], self._silence)
+        if not ready:
+            whose = ", ".join(map(str, running))
+            raise RankFailed(None, f"no word from rank {whose} for {self._silence:.0f} s: gave up")
+        for rank in running:
+            if self._ranks[rank].pipe in ready:
+                self._receive(rank)
+
+    def _receive(self, rank: int) -> None:
+        worker = self._ranks[rank]
+        try:
+            word, value = worker.pipe.recv()
+        except (EOFError, OSError):
+            worker.process.join(EXIT_S)
+            raise RankFailed(rank, _death(worker.process.exitcode)) from None
+        if word == "error":
+            summary, trace = value
+            failure = RankFailed(rank, f"failed: {summary}")
+            failure.__cause__ = RuntimeError(f"in rank {rank}\n{trace}")
+            raise failure
+        if word == "report":
+            if self._on_report is not None:
+                self._on_report(rank, value)
+        else:
+            worker.inbox[word] = value
+
+    def _kill(self) -> None:
+        for worker in self._ranks:
+            if worker.process.exitcode is None:
+                worker.process.kill()
+        deadline = time.monotonic() + EXIT_S
+        for worker in self._ranks:
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+            worker.pipe.close()
+
+
+def _death(exitcode: int | None) -> str:
+    if exitcode is None:
+        return "closed its pipe but still runs"
+    if exitcode < 0:
+        name = signal.Signals(-exitcode).name
+        hint = "; the kernel does this when memory runs out" if name == "SIGKILL" else ""
+        return f"was killed by {name}{hint}"
+    return f"exited with status {exitcode} before it was done"

@@ -1,0 +1,82 @@
+"""Fixtures of the contract suite: every case runs over peers x devices x memory kinds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from support.arrays import KINDS, Kind, missing_reason
+from support.partner import Partners
+from support.session import Remote
+
+# The one list of devices. The next ones (rxe0, p2p) are added from outside.
+DEVICES = os.environ.get("ZEROHOP_TEST_DEVICES", "soft0").split(",")
+TEST_TIMEOUT = 60  # seconds, for a test that names none
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).resolve().parent
+    for item in items:
+        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT))
+
+
+@pytest.fixture(scope="session")
+def partners() -> Iterator[Partners]:
+    made = Partners()
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=["thread", "process"])
+def remote(request: pytest.FixtureRequest, partners: Partners, device: str) -> Remote:
+    """The partner is a thread of this process, then a process."""
+    return Remote(partners, request.param, device)
+
+
+@pytest.fixture
+def process(partners: Partners, device: str) -> Remote:
+    """The partner is always a process: for cases in which it is killed, stopped or alone."""
+    return Remote(partners, "process", device)
+
+
+@pytest.fixture
+def thread(partners: Partners, device: str) -> Remote:
+    """The partner is always a thread: for cases about this process only."""
+    return Remote(partners, "thread", device)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Where the bytes are: one of KINDS; only a library that is not installed skips."""
+    reason = missing_reason(request.param)
+    if reason:
+        pytest.skip(reason)
+    return request.param
+
+
+@pytest.fixture
+def open_endpoint(device: str) -> Iterator[Callable[..., object]]:
+    """Makes endpoints on the device under test and closes them at the end."""
+    import zerohop as zh
+
+    made: list[zh.Endpoint] = []
+
+    def make(**options: object) -> zh.Endpoint:
+        made.append(zh.Endpoint(device, **{"timeout": 10.0, **options}))
+        return made[-1]
+
+    yield make
+    for endpoint in made:
+        endpoint.close()

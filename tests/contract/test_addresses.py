@@ -1,0 +1,94 @@
+"""Addresses: what opens a connection, and what does not."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.arrays import array
+from support.attempt import within
+from support.forge import with_other_id, with_other_secret
+from support.keeper import Keeper, keep
+
+BROKEN = (zh.ProtocolError, ValueError)
+
+
+def test_an_address_is_opaque_bytes_that_stay_the_same(open_endpoint):
+    ep = open_endpoint()
+    assert isinstance(ep.address, bytes)
+    assert ep.address == ep.address
+    assert open_endpoint().address != ep.address
+    assert len(ep.address) < 300
+    assert len(bytes.fromhex(ep.id)) >= 8
+
+
+def test_every_truncation_is_refused_at_once(open_endpoint):
+    address, ep = open_endpoint().address, open_endpoint()
+    with within(5):
+        for length in range(len(address)):
+            with pytest.raises(BROKEN) as caught:
+                ep.connect(address[:length])
+            assert "address" in str(caught.value)
+        with pytest.raises(BROKEN):
+            ep.connect(address + b"\0")
+
+
+def test_every_changed_byte_is_refused_at_once(open_endpoint):
+    address, ep = open_endpoint().address, open_endpoint()
+    with within(5):
+        for place in range(len(address)):
+            changed = bytearray(address)
+            changed[place] ^= 0x20
+            with pytest.raises(BROKEN):
+                ep.connect(bytes(changed))
+
+
+def test_what_is_no_address_is_refused(open_endpoint):
+    ep = open_endpoint()
+    for junk in (b"", b"\0" * 100, random.Random(0).randbytes(150), b"http://localhost"):
+        with pytest.raises(BROKEN), within(1):
+            ep.connect(junk)
+    for thing in ("text", None, 5, ["a"]):
+        with pytest.raises(TypeError):
+            ep.connect(thing)
+
+
+def refuse_strangers(ep, peer, link):
+    link.meet("tried")
+    with pytest.raises(zh.TransferTimeout):
+        ep.accept(timeout=0.1)
+    assert ep.peers == []
+    link.meet("checked")
+    assert ep.accept(timeout=10).alive
+    link.meet("accepted")
+
+
+@pytest.mark.parametrize("forge", [with_other_secret, with_other_id])
+def test_a_wrong_secret_opens_nothing(thread, open_endpoint, forge):
+    """The true address still works afterwards, and the refused one never shows up as a Peer."""
+    ep = open_endpoint()
+    with thread(refuse_strangers, connected=False) as s:
+        with pytest.raises(zh.AuthenticationError) as caught, within(5):
+            ep.connect(forge(s.address), timeout=4)
+        assert len(str(caught.value)) > 30
+        assert ep.peers == []
+        s.link.meet("tried")
+        s.link.meet("checked")
+        assert ep.connect(s.address).alive
+        s.link.meet("accepted")
+
+
+def test_many_wrong_secrets_do_no_harm(process, open_endpoint):
+    ep = open_endpoint()
+    with process(keep) as s:
+        forged = with_other_secret(s.address)
+        for _ in range(30):
+            with pytest.raises(zh.AuthenticationError), within(5):
+                ep.connect(forged, timeout=4)
+        memory, view = array(s.ep, "numpy", np.arange(100))
+        target = Keeper(s.link).array("numpy", np.zeros(100, int))
+        s.peer.write(memory, target.remote).wait()
+        np.testing.assert_array_equal(target.show(), view)
+        s.link.send(("end",))

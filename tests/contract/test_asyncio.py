@@ -1,0 +1,211 @@
+"""await: results, many at once, timeouts, cancellation that leaves memory safe."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import time
+import weakref
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.arrays import array, pattern
+from support.attempt import LOST_WITHIN, Attempt, within
+from support.keeper import Keeper, keep
+from support.link import until
+
+
+def run(coroutine, timeout=20):
+    return asyncio.run(asyncio.wait_for(coroutine, timeout))
+
+
+def test_awaiting_gives_what_wait_gives(remote):
+    async def work(s, far, counter):
+        memory, view = array(s.ep, "numpy", np.arange(50))
+        assert await s.peer.write(memory, far) is None
+        view[:] = 0
+        await s.peer.read(far, memory)
+        assert view.tolist() == list(range(50))
+        assert await s.peer.fetch_add(counter, 4) == 10
+        assert await s.peer.compare_swap(counter, 14, 1) == 14
+        await s.peer.notify(3, 3)
+
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        far = keeper.array("numpy", np.zeros(50, int)).remote
+        run(work(s, far, keeper.array("numpy", np.array([10])).remote[0]))
+        keeper.end()
+
+
+def echo(ep, peer, link, count):
+    sink = np.zeros(1000)
+    for number in range(count):
+        peer.recv(sink, tag=number).wait()
+        peer.send(sink, tag=number).wait()
+
+
+def test_many_at_once(remote):
+    count = 200
+
+    async def work(s):
+        out = [np.full(1000, float(n)) for n in range(count)]
+        back = [np.zeros(1000) for _ in range(count)]
+        recvs = [s.peer.recv(back[n], tag=n) for n in range(count)]
+        await asyncio.gather(*(s.peer.send(out[n], tag=n) for n in range(count)))
+        assert await asyncio.gather(*recvs) == [8000] * count
+        assert all((back[n] == n).all() for n in range(count))
+
+    with remote(echo, count) as s:
+        run(work(s))
+
+
+def test_the_loop_runs_on_while_a_transfer_is_awaited(remote):
+    async def work(s, memory, far):
+        ticks, done = 0, False
+
+        async def tick():
+            nonlocal ticks
+            while not done:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.create_task(tick())
+        for _ in range(4):
+            await s.peer.write(memory, far)
+        done = True
+        await ticking
+        assert ticks > 20
+
+    with remote(keep) as s:
+        far = Keeper(s.link).array("empty", np.zeros(32 << 20, np.uint8)).remote
+        run(work(s, s.ep.empty(32 << 20), far))
+        s.link.send(("end",))
+
+
+def test_endpoints_peers_and_memory_are_async_context_managers(device):
+    async def work():
+        async with zh.Endpoint(device, timeout=5) as a, zh.Endpoint(device, timeout=5) as b:
+            far = b.empty(100)
+            await a.connect(b.address).write(a.empty(100), far.remote)
+        assert a.closed
+        assert b.closed
+
+    run(work())
+
+
+def send_when_told(ep, peer, link):
+    link.meet("now")
+    peer.send(np.arange(1000), tag=5).wait()
+
+
+def test_a_timeout_leaves_the_transfer_running(remote):
+    async def work(s):
+        sink = np.zeros(1000, int)
+        transfer = s.peer.recv(sink, tag=5)
+        for _ in range(3):
+            with pytest.raises(asyncio.TimeoutError), within(2, at_least=0.04):
+                await asyncio.wait_for(awaiting(transfer), 0.05)
+        assert not transfer.done
+        s.link.meet("now")
+        assert await transfer == sink.nbytes
+        assert await transfer == sink.nbytes  # again: the same answer
+        assert sink.tolist() == list(range(1000))
+
+    with remote(send_when_told) as s:
+        run(work(s))
+
+
+async def awaiting(transfer):
+    return await transfer
+
+
+def test_cancelling_leaves_memory_safe(remote):
+    """The bytes come after the task has gone: they still have a place to go to."""
+
+    async def work(s):
+        sink = np.zeros(1000, int)
+        alive = weakref.ref(sink)
+        task = asyncio.create_task(awaiting(s.peer.recv(sink, tag=5)))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        del task, sink
+        gc.collect()
+        assert alive() is not None, "a receive in progress has lost its memory"
+        s.link.meet("now")
+        s.returned()
+        until(lambda: gc.collect() >= 0 and alive() is None, "the memory is released in the end")
+
+    with remote(send_when_told) as s:
+        run(work(s))
+
+
+def test_cancelling_a_large_write_in_flight(remote):
+    async def work(s, target, values):
+        task = asyncio.create_task(awaiting(s.peer.write(s.ep.register(values), target.remote)))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with remote(keep) as s:
+        target = Keeper(s.link).array("empty", np.zeros(32 << 20, np.uint8))
+        expected = pattern(32 << 20)
+        run(work(s, target, expected.copy()))
+        gc.collect()
+        back, view = array(s.ep, "numpy", np.zeros(32 << 20, np.uint8))
+        s.peer.read(target.remote, back).wait()
+        np.testing.assert_array_equal(view, expected)
+        s.link.send(("end",))
+
+
+def test_several_tasks_and_threads_wait_for_one_transfer(remote):
+    async def work(s):
+        transfer = s.peer.recv(np.zeros(1000, int), tag=5)
+        blocking = Attempt(transfer.wait)
+        tasks = [asyncio.create_task(awaiting(transfer)) for _ in range(5)]
+        gone = asyncio.create_task(awaiting(transfer))
+        await asyncio.sleep(0)
+        gone.cancel()
+        s.link.meet("now")
+        assert await asyncio.gather(*tasks) == [8000] * 5
+        assert blocking.value() == 8000
+
+    with remote(send_when_told) as s:
+        run(work(s))
+
+
+def test_one_transfer_is_awaited_in_two_loops(remote):
+    with remote(send_when_told) as s:
+        transfer = s.peer.recv(np.zeros(1000, int), tag=5)
+        with pytest.raises(asyncio.TimeoutError):
+            run(awaiting(transfer), timeout=0.05)  # this loop is closed before the end comes
+        s.link.meet("now")
+        assert run(awaiting(transfer)) == 8000
+
+
+def test_awaiting_needs_a_running_loop(thread):
+    with thread(send_when_told) as s:
+        transfer = s.peer.recv(np.zeros(1000, int), tag=5)
+        with pytest.raises(RuntimeError):
+            next(iter(transfer.__await__()))
+        s.link.meet("now")
+        assert transfer.wait() == 8000
+
+
+def test_errors_come_through_await(process):
+    async def work(s):
+        pending = [awaiting(s.peer.recv(np.zeros(5), tag=tag)) for tag in range(20)]
+        tasks = [asyncio.create_task(one) for one in pending]
+        await asyncio.sleep(0)
+        s.signal(signal.SIGKILL)
+        killed = time.monotonic()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert time.monotonic() - killed < LOST_WITHIN
+        assert all(isinstance(result, zh.PeerLost) for result in results), results
+
+    with process(keep) as s:
+        run(work(s))

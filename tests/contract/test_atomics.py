@@ -1,0 +1,200 @@
+"""fetch_add and compare_swap: exact from many threads and peers, 64 bits, 8-byte aligned."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.arrays import array
+from support.attempt import Attempt
+from support.keeper import Keeper, keep
+from support.link import until
+
+TOP = 1 << 63
+
+
+def counters(session, values, kind="numpy"):
+    keeper = Keeper(session.link)
+    return keeper, keeper.array(kind, values)
+
+
+def test_fetch_add_returns_what_was_there(remote, kind):
+    with remote(keep) as s:
+        keeper, kept = counters(s, np.array([5, 100], np.int64), kind)
+        assert s.peer.fetch_add(kept.remote[0], 3).wait() == 5
+        assert s.peer.fetch_add(kept.remote[0], -10).wait() == 8
+        assert s.peer.fetch_add(kept.remote[0:1], 0).wait() == -2
+        assert kept.show().tolist() == [-2, 100]
+        keeper.end()
+
+
+def test_compare_swap_swaps_only_when_equal(remote, kind):
+    with remote(keep) as s:
+        keeper, kept = counters(s, np.array([5, 100], np.int64), kind)
+        assert s.peer.compare_swap(kept.remote[1], 99, 1).wait() == 100
+        assert kept.show().tolist() == [5, 100]
+        assert s.peer.compare_swap(kept.remote[1], 100, -1).wait() == 100
+        assert s.peer.compare_swap(kept.remote[1], -1, 7).wait() == -1
+        assert kept.show().tolist() == [5, 7]
+        keeper.end()
+
+
+def test_values_wrap_around_in_their_own_type(remote):
+    with remote(keep) as s:
+        keeper, unsigned = counters(s, np.array([2**64 - 1, TOP], np.uint64))
+        signed = keeper.array("numpy", np.array([TOP - 1, -TOP], np.int64))
+        assert s.peer.fetch_add(unsigned.remote[0], 2).wait() == 2**64 - 1
+        assert s.peer.fetch_add(unsigned.remote[1], TOP).wait() == TOP
+        assert s.peer.compare_swap(unsigned.remote[1], 0, 2**64 - 1).wait() == 0
+        assert unsigned.show().tolist() == [1, 2**64 - 1]
+        assert s.peer.fetch_add(signed.remote[0], 1).wait() == TOP - 1
+        assert s.peer.compare_swap(signed.remote[1], -TOP, -1).wait() == -TOP
+        assert signed.show().tolist() == [-TOP, -1]
+        keeper.end()
+
+
+@pytest.mark.parametrize("value", [2**64, -(2**63) - 1, "1", 1.5, None])
+def test_values_that_do_not_fit_are_refused(thread, value):
+    with thread(keep) as s:
+        keeper, kept = counters(s, np.array([5], np.int64))
+        with pytest.raises((ValueError, TypeError, OverflowError)):
+            s.peer.fetch_add(kept.remote[0], value)
+        with pytest.raises((ValueError, TypeError, OverflowError)):
+            s.peer.compare_swap(kept.remote[0], 5, value)
+        assert kept.show().tolist() == [5]
+        keeper.end()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [np.zeros(2, np.int32), np.zeros(2, np.float64), np.zeros(2, np.int8), np.zeros(2, bool)],
+)
+def test_other_dtypes_are_refused(thread, values):
+    with thread(keep) as s:
+        keeper, kept = counters(s, values)
+        with pytest.raises((ValueError, TypeError), match="int64"):
+            s.peer.fetch_add(kept.remote[0], 1)
+        keeper.end()
+
+
+def test_exactly_one_element_is_meant(thread):
+    with thread(keep) as s:
+        keeper, kept = counters(s, np.zeros(3, np.int64))
+        for wrong in (kept.remote, kept.remote[:2], kept.remote[:0]):
+            with pytest.raises((ValueError, TypeError)):
+                s.peer.fetch_add(wrong, 1)
+        with pytest.raises(TypeError):
+            s.peer.fetch_add(s.ep.empty(1, "int64"), 1)
+        keeper.end()
+
+
+def misaligned(ep, peer, link):
+    raw = np.zeros(32, np.uint8)
+    memory = ep.register(raw)
+    start = -memory.address % 8
+    odd = ep.register(raw[start + 4 : start + 12].view(np.int64))
+    link.send(odd.remote)
+    link.meet("tried")
+    assert not raw.any()
+
+
+def test_misaligned_elements_are_refused(remote):
+    with remote(misaligned) as s:
+        far = s.link.recv()
+        assert far.address % 8 == 4
+        for call in (
+            lambda: s.peer.fetch_add(far, 1),
+            lambda: s.peer.compare_swap(far, 0, 1),
+        ):
+            with pytest.raises((ValueError, zh.VerbsError), match="align"):
+                call().wait()
+        assert s.peer.alive
+        s.link.meet("tried")
+
+
+def add_one(peer, far, count):
+    return [peer.fetch_add(far, 1).wait() for _ in range(count)]
+
+
+def add_from_afar(ep, peer, link, count):
+    far = link.recv()
+    link.send(add_one(peer, far, count))
+
+
+def test_sums_are_exact_from_two_peers_and_many_threads(remote):
+    """Every old value is seen exactly once: nothing is lost, nothing is counted twice."""
+    count, threads = 400, 4
+    with remote(add_from_afar, count) as a, remote(add_from_afar, count, endpoint=a.ep) as b:
+        memory, view = array(a.ep, "numpy", np.zeros(1, np.int64))
+        for s in (a, b):
+            s.link.send(memory.remote[0])
+        seen = a.link.recv() + b.link.recv()
+        assert view[0] == 2 * count
+        assert sorted(seen) == list(range(2 * count))
+    with remote(keep) as s:
+        keeper, kept = counters(s, np.zeros(1, np.int64))
+        adding = [Attempt(add_one, s.peer, kept.remote[0], count) for _ in range(threads)]
+        seen = [old for attempt in adding for old in attempt.value()]
+        assert sorted(seen) == list(range(threads * count))
+        assert kept.show()[0] == threads * count
+        keeper.end()
+
+
+def test_many_in_flight_come_back_in_order(remote):
+    with remote(keep) as s:
+        keeper, kept = counters(s, np.zeros(1, np.int64))
+        transfers = [s.peer.fetch_add(kept.remote[0], 1) for _ in range(2000)]
+        assert [t.wait() for t in transfers] == list(range(2000))
+        keeper.end()
+
+
+def lock_and_add(peer, lock, value, view, memory, rounds):
+    """A spin lock on compare_swap guards a value that is read, changed and written back."""
+    for _ in range(rounds):
+        until(lambda: peer.compare_swap(lock, 0, 1).wait() == 0, "the lock is mine", 30)
+        peer.read(value, memory).wait()
+        view += 1
+        peer.write(memory, value).wait()
+        assert peer.compare_swap(lock, 1, 0).wait() == 1
+
+
+def lock_partner(ep, peer, link, rounds):
+    lock, value = link.recv()
+    memory, view = array(ep, "numpy", np.zeros(1, np.float32))
+    lock_and_add(peer, lock, value, view, memory, rounds)
+
+
+def test_compare_swap_makes_a_lock(remote):
+    rounds = 60
+    with remote(lock_partner, rounds) as a, remote(lock_partner, rounds, endpoint=a.ep) as b:
+        lock, _ = array(a.ep, "numpy", np.zeros(1, np.uint64))
+        value, view = array(a.ep, "numpy", np.zeros(1, np.float32))
+        for s in (a, b):
+            s.link.send((lock.remote[0], value.remote))
+        for s in (a, b):
+            s.returned()
+        assert view[0] == 2 * rounds
+
+
+def test_threads_of_one_process_share_a_peer(remote):
+    """Posting from many threads at once: each write lands, each atomic counts."""
+    with remote(keep) as s:
+        keeper, kept = counters(s, np.zeros(8, np.int64))
+        rows = keeper.array("empty", np.zeros((8, 3000), np.int32))
+        barrier = threading.Barrier(8)
+
+        def work(row):
+            memory, view = array(s.ep, "numpy", np.zeros(3000, np.int32))
+            barrier.wait(10)
+            for value in range(1, 101):
+                view[:] = value
+                s.peer.write(memory, rows.remote[row]).wait()
+                assert s.peer.fetch_add(kept.remote[row], 1).wait() == value - 1
+
+        for attempt in [Attempt(work, row) for row in range(8)]:
+            attempt.value()
+        assert (rows.show() == 100).all()
+        assert (kept.show() == 100).all()
+        keeper.end()

@@ -1,0 +1,196 @@
+"""Closing: in good order, in the middle of things, from both sides, and what is said afterwards."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.arrays import array
+from support.attempt import LOST_WITHIN, Attempt, within
+from support.keeper import Keeper, keep
+from support.link import until
+
+
+def close_when_told(ep, peer, link, what):
+    far = ep.empty(1000)
+    link.send(far.remote)
+    link.meet("close")
+    (ep if what == "endpoint" else peer).close()
+    link.meet("closed")
+    link.recv(30)
+
+
+@pytest.mark.parametrize("what", ["endpoint", "peer"])
+def test_the_close_of_the_other_side_ends_what_waits_for_it(remote, what):
+    with remote(close_when_told, what) as s:
+        far = s.link.recv()
+        sink = s.ep.empty(1000)
+        pending = [s.peer.recv(sink[:8], tag=tag) for tag in range(5)]
+        looking = Attempt(s.peer.lookup, "nothing")
+        s.link.meet("close")
+        with within(LOST_WITHIN):
+            for transfer in pending:
+                with pytest.raises(zh.PeerLost):
+                    transfer.wait()
+            looking.failure(zh.PeerLost)
+        s.link.meet("closed")
+        assert not s.peer.alive
+        with pytest.raises(zh.PeerLost):
+            s.peer.write(sink, far).wait()
+        s.link.send("end")
+
+
+def read_slowly(ep, peer, link):
+    link.recv(30)
+
+
+@pytest.mark.parametrize("what", ["endpoint", "peer"])
+def test_own_close_ends_what_waits(remote, what):
+    with remote(read_slowly) as s:
+        waits = [Attempt(s.peer.recv(s.ep.empty(8), tag=tag).wait) for tag in range(3)]
+        waits += [Attempt(s.peer.lookup, "nothing")]
+        if what == "endpoint":
+            waits += [Attempt(s.ep.wait_notify, 3), Attempt(s.ep.wait_notify_any, 3, 4)]
+            waits += [Attempt(s.ep.accept)]
+        with within(LOST_WITHIN):
+            (s.ep if what == "endpoint" else s.peer).close()
+            for waiting in waits:
+                waiting.failure(zh.Error)
+        s.link.send("end")
+
+
+def test_close_waits_for_nothing_that_is_still_on_its_way(remote):
+    """Closing amid large transfers is quick; each of them ends, well or with an error."""
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        nbytes = 8 << 20
+        target = keeper.array("empty", np.zeros(nbytes, np.uint8))
+        memory = s.ep.empty(nbytes)
+        transfers = [s.peer.write(memory, target.remote) for _ in range(10)]
+        with within(LOST_WITHIN):
+            s.ep.close()
+        for transfer in transfers:
+            assert transfer.done
+            with suppress(zh.Error):  # either way; but never TransferTimeout's "goes on"
+                transfer.wait(1)
+        keeper.end()
+
+
+USES = {
+    "connect": lambda s, m, r: s.ep.connect(s.address),
+    "accept": lambda s, m, r: s.ep.accept(timeout=1),
+    "register": lambda s, m, r: s.ep.register(np.zeros(4)),
+    "empty": lambda s, m, r: s.ep.empty(4),
+    "share": lambda s, m, r: s.ep.share("a", m),
+    "wait_notify": lambda s, m, r: s.ep.wait_notify(0, timeout=1),
+    "wait_notify_any": lambda s, m, r: s.ep.wait_notify_any(0, 2, timeout=1),
+    "write": lambda s, m, r: s.peer.write(m, r),
+    "read": lambda s, m, r: s.peer.read(r, m),
+    "send": lambda s, m, r: s.peer.send(m),
+    "recv": lambda s, m, r: s.peer.recv(m),
+    "notify": lambda s, m, r: s.peer.notify(1, 1),
+    "lookup": lambda s, m, r: s.peer.lookup("a", timeout=1),
+}
+
+
+def test_a_closed_endpoint_says_that_it_is_closed(remote):
+    with remote(keep) as s:
+        far = Keeper(s.link).array("numpy", np.zeros(8)).remote
+        memory, _ = array(s.ep, "numpy", np.zeros(8))
+        assert not s.ep.closed
+        s.ep.close()
+        assert s.ep.closed
+        for name, use in USES.items():
+            with pytest.raises((zh.Error, ValueError), match="closed") as caught, within(1):
+                use(s, memory, far)
+            assert type(caught.value) is not Exception, name
+        s.ep.close()  # again: nothing happens
+        assert not s.peer.alive
+        s.link.send(("end",))
+
+
+def close_at_once(ep, peer, link):
+    sink = ep.empty(1 << 20)
+    pending = [peer.recv(sink, tag=1), peer.recv(sink[:5], tag=2)]
+    link.meet("both")
+    ep.close()
+    for transfer in pending:
+        with pytest.raises(zh.Error):
+            transfer.wait()
+
+
+def test_both_sides_close_at_the_same_time(remote):
+    for _ in range(8):
+        with remote(close_at_once) as s:
+            memory = s.ep.empty(1 << 20)
+            transfer = s.peer.send(memory, tag=3)
+            s.link.meet("both")
+            s.ep.close()
+            with pytest.raises(zh.Error):
+                transfer.wait()
+
+
+def reconnect(ep, peer, link):
+    for _ in range(5):
+        link.meet("leave")
+        until(lambda peer=peer: not peer.alive, "the left peer is not alive", LOST_WITHIN)
+        peer = ep.accept(timeout=10)
+        memory = ep.empty(8)
+        peer.recv(memory).wait()
+
+
+def test_a_closed_peer_can_be_connected_again(remote):
+    with remote(reconnect) as s:
+        peer = s.peer
+        for _ in range(5):
+            s.link.meet("leave")
+            peer.close()
+            assert not peer.alive
+            fresh = s.ep.connect(s.address)
+            assert fresh is not peer
+            peer = fresh
+            assert peer.alive
+            peer.send(s.ep.empty(8)).wait()
+
+
+def lose_the_second(ep, peer, link):
+    second = ep.accept(timeout=10)
+    link.meet("accepted")
+    until(lambda: not second.alive, "the dropped peer is not alive", LOST_WITHIN)
+    assert peer.alive
+
+
+def test_an_endpoint_that_is_dropped_closes_itself(remote, device):
+    with remote(lose_the_second) as s:
+        ep = zh.Endpoint(device, timeout=10)
+        peer = ep.connect(s.address)
+        s.link.meet("accepted")
+        assert peer.alive
+        del ep, peer
+        gc.collect()
+        s.returned()
+        s.release()
+
+
+def test_context_managers_close(device):
+    with zh.Endpoint(device) as ep, ep.register(np.zeros(4)) as memory:
+        assert not memory.closed
+    assert memory.closed
+    assert ep.closed
+
+
+def test_opening_and_closing_leaves_nothing_behind(device):
+    from support.system import socket_inodes
+
+    def open_and_close():
+        with zh.Endpoint(device) as a, zh.Endpoint(device) as b:
+            a.connect(b.address)
+
+    open_and_close()  # what is loaded once is loaded now
+    before = len(socket_inodes())
+    for _ in range(20):
+        open_and_close()
+    until(lambda: len(socket_inodes()) <= before, "all sockets are closed")

@@ -1,0 +1,229 @@
+"""Strangers and damage on the wire: typed errors, no crash, nobody else is held up."""
+
+from __future__ import annotations
+
+import random
+import socket
+from contextlib import ExitStack, suppress
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.arrays import array
+from support.attempt import LOST_WITHIN, Attempt, within
+from support.forge import with_other_port
+from support.keeper import Keeper, keep
+from support.proxy import Proxy, cut, flip, nothing, withhold
+from support.system import connected_sockets, listening_ports
+
+RNG = random.Random(5)
+GARBAGE = {
+    "nothing": b"",
+    "one byte": b"z",
+    "zeros": bytes(5000),
+    "ones": b"\xff" * 5000,
+    "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "tls": bytes.fromhex("1603010200010001fc0303") + RNG.randbytes(500),
+    "random": RNG.randbytes(20_000),
+    "the magic of an address": b"zhad\1" + RNG.randbytes(300),
+    "huge lengths": b"\xff\xff\xff\x7f" * 300,
+}
+
+
+def check_working(session, keeper):
+    memory, view = array(session.ep, "numpy", np.arange(5000))
+    target = keeper.array("numpy", np.zeros(5000, view.dtype))
+    with within(5):
+        session.peer.write(memory, target.remote).wait()
+    np.testing.assert_array_equal(target.show(), view)
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_garbage_to_every_port_does_no_harm(process, open_endpoint, name):
+    with process(keep) as s:
+        keeper = Keeper(s.link)
+        for place in listening_ports(s.pid):
+            for leave_open in (True, False):
+                with ExitStack() as stack:
+                    held = [stack.enter_context(socket.create_connection(place)) for _ in range(3)]
+                    for connection in held:
+                        with suppress(OSError):  # it may hang up on us at any byte
+                            connection.sendall(GARBAGE[name])
+                            if not leave_open:
+                                connection.shutdown(socket.SHUT_WR)
+                    check_working(s, keeper)
+                    with within(5):
+                        open_endpoint().connect(s.address)
+        assert keeper.peer()[0]
+        keeper.end()
+
+
+def test_a_flood_of_half_open_connections_blocks_nobody(process, open_endpoint):
+    with process(keep) as s, ExitStack() as stack:
+        keeper = Keeper(s.link)
+        for place in listening_ports(s.pid):
+            for number in range(150):
+                connection = stack.enter_context(socket.create_connection(place))
+                with suppress(OSError):
+                    connection.sendall(b"zerohop"[: number % 8])
+        check_working(s, keeper)
+        with within(5):
+            assert open_endpoint().connect(s.address).alive
+        keeper.end()
+
+
+def inject(session, deed):
+    """Does something to each TCP connection of this process, as a broken network would."""
+    descriptors = connected_sockets()
+    assert descriptors, "no TCP connection found"
+    for descriptor in descriptors:
+        with socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as wire:
+            wire.setblocking(False)
+            with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+                deed(wire)
+    return len(descriptors)
+
+
+DEEDS = {
+    "random bytes": lambda wire: wire.send(RNG.randbytes(3000)),
+    "a few zeros": lambda wire: wire.send(bytes(3)),
+    "many zeros": lambda wire: wire.send(bytes(5000)),
+    "half a close": lambda wire: wire.shutdown(socket.SHUT_WR),
+    "a close": lambda wire: wire.shutdown(socket.SHUT_RDWR),
+}
+
+
+@pytest.mark.parametrize("idle", [True, False])
+@pytest.mark.parametrize("name", DEEDS)
+def test_damage_to_open_connections_is_noticed_and_survived(process, name, idle):
+    """Bytes nobody sent, in the middle of a connection: no crash, no false data, a new start."""
+    with process(keep) as s:
+        keeper = Keeper(s.link)
+        memory, _ = array(s.ep, "numpy", np.ones(1 << 20, np.uint8))
+        target = keeper.array("empty", np.zeros(1 << 20, np.uint8))
+        flowing = None if idle else Attempt(write_for_ever, s.peer, memory, target.remote)
+        inject(s, DEEDS[name])
+        if flowing is None:
+            flowing = Attempt(write_for_ever, s.peer, memory, target.remote)
+        error = flowing.failure(zh.Error, timeout=2 * LOST_WITHIN)
+        assert not isinstance(error, zh.TransferTimeout)
+        assert set(np.unique(target.show())) <= {0, 1}
+        s.peer.close()
+        s.peer = s.ep.connect(s.address)
+        check_working(s, keeper)
+        keeper.end()
+
+
+def write_for_ever(peer, memory, far):
+    while True:
+        peer.write(memory, far).wait()
+
+
+PLACES = [0, 3, 7, 9, 20, 39, 40, 50, 63, 64, 66, 70, 90, 110, 150, 200, 300]
+
+
+@pytest.mark.parametrize("damage", [flip, cut, withhold])
+@pytest.mark.parametrize("direction", ["there", "back"])
+def test_damage_while_connecting_is_a_typed_error(thread, open_endpoint, damage, direction):
+    """Each place of the handshake in turn: connect fails soon, or the damage came too late."""
+    with thread(keep, connected=False) as s:
+        ports = listening_ports()
+        refused = 0
+        for place in PLACES:
+            ep = open_endpoint()
+            target = control_port(s.address, ports)
+            with Proxy(target, **{direction: damage(place)}) as proxy:
+                address = with_other_port(s.address, [target[1]], proxy.port)
+                with within(LOST_WITHIN):
+                    refused += not connects(ep, address)
+            ep.close()
+        assert refused >= 8, "the damage never mattered"
+        with within(5):
+            assert open_endpoint().connect(s.address).alive
+        s.link.send(("end",))
+
+
+def connects(ep, address):
+    try:
+        ep.connect(address, timeout=0.5)
+    except zh.Error:
+        return False
+    return True
+
+
+def control_port(address, ports):
+    """The one of the listening ports that is told in the address."""
+    for place in ports:
+        with suppress(AssertionError):
+            with_other_port(address, [place[1]], 1)
+            return place
+    raise AssertionError("no listening port is in the address")
+
+
+@pytest.fixture
+def proxied(process):
+    """A session whose control channel passes a Proxy, which the test may arm."""
+    armed = {"there": nothing, "back": nothing}
+    with process(keep_unconnected, connected=False) as s:
+        target = control_port(s.address, listening_ports(s.pid))
+        hooks = {way: lambda at, chunk, way=way: armed[way](at, chunk) for way in armed}
+        with Proxy(target, **hooks) as proxy:
+            s.proxy, s.armed = proxy, armed
+            s.peer = s.ep.connect(with_other_port(s.address, [target[1]], proxy.port))
+            yield s
+
+
+def keep_unconnected(ep, peer, link):
+    keep(ep, ep.accept(timeout=10), link)
+
+
+@pytest.mark.parametrize("way", ["there", "back"])
+@pytest.mark.parametrize("deed", ["flip", "cut", "swallow", "double"])
+def test_damage_to_control_messages_ends_the_peer(proxied, way, deed):
+    """Later than the handshake: heartbeats and lookups are changed, lost or repeated."""
+    deeds = {
+        "flip": lambda at, chunk: bytes([chunk[0] ^ 1]) + chunk[1:],
+        "cut": lambda at, chunk: None,
+        "swallow": lambda at, chunk: b"",
+        "double": lambda at, chunk: chunk + chunk,
+    }
+    keeper = Keeper(proxied.link)
+    check_working(proxied, keeper)
+    proxied.armed[way] = deeds[deed]
+    looking = Attempt(proxied.peer.lookup, "nothing")
+    error = looking.failure(zh.Error, timeout=2 * LOST_WITHIN)
+    assert not isinstance(error, zh.TransferTimeout)
+    assert not proxied.peer.alive
+    proxied.armed[way] = nothing
+    proxied.peer = proxied.ep.connect(proxied.address)
+    check_working(proxied, keeper)
+    keeper.end()
+
+
+def test_control_traffic_is_not_readable(proxied):
+    keeper = Keeper(proxied.link)
+    with pytest.raises(KeyError):
+        proxied.peer["a most particular name"]
+    sent = b"".join(proxied.proxy.recorded)
+    assert len(sent) > 100
+    assert b"particular" not in sent
+    assert proxied.address[23:55] not in sent  # the secret
+    keeper.end()
+
+
+def test_a_recorded_connection_cannot_be_played_again(proxied):
+    keeper = Keeper(proxied.link)
+    sent = b"".join(proxied.proxy.recorded)
+    place = control_port(proxied.address, listening_ports(proxied.pid))
+    for _ in range(3):
+        with socket.create_connection(place) as stranger:
+            stranger.settimeout(5)
+            with suppress(ConnectionError):
+                stranger.sendall(sent)
+                while stranger.recv(4096):  # until it hangs up
+                    pass
+    alive, peer_id = keeper.peer()
+    assert alive
+    assert peer_id == proxied.ep.id
+    check_working(proxied, keeper)
+    keeper.end()

@@ -1,0 +1,236 @@
+"""Guarantee 4: memory in use stays alive and registered, whatever Python drops; and no longer."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.arrays import array, block, pattern
+from support.forge import Forged
+from support.keeper import Keeper, keep
+from support.link import until
+
+BIG = 16 << 20  # bytes
+
+
+def test_a_registration_keeps_its_array_alive_and_lets_it_go(open_endpoint):
+    ep = open_endpoint()
+    values = np.arange(1000)
+    alive = weakref.ref(values)
+    memory = ep.register(values)
+    part = memory[10:20]
+    del values, memory
+    gc.collect()
+    assert np.asarray(part).tolist() == list(range(10, 20))
+    assert alive() is not None
+    del part
+    until(lambda: gc.collect() >= 0 and alive() is None, "the array is freed")
+
+
+def test_everything_may_be_dropped_right_after_posting(remote):
+    with remote(keep) as s:
+        target = Keeper(s.link).array("empty", np.zeros(BIG, np.uint8))
+        values = pattern(BIG)
+        expected, alive = values.copy(), weakref.ref(values)
+        transfer = s.peer.write(s.ep.register(values), target.remote)
+        del values
+        gc.collect()
+        filler = [np.full(BIG, 99, np.uint8) for _ in range(4)]  # takes freed pages, if any
+        transfer.wait()
+        np.testing.assert_array_equal(target.show(), expected)
+        assert len(filler) == 4
+        until(lambda: gc.collect() >= 0 and alive() is None, "the array is freed afterwards")
+        s.link.send(("end",))
+
+
+def test_the_transfer_itself_may_be_dropped(remote):
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        target = keeper.array("empty", np.zeros(BIG, np.uint8))
+        values = pattern(BIG)
+        s.peer.write(s.ep.register(values.copy()), target.remote)
+        gc.collect()
+        until(lambda: target.show()[-1] == values[-1], "the last byte has arrived")
+        back = block(s.ep, "empty", BIG)
+        s.peer.read(target.remote, back.memory).wait()  # posted later, so done later
+        np.testing.assert_array_equal(back.bytes, values)
+        keeper.end()
+
+
+@pytest.mark.parametrize("verb", ["write", "read"])
+def test_closing_memory_waits_for_the_transfers_that_use_it(remote, verb):
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        values = pattern(BIG)
+        target = keeper.array("empty", values if verb == "read" else np.zeros_like(values))
+        memory, view = array(s.ep, "numpy", values if verb == "write" else np.zeros_like(values))
+        if verb == "write":
+            transfer = s.peer.write(memory, target.remote)
+        else:
+            transfer = s.peer.read(target.remote, memory)
+        memory.close()
+        assert memory.closed
+        transfer.wait()
+        np.testing.assert_array_equal(target.show() if verb == "write" else view, values)
+        keeper.end()
+
+
+def test_owners_are_released_as_often_as_they_are_taken(remote):
+    with remote(keep) as s:
+        target = Keeper(s.link).array("numpy", np.zeros(100))
+        values = np.ones(100)
+        before = sys.getrefcount(values)
+        for _ in range(200):
+            s.peer.write(s.ep.register(values), target.remote).wait()
+        until(lambda: gc.collect() >= 0 and sys.getrefcount(values) <= before, "references dropped")
+        s.link.send(("end",))
+
+
+def test_a_failed_transfer_releases_its_owner(process):
+    import signal
+
+    with process(keep) as s:
+        target = Keeper(s.link).array("empty", np.zeros(BIG, np.uint8))
+        values = np.ones(BIG, np.uint8)
+        alive = weakref.ref(values)
+        s.signal(signal.SIGSTOP)
+        transfer = s.peer.write(s.ep.register(values), target.remote)
+        s.signal(signal.SIGKILL)
+        del values
+        with pytest.raises(zh.PeerLost):
+            transfer.wait()
+        del transfer
+        until(lambda: gc.collect() >= 0 and alive() is None, "the array is freed")
+
+
+def test_a_registered_bytearray_cannot_be_resized(open_endpoint):
+    ep = open_endpoint()
+    raw = bytearray(100)
+    memory = ep.register(raw)
+    with pytest.raises(BufferError):
+        raw.extend(b"more")
+    memory.close()
+    del memory
+    gc.collect()
+    raw.extend(b"more")
+
+
+def test_made_memory_outlives_its_endpoint_in_every_view(device):
+    ep = zh.Endpoint(device)
+    memory = ep.empty((10, 10), "int32")
+    views = [np.asarray(memory), np.from_dlpack(memory), np.asarray(memory)[3:5]]
+    views[0][...] = 7
+    address = memory.address
+    ep.close()
+    del ep, memory
+    gc.collect()
+    assert views[0].ctypes.data == views[1].ctypes.data == address
+    assert all((view == 7).all() for view in views)
+    views[1][...] = 8
+    assert (views[0] == 8).all()
+    del views[0], views[0]
+    gc.collect()
+    assert (views[0] == 8).all()
+
+
+def test_memory_may_die_after_its_endpoint(device):
+    ep = zh.Endpoint(device)
+    values = np.ones(1000)
+    kept = [ep.register(values), ep.empty(1000), ep.register(values)[::2]]
+    ep.close()
+    del ep
+    gc.collect()
+    kept.clear()
+    gc.collect()
+    assert values.all()
+
+
+def test_memory_of_a_closed_registration_is_refused_by_name(remote):
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        target = keeper.array("numpy", np.zeros(10))
+        memory, _ = array(s.ep, "numpy", np.ones(10))
+        part = memory[2:4]
+        memory.close()
+        memory.close()  # again: nothing happens
+        assert part.closed
+        for use in (
+            lambda: s.peer.write(memory, target.remote),
+            lambda: s.peer.write(part, target.remote[2:4]),
+            lambda: s.peer.read(target.remote, memory),
+            lambda: s.peer.send(memory),
+            lambda: s.peer.recv(memory),
+            lambda: s.ep.share("gone", memory),
+            lambda: memory.remote,
+        ):
+            with pytest.raises((zh.RegistrationError, ValueError), match="closed"):
+                use()
+        assert not target.show().any()
+        keeper.end()
+
+
+def test_a_register_call_with_one_owner_shares_its_registration(open_endpoint):
+    """Ten thousand views of one array: one registration, and closing one keeps the others."""
+    ep = open_endpoint()
+    values = np.arange(10_000.0)
+    views = [ep.register(values[i : i + 1]) for i in range(10_000)]
+    keys = {Forged.of(view.remote).rkey for view in views[::97]}
+    assert len(keys) == 1
+    views[0].close()
+    assert not views[1].closed
+    assert views[1].remote.shape == (1,)
+
+
+def test_a_new_array_at_the_same_place_is_registered_anew(remote):
+    """The cache must not take a new owner of reused memory for the old one."""
+    with remote(keep) as s:
+        target = Keeper(s.link).array("numpy", np.zeros(50_000, np.int64))
+        for value in range(20):
+            s.peer.write(s.ep.register(np.full(50_000, value)), target.remote).wait()
+            assert (target.show() == value).all()
+        s.link.send(("end",))
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_registering_and_dropping_leaves_no_memory_behind(open_endpoint, cache):
+    from support.system import resident_nbytes
+
+    ep = open_endpoint()
+
+    def churn(count):
+        for _ in range(count):
+            ep.register(np.ones(1 << 18, np.uint8), cache=cache)
+
+    churn(50)
+    before = resident_nbytes()
+    churn(500)  # 125 MB, were they kept
+    assert resident_nbytes() - before < 30 << 20
+
+
+EXIT = """
+import sys, numpy as np, zerohop as zh
+a, b = zh.Endpoint({device!r}), zh.Endpoint({device!r})
+peer = a.connect(b.address)
+far = b.empty(1 << 24)
+near = a.register(np.zeros(1 << 24, np.uint8))
+transfers = [peer.write(near, far.remote) for _ in range(20)]
+waiting = peer.recv(near)
+print("last line")
+"""
+
+
+def test_the_interpreter_exits_in_good_order_with_everything_open(device):
+    """Nothing hangs and nothing aborts when a script simply ends."""
+    script = EXIT.format(device=device)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=False, timeout=20, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "last line\n"
+    assert "terminate" not in done.stderr
+    assert "Traceback" not in done.stderr

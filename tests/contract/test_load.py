@@ -1,0 +1,112 @@
+"""Depth: a million posted operations neither fail nor pile up memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.arrays import array
+from support.keeper import Keeper, keep
+from support.system import resident_nbytes
+
+MILLION = 1_000_000
+GROWTH = 48 << 20  # bytes; far less than a million of anything
+
+
+@pytest.mark.timeout(120)
+def test_a_million_posted_writes(process):
+    """Nobody waits in between: posting itself must hold back when the queue is full."""
+    with process(keep, timeout=60.0) as s:
+        keeper = Keeper(s.link)
+        kept = keeper.array("numpy", np.zeros(1024, np.uint64))
+        memory, view = array(s.ep, "numpy", np.arange(1024, dtype=np.uint64))
+        pairs = [(memory[i], kept.remote[i]) for i in range(1024)]
+        for source, target in pairs * 20:
+            s.peer.write(source, target)
+        before = resident_nbytes()
+        write = s.peer.write
+        for number in range(MILLION):
+            transfer = write(*pairs[number & 1023])
+        transfer.wait()
+        assert resident_nbytes() - before < GROWTH
+        np.testing.assert_array_equal(kept.show(), view)
+        keeper.end()
+
+
+def test_a_hundred_thousand_kept_transfers_all_complete(process):
+    with process(keep) as s:
+        keeper = Keeper(s.link)
+        kept = keeper.array("numpy", np.zeros(100, np.uint32))
+        memory, view = array(s.ep, "numpy", np.arange(100, dtype=np.uint32))
+        transfers = [s.peer.write(memory, kept.remote) for _ in range(100_000)]
+        transfers[-1].wait()
+        assert all(transfer.done for transfer in transfers)
+        np.testing.assert_array_equal(kept.show(), view)
+        keeper.end()
+
+
+def count_notifications(ep, peer, link, count):
+    """Each value of each slot is seen at most once and in order; the last one is seen."""
+    last = [0] * 8
+    while min(last) < count:
+        slot, value = ep.wait_notify_any(0, 8)
+        assert value > last[slot]
+        last[slot] = value
+    peer.notify(0, 1).wait()
+
+
+def test_many_posted_notifications(remote):
+    """The receiver's queue is refilled as fast as notifications come: none is lost."""
+    count = 4000
+    with remote(count_notifications, count) as s:
+        for value in range(1, count + 1):
+            for slot in range(8):
+                s.peer.notify(slot, value)
+        assert s.ep.wait_notify(0) == 1
+
+
+@pytest.mark.parametrize("send_depth", [1, 2, 16])
+def test_shallow_queues_only_cost_time(remote, send_depth):
+    with remote(keep, send_depth=send_depth) as s:
+        keeper = Keeper(s.link)
+        kept = keeper.array("numpy", np.zeros((300, 50)))
+        memory, view = array(s.ep, "numpy", np.random.default_rng(0).random((300, 50)))
+        pairs = [(memory[i], kept.remote[i]) for i in range(300)]
+        s.peer.write_many(pairs, notify=(1, 1)).wait()
+        np.testing.assert_array_equal(kept.show(), view)
+        transfers = [s.peer.write(memory[i, ::2], kept.remote[i, 1::2]) for i in range(300)]
+        sums = [s.peer.notify(2, n + 1) for n in range(300)]
+        for transfer in transfers + sums:
+            transfer.wait()
+        np.testing.assert_array_equal(kept.show()[:, 1::2], view[:, ::2])
+        keeper.end()
+
+
+@pytest.mark.parametrize("send_depth", [0, -1, 1 << 40, "deep"])
+def test_senseless_depths_are_refused(open_endpoint, send_depth):
+    with pytest.raises((ValueError, TypeError, OverflowError)):
+        open_endpoint(send_depth=send_depth)
+
+
+def test_memory_of_messages_is_given_back(process):
+    """Unexpected messages take memory until they are received, and no longer."""
+    nbytes, count = 4000, 3000
+    with process(send_then_wait, nbytes, count) as s:
+        sink = s.ep.empty(nbytes)
+        for turn in range(4):
+            s.link.meet("sent")
+            for _ in range(count):
+                s.peer.recv(sink, tag=1).wait()
+            if turn == 0:
+                before = resident_nbytes()
+            s.link.meet("received")
+        assert resident_nbytes() - before < 16 << 20
+
+
+def send_then_wait(ep, peer, link, nbytes, count):
+    memory = ep.empty(nbytes)
+    for _ in range(4):
+        transfers = [peer.send(memory, tag=1) for _ in range(count)]
+        link.meet("sent")
+        for transfer in transfers:
+            transfer.wait()
+        link.meet("received")

@@ -1,0 +1,267 @@
+"""Guarantee 3, second half: a peer that dies or hangs becomes PeerLost everywhere within 5 s."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.arrays import array
+from support.attempt import LOST_WITHIN, Attempt, within
+from support.keeper import Keeper, keep
+from support.link import until
+
+BIG = 24 << 20  # bytes; more than the sockets between two processes can hold
+
+
+class Stage:
+    """What the operations below need, prepared while the partner is well."""
+
+    def __init__(self, session):
+        keeper = Keeper(session.link)
+        self.ep, self.peer = session.ep, session.peer
+        self.far = keeper.array("empty", np.zeros(BIG, np.uint8)).remote
+        self.counter = keeper.array("numpy", np.zeros(2, np.int64)).remote
+        self.big, _ = array(session.ep, "numpy", np.zeros(BIG, np.uint8))
+        self.sink, _ = array(session.ep, "numpy", np.zeros(BIG, np.uint8))
+        self.pages = [slice(i * 4096, (i + 1) * 4096) for i in range(BIG // 4096)]
+
+
+# Each returns when the operation has ended; none can end while the peer stands still.
+OPERATIONS = {
+    "write": lambda at: at.peer.write(at.big, at.far).wait(),
+    "write and notify": lambda at: at.peer.write(at.big, at.far, notify=(1, 1)).wait(),
+    "read": lambda at: at.peer.read(at.far, at.sink).wait(),
+    "write_many": lambda at: at.peer.write_many(
+        [(at.big[page], at.far[page]) for page in at.pages]
+    ).wait(),
+    "read_many": lambda at: at.peer.read_many(
+        [(at.far[page], at.sink[page]) for page in at.pages]
+    ).wait(),
+    "fetch_add": lambda at: at.peer.fetch_add(at.counter[0], 1).wait(),
+    "compare_swap": lambda at: at.peer.compare_swap(at.counter[1], 0, 1).wait(),
+    "send": lambda at: at.peer.send(at.big, tag=1).wait(),
+    "recv": lambda at: at.peer.recv(at.sink, tag=1).wait(),
+    "notify": lambda at: at.peer.notify(1, 1).wait(),
+    "lookup": lambda at: at.peer.lookup("nothing"),
+    "wait_notify": lambda at: at.ep.wait_notify(5),
+    "wait_notify_any": lambda at: at.ep.wait_notify_any(5, 3),
+    "await": lambda at: asyncio.run(awaited(at)),
+}
+LATER = [name for name in OPERATIONS if name not in ("wait_notify", "wait_notify_any")]
+
+
+async def awaited(at):
+    await at.peer.recv(at.sink, tag=2)
+
+
+def check_all_lost_at_once(at):
+    """Every later operation says PeerLost, and says it without waiting again."""
+    assert not at.peer.alive
+    for name in LATER:
+        with pytest.raises(zh.PeerLost), within(1.0):
+            OPERATIONS[name](at)
+
+
+def check_survivor(process, ep):
+    """The endpoint that lost a peer goes on working with a new one."""
+    with process(keep, endpoint=ep) as s:
+        keeper = Keeper(s.link)
+        memory, _ = array(ep, "numpy", np.arange(1000))
+        target = keeper.array("numpy", np.zeros(1000, int))
+        s.peer.write(memory, target.remote).wait()
+        np.testing.assert_array_equal(target.show(), np.arange(1000))
+        keeper.end()
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_kill_9_in_the_middle(process, name):
+    with process(keep, timeout=30.0) as s:
+        at = Stage(s)
+        s.signal(signal.SIGSTOP)  # so that the operation cannot have ended before the kill
+        pending = Attempt(OPERATIONS[name], at)
+        with pytest.raises(AssertionError, match="still blocked"):
+            pending.failure(zh.PeerLost, timeout=0.05)
+        s.signal(signal.SIGKILL)
+        killed = time.monotonic()
+        error = pending.failure(zh.PeerLost, timeout=LOST_WITHIN)
+        assert pending.ended_at - killed < LOST_WITHIN
+        assert len(str(error)) > 20
+        until(lambda: not at.peer.alive, "the dead peer is not alive", LOST_WITHIN)
+        check_all_lost_at_once(at)
+
+
+def test_the_survivor_works_with_a_new_peer(process):
+    with process(keep) as s:
+        at = Stage(s)
+        transfers = [s.peer.write(at.big, at.far) for _ in range(4)]
+        s.signal(signal.SIGKILL)
+        with pytest.raises(zh.PeerLost), within(LOST_WITHIN):
+            transfers[-1].wait()
+        check_survivor(process, s.ep)
+        check_all_lost_at_once(at)
+
+
+def test_kill_9_of_an_idle_peer_is_noticed(process):
+    with process(keep) as s:
+        at = Stage(s)
+        s.signal(signal.SIGKILL)
+        until(lambda: not s.peer.alive, "the dead peer is not alive", LOST_WITHIN)
+        check_all_lost_at_once(at)
+        assert s.peer not in s.ep.peers or not s.peer.alive
+
+
+@pytest.mark.parametrize("name", ["write", "read", "write_many", "read_many"])
+def test_kill_9_while_bytes_flow(process, name):
+    """Not stopped first: the connection breaks at a random place of the stream."""
+
+    def go_on(at):
+        while True:
+            OPERATIONS[name](at)
+            at.rounds += 1
+
+    with process(keep) as s:
+        at = Stage(s)
+        at.rounds = 0
+        flowing = Attempt(go_on, at)
+        until(lambda: at.rounds >= 3, "three rounds done")
+        s.signal(signal.SIGKILL)
+        killed = time.monotonic()
+        error = flowing.failure(zh.PeerLost, timeout=LOST_WITHIN)
+        assert flowing.ended_at - killed < LOST_WITHIN
+        assert error.effect in ("nothing", "some", "all")
+        check_survivor(process, s.ep)
+
+
+def ping_pong(ep, peer, link):
+    memory = ep.empty(200_000)
+    while True:
+        peer.recv(memory).wait()
+        peer.send(memory).wait()
+
+
+def test_kill_9_while_messages_flow(process):
+    def go_on(session, memory):
+        while True:
+            session.peer.send(memory).wait()
+            session.peer.recv(memory).wait()
+            session.rounds += 1
+
+    with process(ping_pong) as s:
+        s.rounds = 0
+        flowing = Attempt(go_on, s, s.ep.empty(200_000))
+        until(lambda: s.rounds >= 20, "twenty rounds done")
+        s.signal(signal.SIGKILL)
+        flowing.failure(zh.PeerLost, timeout=LOST_WITHIN)
+        check_survivor(process, s.ep)
+
+
+def test_kill_9_while_connecting(process, open_endpoint):
+    ep = open_endpoint(timeout=30.0)
+    with process(keep, connected=False) as s:
+        s.signal(signal.SIGSTOP)
+        connecting = Attempt(ep.connect, s.address)
+        with pytest.raises(AssertionError, match="still blocked"):
+            connecting.failure(zh.PeerLost, timeout=0.1)
+        s.signal(signal.SIGKILL)
+        connecting.failure(zh.PeerLost, timeout=LOST_WITHIN)
+    check_survivor(process, ep)
+
+
+def test_a_peer_that_hangs_is_lost_for_every_operation(process):
+    """SIGSTOP: no connection breaks, only the silence tells."""
+    with process(keep, timeout=30.0) as s:
+        at = Stage(s)
+        stopped = time.monotonic()
+        s.signal(signal.SIGSTOP)
+        pending = {name: Attempt(call, at) for name, call in OPERATIONS.items()}
+        for attempt in pending.values():
+            attempt.failure(zh.PeerLost, timeout=2 * LOST_WITHIN)
+        late = {name: a.ended_at - stopped for name, a in pending.items()}
+        assert max(late.values()) < LOST_WITHIN, late
+        check_all_lost_at_once(at)
+        check_survivor(process, s.ep)
+
+
+def test_an_idle_peer_that_hangs_is_lost(process):
+    with process(keep) as s:
+        at = Stage(s)
+        s.signal(signal.SIGSTOP)
+        until(lambda: not s.peer.alive, "the silent peer is not alive", LOST_WITHIN)
+        check_all_lost_at_once(at)
+
+
+def see_loss(ep, peer, link):
+    waiting = peer.recv(ep.empty(8))
+    link.send("waiting")
+    with pytest.raises(zh.PeerLost):
+        waiting.wait(15)
+    link.send("lost")
+
+
+def test_a_peer_that_was_given_up_learns_of_it(process):
+    """Both sides agree: after the pause the stopped one is told, and may connect anew."""
+    with process(see_loss, deadline=20) as s:
+        assert s.link.recv() == "waiting"
+        s.signal(signal.SIGSTOP)
+        until(lambda: not s.peer.alive, "the silent peer is not alive", LOST_WITHIN)
+        s.signal(signal.SIGCONT)
+        assert s.link.recv(LOST_WITHIN) == "lost"
+
+
+def test_a_short_pause_of_the_peer_is_survived(process):
+    """A peer that is merely slow (a debugger, a busy machine) is not given up at once."""
+    with process(keep) as s:
+        at = Stage(s)
+        s.signal(signal.SIGSTOP)
+        pending = Attempt(OPERATIONS["write"], at)
+        with pytest.raises(AssertionError, match="still blocked"):
+            pending.value(timeout=1.0)
+        s.signal(signal.SIGCONT)
+        pending.value()
+        assert s.peer.alive
+
+
+def hold_the_gil(ep, peer, link):
+    """The process lives, but its Python code lets no other thread run for a while."""
+    memory, view = array(ep, "numpy", np.zeros(1000, np.uint32))
+    link.send(memory.remote)
+    end = time.monotonic() + LOST_WITHIN + 1
+    sys.setswitchinterval(60)  # seconds
+    while time.monotonic() < end:
+        pass
+    sys.setswitchinterval(0.005)
+    link.send(view.copy())
+
+
+def test_a_peer_busy_in_python_is_served_and_not_lost(process):
+    """Heartbeats and one-sided transfers need no GIL at the target."""
+    with process(hold_the_gil) as s:
+        far = s.link.recv()
+        memory, view = array(s.ep, "numpy", np.zeros(1000, np.uint32))
+        for value in range(1, 20):
+            view[:] = value
+            s.peer.write(memory, far).wait(1.0)
+        assert (s.link.recv(15) == 19).all()
+        assert s.peer.alive
+
+
+def test_two_peers_one_killed_the_other_goes_on(process):
+    with process(keep) as healthy, process(keep, endpoint=healthy.ep) as dying:
+        memory, view = array(healthy.ep, "numpy", np.zeros(100_000, np.uint32))
+        keeper = Keeper(healthy.link)
+        target = keeper.array("numpy", np.zeros(100_000, np.uint32))
+        lost = dying.peer.recv(healthy.ep.empty(8))
+        dying.signal(signal.SIGKILL)
+        for value in range(1, 30):
+            view[:] = value
+            healthy.peer.write(memory, target.remote).wait()
+        assert (target.show() == 29).all()
+        with pytest.raises(zh.PeerLost), within(LOST_WITHIN):
+            lost.wait()
+        assert healthy.peer.alive
+        keeper.end()

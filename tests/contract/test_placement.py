@@ -1,0 +1,165 @@
+"""Guarantee 1: a completed transfer has placed its bytes, all of them and no others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.arrays import KINDS, block, pattern
+from support.keeper import Keeper, keep
+
+SIZES = [0, 1, 7, 8, 63, 64, 65, 4095, 4096, 4097, 65535, 65536, 65537, (3 << 20) + 5]
+OFFSETS = [0, 1, 3, 7, 8, 63, 64, 4095]  # bytes from an aligned-looking start
+
+
+def random_layouts(count: int, seed: int) -> list[tuple[int, int, int]]:
+    """(nbytes, our offset, their offset), sizes spread evenly over the magnitudes."""
+    rng = np.random.default_rng(seed)
+    sizes = (2 ** rng.uniform(0, 18, count)).astype(int)
+    return [(int(n), *map(int, rng.integers(0, 130, 2))) for n in sizes]
+
+
+def fixed_layouts() -> list[tuple[int, int, int]]:
+    turns = range(len(SIZES))
+    return [(SIZES[i], OFFSETS[i % 8], OFFSETS[(3 * i + 1) % 8]) for i in turns]
+
+
+LAYOUTS = fixed_layouts() + random_layouts(20, seed=1)
+
+
+def test_write_places_every_byte_and_frees_the_source(remote, kind):
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        for seed, (nbytes, ours, theirs) in enumerate(LAYOUTS):
+            source, target = block(s.ep, kind, nbytes, ours), keeper.block(kind, nbytes, theirs)
+            source.bytes[:] = pattern(nbytes, seed)
+            transfer = s.peer.write(source.memory, target.remote)
+            assert transfer.wait() is None
+            source.bytes[:] = 0  # completed: ours again
+            assert transfer.done
+            assert transfer.nbytes == nbytes
+            np.testing.assert_array_equal(target.show(), pattern(nbytes, seed))
+            source.check_guards()
+        keeper.end()
+
+
+def test_read_fetches_every_byte(remote, kind):
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        for seed, (nbytes, ours, theirs) in enumerate(LAYOUTS):
+            values = pattern(nbytes + theirs, seed)
+            source, target = keeper.array(kind, values), block(s.ep, kind, nbytes, ours)
+            s.peer.read(source.remote[theirs:], target.memory).wait()
+            np.testing.assert_array_equal(target.bytes, values[theirs:])
+            target.check_guards()
+            np.testing.assert_array_equal(source.show(), values)
+        keeper.end()
+
+
+@pytest.mark.parametrize("theirs", KINDS)
+def test_memory_of_one_kind_reaches_memory_of_any_other(process, kind, theirs):
+    with process(keep) as s:
+        keeper = Keeper(s.link)
+        source, target = block(s.ep, kind, 100_003, 5), keeper.block(theirs, 100_003, 9)
+        back = block(s.ep, kind, 100_003, 11)
+        source.bytes[:] = pattern(100_003)
+        s.peer.write(source.memory, target.remote).wait()
+        s.peer.read(target.remote, back.memory).wait()
+        np.testing.assert_array_equal(back.bytes, source.bytes)
+        back.check_guards()
+        target.show()
+        keeper.end()
+
+
+def scattered(seed: int, pieces: int) -> list[tuple[int, int, int]]:
+    """(from, to, nbytes) of pieces that do not overlap, in random order at both ends."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 3000, pieces)
+    starts = [np.zeros(pieces, int), np.zeros(pieces, int)]
+    for start in starts:
+        order = rng.permutation(pieces)
+        gaps = rng.integers(0, 9, pieces)
+        start[order] = np.cumsum(sizes[order] + gaps) - sizes[order]
+    return [(int(a), int(b), int(n)) for a, b, n in zip(*starts, sizes, strict=True)]
+
+
+def test_write_many_places_each_piece(remote, kind):
+    pieces = scattered(seed=3, pieces=700)
+    total = 700 * 3010
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        source, target = block(s.ep, kind, total, 3), keeper.block(kind, total, 1)
+        source.bytes[:] = pattern(total)
+        expected = target.show()
+        pairs = [(source.memory[a : a + n], target.remote[b : b + n]) for a, b, n in pieces]
+        transfer = s.peer.write_many(pairs)
+        transfer.wait()
+        assert transfer.nbytes == sum(n for _, _, n in pieces)
+        for a, b, n in pieces:
+            expected[b : b + n] = source.bytes[a : a + n]
+        np.testing.assert_array_equal(target.show(), expected)
+        keeper.end()
+
+
+def test_read_many_fetches_each_piece(remote, kind):
+    pieces = scattered(seed=4, pieces=700)
+    total = 700 * 3010
+    values = pattern(total)
+    with remote(keep) as s:
+        source, target = Keeper(s.link).array(kind, values), block(s.ep, kind, total, 2)
+        expected = target.bytes.copy()
+        pairs = [(source.remote[a : a + n], target.memory[b : b + n]) for a, b, n in pieces]
+        s.peer.read_many(pairs).wait()
+        for a, b, n in pieces:
+            expected[b : b + n] = values[a : a + n]
+        np.testing.assert_array_equal(target.bytes, expected)
+        target.check_guards()
+        Keeper(s.link).end()
+
+
+@pytest.mark.parametrize("many", ["write_many", "read_many"])
+def test_many_of_nothing_is_a_completed_transfer(remote, many):
+    with remote(keep) as s:
+        transfer = getattr(s.peer, many)([])
+        assert transfer.wait() is None
+        assert transfer.nbytes == 0
+        Keeper(s.link).end()
+
+
+def test_one_bad_pair_of_write_many_writes_nothing(remote):
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        source, target = block(s.ep, "numpy", 64), keeper.block("numpy", 64)
+        source.bytes[:] = 1
+        before = target.show()
+        pairs = [(source.memory[:8], target.remote[:8]), (source.memory[:8], target.remote[:9])]
+        with pytest.raises(ValueError, match="shape"):
+            s.peer.write_many(pairs)
+        s.peer.read(target.remote, source.memory).wait()  # whatever was posted has been done
+        np.testing.assert_array_equal(target.show(), before)
+        keeper.end()
+
+
+def test_many_transfers_in_flight_each_place_their_bytes(remote):
+    count, nbytes = 300, 5000
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        source, target = block(s.ep, "numpy", count * nbytes), keeper.block("empty", count * nbytes)
+        source.bytes[:] = pattern(count * nbytes)
+        parts = [slice(i * nbytes, (i + 1) * nbytes) for i in range(count)]
+        transfers = [s.peer.write(source.memory[p], target.remote[p]) for p in parts]
+        for transfer in reversed(transfers):
+            transfer.wait()
+        np.testing.assert_array_equal(target.show(), source.bytes)
+        keeper.end()
+
+
+def test_memory_may_be_both_source_and_target_of_one_process(remote):
+    """A peer may be an endpoint of this very process; within one array it moves bytes too."""
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        target = keeper.array("numpy", pattern(2000))
+        back = block(s.ep, "numpy", 1000)
+        s.peer.read(target.remote[:1000], back.memory).wait()
+        s.peer.write(back.memory, target.remote[1000:]).wait()
+        np.testing.assert_array_equal(target.show(), np.tile(pattern(2000)[:1000], 2))
+        keeper.end()

@@ -1,0 +1,214 @@
+"""Strided, reversed, empty and mismatching arrays: NumPy's basic indexing on both sides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.arrays import array
+from support.keeper import Keeper, keep
+
+BASE = np.arange(6 * 8 * 5, dtype=np.float32).reshape(6, 8, 5)
+S = slice
+
+# Pairs of indices into BASE with one shape: where the bytes come from, where they go.
+PAIRS = {
+    "whole": ((), ()),
+    "row to row": ((2,), (4,)),
+    "column to column": ((S(None), S(None), 1), (S(None), S(None), 3)),
+    "column to row": ((S(0, 5), 2, 0), (1, 1)),
+    "row to column": ((1, 1), (S(0, 5), 2, 0)),
+    "step 2 to packed": ((S(None, None, 2),), (S(0, 3),)),
+    "packed to step 2": ((S(0, 3),), (S(None, None, 2),)),
+    "inner step 2 to inner step 3": (
+        (S(None), S(0, 6, 2), S(0, 4)),
+        (S(None), S(0, 8, 3), S(1, 5)),
+    ),
+    "reversed source": ((S(None, None, -1),), ()),
+    "reversed target": ((), (S(None, None, -1),)),
+    "reversed inner axis": ((Ellipsis, S(None, None, -1)), ()),
+    "reversed to reversed with another step": (
+        (S(None, None, -2), S(7, 3, -1)),
+        (S(0, 3), S(0, 8, 2)),
+    ),
+    "one element of one": ((S(3, 4), S(3, 4), S(3, 4)), (S(0, 1), S(7, 8), S(4, 5))),
+    "0-d": ((3, 2, 1), (-1, -1, -1)),
+    "new axis": ((None, 0), (S(5, 6),)),
+}
+
+
+def reference(source: tuple, target: tuple, value: np.ndarray) -> np.ndarray:
+    expected = np.full_like(BASE, -7)
+    expected[target] = value[source]
+    return expected
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_write_between_slices_is_what_numpy_assignment_is(remote, kind, name):
+    source_index, target_index = PAIRS[name]
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        memory, _ = array(s.ep, kind, BASE)
+        target = keeper.array(kind, np.full_like(BASE, -7))
+        transfer = s.peer.write(memory[source_index], target.remote[target_index])
+        transfer.wait()
+        assert transfer.nbytes == BASE[source_index].nbytes
+        np.testing.assert_array_equal(target.show(), reference(source_index, target_index, BASE))
+        keeper.end()
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_read_between_slices_is_what_numpy_assignment_is(thread, kind, name):
+    source_index, target_index = PAIRS[name]
+    with thread(keep) as s:
+        keeper = Keeper(s.link)
+        memory, view = array(s.ep, kind, np.full_like(BASE, -7))
+        s.peer.read(keeper.array(kind, BASE).remote[source_index], memory[target_index]).wait()
+        np.testing.assert_array_equal(view, reference(source_index, target_index, BASE))
+        keeper.end()
+
+
+def test_large_strided_arrays_arrive_whole(remote):
+    """More segments than any queue is deep, and than one scatter/gather list can hold."""
+    values = np.random.default_rng(0).random((1500, 96))
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        memory, view = array(s.ep, "numpy", values)
+        target = keeper.array("numpy", np.zeros((96, 1500)))
+        back, back_view = array(s.ep, "numpy", np.zeros((1500, 96)))
+        columns = np.zeros((96, 1500))
+        for column in (0, 50, 95):
+            s.peer.write(memory[:, column], target.remote[column, ::-1]).wait()
+            columns[column, ::-1] = view[:, column]
+        np.testing.assert_array_equal(target.show(), columns)
+        s.peer.read(target.remote[50, ::-1], back[:, 7]).wait()
+        np.testing.assert_array_equal(back_view[:, 7], values[:, 50])
+        assert not back_view[:, 8].any()
+        keeper.end()
+
+
+def test_arrays_registered_with_strides_keep_them(remote):
+    values = np.arange(60.0).reshape(6, 10)
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        for view in (values.T, values[::2, ::-3], values[::-1], values[:, 4]):
+            memory = s.ep.register(view)
+            assert memory.shape == view.shape
+            assert memory.strides == view.strides
+            target = keeper.array("numpy", np.zeros(view.shape))
+            s.peer.write(memory, target.remote).wait()
+            np.testing.assert_array_equal(target.show(), view)
+        keeper.end()
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 5), (3, 0, 2)])
+def test_zero_size_is_a_no_op_that_completes(remote, kind, shape):
+    if kind == "bytearray":
+        shape = (0,)  # memoryview.cast knows no zero in a shape of several axes
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        memory, _ = array(s.ep, "numpy", np.zeros(shape, np.float32))
+        assert memory.nbytes == 0
+        target = keeper.array("empty", np.zeros(shape, np.float32))
+        s.peer.write(memory, target.remote).wait()
+        s.peer.read(target.remote, memory).wait()
+        full, _ = array(s.ep, kind, BASE)
+        s.peer.write(full[:0], keeper.array(kind, BASE).remote[:0]).wait()
+        keeper.end()
+
+
+MISMATCHES = {
+    "shorter": ((6,), (5,)),
+    "longer": ((5,), (6,)),
+    "broadcast of one": ((1,), (6,)),
+    "broadcast of a scalar": ((), (6,)),
+    "broadcast of rows": ((6,), (3, 6)),
+    "same bytes, other shape": ((2, 3), (3, 2)),
+    "same bytes, other rank": ((6,), (2, 3)),
+    "empty to full": ((0,), (6,)),
+}
+
+
+@pytest.mark.parametrize("name", MISMATCHES)
+@pytest.mark.parametrize("verb", ["write", "read"])
+def test_shapes_must_match_exactly(thread, name, verb):
+    ours, theirs = MISMATCHES[name]
+    with thread(keep) as s:
+        keeper = Keeper(s.link)
+        memory, view = array(s.ep, "numpy", np.ones(ours, np.int16))
+        target = keeper.array("numpy", np.zeros(theirs, np.int16))
+        pair = (memory, target.remote) if verb == "write" else (target.remote, memory)
+        with pytest.raises(ValueError, match="shape"):
+            getattr(s.peer, verb)(*pair)
+        assert not target.show().any()
+        assert view.all()
+        keeper.end()
+
+
+@pytest.mark.parametrize("verb", ["write", "read"])
+@pytest.mark.parametrize("theirs", ["int32", "uint16", "float16", "bool"])
+def test_dtypes_must_match_exactly(thread, verb, theirs):
+    with thread(keep) as s:
+        keeper = Keeper(s.link)
+        memory, _ = array(s.ep, "numpy", np.ones(4, np.int16))
+        target = keeper.array("numpy", np.zeros(4, theirs))
+        pair = (memory, target.remote) if verb == "write" else (target.remote, memory)
+        with pytest.raises((TypeError, ValueError), match="dtype"):
+            getattr(s.peer, verb)(*pair)
+        assert not target.show().any()
+        keeper.end()
+
+
+def test_sides_must_not_be_exchanged(thread):
+    with thread(keep) as s:
+        keeper = Keeper(s.link)
+        memory, _ = array(s.ep, "numpy", BASE)
+        target = keeper.array("numpy", BASE)
+        for wrong in [(target.remote, memory), (memory, memory), (target.remote, target.remote)]:
+            with pytest.raises(TypeError):
+                s.peer.write(*wrong)
+        with pytest.raises(TypeError):
+            s.peer.write(np.zeros(3), target.remote)
+        keeper.end()
+
+
+READ_ONLY = (ValueError, TypeError, BufferError, zh.Error)
+
+
+def test_a_read_only_array_is_a_source_but_no_target(remote):
+    fixed = np.arange(10)
+    fixed.flags.writeable = False
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        memory = s.ep.register(fixed)
+        assert not memory.writable
+        target = keeper.array("numpy", np.zeros(10, fixed.dtype))
+        s.peer.write(memory, target.remote).wait()
+        np.testing.assert_array_equal(target.show(), fixed)
+        with pytest.raises(READ_ONLY, match=r"read-only|writ"):
+            s.peer.read(target.remote, memory)
+        with pytest.raises(READ_ONLY, match=r"read-only|writ"):
+            s.peer.recv(memory)
+        with pytest.raises(READ_ONLY, match=r"read-only|writ"):
+            s.ep.register(fixed, writable=True)
+        keeper.end()
+
+
+def serve_read_only(ep, peer, link):
+    values = np.arange(10)
+    memory = ep.register(values, writable=False)
+    link.send(memory.remote)
+    link.meet("tried")
+    assert values.tolist() == list(range(10)), "a read-only registration was written"
+
+
+def test_a_read_only_registration_is_readable_but_not_writable_from_afar(remote):
+    with remote(serve_read_only) as s:
+        far = s.link.recv()
+        memory, view = array(s.ep, "numpy", np.zeros(10, np.int64))
+        s.peer.read(far, memory).wait()
+        assert view.tolist() == list(range(10))
+        with pytest.raises(READ_ONLY, match=r"read-only|writ|access"):
+            s.peer.write(memory, far).wait()
+        s.peer.read(far, memory).wait()
+        s.link.meet("tried")

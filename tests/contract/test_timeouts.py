@@ -1,0 +1,191 @@
+"""Guarantee 3, first half: every wait is bounded, by its own timeout or by the endpoint's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.arrays import array
+from support.attempt import Attempt, within
+from support.keeper import Keeper, keep
+
+SHORT = 0.15  # seconds
+LATE = SHORT + 1.5  # seconds; what a busy machine may add to it
+
+
+def idle(ep, peer, link):
+    link.recv(60)
+
+
+WAITS = {
+    "recv": lambda s, t: s.peer.recv(s.ep.empty(8), tag=9).wait(t),
+    "wait_notify": lambda s, t: s.ep.wait_notify(3, timeout=t),
+    "wait_notify_any": lambda s, t: s.ep.wait_notify_any(3, 5, timeout=t),
+    "lookup": lambda s, t: s.peer.lookup("nothing", timeout=t),
+    "accept": lambda s, t: s.ep.accept(timeout=t),
+    "await": lambda s, t: asyncio.run(asyncio.wait_for(awaited(s), t)),
+}
+
+
+async def awaited(session):
+    await session.peer.recv(session.ep.empty(8), tag=10)
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_each_wait_ends_at_its_timeout(remote, name):
+    with remote(idle) as s:
+        with pytest.raises(TimeoutError), within(LATE, at_least=SHORT * 0.9):
+            WAITS[name](s, SHORT)
+        s.link.send("end")
+
+
+@pytest.mark.parametrize("name", [name for name in WAITS if name != "await"])
+def test_each_wait_ends_at_the_default_timeout(thread, name):
+    with thread(idle, timeout=SHORT) as s:
+        with pytest.raises(zh.TransferTimeout), within(LATE, at_least=SHORT * 0.9):
+            WAITS[name](s, None)
+        s.link.send("end")
+
+
+@pytest.mark.parametrize("name", [name for name in WAITS if name != "await"])
+def test_a_timeout_of_zero_only_looks(thread, name):
+    with thread(idle) as s:
+        with pytest.raises(zh.TransferTimeout), within(1.0):
+            WAITS[name](s, 0)
+        s.link.send("end")
+
+
+def test_the_environment_gives_the_default_timeout(monkeypatch, device):
+    monkeypatch.setenv("ZEROHOP_TIMEOUT", str(SHORT))
+    ep = zh.Endpoint(device)
+    with ep, pytest.raises(zh.TransferTimeout), within(LATE, at_least=SHORT * 0.9):
+        ep.wait_notify(0)
+
+
+def test_the_environment_gives_the_default_device(monkeypatch, device):
+    monkeypatch.setenv("ZEROHOP_DEVICE", device)
+    with zh.Endpoint() as ep:
+        assert ep.device == device
+    monkeypatch.setenv("ZEROHOP_DEVICE", "no_such_device")
+    with pytest.raises((zh.Error, ValueError), match="no_such_device"):
+        zh.Endpoint()
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "nan", ""])
+def test_a_senseless_default_timeout_is_refused(monkeypatch, device, value):
+    monkeypatch.setenv("ZEROHOP_TIMEOUT", value)
+    if value == "":  # set but empty: as if it were not set
+        zh.Endpoint(device).close()
+    else:
+        with pytest.raises(ValueError, match="ZEROHOP_TIMEOUT"):
+            zh.Endpoint(device)
+
+
+@pytest.mark.parametrize("bad", [-1, float("nan"), "soon"])
+def test_senseless_timeouts_are_refused(thread, bad):
+    with thread(idle) as s:
+        with pytest.raises((ValueError, TypeError)), within(1.0):
+            s.ep.wait_notify(1, timeout=bad)
+        with pytest.raises((ValueError, TypeError)), within(1.0):
+            s.peer.recv(s.ep.empty(8)).wait(bad)
+        s.link.send("end")
+
+
+def test_an_infinite_timeout_still_ends_with_the_transfer(thread):
+    with thread(idle) as s:
+        transfer = s.peer.recv(s.ep.empty(8))
+        waiting = Attempt(transfer.wait, float("inf"))
+        s.ep.close()
+        waiting.failure(zh.Error)
+        s.link.send("end")
+
+
+def send_when_told(ep, peer, link):
+    memory, _ = array(ep, "numpy", np.arange(1000))
+    link.meet("now")
+    peer.send(memory, tag=4).wait()
+
+
+def test_a_transfer_goes_on_after_a_timeout(remote):
+    with remote(send_when_told) as s:
+        memory, view = array(s.ep, "numpy", np.zeros(1000, int))
+        transfer = s.peer.recv(memory, tag=4)
+        for _ in range(3):
+            with pytest.raises(zh.TransferTimeout) as caught:
+                transfer.wait(0.02)
+            assert isinstance(caught.value, TimeoutError)
+            assert not transfer.done
+        s.link.meet("now")
+        assert transfer.wait() == memory.nbytes
+        assert transfer.done
+        np.testing.assert_array_equal(view, np.arange(1000))
+        assert transfer.wait(0) == memory.nbytes  # again: the same answer, at once
+
+
+def test_connecting_where_nobody_listens_any_more_fails_soon(thread, open_endpoint):
+    with thread(idle, connected=False) as s:
+        address = s.address
+        s.link.send("end")
+    with pytest.raises(zh.Error) as caught, within(5):
+        open_endpoint().connect(address, timeout=4)
+    assert str(caught.value)
+
+
+def test_connecting_to_a_stopped_process_ends_at_the_timeout(process, open_endpoint):
+    ep = open_endpoint()
+    with process(idle, connected=False) as s:
+        s.signal(signal.SIGSTOP)
+        with pytest.raises((TimeoutError, zh.PeerLost)), within(0.5 + 2, at_least=0.4):
+            ep.connect(s.address, timeout=0.5)
+        s.signal(signal.SIGKILL)
+    with process(keep, endpoint=ep) as s:  # the endpoint is as good as new
+        Keeper(s.link).end()
+
+
+def test_a_stopped_peer_does_not_hold_up_another_connection(process, open_endpoint):
+    ep = open_endpoint()
+    with process(idle, connected=False) as stuck:
+        stuck.signal(signal.SIGSTOP)
+        waiting = Attempt(lambda: ep.connect(stuck.address, timeout=4))
+        with process(keep, endpoint=ep) as s:
+            with within(3):
+                memory, view = array(ep, "numpy", np.ones(10))
+                target = Keeper(s.link).array("numpy", np.zeros(10))
+                s.peer.write(memory, target.remote).wait()
+                assert target.show().all()
+                assert view.all()
+            assert waiting.pending
+            s.link.send(("end",))
+        stuck.signal(signal.SIGKILL)
+        waiting.failure(zh.Error)
+
+
+def test_ctrl_c_ends_a_wait(thread):
+    """A wait in the main thread gives signal handlers their turn."""
+    with thread(idle) as s:
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt), within(5):
+            s.ep.wait_notify(3, timeout=20)
+        timer.join()
+        s.link.send("end")
+
+
+def test_a_wait_for_a_silent_tcp_listener_ends(open_endpoint, device):
+    """An endpoint never blocks others because somebody opens a connection and says nothing."""
+    from support.system import listening_ports
+
+    ep = open_endpoint()
+    held = [socket.create_connection(place) for place in listening_ports() for _ in range(20)]
+    other = open_endpoint()
+    with within(5):
+        other.connect(ep.address, timeout=5)
+        ep.accept(timeout=5)
+    for connection in held:
+        connection.close()

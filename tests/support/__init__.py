@@ -1,0 +1,1 @@
+"""What the contract tests stand on: partners, links, arrays with guards, hostile bytes."""

@@ -1,0 +1,53 @@
+"""What the kernel says of a process: its sockets, its memory; no knowledge of any format needed."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+LISTEN, ESTABLISHED = "0A", "01"  # include/net/tcp_states.h
+
+
+def socket_inodes(pid: int | str = "self") -> dict[int, int]:
+    """inode -> descriptor of every socket the process has open."""
+    found = {}
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            target = os.readlink(entry)
+            if target.startswith("socket:["):
+                found[int(target[8:-1])] = int(entry.name)
+    return found
+
+
+def _tcp_table(pid: int | str) -> list[tuple[str, int, str, int]]:
+    """(IPv4 address, port, state, inode) of every TCP socket in the process's network."""
+    rows = []
+    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        address, port = words[1].split(":")
+        ip = socket.inet_ntoa(bytes.fromhex(address)[::-1])  # printed as a little-endian number
+        rows.append((ip, int(port, 16), words[3], int(words[9])))
+    return rows
+
+
+def listening_ports(pid: int | str = "self") -> list[tuple[str, int]]:
+    """Where the process listens over TCP: control and data ports alike."""
+    mine = socket_inodes(pid)
+    found = [row for row in _tcp_table(pid) if row[2] == LISTEN and row[3] in mine]
+    assert found, f"process {pid} listens nowhere"
+    return [("127.0.0.1" if ip == "0.0.0.0" else ip, port) for ip, port, _, _ in found]
+
+
+def connected_sockets(pid: int | str = "self") -> list[int]:
+    """Descriptors of the process's established TCP connections."""
+    mine = socket_inodes(pid)
+    table = _tcp_table(pid)
+    return [mine[inode] for _, _, state, inode in table if state == ESTABLISHED and inode in mine]
+
+
+def resident_nbytes() -> int:
+    """Memory of this process that is in RAM."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE")

@@ -1,0 +1,33 @@
+"""A partner process: performs the cases that come over its control pipe, one after the other.
+
+Run as `python -m support.worker FD`. SIGUSR1 makes it print the stack of every thread.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import signal
+import sys
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
+
+
+def main() -> None:
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    control = Connection(int(sys.argv[1]))
+    from support.case import load_function, perform
+    from support.link import Link
+
+    control.send(("ready", None))
+    while True:
+        try:
+            case = control.recv()
+        except EOFError:
+            return
+        link = Link(Connection(recv_handle(control)))
+        perform(case, load_function(case), control, link)
+
+
+if __name__ == "__main__":
+    main()

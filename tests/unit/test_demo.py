@@ -1,0 +1,99 @@
+"""The demo's parts: numerics that do not depend on the split, checks that can fail, memory that fits."""
+
+import numpy as np
+import pytest
+from zerohop import demo
+from zerohop.demo import heat, model
+from zerohop.demo.heat import Strip
+
+
+def stepped_in_strips(
+    size: int, total: int, columns: int, steps: int, stale: bool = False
+) -> np.ndarray:
+    """The grid stepped as `size` ranks would, in one process; `stale` forgets one halo once."""
+    strips = [Strip.of_rank(rank, size, total, columns) for rank in range(size)]
+    grids = [[np.zeros(strip.shape, np.float32) for strip in strips] for _ in range(2)]
+    for strip, grid in zip(strips, grids[0], strict=True):
+        heat.fill_initial(grid, strip)
+    for step in range(steps):
+        source, target = grids[step % 2], grids[(step + 1) % 2]
+        for strip, old, new in zip(strips, source, target, strict=True):
+            heat.step_rows(old, new, 1, strip.rows + 1)
+        for rank in range(size - 1):
+            target[rank + 1][0] = target[rank][-2]
+            if not (stale and rank == 0 and step == steps - 2):
+                target[rank][-1] = target[rank + 1][1]
+    return np.concatenate([grid[1:-1] for grid in grids[steps % 2]])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_split_grid_equals_the_reference_in_every_bit(size: int) -> None:
+    whole = heat.reference(61, 47, 9)
+    split = stepped_in_strips(size, 61, 47, 9)
+    assert heat.differing_cells(split, whole[1:-1]) == 0
+
+
+def test_one_stale_halo_is_noticed() -> None:
+    whole = heat.reference(61, 47, 9)
+    split = stepped_in_strips(2, 61, 47, 9, stale=True)
+    assert heat.differing_cells(split, whole[1:-1]) > 40
+
+
+def test_blocks_do_not_change_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = heat.reference(40, 33, 5)
+    monkeypatch.setattr(heat, "BLOCK_CELLS", 100)
+    assert heat.differing_cells(whole, heat.reference(40, 33, 5)) == 0
+
+
+def test_heat_flows_out_of_the_cold_edges() -> None:
+    sums = [float(heat.reference(32, 32, steps).sum(dtype=np.float64)) for steps in (0, 10, 20)]
+    assert sums[0] > sums[1] > sums[2] > 0
+
+
+def test_cells_differ_when_any_bit_does() -> None:
+    zeros = np.zeros((3, 3), np.float32)
+    other = zeros.copy()
+    other[1, 1] = -0.0
+    assert heat.differing_cells(zeros, other) == 1
+
+
+def test_strips_cover_every_row_once() -> None:
+    strips = [Strip.of_rank(rank, 7, 100, 4) for rank in range(7)]
+    rows = [row for strip in strips for row in range(strip.first, strip.first + strip.rows)]
+    assert rows == list(range(100))
+
+
+def test_numpy_stands_in_with_the_names_and_shapes_of_the_torch_model() -> None:
+    pytest.importorskip(
+        "torch", reason="PyTorch is not installed: there is nothing to compare with"
+    )
+    state = model.torch_state_dict(device="meta")
+    assert {name: tuple(tensor.shape) for name, tensor in state.items()} == model.names_and_shapes()
+    assert model.model_nbytes() >= 300 << 20
+
+
+def test_digest_sees_names_shapes_and_bits() -> None:
+    array = np.arange(6, dtype=np.float32)
+    flipped = array.copy()
+    flipped.view(np.uint8)[-1] ^= 1
+    variants = [{"a": array}, {"b": array}, {"a": array.reshape(2, 3)}, {"a": flipped}]
+    assert len({model.digest(variant) for variant in variants}) == 4
+    assert model.digest({"a": array, "b": flipped}) == model.digest({"b": flipped, "a": array})
+
+
+def test_default_grid_is_cut_to_the_memory_there_is() -> None:
+    options = demo.Options(ranks=2)
+    plenty = demo.choose_grid(options, 64 << 30, torch=True)
+    little = demo.choose_grid(options, 2 << 30, torch=True)
+    assert plenty == demo.DEFAULT_GRID_NBYTES
+    assert demo.SMALLEST_GRID_NBYTES < little < plenty
+    assert demo.needed_memory(little, 2, torch=True) <= 0.8 * (2 << 30)
+
+
+@pytest.mark.parametrize("grid_nbytes", [None, 400_000_000])
+def test_too_little_memory_says_what_is_needed(grid_nbytes: int | None) -> None:
+    options = demo.Options(ranks=4, grid_nbytes=grid_nbytes)
+    with pytest.raises(
+        demo.NotEnoughMemory, match=r"4 ranks need .* GiB of memory but only .* MiB"
+    ):
+        demo.choose_grid(options, 1 << 30, torch=True)

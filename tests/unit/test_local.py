@@ -1,0 +1,100 @@
+"""Worker processes: what they say arrives, and every way of failing ends the job with its reason."""
+
+import os
+import signal
+import time
+
+import pytest
+from zerohop.local import Link, RankFailed, Ranks
+
+
+def gather_twice(link: Link, word: str) -> list[str]:
+    first = link.exchange(f"{word}{link.rank}")
+    return link.exchange("+".join(first))
+
+
+def answer_orders(link: Link) -> str:
+    while (order := link.order()) is not None:
+        link.answer((link.rank, order))
+    return "done"
+
+
+def report_progress(link: Link) -> None:
+    for step in range(3):
+        link.report(step)
+
+
+def fail_at(link: Link, bad: int) -> None:
+    if link.rank == bad:
+        raise ValueError("the grid is flat")
+    link.exchange(None)
+
+
+def die_at(link: Link, bad: int) -> None:
+    if link.rank == bad:
+        os.kill(os.getpid(), signal.SIGKILL)
+    link.exchange(None)
+
+
+def leave_at(link: Link, bad: int) -> None:
+    if link.rank == bad:
+        os._exit(7)
+    link.exchange(None)
+
+
+def pause(link: Link) -> None:
+    signal.pause()
+
+
+def test_exchange_gathers_in_rank_order() -> None:
+    with Ranks(gather_twice, 3, "r") as ranks:
+        assert ranks.results() == [["r0+r1+r2"] * 3] * 3
+
+
+def test_each_rank_answers_each_order() -> None:
+    with Ranks(answer_orders, 2) as ranks:
+        assert ranks.ask("a") == [(0, "a"), (1, "a")]
+        assert ranks.ask("b") == [(0, "b"), (1, "b")]
+        ranks.tell(None)
+        assert ranks.results() == ["done", "done"]
+
+
+def test_reports_arrive_in_order() -> None:
+    seen: list[tuple[int, int]] = []
+    with Ranks(report_progress, 1, on_report=lambda rank, step: seen.append((rank, step))) as ranks:
+        ranks.results()
+    assert seen == [(0, 0), (0, 1), (0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("work", "reason"),
+    [
+        (fail_at, "rank 1 failed: ValueError: the grid is flat"),
+        (die_at, "rank 1 was killed by SIGKILL"),
+        (leave_at, "rank 1 exited with status 7"),
+    ],
+)
+def test_a_failing_rank_ends_the_job_with_its_reason(work, reason: str) -> None:
+    with Ranks(work, 3, 1) as ranks, pytest.raises(RankFailed, match=reason) as failure:
+        ranks.results()
+    assert failure.value.rank == 1
+
+
+def test_a_worker_killed_while_it_waits_is_noticed_by_the_next_order() -> None:
+    with Ranks(answer_orders, 2) as ranks:
+        ranks.ask("ready?")
+        os.kill(ranks.pids[1], signal.SIGKILL)
+        with pytest.raises(RankFailed, match="rank 1 was killed by SIGKILL"):
+            ranks.ask("still there?")
+
+
+def test_silence_is_bounded_and_no_worker_survives() -> None:
+    begin = time.monotonic()
+    with Ranks(pause, 2, silence=0.5) as ranks:
+        pids = ranks.pids
+        with pytest.raises(RankFailed, match="no word from rank 0, 1 for"):
+            ranks.results()
+    assert time.monotonic() - begin < 30
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
