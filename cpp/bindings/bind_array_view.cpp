@@ -2,6 +2,8 @@
 // import makes of an object, and shares the bytes onwards.
 #include "bindings/bind_array_view.hpp"
 
+#include <pybind11/typing.h>
+
 #include <utility>
 
 #include "base/index.hpp"
@@ -17,7 +19,9 @@ ExportedArray exported(const ImportedArray& array) {
   return {array.layout, array.device, array.writable, array.owner};
 }
 
-py::tuple as_tuple(const Dims& dims) {
+using IntTuple = py::typing::Tuple<py::int_, py::ellipsis>;
+
+IntTuple as_tuple(const Dims& dims) {
   py::tuple tuple(dims.size());
   for (std::size_t i = 0; i < dims.size(); ++i) tuple[i] = dims[i];
   return tuple;

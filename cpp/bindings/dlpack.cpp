@@ -6,17 +6,19 @@
 namespace zerohop::bindings {
 
 std::string device_name(DLDevice device) {
-  const std::string suffix = ":" + std::to_string(device.device_id);
+  const auto numbered = [device](const std::string& kind) {
+    return kind + ":" + std::to_string(device.device_id);
+  };
   switch (device.device_type) {
     case kDLCPU:
     case kDLCUDAHost:
     case kDLROCMHost: return "cpu";
     case kDLCUDA:
-    case kDLCUDAManaged: return "cuda" + suffix;
-    case kDLROCM: return "rocm" + suffix;
-    case kDLMetal: return "mps" + suffix;
-    case kDLOneAPI: return "xpu" + suffix;
-    default: return "dlpack-device-" + std::to_string(device.device_type) + suffix;
+    case kDLCUDAManaged: return numbered("cuda");
+    case kDLROCM: return numbered("rocm");
+    case kDLMetal: return numbered("mps");
+    case kDLOneAPI: return numbered("xpu");
+    default: return numbered("dlpack-device-" + std::to_string(device.device_type));
   }
 }
 

@@ -109,7 +109,7 @@ py::capsule to_dlpack(const ExportedArray& array, const DLPackRequest& request) 
   return make_capsule<DLManagedTensor>(array, device, kLegacyCapsule);
 }
 
-py::tuple dlpack_device(const std::string& device) {
+DeviceTuple dlpack_device(const std::string& device) {
   const DLDevice parsed = parse_device(device);
   return py::make_tuple(static_cast<int>(parsed.device_type), parsed.device_id);
 }
