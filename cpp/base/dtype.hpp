@@ -9,16 +9,15 @@
 namespace zerohop {
 
 // DLPack's type codes (dlpack.h, DLDataTypeCode); the bindings assert that they agree.
-enum DTypeCode : std::uint8_t {
-  kDTypeInt = 0,
-  kDTypeUInt = 1,
-  kDTypeFloat = 2,
-  kDTypeBfloat = 4,
-  kDTypeComplex = 5,
-  kDTypeBool = 6,
-  kDTypeFloat8First = 7,  // the eight float8 variants: 7 (e3m4) to 14 (e8m0fnu)
-  kDTypeFloat8Last = 14,
-};
+inline constexpr std::uint8_t kDTypeInt = 0;
+inline constexpr std::uint8_t kDTypeUInt = 1;
+inline constexpr std::uint8_t kDTypeFloat = 2;
+inline constexpr std::uint8_t kDTypeBfloat = 4;
+inline constexpr std::uint8_t kDTypeComplex = 5;
+inline constexpr std::uint8_t kDTypeBool = 6;
+// The eight float8 variants: 7 (e3m4) to 14 (e8m0fnu).
+inline constexpr std::uint8_t kDTypeFloat8First = 7;
+inline constexpr std::uint8_t kDTypeFloat8Last = 14;
 
 struct DType {
   std::uint8_t code = kDTypeUInt;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
 
 #include <string>
 
@@ -22,7 +23,9 @@ struct DLPackRequest {
 // multiple of the item size, another device, copy=True.
 py::capsule to_dlpack(const ExportedArray& array, const DLPackRequest& request);
 
+using DeviceTuple = py::typing::Tuple<py::int_, py::int_>;
+
 // (device type, device id), as __dlpack_device__ returns it.
-py::tuple dlpack_device(const std::string& device);
+DeviceTuple dlpack_device(const std::string& device);
 
 }  // namespace zerohop::bindings

@@ -1,4 +1,10 @@
 // The extension module zerohop._core: lists the topics, each bound in its own file.
 #include <pybind11/pybind11.h>
 
-PYBIND11_MODULE(_core, m) { m.doc() = "The C++ core of zerohop."; }
+#include "bindings/bind_array_view.hpp"
+
+PYBIND11_MODULE(_core, m) {
+  using namespace zerohop::bindings;
+  m.doc() = "The C++ core of zerohop.";
+  bind_array_view(m);
+}

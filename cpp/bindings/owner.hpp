@@ -28,9 +28,6 @@ Owner make_owner(std::unique_ptr<Held> held);
 // A new reference to `object`.
 Owner own_object(py::handle object);
 
-// Takes over a filled Py_buffer; PyBuffer_Release ends it.
-Owner own_buffer(const Py_buffer& view);
-
 // Releases what foreign threads have left. The GIL must be held. Cheap when there is nothing.
 void drain_released() noexcept;
 

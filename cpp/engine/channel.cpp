@@ -67,7 +67,7 @@ Channel::Channel(UniqueFd fd, const Secret& secret, Role role)
 
 Channel::~Channel() { forget_waiting(); }
 
-bool Channel::wants_write() {
+bool Channel::wants_write() const {
   const std::lock_guard lock(mutex_);
   return !failure_ && write_error_ == 0 && out_begin_ < out_.size();
 }
@@ -88,7 +88,10 @@ bool Channel::progress(const Sink& sink) {
   } catch (const PeerLost& error) {
     fail({Kind::lost, error.what(), error.code()});
   }
-  return state() != State::closed;
+  if (state() != State::closed) return true;
+  in_ = {};
+  in_begin_ = 0;
+  return false;
 }
 
 // False when there is nothing more to read for now.
@@ -111,11 +114,10 @@ bool Channel::read_some(const Sink& sink) {
 
 void Channel::end_of_stream() {
   const std::lock_guard lock(mutex_);
-  // A failed write takes the socket's error with it; what is left for recv looks like an orderly
-  // end.
+  // A failed write takes the socket's error with it; to recv the rest looks like an orderly end.
   if (write_error_ != 0 && write_error_ != EPIPE) return end(broken(write_error_));
   const char* when = state() == State::handshaking
-                         ? " during the handshake; is the address current?"
+                         ? " during the handshake; check that the address is current"
                      : in_begin_ == in_.size() ? "; its process ended or closed its endpoint"
                                                : " in the middle of a message; its process died";
   end({Kind::lost, std::string("the other side closed the control connection") + when});

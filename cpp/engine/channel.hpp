@@ -8,8 +8,8 @@
 // are described in cipher.hpp. A frame is a 32-bit little-endian length of the ciphertext, which is
 // authenticated with it, and the ciphertext.
 //
-// The parts of the handshake have fixed sizes, so a stranger makes this side hold about 100 bytes;
-// a peer that knows the secret makes it hold kMaxMessage at most.
+// The parts of the handshake have fixed sizes, so a stranger makes this side hold no more than one
+// read, 32 KiB; a peer that knows the secret makes it hold one frame besides.
 #pragma once
 
 #include <atomic>
@@ -63,7 +63,7 @@ class Channel {
 
   // True while bytes wait for the socket: poll for output as well. send() may turn it true in any
   // thread, so whoever sends asks afterwards and wakes the thread that polls.
-  bool wants_write();
+  bool wants_write() const;
 
   // Writes and reads what is possible without blocking and hands each message to `sink`, a bounded
   // number of bytes a call (made for level-triggered polling). One thread at a time. Returns false

@@ -154,8 +154,10 @@ TEST_CASE("a peer that does not read is lost once the queue is full") {
   }
 }
 
-TEST_CASE("the last words of a peer that left are delivered before its loss") {
+TEST_CASE("all the last words of a peer that left are delivered before its loss") {
   auto [one, two] = socket_pair();
+  const int room = 1 << 20;  // more than one progress() reads, as far as the kernel grants it
+  REQUIRE(::setsockopt(two.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) == 0);
   const auto initiator = Channel::initiate(std::move(one), {});
   auto acceptor = Channel::accept(std::move(two), {});
   for (int i = 0; i < 3; ++i) {
@@ -163,12 +165,16 @@ TEST_CASE("the last words of a peer that left are delivered before its loss") {
     acceptor->progress(ignore);
   }
   REQUIRE(initiator->state() == State::open);
-  acceptor->send(to_bytes("bye"));
+  std::size_t spoken = 0;
+  for (const Bytes word(16 * 1024); !acceptor->wants_write(); ++spoken) acceptor->send(word);
+  --spoken;  // the socket took only a part of the last
   acceptor.reset();
   initiator->send(to_bytes("into the void"));  // the socket refuses it; the loss shows in progress
-  std::vector<Bytes> received;
-  CHECK_FALSE(initiator->progress([&](auto m) { received.emplace_back(m.begin(), m.end()); }));
-  CHECK(received == messages({"bye"}));
+  std::size_t heard = 0;
+  std::size_t rounds = 1;
+  while (initiator->progress([&](auto) { ++heard; })) REQUIRE(++rounds < 100);
+  CHECK(heard == spoken);
+  CHECK(rounds > 1);
   CHECK(initiator->failure()->kind == Kind::lost);
   CHECK_THROWS_AS(initiator->send(to_bytes("more")), PeerLost);
 }

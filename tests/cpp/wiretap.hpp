@@ -52,9 +52,9 @@ inline std::pair<UniqueFd, UniqueFd> narrow_socket_pair() {
   return pair;
 }
 
-// What waits in the socket now.
+// What waits in the socket now, 4 KiB at most.
 inline Bytes take_bytes(int fd) {
-  Bytes bytes(1 << 16);
+  Bytes bytes(4096);
   const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
   bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
   return bytes;

@@ -1,0 +1,113 @@
+#include "bindings/buffer_import.hpp"
+
+#include <bit>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace zerohop::bindings {
+namespace {
+
+static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t), "strides are copied as they are");
+static_assert(std::endian::native == std::endian::little, "big-endian formats are refused below");
+
+// The view is filled where it stays: its shape may point into itself (PyBuffer_FillInfo).
+class HeldBuffer final : public Held {
+ public:
+  ~HeldBuffer() override { PyBuffer_Release(&view); }  // nothing to do for an unfilled view
+  Py_buffer view{};
+};
+
+// Kind and width from a struct format of one element. The width is the view's: 'l' has 8 bytes or,
+// after '=' or '<', 4.
+std::optional<DType> parse_format(std::string_view format, std::uint8_t bits) {
+  if (!format.empty() && (format[0] == '@' || format[0] == '=' || format[0] == '<')) {
+    format.remove_prefix(1);
+  }
+  std::uint8_t code = kDTypeFloat;
+  if (format.size() == 2 && format[0] == 'Z') {
+    format.remove_prefix(1);
+    code = kDTypeComplex;
+  }
+  if (format.size() != 1) return std::nullopt;
+  constexpr std::string_view kFloats = "efd", kSigned = "bhilqn", kUnsigned = "BcHILQN";
+  if (kFloats.find(format[0]) != kFloats.npos) return DType{code, bits, 1};
+  if (code == kDTypeComplex) return std::nullopt;
+  if (kSigned.find(format[0]) != kSigned.npos) return DType{kDTypeInt, bits, 1};
+  if (kUnsigned.find(format[0]) != kUnsigned.npos) return DType{kDTypeUInt, bits, 1};
+  if (format[0] == '?') return DType{kDTypeBool, bits, 1};
+  return std::nullopt;
+}
+
+[[noreturn]] void refuse_elements(py::handle object, const std::string& why) {
+  throw py::type_error(std::string("the elements of this ") + Py_TYPE(object.ptr())->tp_name +
+                       " are not supported (" + why + "); convert or view it as one of " +
+                       supported_dtypes());
+}
+
+[[noreturn]] void refuse_format(py::handle object, std::string_view format) {
+  if (format.starts_with('>') || format.starts_with('!')) {
+    refuse_elements(object, "their byte order is not this machine's");
+  }
+  if (format == "O") refuse_elements(object, "objects are references, not bytes");
+  refuse_elements(object, "buffer format '" + std::string(format) + "'");
+}
+
+DType view_dtype(py::handle object, const Py_buffer& view) {
+  const std::string_view format = view.format == nullptr ? "B" : view.format;
+  if (view.itemsize > 0 && view.itemsize <= 16) {
+    const auto bits = static_cast<std::uint8_t>(view.itemsize * 8);
+    if (const auto dtype = parse_format(format, bits)) return *dtype;
+  }
+  refuse_format(object, format);
+}
+
+// ml_dtypes adds bfloat16 and float8 to numpy as types without a format, but with a name.
+std::optional<DType> named_dtype(py::handle object) {
+  const py::object numpy_dtype = py::getattr(object, "dtype", py::none());
+  const auto name = py::str(py::getattr(numpy_dtype, "name", py::none())).cast<std::string>();
+  if (name != "bfloat16" && !name.starts_with("float8_")) return std::nullopt;
+  return DType::parse(name);
+}
+
+// The array's format was asked for and refused (the Python error is set). Fills the view without it
+// where the dtype's name is enough; nothing where __dlpack__ may know more.
+std::optional<DType> fill_without_format(py::handle object, Py_buffer& view) {
+  const py::error_already_set refusal;
+  if (const auto dtype = named_dtype(object)) {
+    if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_STRIDES) == 0) return dtype;
+    PyErr_Clear();
+  } else if (refusal.matches(PyExc_ValueError) && py::hasattr(object, "dtype")) {
+    refuse_elements(object, py::str(refusal.value()).cast<std::string>());
+  }
+  if (py::hasattr(object, "__dlpack__")) return std::nullopt;
+  throw refusal;
+}
+
+std::optional<DType> fill_view(py::handle object, Py_buffer& view) {
+  if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_RECORDS_RO) == 0) {
+    return view_dtype(object, view);
+  }
+  return fill_without_format(object, view);
+}
+
+}  // namespace
+
+bool import_buffer(py::handle object, ImportedArray& array) {
+  if (!PyObject_CheckBuffer(object.ptr())) return false;
+  auto held = std::make_unique<HeldBuffer>();
+  const Py_buffer& view = held->view;
+  const auto dtype = fill_view(object, held->view);
+  if (!dtype) return false;
+  const auto ndim = static_cast<std::size_t>(view.ndim);
+  array.layout.address = reinterpret_cast<std::uintptr_t>(view.buf);
+  array.layout.dtype = *dtype;
+  array.layout.shape = Dims(std::span(view.shape, ndim));
+  array.layout.strides = Dims(std::span(view.strides, ndim));
+  array.writable = view.readonly == 0;
+  if (!array.writable) array.why_read_only = "its owner lends it read-only";
+  array.owner = make_owner(std::move(held));
+  return true;
+}
+
+}  // namespace zerohop::bindings
