@@ -12,9 +12,10 @@ Job Job::atomic(std::shared_ptr<Transfer> transfer, ibv_wr_opcode opcode, std::u
 }
 
 void Job::fill(WorkChain& chain, const JobLimits& limits, const ibv_sge& result) noexcept {
+  if (!started_) next_run();
   started_ = true;
   if (atomic_ && !chain.full()) fill_atomic(chain, result);
-  while (!chain.full() && (run_.nbytes > 0 || next_run())) fill_request(chain, limits);
+  while (!chain.full() && run_.nbytes > 0) fill_request(chain, limits);
 }
 
 bool Job::next_run() noexcept {
@@ -50,8 +51,9 @@ void Job::fill_request(WorkChain& chain, const JobLimits& limits) noexcept {
     total += nbytes;
     remote_end += nbytes;
     run_ = {run_.a_address + nbytes, run_.b_address + nbytes, run_.nbytes - nbytes};
-    if (run_.nbytes > 0 || total == limits.max_message) break;  // the rest is the next request's
-  } while (next_run() && piece_ == begun_in && run_.b_address == remote_end && chain.takes_element());
+    if (run_.nbytes > 0 || !next_run()) break;  // the rest is the next request's
+  } while (total < limits.max_message && piece_ == begun_in && run_.b_address == remote_end &&
+           chain.takes_element());
   if (opcode_ == IBV_WR_RDMA_WRITE && total <= limits.inline_bytes) {
     request.send_flags |= IBV_SEND_INLINE;
   }

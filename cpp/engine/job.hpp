@@ -54,7 +54,7 @@ class Job {
 
   const std::shared_ptr<Transfer>& transfer() const noexcept { return transfer_; }
   bool started() const noexcept { return started_; }
-  bool data_done() const noexcept { return !atomic_ && !run_.nbytes && piece_ == pieces_.size(); }
+  bool data_done() const noexcept { return started_ && !atomic_ && run_.nbytes == 0; }
   bool message_done() const noexcept { return !message_; }
   bool is_atomic() const noexcept { return opcode_ == IBV_WR_ATOMIC_FETCH_AND_ADD ||
                                            opcode_ == IBV_WR_ATOMIC_CMP_AND_SWP; }
@@ -86,7 +86,7 @@ class Job {
   std::vector<Piece> pieces_;
   std::size_t piece_ = 0;     // the next to begin
   std::optional<Runs> runs_;  // of the piece before it
-  Run run_{};                 // what is left of the current run; nbytes 0: none
+  Run run_{};                 // what goes out next; nbytes 0: nothing (any more)
   std::optional<Atomic> atomic_;
   std::optional<Message> message_;
   std::vector<std::byte> payload_;

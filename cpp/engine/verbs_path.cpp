@@ -204,7 +204,7 @@ bool VerbsPath::advance(Job& job) {
     if (job.data_done() && !job.message_done() && !chain.full() && message_allowed(job)) {
       add_message(chain, job, posted);
     }
-    if (chain.size() == 0) return false;  // the message waits for the peer to empty a slot
+    if (chain.size() == 0) return job.message_done();  // else it waits for the peer to empty a slot
     post(chain, std::move(posted));
     if (state_ != State::up) return false;
   }
