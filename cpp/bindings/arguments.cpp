@@ -27,6 +27,12 @@ std::string dtype_name(py::handle dtype) {
   return text.starts_with(kTorch) ? text.substr(kTorch.size()) : text;
 }
 
+[[noreturn]] void refuse_index(py::handle key) {
+  throw py::index_error(
+      std::string("only integers, slices, ... and None select a part without a copy, not ") +
+      Py_TYPE(key.ptr())->tp_name);
+}
+
 Index parse_one_index(py::handle key) {
   if (PySlice_Check(key.ptr())) {
     Py_ssize_t start = 0, stop = 0, step = 0;
@@ -36,13 +42,13 @@ Index parse_one_index(py::handle key) {
   if (key.ptr() == Py_Ellipsis) return EllipsisIndex{};
   if (key.is_none()) return NewAxis{};
   // A bool has __index__ too, but means a mask to numpy.
-  if (PyBool_Check(key.ptr()) || !PyIndex_Check(key.ptr())) {
-    throw py::index_error(std::string("only integers, slices, ... and None select a part without a "
-                                      "copy, not ") +
-                          Py_TYPE(key.ptr())->tp_name);
-  }
+  if (PyBool_Check(key.ptr()) || !PyIndex_Check(key.ptr())) refuse_index(key);
   const auto value = PyNumber_AsSsize_t(key.ptr(), PyExc_IndexError);
-  if (value == -1 && PyErr_Occurred()) throw py::error_already_set();
+  if (value == -1 && PyErr_Occurred()) {
+    const py::error_already_set error;
+    if (error.matches(PyExc_TypeError)) refuse_index(key);  // an array of several integers
+    throw error;
+  }
   return std::int64_t{value};
 }
 

@@ -10,6 +10,7 @@ std::string type_name(py::handle object) { return Py_TYPE(object.ptr())->tp_name
 
 // Writes through such an array would land in an order that nobody defined.
 bool repeats_elements(const Layout& layout) noexcept {
+  if (layout.count() == 0) return false;  // whatever its strides
   for (std::size_t i = 0; i < layout.ndim(); ++i) {
     if (layout.strides[i] == 0 && layout.shape[i] > 1) return true;
   }

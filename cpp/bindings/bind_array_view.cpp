@@ -43,15 +43,12 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   return fill_buffer(self, view, flags, exported(py::handle(self).cast<const ImportedArray&>()));
 }
 
-void add_buffer_protocol(PyHeapTypeObject* type) {
-  type->as_buffer.bf_getbuffer = get_buffer;
-  type->as_buffer.bf_releasebuffer = release_buffer;
-}
-
 }  // namespace
 
 void bind_array_view(py::module_& m) {
-  py::class_<ImportedArray>(m, "ArrayView", py::custom_type_setup(add_buffer_protocol),
+  py::class_<ImportedArray>(m, "ArrayView", py::custom_type_setup([](PyHeapTypeObject* type) {
+                              add_buffer_protocol(type, get_buffer);
+                            }),
                             "An array as zerohop sees it: where its elements lie, without a copy.")
       .def(py::init(&import_array), py::arg("array"))
       .def_property_readonly("shape",

@@ -61,6 +61,8 @@ const char* refusal(const ExportedArray& array, int flags) {
   return "the memory is not contiguous in the order asked for";
 }
 
+void release_buffer(PyObject*, Py_buffer* view) { delete static_cast<Export*>(view->internal); }
+
 }  // namespace
 
 int fill_buffer(PyObject* exporter, Py_buffer* view, int flags,
@@ -94,8 +96,10 @@ int fill_buffer(PyObject* exporter, Py_buffer* view, int flags,
   return 0;
 }
 
-void release_buffer(PyObject*, Py_buffer* view) noexcept {
-  delete static_cast<Export*>(view->internal);
+void add_buffer_protocol(PyHeapTypeObject* type, getbufferproc get_buffer) noexcept {
+  type->as_buffer.bf_getbuffer = get_buffer;
+  type->as_buffer.bf_releasebuffer = release_buffer;
+  type->ht_type.tp_as_buffer = &type->as_buffer;
 }
 
 }  // namespace zerohop::bindings

@@ -1,7 +1,7 @@
 // The buffer protocol (PEP 3118), producer side: for memoryview(m) and numpy.asarray(m).
 //
-// Use it from py::custom_type_setup: as_buffer.bf_getbuffer calls fill_buffer, bf_releasebuffer is
-// release_buffer. The view keeps the owner, so closing the exporter does not pull the bytes away.
+// The view keeps the owner of the bytes, so closing the exporter does not pull them away.
+// (pybind11's own py::buffer_protocol keeps nothing but the exporter.)
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -15,6 +15,7 @@ namespace zerohop::bindings {
 int fill_buffer(PyObject* exporter, Py_buffer* view, int flags,
                 const ExportedArray& array) noexcept;
 
-void release_buffer(PyObject* exporter, Py_buffer* view) noexcept;
+// For py::custom_type_setup: gives the type a buffer, filled by `get_buffer` through fill_buffer.
+void add_buffer_protocol(PyHeapTypeObject* type, getbufferproc get_buffer) noexcept;
 
 }  // namespace zerohop::bindings

@@ -100,10 +100,12 @@ bool import_buffer(py::handle object, ImportedArray& array) {
   const auto dtype = fill_view(object, held->view);
   if (!dtype) return false;
   const auto ndim = static_cast<std::size_t>(view.ndim);
-  array.layout.address = reinterpret_cast<std::uintptr_t>(view.buf);
-  array.layout.dtype = *dtype;
-  array.layout.shape = Dims(std::span(view.shape, ndim));
-  array.layout.strides = Dims(std::span(view.strides, ndim));
+  const std::span shape(view.shape, ndim);
+  const auto address = reinterpret_cast<std::uintptr_t>(view.buf);
+  // ctypes leaves the strides of its arrays out, although they were asked for.
+  array.layout = view.strides == nullptr
+                     ? Layout::contiguous(address, *dtype, shape)
+                     : Layout{address, *dtype, Dims(shape), Dims(std::span(view.strides, ndim))};
   array.writable = view.readonly == 0;
   if (!array.writable) array.why_read_only = "its owner lends it read-only";
   array.owner = make_owner(std::move(held));

@@ -29,7 +29,8 @@ def test_numpy_dtypes(remote, dtype):
     values = values_of(dtype)
     with remote(keep) as s:
         keeper = Keeper(s.link)
-        for kind in ("numpy", "empty", "bytearray"):
+        castable = np.dtype(dtype).char in "?bhilqBHILQfd"  # what memoryview.cast knows
+        for kind in ("numpy", "empty", "bytearray") if castable else ("numpy", "empty"):
             memory, _ = array(s.ep, kind, values)
             target = keeper.array("empty", np.zeros_like(values))
             assert memory.dtype == target.remote.dtype == dtype

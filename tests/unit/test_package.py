@@ -153,6 +153,19 @@ def test_missing_compiler_is_named(
     assert "apt-get install g++" in done.stderr
 
 
+def test_missing_dlpack_header_is_named(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packages without headers, found first, stand for those that bring dlpack.h."""
+    for package in ("tvm_ffi", "torch"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = configure(repository, tmp_path / "build", *EVERYTHING)
+    assert done.returncode != 0
+    assert "pip install apache-tvm-ffi" in " ".join(done.stderr.split())
+
+
 def test_build_without_nvcc_says_so(repository: Path, tmp_path: Path) -> None:
     done = configure(repository, tmp_path, "-DNVCC=OFF", "-DZEROHOP_PYTHON=OFF")
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,236 @@
+#include "softhca/connection.hpp"
+
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "softhca/context.hpp"
+#include "softhca/gid.hpp"
+#include "softhca/inherited.hpp"
+#include "softhca/queue_pair.hpp"
+
+namespace zerohop::softhca {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFirstBackoff{1};
+constexpr milliseconds kLastBackoff{250};
+constexpr milliseconds kLingerTime{1000};
+// A real adapter answers by itself; here the peer's program may be late only because CPUs are busy.
+constexpr milliseconds kLeastRetryTime{1000};
+// Unacknowledged by the peer's kernel for this long: the path is cut (the peer's program may be as
+// slow as it likes, its kernel answers for it).
+constexpr int kPathTimeoutMs = 5000;
+
+void set_options(int fd) {
+  const int one = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kPathTimeoutMs, sizeof kPathTimeoutMs);
+}
+
+int compare(const ibv_gid& a, const ibv_gid& b) { return std::memcmp(a.raw, b.raw, sizeof a.raw); }
+
+// IBA 9.7.6.1.3: 4.096 us * 2^timeout for each try; 0 means for ever.
+Clock::duration retry_budget(const ibv_qp_attr& attributes) {
+  if (attributes.timeout == 0) return Clock::duration::max();
+  const auto one_try = std::chrono::nanoseconds(std::int64_t{4096} << attributes.timeout);
+  return std::max<Clock::duration>(one_try * (attributes.retry_cnt + 1), kLeastRetryTime);
+}
+
+}  // namespace
+
+bool Connection::dials() const noexcept {
+  const int order = compare(qp_.device.gid(), qp_.peer_gid());
+  return order < 0 || (order == 0 && qp_.qp_num < qp_.attributes.dest_qp_num);
+}
+
+void Connection::expect_peer() noexcept {
+  if (dials()) {
+    dial();
+  } else {
+    phase_ = Phase::waiting;
+  }
+}
+
+Hello Connection::own_hello() const noexcept {
+  Hello hello{};
+  std::memcpy(hello.magic, kHelloMagic, sizeof kHelloMagic);
+  hello.source = qp_.device.gid();
+  hello.destination = qp_.peer_gid();
+  hello.source_qp = qp_.qp_num;
+  hello.destination_qp = qp_.attributes.dest_qp_num;
+  hello.source_psn = qp_.state == IBV_QPS_RTS ? qp_.attributes.sq_psn : kPsnUnknown;
+  hello.destination_psn = qp_.attributes.rq_psn;
+  return hello;
+}
+
+bool Connection::fits(const Hello& hello) const noexcept {
+  const bool own_psn_fits =
+      qp_.state != IBV_QPS_RTS || hello.destination_psn == qp_.attributes.sq_psn;
+  const bool peer_psn_fits =
+      hello.source_psn == kPsnUnknown || hello.source_psn == qp_.attributes.rq_psn;
+  return own_psn_fits && peer_psn_fits && compare(hello.source, qp_.peer_gid()) == 0 &&
+         hello.source_qp == qp_.attributes.dest_qp_num;
+}
+
+Verdict Connection::judge(const Hello& hello) const noexcept {
+  const bool for_us = std::memcmp(hello.magic, kHelloMagic, sizeof kHelloMagic) == 0 &&
+                      compare(hello.destination, qp_.device.gid()) == 0 &&
+                      hello.destination_qp == qp_.qp_num && hello.zero == 0;
+  if (!for_us) return Verdict::no;
+  if (qp_.state == IBV_QPS_RESET || qp_.state == IBV_QPS_INIT) return Verdict::later;
+  return phase_ == Phase::waiting && fits(hello) ? Verdict::yes : Verdict::no;
+}
+
+bool Connection::confirm_own_psn() noexcept {
+  return !is_open() || heard_.destination_psn == qp_.attributes.sq_psn;
+}
+
+bool Connection::say_hello() noexcept {
+  const Hello hello = own_hello();
+  // A fresh socket takes 64 bytes at once; one that does not is broken.
+  return ::send(fd_.get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof hello;
+}
+
+void Connection::adopt(UniqueFd fd, const Hello& hello) noexcept {
+  fd_ = std::move(fd);
+  heard_ = hello;
+  set_options(fd_.get());
+  if (!say_hello() || !qp_.device.poller.add(fd_.get(), EPOLLIN, qp_)) {
+    inherited::close(fd_);  // the peer dials again
+    return;
+  }
+  open();
+}
+
+void Connection::dial() noexcept {
+  fd_ = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd_) return redial_later();
+  inherited::track(fd_.get());
+  set_options(fd_.get());
+  heard_nbytes_ = 0;
+  phase_ = Phase::dialling;
+  const sockaddr_in address = gid_address(qp_.peer_gid());
+  const int result =
+      ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  if ((result != 0 && errno != EINPROGRESS) || !qp_.device.poller.add(fd_.get(), EPOLLOUT, qp_)) {
+    return redial_later();
+  }
+  if (result == 0) greet();
+}
+
+void Connection::greet() noexcept {
+  if (!say_hello()) return redial_later();
+  phase_ = Phase::greeting;
+  qp_.device.poller.change(fd_.get(), EPOLLIN, qp_);
+}
+
+void Connection::hear_welcome() noexcept {
+  auto* at = reinterpret_cast<std::byte*>(&heard_) + heard_nbytes_;
+  const ssize_t nbytes = ::recv(fd_.get(), at, sizeof heard_ - heard_nbytes_, MSG_DONTWAIT);
+  if (nbytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (nbytes <= 0) return redial_later();
+  heard_nbytes_ += static_cast<std::size_t>(nbytes);
+  if (heard_nbytes_ < sizeof heard_) return;
+  phase_ = Phase::waiting;  // judge() asks for it
+  if (judge(heard_) != Verdict::yes) return redial_later();
+  open();
+}
+
+void Connection::open() noexcept {
+  phase_ = Phase::open;
+  wants_write_ = false;
+  backoff_ = milliseconds{0};
+  action_ = give_up_ = Clock::time_point::max();
+  qp_.device.timers.cancel(qp_);
+  qp_.serve(/*polled=*/false);
+}
+
+void Connection::redial_later() noexcept {
+  drop_socket();
+  phase_ = Phase::backing_off;
+  backoff_ = std::clamp(backoff_ * 2, kFirstBackoff, kLastBackoff);
+  schedule(Clock::now() + backoff_);
+}
+
+void Connection::start_retry_budget() noexcept {
+  if (is_open() || give_up_ != Clock::time_point::max()) return;
+  const Clock::duration budget = retry_budget(qp_.attributes);
+  if (budget == Clock::duration::max()) return;
+  give_up_ = Clock::now() + budget;
+  schedule(action_);
+}
+
+void Connection::schedule(Clock::time_point action) noexcept {
+  action_ = action;
+  const Clock::time_point due = std::min(action_, give_up_);
+  if (due != Clock::time_point::max()) qp_.device.timers.set(qp_, due);
+}
+
+void Connection::on_ready() noexcept {
+  switch (phase_) {
+    case Phase::dialling: return greet();
+    case Phase::greeting: return hear_welcome();
+    case Phase::lingering:
+      if (!discard_input()) close();
+      return;
+    default: return;
+  }
+}
+
+void Connection::on_time() noexcept {
+  const auto now = Clock::now();
+  if (phase_ == Phase::lingering) return close();
+  if (now >= give_up_) return qp_.fail({.kind = Failure::Kind::lost});
+  if (phase_ == Phase::backing_off && now >= action_) {
+    action_ = Clock::time_point::max();
+    dial();
+  }
+  if (!is_open()) schedule(action_);
+}
+
+void Connection::want_write(bool wanted) noexcept {
+  if (wanted == wants_write_ || !fd_) return;
+  wants_write_ = wanted;
+  qp_.device.poller.change(fd_.get(), wanted ? EPOLLIN | EPOLLOUT : EPOLLIN, qp_);
+}
+
+void Connection::linger() noexcept {
+  ::shutdown(fd_.get(), SHUT_WR);
+  phase_ = Phase::lingering;
+  want_write(false);
+  give_up_ = Clock::time_point::max();
+  schedule(Clock::now() + kLingerTime);
+  on_ready();
+}
+
+bool Connection::discard_input() noexcept {
+  constexpr int kReadsAtOnce = 16;
+  for (int i = 0; i < kReadsAtOnce; ++i) {
+    // With MSG_TRUNC the kernel drops the bytes of a TCP stream without copying them (man 7 tcp).
+    const ssize_t nbytes = ::recv(fd_.get(), nullptr, 1 << 20, MSG_TRUNC | MSG_DONTWAIT);
+    if (nbytes > 0 || (nbytes < 0 && errno == EINTR)) continue;
+    return nbytes < 0 && errno == EAGAIN;
+  }
+  return true;
+}
+
+void Connection::drop_socket() noexcept {
+  if (fd_) qp_.device.poller.remove(fd_.get());
+  inherited::close(fd_);
+  wants_write_ = false;
+}
+
+void Connection::close() noexcept {
+  drop_socket();
+  phase_ = Phase::closed;
+  backoff_ = milliseconds{0};
+  action_ = give_up_ = Clock::time_point::max();
+  qp_.device.timers.cancel(qp_);
+}
+
+}  // namespace zerohop::softhca

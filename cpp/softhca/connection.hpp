@@ -1,0 +1,70 @@
+// The TCP connection of one queue pair, from finding the peer to saying goodbye.
+//
+// Of the two sides the one with the lower (GID, queue pair number) dials, as soon as its owner has
+// told it the peer (RTR); the other waits to be dialled. Both say hello (hello.hpp); data flows
+// only after each has seen the hello it expects. Everything here is called with QueuePair::lock
+// held.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <chrono>
+
+#include "base/unique_fd.hpp"
+#include "softhca/hello.hpp"
+#include "softhca/timers.hpp"
+
+namespace zerohop::softhca {
+
+class QueuePair;
+
+enum class Verdict { yes, later, no };  // of a hello: fits, cannot be judged yet, does not fit
+
+class Connection {
+ public:
+  explicit Connection(QueuePair& qp) : qp_(qp) {}
+
+  int fd() const noexcept { return fd_.get(); }
+  bool is_open() const noexcept { return phase_ == Phase::open; }
+  bool wants_write() const noexcept { return wants_write_; }
+
+  void expect_peer() noexcept;      // in RTR: dials, or waits to be dialled
+  bool confirm_own_psn() noexcept;  // in RTS: false when the peer was told another sq_psn
+  Verdict judge(const Hello& hello) const noexcept;
+  void adopt(UniqueFd fd, const Hello& hello) noexcept;  // one whose hello was judged to fit
+  void start_retry_budget() noexcept;     // work was posted while there is no connection
+  void on_ready() noexcept;               // in every phase but open
+  void on_time() noexcept;                // in every phase but open
+  void want_write(bool wanted) noexcept;  // whether to be woken when the socket takes bytes again
+
+  bool discard_input() noexcept;  // reads and drops; false at the end of the stream
+  void linger() noexcept;  // no more to say: lets the peer read our last words before the end
+  void close() noexcept;
+
+ private:
+  enum class Phase { closed, waiting, dialling, greeting, backing_off, open, lingering };
+
+  bool dials() const noexcept;
+  bool fits(const Hello& hello) const noexcept;
+  Hello own_hello() const noexcept;
+  bool say_hello() noexcept;
+  void dial() noexcept;
+  void greet() noexcept;
+  void hear_welcome() noexcept;
+  void open() noexcept;
+  void redial_later() noexcept;
+  void schedule(Clock::time_point action) noexcept;
+  void drop_socket() noexcept;
+
+  QueuePair& qp_;
+  UniqueFd fd_;
+  Phase phase_ = Phase::closed;
+  bool wants_write_ = false;
+  Hello heard_{};
+  std::size_t heard_nbytes_ = 0;
+  std::chrono::milliseconds backoff_{0};
+  Clock::time_point action_ = Clock::time_point::max();   // redial, or end of lingering
+  Clock::time_point give_up_ = Clock::time_point::max();  // end of the retry budget
+};
+
+}  // namespace zerohop::softhca

@@ -1,0 +1,21 @@
+// The GID of a soft port: everything that another soft device needs to reach this one.
+//
+//   byte 0..3    fd 'z' 'h' 1   a unique-local IPv6 prefix that marks soft0, and the format's
+//   version byte 4..9    random          this opening of the device: a reused TCP port is not
+//   mistaken for it byte 10..13  IPv4 address byte 14..15  TCP port        both in network byte
+//   order
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <netinet/in.h>
+
+namespace zerohop::softhca {
+
+ibv_gid make_gid(const sockaddr_in& listener);
+
+bool is_soft_gid(const ibv_gid& gid) noexcept;
+
+// Where the port with this GID listens. Only for a GID that is_soft_gid().
+sockaddr_in gid_address(const ibv_gid& gid) noexcept;
+
+}  // namespace zerohop::softhca

@@ -1,0 +1,30 @@
+// The first bytes on a data connection, from either side: who I am, and whom I was told to expect.
+//
+// A connection is kept only when every field matches what the two queue pairs were told by their
+// owners. Queue pair numbers, packet sequence numbers and six bytes of each GID are random, so a
+// stranger who has not seen the exchange cannot produce a hello that fits.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+
+namespace zerohop::softhca {
+
+inline constexpr std::uint32_t kPsnUnknown = 0xffffffff;  // the sender is in RTR: it has none yet
+
+struct Hello {
+  std::uint8_t magic[8];
+  ibv_gid source;
+  ibv_gid destination;
+  std::uint32_t source_qp;
+  std::uint32_t destination_qp;
+  std::uint32_t source_psn;       // sq_psn of the sender, or kPsnUnknown
+  std::uint32_t destination_psn;  // rq_psn of the sender: the receiver's sq_psn
+  std::uint64_t zero;
+};
+static_assert(sizeof(Hello) == 64);
+
+inline constexpr std::uint8_t kHelloMagic[8] = {'z', 'e', 'r', 'o', 'h', 'o', 'p', 1};
+
+}  // namespace zerohop::softhca

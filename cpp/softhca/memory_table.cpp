@@ -1,0 +1,61 @@
+#include "softhca/memory_table.hpp"
+
+#include "base/random.hpp"
+
+namespace zerohop::softhca {
+
+void Pins::release(MemoryRegion& region) noexcept {
+  // Release: what this step did to the memory happens before dereg_mr returns. Nothing of `region`
+  // is touched afterwards but the address that notify_all passes to the kernel.
+  if (region.pins.fetch_sub(1, std::memory_order_release) == 1) region.pins.notify_all();
+}
+
+void MemoryTable::add(MemoryRegion& region) {
+  std::lock_guard guard(mutex_);
+  std::uint32_t key = random_u32();
+  while (key == 0 || regions_.contains(key)) key = random_u32();
+  regions_.emplace(key, &region);
+  region.lkey = region.rkey = region.handle = key;
+}
+
+void MemoryTable::remove(MemoryRegion& region) noexcept {
+  {
+    std::lock_guard guard(mutex_);
+    regions_.erase(region.lkey);
+  }
+  for (std::uint32_t pins; (pins = region.pins.load(std::memory_order_acquire)) != 0;) {
+    region.pins.wait(pins, std::memory_order_acquire);
+  }
+}
+
+std::byte* MemoryTable::pin(std::uint32_t key, const ibv_pd* domain, std::uint64_t address,
+                            std::uint64_t nbytes, int access, Pins& pins) noexcept {
+  // Scatter/gather lists mostly name one region many times: it is pinned once.
+  MemoryRegion* region = pins.count_ > 0 ? pins.regions_[pins.count_ - 1] : nullptr;
+  const bool pinned = region != nullptr && region->lkey == key;
+  if (!pinned) {
+    if (pins.count_ == Pins::kMost) return nullptr;
+    std::lock_guard guard(mutex_);
+    const auto found = regions_.find(key);
+    if (found == regions_.end()) return nullptr;
+    region = found->second;
+    region->pins.fetch_add(1, std::memory_order_relaxed);  // ordered by the mutex
+    pins.regions_[pins.count_++] = region;
+  }
+  const bool allowed = region->pd == domain && (region->access & access) == access &&
+                       region->covers(address, nbytes);
+  return allowed ? region->at(address) : nullptr;
+}
+
+bool MemoryTable::allows(std::uint32_t key, const ibv_pd* domain, std::uint64_t address,
+                         std::uint64_t nbytes, int access) noexcept {
+  Pins pins;
+  return pin(key, domain, address, nbytes, access, pins) != nullptr;
+}
+
+bool MemoryTable::empty() const noexcept {
+  std::lock_guard guard(mutex_);
+  return regions_.empty();
+}
+
+}  // namespace zerohop::softhca

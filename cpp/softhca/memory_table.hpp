@@ -1,0 +1,86 @@
+// The registered memory of one device context, found by its 32-bit key.
+//
+// Nobody touches registered memory without a pin, and nobody keeps a pin longer than one I/O step
+// (one non-blocking system call, or one copy). So ibv_dereg_mr removes the key first and then waits
+// for the pins to go: when it returns, no byte of that memory will be touched again, and every
+// later step that asks for the key is refused.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+namespace zerohop::softhca {
+
+struct MemoryRegion : ibv_mr {
+  std::uint64_t iova = 0;  // the address by which work requests name the first byte
+  int access = 0;
+  void* mapping = nullptr;  // what reg_dmabuf_mr mapped; unmapped with the region
+  std::size_t mapping_nbytes = 0;
+  std::atomic<std::uint32_t> pins{0};
+
+  bool covers(std::uint64_t address, std::uint64_t nbytes) const noexcept {
+    return address >= iova && nbytes <= length && address - iova <= length - nbytes;
+  }
+  std::byte* at(std::uint64_t address) const noexcept {
+    return static_cast<std::byte*>(addr) + (address - iova);
+  }
+};
+
+// The pins of one I/O step, released together. At most kMost distinct regions.
+class Pins {
+ public:
+  static constexpr std::size_t kMost = 64;
+  Pins() = default;
+  Pins(const Pins&) = delete;
+  Pins& operator=(const Pins&) = delete;
+  ~Pins() {
+    while (count_ > 0) release(*regions_[--count_]);
+  }
+
+ private:
+  friend class MemoryTable;
+  static void release(MemoryRegion& region) noexcept;
+  std::array<MemoryRegion*, kMost> regions_;  // the first count_ are set
+  std::size_t count_ = 0;
+};
+
+class MemoryTable {
+ public:
+  // Takes the region in under a fresh random key, which becomes its lkey and rkey.
+  void add(MemoryRegion& region);
+
+  // Removes the region and waits until no I/O step uses it.
+  void remove(MemoryRegion& region) noexcept;
+
+  // Where the bytes [address, address + nbytes) of the region `key` are in this process, pinned
+  // until `pins` is destroyed; null when the key, protection domain, bounds or access do not allow
+  // it, or when `pins` is full. `access` lists the IBV_ACCESS_* bits that the region must have.
+  std::byte* pin(std::uint32_t key, const ibv_pd* domain, std::uint64_t address,
+                 std::uint64_t nbytes, int access, Pins& pins) noexcept;
+
+  // The same question without keeping the memory.
+  bool allows(std::uint32_t key, const ibv_pd* domain, std::uint64_t address, std::uint64_t nbytes,
+              int access) noexcept;
+
+  bool empty() const noexcept;
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint32_t, MemoryRegion*> regions_;
+};
+
+// The members of driver::Verbs.
+ibv_mr* reg_mr(ibv_pd* domain, void* address, std::size_t nbytes, int access);
+ibv_mr* reg_mr_iova2(ibv_pd* domain, void* address, std::size_t nbytes, std::uint64_t iova,
+                     unsigned int access);
+ibv_mr* reg_dmabuf_mr(ibv_pd* domain, std::uint64_t offset, std::size_t nbytes, std::uint64_t iova,
+                      int fd, int access);
+int dereg_mr(ibv_mr* mr);
+
+}  // namespace zerohop::softhca

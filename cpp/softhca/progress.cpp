@@ -1,0 +1,170 @@
+#include "softhca/progress.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <cerrno>
+
+#include "base/error.hpp"
+#include "softhca/completion_queue.hpp"
+#include "softhca/context.hpp"
+#include "softhca/queue_pair.hpp"
+
+namespace zerohop::softhca {
+namespace {
+
+using std::chrono::microseconds;
+
+constexpr microseconds kPollsAreRecent{300};
+constexpr microseconds kStepBack{500};
+// Looking at all connections costs a system call, and so does looking at one.
+constexpr unsigned kSweepEvery = 16;
+
+std::int64_t now_ns() { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); }
+
+// The program's signal handlers must not run on this thread: it holds locks.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+Progress::Progress(Context& context) : context_(context) {
+  if (!context_.poller.add(wake_.fd(), EPOLLIN, *this)) {
+    throw Error(errno_message("epoll_ctl failed", errno), errno);
+  }
+}
+
+void Progress::start() {
+  const SignalsBlocked blocked;  // inherited by the thread
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    throw Error(
+        errno_message("the thread of a soft device cannot be started", error.code().value()),
+        error.code().value());
+  }
+  ::pthread_setname_np(thread_.native_handle(), "zerohop-softhca");
+}
+
+void Progress::stop() noexcept {
+  stopping_.store(true);
+  wake_.add();
+  {
+    std::lock_guard guard(mutex_);
+    called_back_.notify_all();
+  }
+  thread_.join();
+}
+
+void Progress::run() noexcept {
+  while (!stopping_.load()) {
+    if (somebody_polls()) {
+      step_back();
+      continue;
+    }
+    watch();
+    if (somebody_polls()) continue;
+    std::lock_guard guard(context_.control);
+    sweep(/*polled=*/false);
+  }
+}
+
+bool Progress::somebody_polls() const noexcept {
+  // Who arms a completion queue polls once more and then sleeps: that poll does not count.
+  if (armed_.load(std::memory_order_relaxed) > 0) return false;
+  const std::int64_t since = now_ns() - last_poll_.load(std::memory_order_relaxed);
+  return since < std::chrono::nanoseconds(kPollsAreRecent).count();
+}
+
+void Progress::step_back() noexcept {
+  std::unique_lock guard(mutex_);
+  stepped_back_.store(true);
+  called_back_.wait_for(guard, kStepBack, [this] { return stopping_.load() || armed_.load() > 0; });
+  stepped_back_.store(false);
+}
+
+void Progress::watch() noexcept {
+  // acknowledge_later() sets has_late_ and then reads watching_; here it is the other way round,
+  // both sequentially consistent: one of the two sees the other.
+  watching_.store(true);
+  if (!has_late_.load() && !stopping_.load()) context_.poller.wait(-1);
+  watching_.store(false);
+}
+
+void Progress::on_ready(std::uint32_t) noexcept { wake_.withdraw(); }
+
+void Progress::armed() noexcept {
+  armed_.fetch_add(1);
+  if (!stepped_back_.load()) return;
+  std::lock_guard guard(mutex_);
+  called_back_.notify_all();
+}
+
+void Progress::poll(CompletionQueue& cq) noexcept {
+  last_poll_.store(now_ns(), std::memory_order_relaxed);
+  if (QueuePair* qp = cq.lock_hot()) {
+    std::lock_guard guard(qp->lock, std::adopt_lock);
+    qp->serve(/*polled=*/true);
+  }
+  const unsigned count = cq.polls.fetch_add(1, std::memory_order_relaxed);
+  if (count % kSweepEvery != 0 && !busy_.load(std::memory_order_relaxed)) return;
+  std::unique_lock guard(context_.control, std::try_to_lock);
+  if (guard) sweep(/*polled=*/true);
+}
+
+int Progress::sweep(bool polled) noexcept {
+  sweep_is_polled_ = polled;
+  // Before looking for new work: what waited since the last sweep has waited long enough.
+  if (has_late_.load(std::memory_order_relaxed)) send_late_acknowledgements();
+  const int found = context_.poller.dispatch();
+  busy_.store(found > 0, std::memory_order_relaxed);
+  return found;
+}
+
+void Progress::acknowledge_later(QueuePair& qp) noexcept {
+  if (qp.in_late_list) return;
+  qp.in_late_list = true;
+  {
+    std::lock_guard guard(mutex_);
+    qp.next_late = late_;
+    late_ = &qp;
+    has_late_.store(true);
+  }
+  if (watching_.load()) wake_.add();
+}
+
+void Progress::send_late_acknowledgements() noexcept {
+  QueuePair* list;
+  {
+    std::lock_guard guard(mutex_);
+    list = late_;
+    late_ = nullptr;
+    has_late_.store(false);
+  }
+  while (list != nullptr) {
+    QueuePair& qp = *list;
+    std::lock_guard guard(qp.lock);
+    list = qp.next_late;
+    qp.in_late_list = false;
+    qp.acknowledge_late();
+  }
+}
+
+void Progress::forget(QueuePair& qp) noexcept {
+  std::lock_guard guard(mutex_);
+  QueuePair** link = &late_;
+  while (*link != nullptr && *link != &qp) link = &(*link)->next_late;
+  if (*link != nullptr) *link = qp.next_late;
+}
+
+}  // namespace zerohop::softhca

@@ -1,0 +1,73 @@
+// Who moves the bytes of one device context: callers of poll_cq while they poll, else a thread.
+//
+// The thread watches the sockets and serves them, so a target that never polls is served. When it
+// sees that somebody polls it steps back and looks again every half millisecond: two threads on one
+// message cost more than they bring. Arming a completion queue calls it back at once, as its owner
+// is about to sleep.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "softhca/event_counter.hpp"
+#include "softhca/poller.hpp"
+#include "softhca/timers.hpp"
+
+namespace zerohop::softhca {
+
+class CompletionQueue;
+class Context;
+class QueuePair;
+
+class Progress final : public Watched {
+ public:
+  explicit Progress(Context& context);  // throws Error
+  void start();
+  void stop() noexcept;
+
+  // One step for the caller of an empty poll_cq: the hot queue pair of `cq`, now and then all
+  // others.
+  void poll(CompletionQueue& cq) noexcept;
+
+  // Whether the sweep in progress is driven by poll_cq. Read with Context::control held.
+  bool sweep_is_polled() const noexcept { return sweep_is_polled_; }
+
+  // A completion queue was armed, or fired or went away.
+  void armed() noexcept;
+  void disarmed() noexcept { armed_.fetch_sub(1, std::memory_order_relaxed); }
+
+  // `qp` owes its peer an acknowledgement that may travel with the next data; if none comes, a
+  // sweep sends it. Called with the queue pair's lock held.
+  void acknowledge_later(QueuePair& qp) noexcept;
+  void forget(QueuePair& qp) noexcept;
+
+  void on_ready(std::uint32_t ready) noexcept override;  // only to leave Poller::wait
+
+ private:
+  void run() noexcept;
+  bool somebody_polls() const noexcept;
+  void step_back() noexcept;
+  void watch() noexcept;
+  int sweep(bool polled) noexcept;
+  void send_late_acknowledgements() noexcept;
+
+  Context& context_;
+  EventCounter wake_;
+  std::thread thread_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> watching_{false};       // the thread is in Poller::wait, or about to be
+  std::atomic<int> armed_{0};               // completion queues
+  std::atomic<std::int64_t> last_poll_{0};  // Clock, in nanoseconds
+  std::atomic<bool> busy_{false};           // the last sweep found something: look again soon
+  bool sweep_is_polled_ = false;            // guarded by Context::control
+
+  std::mutex mutex_;  // a leaf
+  std::condition_variable called_back_;
+  std::atomic<bool> stepped_back_{false};
+  QueuePair* late_ = nullptr;  // intrusive list, guarded by mutex_
+  std::atomic<bool> has_late_{false};
+};
+
+}  // namespace zerohop::softhca

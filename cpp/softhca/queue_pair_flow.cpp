@@ -1,0 +1,223 @@
+// How a queue pair moves: serving its connection, completing work, and failing.
+#include <cerrno>
+
+#include "softhca/completion_queue.hpp"
+#include "softhca/context.hpp"
+#include "softhca/queue_pair.hpp"
+
+namespace zerohop::softhca {
+namespace {
+
+// How long the last train may take to leave after an error, before the connection is cut.
+constexpr std::chrono::milliseconds kClosingTime{1000};
+
+ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
+  switch (opcode) {
+    case IBV_WR_RDMA_READ: return IBV_WC_RDMA_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP: return IBV_WC_COMP_SWAP;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD: return IBV_WC_FETCH_ADD;
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM: return IBV_WC_SEND;
+    default: return IBV_WC_RDMA_WRITE;
+  }
+}
+
+}  // namespace
+
+void QueuePair::serve(bool polled) noexcept {
+  if (!connection.is_open()) {
+    connection.on_ready();
+  } else if (closing_) {
+    if (!connection.discard_input()) fail({.kind = Failure::Kind::lost});
+    write(/*acknowledge=*/true);
+  } else {
+    const bool owed = responder.owes_acknowledgement();
+    reader.read(*this);
+    const bool late = polled && !owed && responder.delivered();
+    if (failure_.kind == Failure::Kind::none) write(/*acknowledge=*/!late);
+    if (responder.owes_acknowledgement()) device.progress.acknowledge_later(*this);
+  }
+  settle();
+}
+
+void QueuePair::flush() noexcept {
+  write(/*acknowledge=*/false);
+  settle();
+}
+
+void QueuePair::acknowledge_late() noexcept {
+  write(/*acknowledge=*/true);
+  settle();
+}
+
+void QueuePair::write(bool acknowledge) noexcept {
+  if (!connection.is_open()) return;
+  const TrainWriter::Io result = writer.flush(*this, acknowledge);
+  if (result == TrainWriter::Io::failed) return;
+  connection.want_write(result != TrainWriter::Io::done);
+  if (closing_ && result == TrainWriter::Io::done) finish_closing(/*said=*/true);
+}
+
+void QueuePair::on_ready(std::uint32_t) noexcept {
+  std::lock_guard guard(lock);
+  serve(device.progress.sweep_is_polled());
+}
+
+void QueuePair::on_time() noexcept {
+  std::lock_guard guard(lock);
+  if (closing_) {
+    fail({.kind = Failure::Kind::lost});
+  } else if (connection.is_open()) {
+    requester.on_time();
+    write(/*acknowledge=*/true);
+  } else {
+    connection.on_time();
+  }
+  settle();
+}
+
+void QueuePair::fail(const Failure& failure) noexcept {
+  if (failure_.kind == Failure::Kind::none) failure_ = failure;
+}
+
+void QueuePair::settle() noexcept {
+  if (failure_.kind == Failure::Kind::none) return;
+  const Failure failure = failure_;
+  failure_ = {};
+  if (closing_) return finish_closing(/*said=*/false);
+  if (state == IBV_QPS_ERR) return;
+  state = IBV_QPS_ERR;
+  switch (failure.kind) {
+    case Failure::Kind::none: return;
+    case Failure::Kind::lost: fail_oldest(IBV_WC_RETRY_EXC_ERR); break;
+    case Failure::Kind::corrupt:
+      fail_oldest(IBV_WC_FATAL_ERR);
+      raise(IBV_EVENT_QP_FATAL);
+      break;
+    case Failure::Kind::overrun: raise(IBV_EVENT_QP_FATAL); break;
+    case Failure::Kind::request: fail_oldest(failure.status); break;
+    case Failure::Kind::withdrawn: raise(IBV_EVENT_QP_ACCESS_ERR); break;
+    case Failure::Kind::responder: return refuse_request(failure.refusal);
+  }
+  to_error();
+}
+
+void QueuePair::fail_oldest(ibv_wc_status status) noexcept {
+  if (sends.empty()) return;
+  complete_send(sends.at(sends.head()), status);
+  sends.pop();
+}
+
+void QueuePair::to_error() noexcept {
+  state = IBV_QPS_ERR;
+  closing_ = false;
+  connection.close();
+  writer.reset();
+  reader.reset();
+  flush_sends();
+  flush_receives();
+}
+
+// The peer is told why. Until that has left, the train before it must leave whole: the memory of
+// its requests stays in use, so they are flushed afterwards.
+void QueuePair::refuse_request(wire::Refusal refusal) noexcept {
+  if (refusal == wire::Refusal::access) raise(IBV_EVENT_QP_ACCESS_ERR);
+  if (refusal == wire::Refusal::invalid_request) raise(IBV_EVENT_QP_REQ_ERR);
+  responder.refuse(refusal);
+  closing_ = true;
+  flush_receives();
+  device.timers.set(*this, Clock::now() + kClosingTime);
+  write(/*acknowledge=*/true);
+  if (failure_.kind != Failure::Kind::none) settle();
+}
+
+// `said`: the refusal has left.
+void QueuePair::finish_closing(bool said) noexcept {
+  closing_ = false;
+  if (said) {
+    connection.linger();
+  } else {
+    connection.close();
+  }
+  writer.reset();
+  reader.reset();
+  flush_sends();
+}
+
+void QueuePair::to_reset() noexcept {
+  state = IBV_QPS_RESET;
+  closing_ = false;
+  failure_ = {};
+  connection.close();
+  writer.reset();
+  reader.reset();
+  requester.reset();
+  responder.reset();
+  sends.clear();
+  receives.clear();
+  attributes = {};
+  CompletionQueue::of(send_cq).purge(qp_num);
+  CompletionQueue::of(recv_cq).purge(qp_num);
+}
+
+void QueuePair::flush_queues() noexcept {
+  if (!closing_) flush_sends();
+  flush_receives();
+}
+
+void QueuePair::flush_sends() noexcept {
+  for (; !sends.empty(); sends.pop()) complete_send(sends.at(sends.head()), IBV_WC_WR_FLUSH_ERR);
+  requester.reset();
+  sends.clear();
+}
+
+void QueuePair::flush_receives() noexcept {
+  for (; !receives.empty(); receives.pop()) complete_receive(receives.peek(), IBV_WC_WR_FLUSH_ERR);
+}
+
+void QueuePair::raise(ibv_event_type type) noexcept { device.events.raise(type, this); }
+
+void QueuePair::complete_send(const SendEntry& entry, ibv_wc_status status) noexcept {
+  ibv_wc completion{};
+  completion.wr_id = entry.wr_id;
+  completion.status = status;
+  completion.opcode = completion_opcode(entry.opcode);
+  completion.qp_num = qp_num;
+  completion.byte_len = entry.nbytes;
+  CompletionQueue& cq = CompletionQueue::of(send_cq);
+  cq.set_hot(*this);
+  if (!cq.push(completion, /*solicited=*/false)) fail({.kind = Failure::Kind::overrun});
+}
+
+void QueuePair::complete_receive(const ReceiveEntry& entry, ibv_wc_status status) noexcept {
+  ibv_wc completion{};
+  completion.wr_id = entry.wr_id;
+  completion.status = status;
+  completion.opcode = IBV_WC_RECV;
+  completion.qp_num = qp_num;
+  if (!CompletionQueue::of(recv_cq).push(completion, /*solicited=*/true)) {
+    fail({.kind = Failure::Kind::overrun});
+  }
+}
+
+void QueuePair::complete_receive(const ReceiveEntry& entry, const wire::Packet& last,
+                                 std::uint32_t nbytes) noexcept {
+  ibv_wc completion{};
+  completion.wr_id = entry.wr_id;
+  completion.status = IBV_WC_SUCCESS;
+  completion.opcode = last.op == wire::Op::send ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
+  completion.byte_len = nbytes;
+  completion.qp_num = qp_num;
+  completion.src_qp = attributes.dest_qp_num;
+  if ((last.flags & wire::kImmediate) != 0) {
+    completion.wc_flags = IBV_WC_WITH_IMM;
+    completion.imm_data = last.sequence;  // network byte order on both sides: carried as it is
+  }
+  CompletionQueue& cq = CompletionQueue::of(recv_cq);
+  cq.set_hot(*this);
+  if (!cq.push(completion, (last.flags & wire::kSolicited) != 0)) {
+    fail({.kind = Failure::Kind::overrun});
+  }
+}
+
+}  // namespace zerohop::softhca

@@ -1,0 +1,145 @@
+// ibv_reg_mr and its relatives: which memory may be registered, and with which rights.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <vector>
+
+#include "softhca/context.hpp"
+#include "softhca/memory_table.hpp"
+#include "softhca/protection_domain.hpp"
+
+namespace zerohop::softhca {
+namespace {
+
+constexpr int kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                             IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                             IBV_ACCESS_ZERO_BASED;
+constexpr int kNeedsLocalWrite = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+
+std::uintptr_t page_bytes() { return static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)); }
+
+// mincore(2) fails with ENOMEM where nothing is mapped, and touches no page.
+bool is_mapped(std::uintptr_t address, std::size_t nbytes) {
+  const std::uintptr_t page = page_bytes();
+  std::uintptr_t at = address & ~(page - 1);
+  const std::uintptr_t end = address + nbytes;
+  std::vector<unsigned char> residency(std::min<std::size_t>((end - at) / page + 1, 65536));
+  while (at < end) {
+    const std::size_t step = std::min<std::size_t>(end - at, residency.size() * page);
+    if (::mincore(reinterpret_cast<void*>(at), step, residency.data()) != 0) return false;
+    at += step;
+  }
+  return true;
+}
+
+// MADV_POPULATE_WRITE (Linux 5.14) reports a read-only mapping without a signal. Only the first and
+// the last page are asked: populating all would commit memory that the program never uses.
+bool is_writable(std::uintptr_t address, std::size_t nbytes) {
+#ifdef MADV_POPULATE_WRITE
+  constexpr int kPopulateWrite = MADV_POPULATE_WRITE;
+#else
+  constexpr int kPopulateWrite = 23;  // since Linux 5.14; older C libraries do not name it
+#endif
+  const std::uintptr_t page = page_bytes();
+  const auto populate = [page](std::uintptr_t at) {
+    return ::madvise(reinterpret_cast<void*>(at & ~(page - 1)), page, kPopulateWrite) == 0;
+  };
+  int probe = 0;
+  const bool supported = populate(reinterpret_cast<std::uintptr_t>(&probe));
+  return !supported || (populate(address) && populate(address + nbytes - 1));
+}
+
+// 0 or the errno that a real adapter gives.
+int refuse(std::uintptr_t address, std::size_t nbytes, int access) {
+  const int known = kKnownAccess | static_cast<int>(IBV_ACCESS_OPTIONAL_RANGE);
+  if (nbytes == 0 || address + nbytes < address) return EINVAL;
+  if ((access & ~known) != 0) return EOPNOTSUPP;
+  if ((access & kNeedsLocalWrite) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
+  if (!is_mapped(address, nbytes)) return EFAULT;
+  if ((access & IBV_ACCESS_LOCAL_WRITE) != 0 && !is_writable(address, nbytes)) return EFAULT;
+  return 0;
+}
+
+ibv_mr* enter(ibv_pd* domain, void* address, std::size_t nbytes, std::uint64_t iova, int access,
+              void* mapping = nullptr, std::size_t mapping_nbytes = 0) {
+  auto region = std::make_unique<MemoryRegion>();
+  region->context = domain->context;
+  region->pd = domain;
+  region->addr = address;
+  region->length = nbytes;
+  region->iova = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
+  region->access = access;
+  region->mapping = mapping;
+  region->mapping_nbytes = mapping_nbytes;
+  Context::of(domain->context).memory.add(*region);
+  ProtectionDomain::of(domain).users.fetch_add(1, std::memory_order_relaxed);
+  return region.release();
+}
+
+template <typename T>
+T* fail(int error_number) {
+  errno = error_number;
+  return nullptr;
+}
+
+}  // namespace
+
+ibv_mr* reg_mr_iova2(ibv_pd* domain, void* address, std::size_t nbytes, std::uint64_t iova,
+                     unsigned int access) {
+  if (Context::of(domain->context).forked()) return fail<ibv_mr>(ENODEV);
+  const int refusal =
+      refuse(reinterpret_cast<std::uintptr_t>(address), nbytes, static_cast<int>(access));
+  if (refusal != 0) return fail<ibv_mr>(refusal);
+  try {
+    return enter(domain, address, nbytes, iova, static_cast<int>(access));
+  } catch (...) {  // bad_alloc, or getrandom refused: the C interface knows one word for both
+    return fail<ibv_mr>(ENOMEM);
+  }
+}
+
+ibv_mr* reg_mr(ibv_pd* domain, void* address, std::size_t nbytes, int access) {
+  return reg_mr_iova2(domain, address, nbytes, reinterpret_cast<std::uint64_t>(address),
+                      static_cast<unsigned int>(access));
+}
+
+ibv_mr* reg_dmabuf_mr(ibv_pd* domain, std::uint64_t offset, std::size_t nbytes, std::uint64_t iova,
+                      int fd, int access) {
+  if (Context::of(domain->context).forked()) return fail<ibv_mr>(ENODEV);
+  if (nbytes == 0) return fail<ibv_mr>(EINVAL);
+  const std::uint64_t page = page_bytes();
+  const std::uint64_t lead = offset % page;
+  const int protection = PROT_READ | ((access & IBV_ACCESS_LOCAL_WRITE) != 0 ? PROT_WRITE : 0);
+  const std::size_t mapping_nbytes = lead + nbytes;
+  void* mapping = ::mmap(nullptr, mapping_nbytes, protection, MAP_SHARED, fd,
+                         static_cast<off_t>(offset - lead));
+  if (mapping == MAP_FAILED) {
+    // The exporter of the buffer offers no CPU mapping: this device cannot reach such memory.
+    return fail<ibv_mr>(errno == EBADF ? EBADF : EOPNOTSUPP);
+  }
+  std::byte* address = static_cast<std::byte*>(mapping) + lead;
+  int refusal = refuse(reinterpret_cast<std::uintptr_t>(address), nbytes, access);
+  if (refusal == 0) {
+    try {
+      return enter(domain, address, nbytes, iova, access, mapping, mapping_nbytes);
+    } catch (...) {  // as in reg_mr_iova2
+      refusal = ENOMEM;
+    }
+  }
+  ::munmap(mapping, mapping_nbytes);
+  return fail<ibv_mr>(refusal);
+}
+
+int dereg_mr(ibv_mr* mr) {
+  Context& context = Context::of(mr->context);
+  if (context.forked()) return 0;  // the parent's object; its memory goes with this process
+  std::unique_ptr<MemoryRegion> region(static_cast<MemoryRegion*>(mr));
+  context.memory.remove(*region);
+  if (region->mapping != nullptr) ::munmap(region->mapping, region->mapping_nbytes);
+  ProtectionDomain::of(mr->pd).users.fetch_sub(1, std::memory_order_relaxed);
+  return 0;
+}
+
+}  // namespace zerohop::softhca

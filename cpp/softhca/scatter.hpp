@@ -1,0 +1,50 @@
+// From scatter/gather lists to iovecs: which bytes of this process a part of a message occupies.
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "softhca/memory_table.hpp"
+
+namespace zerohop::softhca {
+
+// The iovec of one system call, filled from the front.
+class IoVector {
+ public:
+  static constexpr std::size_t kMost = 64;
+
+  bool full() const noexcept { return count_ == kMost; }
+  std::size_t count() const noexcept { return count_; }
+  std::size_t nbytes() const noexcept { return nbytes_; }
+  iovec* data() noexcept { return parts_.data(); }
+  void add(const void* address, std::size_t nbytes) noexcept {
+    parts_[count_++] = {const_cast<void*>(address), nbytes};
+    nbytes_ += nbytes;
+  }
+
+ private:
+  std::array<iovec, kMost> parts_;  // the first count_ are set
+  std::size_t count_ = 0;
+  std::size_t nbytes_ = 0;
+};
+
+// Adds the bytes [offset, offset + nbytes) of the list to `out`, pinned in `pins`. How many were
+// added: fewer than nbytes when `out` is full; -1 when an element is not allowed.
+std::int64_t add_elements(MemoryTable& memory, const ibv_pd* domain,
+                          std::span<const ibv_sge> elements, std::uint64_t offset,
+                          std::uint64_t nbytes, int access, Pins& pins, IoVector& out) noexcept;
+
+// Whether every element of the list is registered memory with that access.
+bool all_allowed(MemoryTable& memory, const ibv_pd* domain, std::span<const ibv_sge> elements,
+                 int access) noexcept;
+
+// Copies between a flat buffer and the parts of `vector`, which cover at least nbytes.
+void copy_out(IoVector& vector, const std::byte* from, std::size_t nbytes) noexcept;
+void copy_in(IoVector& vector, std::byte* to, std::size_t nbytes) noexcept;
+
+}  // namespace zerohop::softhca

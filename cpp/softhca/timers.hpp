@@ -1,0 +1,56 @@
+// Wake-ups of one device context: RNR waits, redials, deadlines. One timerfd in the epoll set
+// stands for the earliest, so that whoever drives progress serves the timers too, without reading a
+// clock.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+
+#include "base/unique_fd.hpp"
+#include "softhca/poller.hpp"
+
+namespace zerohop::softhca {
+
+using Clock = std::chrono::steady_clock;
+
+// Something with at most one wake-up pending.
+class Timed {
+ public:
+  virtual void on_time() noexcept = 0;  // called with Context::control held
+
+  // For Timers alone, under its lock; intrusive, as setting a wake-up must not allocate.
+  struct Link {
+    Timed* next = nullptr;
+    Timed* previous = nullptr;
+    bool queued = false;
+    Clock::time_point due{};
+  } link;
+
+ protected:
+  ~Timed() = default;
+};
+
+class Timers final : public Watched {
+ public:
+  explicit Timers(Poller& poller);  // throws Error
+  ~Timers();
+  Timers(const Timers&) = delete;
+  Timers& operator=(const Timers&) = delete;
+
+  void set(Timed& timed, Clock::time_point due) noexcept;  // replaces a pending one
+  void cancel(Timed& timed) noexcept;
+  void on_ready(std::uint32_t ready) noexcept override;
+
+ private:
+  void unlink(Timed& timed) noexcept;
+  Timed* take_due(Clock::time_point now) noexcept;
+  void program(Clock::time_point due) noexcept;
+
+  Poller& poller_;
+  UniqueFd fd_;
+  std::mutex mutex_;
+  Timed* first_ = nullptr;  // unsorted: few wake-ups are pending at a time
+  Clock::time_point programmed_ = Clock::time_point::max();
+};
+
+}  // namespace zerohop::softhca

@@ -1,0 +1,280 @@
+#include "softhca/train_reader.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "softhca/context.hpp"
+#include "softhca/queue_pair.hpp"
+
+namespace zerohop::softhca {
+namespace {
+
+using wire::Op;
+
+constexpr int kReceivesAtOnce = 16;  // system calls; then other connections get their turn
+
+bool has_payload(Op op) { return op == Op::send || op == Op::write || op == Op::read_response; }
+bool has_operands(Op op) { return op == Op::compare_swap || op == Op::fetch_add; }
+bool is_response(Op op) { return op == Op::read_response || op == Op::atomic_response; }
+
+bool is_known(const wire::Packet& packet) {
+  const auto op = static_cast<std::uint8_t>(packet.op);
+  const bool inlined = (packet.flags & wire::kInline) != 0;
+  if (op < static_cast<std::uint8_t>(Op::send) || op > static_cast<std::uint8_t>(Op::refused)) {
+    return false;
+  }
+  if (inlined && (!has_payload(packet.op) || packet.nbytes > wire::kInlineBytes)) return false;
+  return !has_payload(packet.op) || packet.nbytes <= wire::kSegmentBytes;
+}
+
+bool is_inlined(const wire::Packet& packet) { return (packet.flags & wire::kInline) != 0; }
+
+// Bytes behind the control section.
+std::uint32_t outside(const wire::Packet& packet) {
+  return has_payload(packet.op) && !is_inlined(packet) ? packet.nbytes : 0;
+}
+
+}  // namespace
+
+void TrainReader::reset() noexcept {
+  begin_ = end_ = 0;
+  in_train_ = in_packet_ = false;
+  packets_left_ = payload_done_ = ahead_ = 0;
+}
+
+TrainReader::Step TrainReader::corrupt(QueuePair& qp) noexcept {
+  qp.fail({.kind = Failure::Kind::corrupt});
+  return Step::failed;
+}
+
+TrainReader::Step TrainReader::lost(QueuePair& qp, ssize_t result) noexcept {
+  if (result < 0 && errno == EAGAIN) return Step::starved;
+  if (result < 0 && errno == EINTR) return Step::progress;
+  if (result < 0 && errno == EFAULT) {  // the user unmapped memory that is still registered
+    qp.fail({.kind = Failure::Kind::withdrawn});
+  } else {
+    qp.fail({.kind = Failure::Kind::lost});
+  }
+  return Step::failed;
+}
+
+void TrainReader::read(QueuePair& qp) noexcept {
+  short_read_ = false;
+  for (int i = 0; i < kReceivesAtOnce; ++i) {
+    Step step = i > 0 || begin_ != end_ || in_train_ ? parse(qp) : Step::starved;
+    if (step == Step::starved && !short_read_) step = receive(qp);
+    if (step != Step::progress) return;
+  }
+}
+
+void TrainReader::read_rest(QueuePair& qp) noexcept {
+  for (;;) {
+    short_read_ = false;
+    Step step = parse(qp);
+    if (step == Step::starved) step = receive(qp);
+    if (step != Step::progress) return;
+  }
+}
+
+// Consumes what has been received, packet by packet. Never returns progress.
+TrainReader::Step TrainReader::parse(QueuePair& qp) noexcept {
+  for (;;) {
+    Step step = in_train_ ? next_packet(qp) : begin_train(qp);
+    if (step != Step::progress) return step;
+  }
+}
+
+TrainReader::Step TrainReader::begin_train(QueuePair& qp) noexcept {
+  wire::Prefix prefix;
+  const std::uint32_t received = end_ - begin_;
+  const bool whole_prefix = received >= sizeof prefix;
+  if (whole_prefix) {
+    std::memcpy(&prefix, &buffer_[begin_], sizeof prefix);
+    if (prefix.control_bytes < sizeof prefix || prefix.control_bytes > wire::kMaxControl ||
+        prefix.packets > wire::kMaxPackets || prefix.flags > wire::kRestart ||
+        prefix.zero[0] != 0 || prefix.zero[1] != 0 || prefix.zero[2] != 0) {
+      return corrupt(qp);
+    }
+  }
+  if (!whole_prefix || received < prefix.control_bytes) {
+    std::memmove(buffer_.data(), &buffer_[begin_], received);  // room for the rest behind it
+    begin_ = 0;
+    end_ = received;
+    return Step::starved;
+  }
+  if (!qp.requester.on_acknowledgement(prefix.acknowledged) || !qp.responder.begin_train(prefix)) {
+    return Step::failed;
+  }
+  in_train_ = true;
+  packet_at_ = begin_ + sizeof prefix;
+  control_end_ = begin_ + prefix.control_bytes;
+  begin_ = control_end_;
+  packets_left_ = prefix.packets;
+  return Step::progress;
+}
+
+TrainReader::Step TrainReader::next_packet(QueuePair& qp) noexcept {
+  if (in_packet_) return take_payload(qp);
+  if (packets_left_ > 0) return open_packet(qp);
+  if (packet_at_ != control_end_ || ahead_ != 0) return corrupt(qp);
+  in_train_ = false;
+  return Step::progress;
+}
+
+// Reads the packet at `at` and moves `at` behind it and what belongs to it.
+bool TrainReader::decode(std::uint32_t& at, wire::Packet& packet) const noexcept {
+  if (control_end_ - at < sizeof packet) return false;
+  std::memcpy(&packet, &buffer_[at], sizeof packet);
+  if (!is_known(packet)) return false;
+  at += sizeof packet;
+  std::size_t extra = is_inlined(packet) ? wire::padded(packet.nbytes) : 0;
+  if (has_operands(packet.op)) extra = sizeof(wire::Operands);
+  if (control_end_ - at < extra) return false;
+  at += static_cast<std::uint32_t>(extra);
+  return true;
+}
+
+TrainReader::Step TrainReader::open_packet(QueuePair& qp) noexcept {
+  const std::uint32_t extra_at = packet_at_ + sizeof packet_;
+  if (!decode(packet_at_, packet_)) return corrupt(qp);
+  --packets_left_;
+  if (packet_.op == Op::not_ready || packet_.op == Op::refused) {
+    const bool going_on = packet_.op == Op::refused ? qp.requester.on_refused(packet_)
+                                                    : qp.requester.on_not_ready(packet_);
+    return going_on ? Step::progress : Step::failed;
+  }
+  if (has_operands(packet_.op)) std::memcpy(&operands_, &buffer_[extra_at], sizeof operands_);
+  response_ = is_response(packet_.op);
+  const bool opened = response_ ? qp.requester.open_response(packet_, landing_)
+                                : qp.responder.open(packet_, landing_);
+  if (!opened) return Step::failed;
+  in_packet_ = true;
+  payload_done_ = std::min(ahead_, outside(packet_));
+  ahead_ -= payload_done_;
+  return is_inlined(packet_) ? store(qp, &buffer_[extra_at], packet_.nbytes) : Step::progress;
+}
+
+// Moves payload from the look-ahead buffer to its place.
+TrainReader::Step TrainReader::take_payload(QueuePair& qp) noexcept {
+  const std::uint32_t left = has_payload(packet_.op) ? packet_.nbytes - payload_done_ : 0;
+  if (left == 0) return close_packet(qp);
+  const std::uint32_t nbytes = std::min(left, end_ - begin_);
+  if (nbytes == 0) return Step::starved;
+  const Step step = store(qp, &buffer_[begin_], nbytes);
+  begin_ += nbytes;
+  return step;
+}
+
+TrainReader::Step TrainReader::store(QueuePair& qp, const std::byte* from,
+                                     std::uint32_t nbytes) noexcept {
+  std::uint32_t stored = 0;
+  while (landing_.kind != Landing::Kind::discard && stored < nbytes) {
+    Pins pins;
+    IoVector parts;
+    const std::int64_t added =
+        landing_.add(qp.device.memory, qp.pd, payload_done_ + stored, nbytes - stored, pins, parts);
+    if (added <= 0) {
+      qp.fail({.kind = response_ ? Failure::Kind::request : Failure::Kind::responder,
+               .status = IBV_WC_LOC_PROT_ERR,
+               .refusal = wire::Refusal::access});
+      return Step::failed;
+    }
+    copy_out(parts, from + stored, static_cast<std::size_t>(added));
+    stored += static_cast<std::uint32_t>(added);
+  }
+  payload_done_ += nbytes;
+  return Step::progress;
+}
+
+TrainReader::Step TrainReader::close_packet(QueuePair& qp) noexcept {
+  in_packet_ = false;
+  if (landing_.kind == Landing::Kind::discard) return Step::progress;
+  const bool closed =
+      response_ ? qp.requester.close_response(packet_) : qp.responder.close(packet_, operands_);
+  return closed ? Step::progress : Step::failed;
+}
+
+// One system call: into the landing places as far as they are known, and into the look-ahead
+// buffer.
+TrainReader::Step TrainReader::receive(QueuePair& qp) noexcept {
+  if (in_packet_ && landing_.kind == Landing::Kind::discard) return discard(qp);
+  Pins pins;
+  IoVector parts;
+  std::uint32_t ahead = 0;
+  if (!gather(qp, pins, parts, ahead)) return Step::failed;
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.count();
+  const ssize_t nbytes = ::recvmsg(qp.connection.fd(), &message, MSG_DONTWAIT);
+  if (nbytes <= 0) return lost(qp, nbytes);
+  short_read_ = static_cast<std::size_t>(nbytes) < parts.nbytes();
+  accept_bytes(static_cast<std::size_t>(nbytes), ahead);
+  return Step::progress;
+}
+
+// The buffer holds no unconsumed payload when this is called: what is missing of it is still to
+// come.
+bool TrainReader::gather(QueuePair& qp, Pins& pins, IoVector& out, std::uint32_t& ahead) noexcept {
+  if (!in_packet_) {
+    out.add(&buffer_[end_], kBuffer - end_);
+    return true;
+  }
+  begin_ = end_ = control_end_;
+  const std::uint32_t left = packet_.nbytes - payload_done_;
+  const std::int64_t added = landing_.add(qp.device.memory, qp.pd, payload_done_, left, pins, out);
+  if (added <= 0) {
+    qp.fail({.kind = response_ ? Failure::Kind::request : Failure::Kind::responder,
+             .status = IBV_WC_LOC_PROT_ERR,
+             .refusal = wire::Refusal::access});
+    return false;
+  }
+  const bool all = added == left && gather_ahead(qp, pins, out, ahead);
+  if (all && !out.full()) out.add(&buffer_[end_], kBuffer - end_);
+  return true;
+}
+
+// Adds the places of the following packets; whether that covers the whole rest of the train.
+bool TrainReader::gather_ahead(QueuePair& qp, Pins& pins, IoVector& out,
+                               std::uint32_t& ahead) noexcept {
+  std::uint32_t at = packet_at_;
+  for (std::uint32_t i = 0; i < packets_left_; ++i) {
+    wire::Packet packet;
+    if (!decode(at, packet)) return false;  // reported when it is its turn
+    const std::uint32_t nbytes = outside(packet);
+    if (nbytes == 0) continue;
+    Landing landing;
+    if (out.full() || !qp.responder.look_ahead(packet, landing) ||
+        landing.add(qp.device.memory, qp.pd, 0, nbytes, pins, out) < 0) {
+      return false;
+    }
+    ahead += nbytes;
+  }
+  return true;
+}
+
+void TrainReader::accept_bytes(std::size_t nbytes, std::uint32_t ahead) noexcept {
+  if (in_packet_) {
+    const std::size_t own = std::min<std::size_t>(nbytes, packet_.nbytes - payload_done_);
+    payload_done_ += static_cast<std::uint32_t>(own);
+    nbytes -= own;
+    const std::size_t others = std::min<std::size_t>(nbytes, ahead);
+    ahead_ = static_cast<std::uint32_t>(others);
+    nbytes -= others;
+  }
+  end_ += static_cast<std::uint32_t>(nbytes);
+}
+
+TrainReader::Step TrainReader::discard(QueuePair& qp) noexcept {
+  begin_ = end_ = control_end_;
+  const std::size_t left = packet_.nbytes - payload_done_;
+  // With MSG_TRUNC the kernel drops the bytes of a TCP stream without copying them (man 7 tcp).
+  const ssize_t nbytes = ::recv(qp.connection.fd(), nullptr, left, MSG_TRUNC | MSG_DONTWAIT);
+  if (nbytes <= 0) return lost(qp, nbytes);
+  payload_done_ += static_cast<std::uint32_t>(nbytes);
+  return Step::progress;
+}
+
+}  // namespace zerohop::softhca

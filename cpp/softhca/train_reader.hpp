@@ -1,0 +1,71 @@
+// Takes trains (wire.hpp) from the socket. Control sections go into a small look-ahead buffer;
+// payload goes straight to where it belongs, with the look-ahead buffer as the last element of the
+// same readv. So a stream of big messages and a stream of small ones both cost about one system
+// call a train, and at most the buffer's size of a train's payload is ever copied.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "softhca/landing.hpp"
+#include "softhca/wire.hpp"
+
+namespace zerohop::softhca {
+
+class QueuePair;
+
+class TrainReader {
+ public:
+  // Handles what has arrived, within a budget that gives other connections their turn. Everything
+  // that goes wrong is recorded as a Failure of the queue pair.
+  void read(QueuePair& qp) noexcept;
+
+  // Handles everything up to the end of the stream, after the other side was found to be gone.
+  void read_rest(QueuePair& qp) noexcept;
+
+  void reset() noexcept;
+
+ private:
+  enum class Step { progress, starved, failed };  // starved: the next byte has not been received
+
+  Step parse(QueuePair& qp) noexcept;
+  Step begin_train(QueuePair& qp) noexcept;
+  Step next_packet(QueuePair& qp) noexcept;
+  Step open_packet(QueuePair& qp) noexcept;
+  Step take_payload(QueuePair& qp) noexcept;
+  Step close_packet(QueuePair& qp) noexcept;
+  Step store(QueuePair& qp, const std::byte* from, std::uint32_t nbytes) noexcept;
+  bool decode(std::uint32_t& at, wire::Packet& packet) const noexcept;
+  Step receive(QueuePair& qp) noexcept;
+  bool gather(QueuePair& qp, Pins& pins, IoVector& out, std::uint32_t& ahead) noexcept;
+  bool gather_ahead(QueuePair& qp, Pins& pins, IoVector& out, std::uint32_t& ahead) noexcept;
+  Step discard(QueuePair& qp) noexcept;
+  Step corrupt(QueuePair& qp) noexcept;
+  Step lost(QueuePair& qp, ssize_t result) noexcept;
+  void accept_bytes(std::size_t nbytes, std::uint32_t ahead) noexcept;
+
+  // Twice the largest control section: behind one there is always room for half a buffer of
+  // look-ahead.
+  static constexpr std::size_t kBuffer = 2 * wire::kMaxControl;
+
+  alignas(8) std::array<std::byte, kBuffer> buffer_;
+  std::uint32_t begin_ = 0;  // received and not consumed: [begin_, end_)
+  std::uint32_t end_ = 0;
+  bool short_read_ = false;  // the last system call got less than it asked for: the socket is empty
+
+  bool in_train_ = false;
+  std::uint32_t packet_at_ = 0;    // in the buffer: the next packet of the train
+  std::uint32_t control_end_ = 0;  // in the buffer: end of the control section
+  std::uint32_t packets_left_ = 0;
+
+  bool in_packet_ = false;
+  wire::Packet packet_{};
+  wire::Operands operands_{};
+  Landing landing_{};
+  bool response_ = false;           // the packet answers a request of ours
+  std::uint32_t payload_done_ = 0;  // bytes of its payload that are in place
+  std::uint32_t ahead_ = 0;         // payload bytes of later packets of the train that are in place
+};
+
+}  // namespace zerohop::softhca

@@ -1,0 +1,93 @@
+// What travels on a data connection, in both directions and without any other framing:
+//
+//   hello                    once from each side (hello.hpp)
+//   train, train, train ...  each: [ prefix | packet, packet, ... ] [ payload of these packets ]
+//
+// A train is what one sendmsg gathers. Its control section (prefix and packets, at most kMaxControl
+// bytes) says how long the payload behind it is, so the receiver reads the control section into a
+// small buffer and the payload straight into registered memory. Small payloads ride in the control
+// section, behind their packet and padded to 8 bytes (kInline).
+//
+// Requests are numbered from 0 in the order in which they were posted; the number never travels
+// with a packet, only with the train. A message longer than kSegmentBytes is cut into several
+// packets of the same operation with rising addresses; all but the last carry kMore.
+//
+// All integers are little-endian, as every host that this is built for has them.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace zerohop::softhca::wire {
+
+static_assert(std::endian::native == std::endian::little, "the wire format is the host's own");
+
+inline constexpr std::size_t kMaxControl = 4096;  // bytes of one control section
+inline constexpr std::size_t kMaxPackets = 128;   // of one train
+inline constexpr std::uint32_t kInlineBytes =
+    256;  // payloads up to this ride in the control section
+inline constexpr std::uint32_t kSegmentBytes =
+    1u << 20;  // payload of one packet, and of one train's requests
+inline constexpr std::uint32_t kMaxMessage = 1u << 30;  // port_attr.max_msg_sz
+
+enum class Op : std::uint8_t {
+  send = 1,             // payload to the head of the receive queue
+  write = 2,            // payload to `address` under `key`; kImmediate consumes a receive
+  read = 3,             // asks for `nbytes` from `address` under `key`
+  compare_swap = 4,     // followed by Operands
+  fetch_add = 5,        // followed by Operands
+  read_response = 6,    // payload; `sequence` is the number of the read
+  atomic_response = 7,  // `address` holds the old value; `sequence` is the number of the atomic
+  not_ready = 8,        // RNR: request `sequence` found no receive; `detail` is the RNR timer code
+  refused = 9,          // request `sequence` was refused; `detail` is a Refusal; nothing follows
+};
+
+enum PacketFlag : std::uint8_t {
+  kMore = 1,       // further packets of the same message follow
+  kImmediate = 2,  // `sequence` holds the immediate data
+  kSolicited = 4,
+  kInline = 8,  // the payload stands behind the packet in the control section
+};
+
+enum class Refusal : std::uint16_t { invalid_request = 1, access = 2, operation = 3 };
+
+enum TrainFlag : std::uint8_t {
+  kRestart = 1,  // requests go back to `first_request` after a not_ready
+};
+
+struct Prefix {
+  std::uint16_t control_bytes;  // of the control section, this prefix included
+  std::uint16_t packets;
+  std::uint8_t flags;
+  std::uint8_t zero[3];
+  std::uint32_t first_request;  // number of the first request in this train
+  std::uint32_t acknowledged;   // how many of the receiver's requests the sender has carried out
+};
+static_assert(sizeof(Prefix) == 16);
+
+struct Packet {
+  Op op;
+  std::uint8_t flags;
+  std::uint16_t detail;
+  std::uint32_t sequence;
+  std::uint32_t key;
+  std::uint32_t nbytes;
+  std::uint64_t address;
+};
+static_assert(sizeof(Packet) == 24);
+
+struct Operands {
+  std::uint64_t compare;  // unused by fetch_add
+  std::uint64_t operand;  // the new value, or the addend
+};
+static_assert(sizeof(Operands) == 16);
+
+constexpr std::size_t padded(std::size_t nbytes) { return (nbytes + 7) & ~std::size_t{7}; }
+
+// Sequence numbers wrap: a stands before b when the distance is less than half the circle.
+constexpr bool before(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::int32_t>(a - b) < 0;
+}
+
+}  // namespace zerohop::softhca::wire

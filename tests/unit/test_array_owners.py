@@ -1,0 +1,147 @@
+"""What is shared stays alive exactly as long as somebody may look at it, on whatever thread it ends."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support import dlpack
+from zerohop._core import ArrayView
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Bounded wait for something that the interpreter does between two byte codes."""
+    end = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < end
+
+
+@pytest.mark.parametrize("make", [lambda: np.zeros(100), lambda: bytearray(100)])
+def test_references_return_to_what_they_were(make: Callable[[], Any]) -> None:
+    source = make()
+    before = sys.getrefcount(source)
+    view = ArrayView(source)
+    part = view[1:]
+    back = np.asarray(part)
+    again = np.from_dlpack(part)
+    assert sys.getrefcount(source) > before
+    del view, part, back
+    gc.collect()
+    assert sys.getrefcount(source) > before, "an export keeps the owner alive"
+    del again
+    assert sys.getrefcount(source) == before
+
+
+def test_an_array_lives_as_long_as_its_views() -> None:
+    source = np.arange(5)
+    alive = weakref.ref(source)
+    view = ArrayView(source)
+    back = memoryview(view)
+    del source, view
+    assert alive() is not None
+    assert back.tolist() == [0, 1, 2, 3, 4]
+    del back
+    assert alive() is None
+
+
+def test_a_bytearray_cannot_be_resized_while_it_is_shared() -> None:
+    source = bytearray(10)
+    view = ArrayView(source)
+    with pytest.raises(BufferError):
+        source.append(1)
+    del view
+    source.append(1)
+
+
+def test_a_tensor_that_gets_other_memory_leaves_the_old_one_alive() -> None:
+    tensor = torch.arange(1000)
+    view = ArrayView(tensor)
+    tensor.data = torch.zeros(3)
+    others = [torch.full((1000,), -1) for _ in range(20)]  # would reuse the old memory
+    assert view.address not in {other.data_ptr() for other in others}
+    assert np.asarray(view).tolist() == list(range(1000))
+
+
+def test_an_unused_capsule_releases_its_owner() -> None:
+    source = np.zeros(3)
+    before = sys.getrefcount(source)
+    for version in (None, (1, 0)):
+        capsule = ArrayView(source).__dlpack__(max_version=version)
+        assert sys.getrefcount(source) > before
+        del capsule
+        assert sys.getrefcount(source) == before
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+@pytest.mark.parametrize("end", [dlpack.delete, dlpack.delete_elsewhere])
+def test_owners_released_without_the_gil_go_back_through_the_main_thread(
+    version: tuple[int, int] | None, end: Callable[[Any], None]
+) -> None:
+    source = np.zeros(3)
+    alive = weakref.ref(source)
+    managed = dlpack.take(ArrayView(source).__dlpack__(max_version=version))
+    del source
+    assert alive() is not None
+    end(managed)
+    until(lambda: alive() is None)
+
+
+def test_many_owners_released_at_once_by_many_threads_all_go_back() -> None:
+    sources = [np.zeros(1) for _ in range(2000)]
+    alive = [weakref.ref(source) for source in sources]
+    exports = [dlpack.take(ArrayView(source).__dlpack__()) for source in sources]
+    del sources
+    threads = [
+        threading.Thread(target=lambda n: [dlpack.delete(e) for e in exports[n::8]], args=(n,))
+        for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    until(lambda: all(reference() is None for reference in alive))
+
+
+def test_the_next_import_releases_what_threads_have_left() -> None:
+    """On a thread that is not the main one, which alone runs pending calls."""
+    source = np.zeros(3)
+    alive = weakref.ref(source)
+    managed = dlpack.take(ArrayView(source).__dlpack__())
+    del source
+    seen: list[bool] = []
+
+    def work() -> None:
+        dlpack.delete_elsewhere(managed)
+        ArrayView(b"")
+        seen.append(alive() is None)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [True]
+
+
+@pytest.mark.parametrize("holder", ["view", "numpy.asarray(view)", "view.__dlpack__()"])
+def test_owners_that_outlive_the_interpreter_do_no_harm(holder: str) -> None:
+    code = f"""
+import numpy, zerohop._core
+class Cycle: pass
+view = zerohop._core.ArrayView(numpy.zeros(3))
+kept = Cycle()
+kept.held, kept.self = {holder}, kept
+numpy.kept = kept
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
