@@ -29,10 +29,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
   }
 }
 
-void support_buffers(PyHeapTypeObject* type) {
-  type->as_buffer.bf_getbuffer = &get_buffer;
-  type->as_buffer.bf_releasebuffer = &release_buffer;
-}
+void support_buffers(PyHeapTypeObject* type) { add_buffer_protocol(type, &get_buffer); }
 
 py::capsule dlpack(const Memory& memory, py::object stream, py::object max_version,
                    py::object dl_device, py::object copy) {
