@@ -225,12 +225,15 @@ def test_arrays_beyond_the_limit_of_dimensions_are_refused() -> None:
 
 
 def test_many_slices_are_cheap() -> None:
-    """10 000 views of one array in well under 50 ms, with room left for what registration adds."""
+    """10 000 views of one array in well under 50 ms, with room left for what registration adds.
+
+    Processor time: other programs on a busy machine do not count.
+    """
     view = ArrayView(np.zeros((10_000, 16)))
     times = []
     for _ in range(5):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         for i in range(10_000):
             view[i]
-        times.append(time.perf_counter() - begin)
+        times.append(time.thread_time() - begin)
     assert min(times) < 0.03, times
