@@ -53,7 +53,8 @@ EndpointHandle make_endpoint(const std::string& device, const std::string& name,
   return without_gil([&] { return std::make_shared<Endpoint>(options); });
 }
 
-PeerHandle connect(const EndpointHandle& self, const py::bytes& address, std::optional<double> timeout) {
+PeerHandle connect(const EndpointHandle& self, const py::bytes& address,
+                   std::optional<double> timeout) {
   const Deadline deadline = self->deadline(timeout);
   const auto bytes = as_bytes(address);
   return {self, without_gil([&] { return self->connect(bytes, deadline); })};
@@ -71,22 +72,25 @@ std::vector<PeerHandle> peers(const EndpointHandle& self) {
 }
 
 void bind_notifications(py::class_<Endpoint, EndpointHandle>& type) {
-  type.def("wait_notify",
-           [](Endpoint& self, std::uint32_t slot, std::optional<double> timeout, bool reset) {
-             const Deadline deadline = self.deadline(timeout);
-             return without_gil([&] { return self.wait_notify(slot, 1, reset, deadline).second; });
-           },
-           py::arg("slot"), py::arg("timeout") = py::none(), py::arg("reset") = true, R"(
+  type.def(
+          "wait_notify",
+          [](Endpoint& self, std::uint32_t slot, std::optional<double> timeout, bool reset) {
+            const Deadline deadline = self.deadline(timeout);
+            return without_gil([&] { return self.wait_notify(slot, 1, reset, deadline).second; });
+          },
+          py::arg("slot"), py::arg("timeout") = py::none(), py::arg("reset") = true, R"(
 Wait until a peer has put a value into the slot (0 to 65535) and return it; what was written before it is
 there. reset: also empty the slot. Raises TransferTimeout after `timeout` seconds (default: the Endpoint's).)")
-      .def("wait_notify_any",
-           [](Endpoint& self, std::uint32_t first, std::uint32_t count, std::optional<double> timeout,
-              bool reset) {
-             const Deadline deadline = self.deadline(timeout);
-             return without_gil([&] { return self.wait_notify(first, count, reset, deadline); });
-           },
-           py::arg("first"), py::arg("count"), py::arg("timeout") = py::none(), py::arg("reset") = true,
-           "Wait for any slot of [first, first + count); returns (slot, value). As wait_notify().")
+      .def(
+          "wait_notify_any",
+          [](Endpoint& self, std::uint32_t first, std::uint32_t count,
+             std::optional<double> timeout, bool reset) {
+            const Deadline deadline = self.deadline(timeout);
+            return without_gil([&] { return self.wait_notify(first, count, reset, deadline); });
+          },
+          py::arg("first"), py::arg("count"), py::arg("timeout") = py::none(),
+          py::arg("reset") = true,
+          "Wait for any slot of [first, first + count); returns (slot, value). As wait_notify().")
       .def("peek_notify", &Endpoint::peek_notify, py::arg("slot"),
            "The value in the slot, 0 if it is empty. Never blocks.")
       .def("reset_notify", &Endpoint::reset_notify, py::arg("slot"),
@@ -100,13 +104,15 @@ void bind_endpoint(py::module_& m) {
   py::class_<Endpoint, EndpointHandle> type(m, "Endpoint");
   type.def(py::init(&make_endpoint), py::arg("device"), py::arg("name"), py::arg("timeout"),
            py::arg("send_depth"), py::arg("spin"))
-      .def_property_readonly("address",
-                             [](const Endpoint& self) { return to_bytes(self.address().to_bytes()); },
-                             "What another Endpoint needs to connect: bytes. Contains a secret.")
-      .def_property_readonly("id", [](const Endpoint& self) { return engine::to_hex(self.address().id); })
+      .def_property_readonly(
+          "address", [](const Endpoint& self) { return to_bytes(self.address().to_bytes()); },
+          "What another Endpoint needs to connect: bytes. Contains a secret.")
+      .def_property_readonly("id",
+                             [](const Endpoint& self) { return engine::to_hex(self.address().id); })
       .def_property_readonly("name", [](const Endpoint& self) { return self.address().name; })
-      .def_property_readonly("device", [](const Endpoint& self) { return self.address().device; },
-                             "The verbs device, for instance ``\"soft0\"``.")
+      .def_property_readonly(
+          "device", [](const Endpoint& self) { return self.address().device; },
+          "The verbs device, for instance ``\"soft0\"``.")
       .def_property_readonly("timeout", &Endpoint::timeout)
       .def_property_readonly("closed", &Endpoint::closed)
       .def_property_readonly("peers", &peers, "The Peers that are connected now.")
@@ -127,26 +133,29 @@ cache: use a registration again that covers the array; its key then reaches all 
 With False the key reaches the array and nothing more.
 
 Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError, ValueError.)")
-      .def("empty",
-           [](Endpoint& self, const py::object& shape, const py::object& dtype, const std::string& device) {
-             if (device != "cpu") {
-               throw RegistrationError("cannot make memory on " + device +
-                                       ": this build has host memory only, device='cpu'");
-             }
-             return self.empty(parse_shape(shape).span(), parse_dtype(dtype));
-           },
-           py::arg("shape"), py::arg("dtype") = "uint8", py::arg("device") = "cpu", R"(
+      .def(
+          "empty",
+          [](Endpoint& self, const py::object& shape, const py::object& dtype,
+             const std::string& device) {
+            if (device != "cpu") {
+              throw RegistrationError("cannot make memory on " + device +
+                                      ": this build has host memory only, device='cpu'");
+            }
+            return self.empty(parse_shape(shape).span(), parse_dtype(dtype));
+          },
+          py::arg("shape"), py::arg("dtype") = "uint8", py::arg("device") = "cpu", R"(
 Fresh zeroed registered memory. shape: int or tuple. dtype: name, numpy or torch dtype.)")
       .def("share", &Endpoint::share, py::arg("name"), py::arg("memory"), R"(
 Publish memory: peers find it by ``peer[name]`` and ``peer.lookup(name)``. Replaces what had the name.)")
       .def("unshare", &Endpoint::unshare, py::arg("name"), R"(
 Publish it no longer. Who has its RemoteMemory keeps the right: close the Memory to end that.)")
-      .def("close",
-           [](Endpoint& self, std::optional<double> timeout) {
-             const Deadline deadline = self.deadline(timeout);
-             without_gil([&] { self.close(deadline); });
-           },
-           py::arg("timeout") = py::none(), R"(
+      .def(
+          "close",
+          [](Endpoint& self, std::optional<double> timeout) {
+            const Deadline deadline = self.deadline(timeout);
+            without_gil([&] { self.close(deadline); });
+          },
+          py::arg("timeout") = py::none(), R"(
 Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), leave every peer and stop.)");
   bind_notifications(type);
 }

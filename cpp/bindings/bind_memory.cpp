@@ -54,16 +54,17 @@ A registered array: its bytes can be read and written by peers who have its ``re
 Made by ``Endpoint.register`` and ``Endpoint.empty``. Keeps the array alive. Slicing with integers,
 slices, ``...`` and ``None`` gives a part of the same memory, as numpy's basic indexing does.
 ``numpy.asarray(m)``, ``numpy.from_dlpack(m)`` and ``torch.from_dlpack(m)`` share its bytes.)");
-  bind_layout_properties(type, [](const Memory& memory) -> const Layout& { return memory.layout(); });
+  bind_layout_properties(type,
+                         [](const Memory& memory) -> const Layout& { return memory.layout(); });
   type.def_property_readonly("device", &Memory::device, "Where it lies: ``\"cpu\"``.")
       .def_property_readonly("writable", &Memory::writable, "Whether peers may write it.")
       .def_property_readonly("closed", &Memory::closed)
-      .def_property_readonly("address",
-                             [](const Memory& memory) { return memory.layout().address; },
-                             "Address of the first element in this process.")
-      .def_property_readonly("contiguous",
-                             [](const Memory& memory) { return memory.layout().is_contiguous(); },
-                             "Whether the elements lie in C order without gaps.")
+      .def_property_readonly(
+          "address", [](const Memory& memory) { return memory.layout().address; },
+          "Address of the first element in this process.")
+      .def_property_readonly(
+          "contiguous", [](const Memory& memory) { return memory.layout().is_contiguous(); },
+          "Whether the elements lie in C order without gaps.")
       .def_property_readonly("remote", &Memory::remote, R"(
 The ``RemoteMemory`` to give to a peer: whoever has it may read this memory, and write it if it is
 writable. Raises RegistrationError once closed.)")

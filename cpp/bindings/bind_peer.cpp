@@ -22,7 +22,8 @@ using engine::RemoteMemory;
 
 std::uint32_t to_u32(py::handle value, const char* what) {
   if (!PyLong_Check(value.ptr())) {
-    throw py::type_error(std::string(what) + " must be an int, not " + Py_TYPE(value.ptr())->tp_name);
+    throw py::type_error(std::string(what) + " must be an int, not " +
+                         Py_TYPE(value.ptr())->tp_name);
   }
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
@@ -35,7 +36,8 @@ std::uint32_t to_u32(py::handle value, const char* what) {
 // 64 bits with or without sign: atomics do not care, their element type says how to read them.
 std::uint64_t to_word(py::handle value, const char* what) {
   if (!PyLong_Check(value.ptr())) {
-    throw py::type_error(std::string(what) + " must be an int, not " + Py_TYPE(value.ptr())->tp_name);
+    throw py::type_error(std::string(what) + " must be an int, not " +
+                         Py_TYPE(value.ptr())->tp_name);
   }
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
@@ -67,8 +69,9 @@ struct Extras {
 
   engine::TransferOptions options() const {
     if (!stream.is_none()) {
-      throw RouteUnavailable("stream= needs a GPU route, which this build has not: synchronise the "
-                             "stream, then call without it");
+      throw RouteUnavailable(
+          "stream= needs a GPU route, which this build has not: synchronise the "
+          "stream, then call without it");
     }
     return {.notify = to_notification(notify), .require = require.value_or(""), .timeout = timeout};
   }
@@ -86,7 +89,8 @@ ResultKind word_kind(const RemoteMemory& word) {
 TransferHandle write(const PeerHandle& self, py::handle source, const RemoteMemory& destination,
                      py::object notify, py::object stream, std::optional<std::string> require,
                      std::optional<double> timeout) {
-  const auto options = Extras{std::move(notify), std::move(stream), std::move(require), timeout}.options();
+  const auto options =
+      Extras{std::move(notify), std::move(stream), std::move(require), timeout}.options();
   const Memory memory = as_memory(*self.endpoint, source);
   const Peer::Pair pair{&memory, &destination};
   return handle_of(self, without_gil([&] { return self.peer->write({&pair, 1}, options); }));
@@ -95,13 +99,15 @@ TransferHandle write(const PeerHandle& self, py::handle source, const RemoteMemo
 TransferHandle read(const PeerHandle& self, const RemoteMemory& source, py::handle destination,
                     py::object notify, py::object stream, std::optional<std::string> require,
                     std::optional<double> timeout) {
-  const auto options = Extras{std::move(notify), std::move(stream), std::move(require), timeout}.options();
+  const auto options =
+      Extras{std::move(notify), std::move(stream), std::move(require), timeout}.options();
   const Memory memory = as_memory(*self.endpoint, destination);
   const Peer::Pair pair{&memory, &source};
   return handle_of(self, without_gil([&] { return self.peer->read({&pair, 1}, options); }));
 }
 
-// The pairs of write_many (local first) or read_many (remote first). The list keeps its members alive.
+// The pairs of write_many (local first) or read_many (remote first). The list keeps its members
+// alive.
 struct Pairs {
   std::vector<Memory> registered;  // of members that are plain arrays
   std::vector<Peer::Pair> pairs;
@@ -131,14 +137,17 @@ template <std::size_t kLocal>
 TransferHandle many(const PeerHandle& self, const py::sequence& list, py::object notify,
                     py::object stream, std::optional<std::string> require,
                     std::optional<double> timeout) {
-  const auto options = Extras{std::move(notify), std::move(stream), std::move(require), timeout}.options();
+  const auto options =
+      Extras{std::move(notify), std::move(stream), std::move(require), timeout}.options();
   const Pairs pairs(*self.endpoint, list, kLocal);
   return handle_of(self, without_gil([&] {
-    return kLocal == 0 ? self.peer->write(pairs.pairs, options) : self.peer->read(pairs.pairs, options);
-  }));
+                     return kLocal == 0 ? self.peer->write(pairs.pairs, options)
+                                        : self.peer->read(pairs.pairs, options);
+                   }));
 }
 
-RemoteMemory lookup(const PeerHandle& self, const std::string& name, std::optional<double> timeout) {
+RemoteMemory lookup(const PeerHandle& self, const std::string& name,
+                    std::optional<double> timeout) {
   const Deadline deadline = self.endpoint->deadline(timeout);
   return without_gil([&] { return *self.peer->lookup(name, deadline, /*now=*/false); });
 }
@@ -147,8 +156,9 @@ RemoteMemory get_item(const PeerHandle& self, const std::string& name) {
   const Deadline deadline = self.endpoint->deadline({});
   const auto found = without_gil([&] { return self.peer->lookup(name, deadline, /*now=*/true); });
   if (!found) {
-    throw py::key_error("peer '" + self.peer->identity().name + "' shares nothing under the name '" +
-                        name + "'; lookup(name, timeout=...) waits for it");
+    throw py::key_error("peer '" + self.peer->identity().name +
+                        "' shares nothing under the name '" + name +
+                        "'; lookup(name, timeout=...) waits for it");
   }
   return *found;
 }
@@ -178,8 +188,8 @@ void bind_transfers(py::class_<PeerHandle>& type) {
   const auto stream = py::arg("stream") = py::none();
   const auto require = py::arg("require") = py::none();
   const auto timeout = py::arg("timeout") = py::none();
-  type.def("write", &write, py::arg("source"), py::arg("destination"), py::kw_only(), notify, stream,
-           require, timeout, R"(
+  type.def("write", &write, py::arg("source"), py::arg("destination"), py::kw_only(), notify,
+           stream, require, timeout, R"(
 Write a local array into a remote one of the same shape and dtype (RDMA write).
 
 source: Memory, or an array, which is registered for this call. destination: RemoteMemory.
@@ -194,65 +204,72 @@ Returns a Transfer. Raises PeerLost, RegistrationError (closed memory), RouteUna
            require, timeout, R"(
 Read a remote array into a local one of the same shape and dtype (RDMA read). With notify the peer is
 notified once the data has arrived here. Otherwise as write().)")
-      .def("write_many", &many<0>, py::arg("pairs"), py::kw_only(), notify, stream, require, timeout,
+      .def("write_many", &many<0>, py::arg("pairs"), py::kw_only(), notify, stream, require,
+           timeout,
            R"(
 Write many arrays as one Transfer, with one doorbell for up to 32 work requests.
 
 pairs: list of (Memory or array, RemoteMemory). Otherwise as write(); the notification follows the last.)")
       .def("read_many", &many<1>, py::arg("pairs"), py::kw_only(), notify, stream, require, timeout,
            "Read many arrays as one Transfer. pairs: list of (RemoteMemory, Memory or array).")
-      .def("fetch_add",
-           [](const PeerHandle& self, const RemoteMemory& word, const py::object& value) {
-             const std::uint64_t add = to_word(value, "the summand");
-             return handle_of(self, without_gil([&] { return self.peer->fetch_add(word, add); }),
-                              word_kind(word));
-           },
-           py::arg("remote"), py::arg("value"), R"(
+      .def(
+          "fetch_add",
+          [](const PeerHandle& self, const RemoteMemory& word, const py::object& value) {
+            const std::uint64_t add = to_word(value, "the summand");
+            return handle_of(self, without_gil([&] { return self.peer->fetch_add(word, add); }),
+                             word_kind(word));
+          },
+          py::arg("remote"), py::arg("value"), R"(
 Add to one remote 8-byte element (int64 or uint64, aligned to 8), atomically among all operations of
 the peer's device; wait() returns the old value. Overflow wraps.)")
-      .def("compare_swap",
-           [](const PeerHandle& self, const RemoteMemory& word, const py::object& expected,
-              const py::object& desired) {
-             const std::uint64_t old_value = to_word(expected, "the expected value");
-             const std::uint64_t new_value = to_word(desired, "the desired value");
-             return handle_of(
-                 self, without_gil([&] { return self.peer->compare_swap(word, old_value, new_value); }),
-                 word_kind(word));
-           },
-           py::arg("remote"), py::arg("expected"), py::arg("desired"), R"(
+      .def(
+          "compare_swap",
+          [](const PeerHandle& self, const RemoteMemory& word, const py::object& expected,
+             const py::object& desired) {
+            const std::uint64_t old_value = to_word(expected, "the expected value");
+            const std::uint64_t new_value = to_word(desired, "the desired value");
+            return handle_of(self, without_gil([&] {
+                               return self.peer->compare_swap(word, old_value, new_value);
+                             }),
+                             word_kind(word));
+          },
+          py::arg("remote"), py::arg("expected"), py::arg("desired"), R"(
 Replace one remote 8-byte element by `desired` if it equals `expected`, atomically as fetch_add();
 wait() returns the old value, which tells whether it did.)")
-      .def("notify",
-           [](const PeerHandle& self, const py::object& slot, const py::object& value) {
-             const engine::Notification notification{to_u32(slot, "a notification slot"),
-                                                     to_u32(value, "a notification value")};
-             return handle_of(self, without_gil([&] { return self.peer->notify(notification); }));
-           },
-           py::arg("slot"), py::arg("value"), R"(
+      .def(
+          "notify",
+          [](const PeerHandle& self, const py::object& slot, const py::object& value) {
+            const engine::Notification notification{to_u32(slot, "a notification slot"),
+                                                    to_u32(value, "a notification value")};
+            return handle_of(self, without_gil([&] { return self.peer->notify(notification); }));
+          },
+          py::arg("slot"), py::arg("value"), R"(
 Put a value (not 0) into a slot (0 to 65535) of the peer's notification board. It is not seen before
 the data of any write() called earlier.)");
 }
 
 void bind_messages(py::class_<PeerHandle>& type) {
-  type.def("send",
-           [](const PeerHandle& self, const py::object& array, const py::object& tag) {
-             const std::uint32_t number = to_u32(tag, "a tag");
-             const Memory memory = as_memory(*self.endpoint, array);
-             return handle_of(self, without_gil([&] { return self.peer->send(memory, number); }));
-           },
-           py::arg("array"), py::arg("tag") = 0, R"(
+  type.def(
+          "send",
+          [](const PeerHandle& self, const py::object& array, const py::object& tag) {
+            const std::uint32_t number = to_u32(tag, "a tag");
+            const Memory memory = as_memory(*self.endpoint, array);
+            return handle_of(self, without_gil([&] { return self.peer->send(memory, number); }));
+          },
+          py::arg("array"), py::arg("tag") = 0, R"(
 Send an array (or Memory) to a matching recv of the peer, in order for each tag (0 to 2**32 - 1).
 
 Up to 4064 bytes are copied and done when they are in the peer's memory; larger arrays stay where they
 are until the peer's recv has read them. Bytes are matched, not shapes or dtypes.)")
-      .def("recv",
-           [](const PeerHandle& self, const py::object& array, const py::object& tag) {
-             const std::uint32_t number = to_u32(tag, "a tag");
-             const Memory memory = as_memory(*self.endpoint, array);
-             return handle_of(self, without_gil([&] { return self.peer->receive(memory, number); }),
-                              ResultKind::nbytes);
-           },
-           py::arg("array"), py::arg("tag") = 0, R"(
+      .def(
+          "recv",
+          [](const PeerHandle& self, const py::object& array, const py::object& tag) {
+            const std::uint32_t number = to_u32(tag, "a tag");
+            const Memory memory = as_memory(*self.endpoint, array);
+            return handle_of(self, without_gil([&] { return self.peer->receive(memory, number); }),
+                             ResultKind::nbytes);
+          },
+          py::arg("array"), py::arg("tag") = 0, R"(
 Receive the next message of that tag into an array (or Memory); wait() returns its number of bytes.
 
 A shorter message fills the beginning of a contiguous array. One that does not fit raises ValueError
@@ -275,25 +292,29 @@ The memory the peer shares under `name`; waits for it to be shared, at most `tim
 Endpoint's). Raises TransferTimeout, PeerLost.)")
       .def("__getitem__", &get_item, py::arg("name"),
            "The memory the peer shares under `name`; KeyError if it shares none.")
-      .def("route",
-           [](const PeerHandle& self, py::handle local, const RemoteMemory& remote) {
-             return self.peer->route(as_memory(*self.endpoint, local), remote);
-           },
-           py::arg("local"), py::arg("remote"), "Which way bytes between the two would go, and why.")
+      .def(
+          "route",
+          [](const PeerHandle& self, py::handle local, const RemoteMemory& remote) {
+            return self.peer->route(as_memory(*self.endpoint, local), remote);
+          },
+          py::arg("local"), py::arg("remote"), "Which way bytes between the two would go, and why.")
       .def_property_readonly("alive", [](const PeerHandle& self) { return self.peer->alive(); })
       .def_property_readonly(
           "id", [](const PeerHandle& self) { return engine::to_hex(self.peer->identity().id); })
-      .def_property_readonly("name", [](const PeerHandle& self) { return self.peer->identity().name; })
+      .def_property_readonly("name",
+                             [](const PeerHandle& self) { return self.peer->identity().name; })
       .def_property_readonly("host",
                              [](const PeerHandle& self) { return self.peer->identity().host_name; })
-      .def_property_readonly("pid", [](const PeerHandle& self) { return self.peer->identity().pid; })
+      .def_property_readonly("pid",
+                             [](const PeerHandle& self) { return self.peer->identity().pid; })
       .def("stats", &stats, "Counters since the connection was made, as a dict of ints.")
-      .def("close",
-           [](const PeerHandle& self, std::optional<double> timeout) {
-             const Deadline deadline = self.endpoint->deadline(timeout);
-             without_gil([&] { self.peer->close(deadline); });
-           },
-           py::arg("timeout") = py::none(), R"(
+      .def(
+          "close",
+          [](const PeerHandle& self, std::optional<double> timeout) {
+            const Deadline deadline = self.endpoint->deadline(timeout);
+            without_gil([&] { self.peer->close(deadline); });
+          },
+          py::arg("timeout") = py::none(), R"(
 Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), then leave. The other side
 sees PeerLost. Calling it again does nothing.)")
       .def("__eq__",
@@ -301,7 +322,8 @@ sees PeerLost. Calling it again does nothing.)")
              return py::isinstance<PeerHandle>(other) &&
                     self.peer == py::cast<const PeerHandle&>(other).peer;
            })
-      .def("__hash__", [](const PeerHandle& self) { return std::hash<engine::Peer*>{}(self.peer.get()); })
+      .def("__hash__",
+           [](const PeerHandle& self) { return std::hash<engine::Peer*>{}(self.peer.get()); })
       .def("__repr__", &describe);
 }
 

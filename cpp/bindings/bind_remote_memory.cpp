@@ -38,21 +38,21 @@ Comes from ``Memory.remote`` and travels as bytes (``to_bytes``), by pickle, or 
 (``Endpoint.share`` and ``peer[name]``). It contains the key to the memory: give it only to those who
 may use it. Slicing works as on ``Memory``. The key covers the whole registration that the array
 belongs to; ``Endpoint.register(array, cache=False)`` makes one that covers the array alone.)");
-  bind_layout_properties(type, [](const RemoteMemory& memory) -> const Layout& { return memory.layout; });
+  bind_layout_properties(type,
+                         [](const RemoteMemory& memory) -> const Layout& { return memory.layout; });
   type.def_property_readonly("device", [](const RemoteMemory& memory) { return memory.device; })
-      .def_property_readonly("address",
-                             [](const RemoteMemory& memory) { return memory.layout.address; },
-                             "Address of the first element in the owner's process.")
+      .def_property_readonly(
+          "address", [](const RemoteMemory& memory) { return memory.layout.address; },
+          "Address of the first element in the owner's process.")
       .def_property_readonly("access", &access_name, "``\"read-write\"`` or ``\"read-only\"``.")
       .def_property_readonly(
-          "endpoint_id",
-          [](const RemoteMemory& memory) { return engine::to_hex(memory.endpoint); },
+          "endpoint_id", [](const RemoteMemory& memory) { return engine::to_hex(memory.endpoint); },
           "The ``id`` of the Endpoint whose memory it is.")
       .def("to_bytes", &pack)
       .def_static("from_bytes", &unpack, py::arg("data"),
                   "Raises ProtocolError for bytes that are not a RemoteMemory's.")
-      .def("__getitem__",
-           [](const RemoteMemory& memory, py::handle key) { return memory.slice(parse_index(key)); })
+      .def("__getitem__", [](const RemoteMemory& memory,
+                             py::handle key) { return memory.slice(parse_index(key)); })
       .def("__len__", [](const RemoteMemory& memory) { return layout_length(memory.layout); })
       .def("__eq__",
            [](const RemoteMemory& memory, py::handle other) {

@@ -48,7 +48,8 @@ py::object wait(const TransferHandle& handle, std::optional<double> timeout) {
 class Bell {
  public:
   Bell() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (!fd_) throw Error(errno_message("eventfd failed; raise the limit of open files", errno), errno);
+    if (!fd_)
+      throw Error(errno_message("eventfd failed; raise the limit of open files", errno), errno);
   }
 
   int fileno() const noexcept { return fd_.get(); }
@@ -80,8 +81,11 @@ void watch(const std::shared_ptr<Bell>& bell, const TransferHandle& handle, std:
 }
 
 std::string describe(const TransferHandle& handle) {
-  const char* state = !handle.transfer->done() ? "pending" : handle.transfer->failed() ? "failed" : "done";
-  return "<zerohop.Transfer of " + std::to_string(handle.transfer->nbytes()) + " bytes, " + state + ">";
+  const char* state = !handle.transfer->done()    ? "pending"
+                      : handle.transfer->failed() ? "failed"
+                                                  : "done";
+  return "<zerohop.Transfer of " + std::to_string(handle.transfer->nbytes()) + " bytes, " + state +
+         ">";
 }
 
 }  // namespace
@@ -112,18 +116,22 @@ Wait until done, at most ``timeout`` seconds (default: the Endpoint's). Any numb
 Returns the old value for ``fetch_add`` and ``compare_swap``, the number of bytes for ``recv``, else None.
 Raises TransferTimeout when the time is over (the transfer goes on), or what ended the transfer: PeerLost,
 VerbsError, ... whose ``effect`` tells what may have been written.)")
-      .def_property_readonly("done", [](const TransferHandle& handle) { return handle.transfer->done(); },
-                             "Whether it has ended, with or without error. Never blocks.")
+      .def_property_readonly(
+          "done", [](const TransferHandle& handle) { return handle.transfer->done(); },
+          "Whether it has ended, with or without error. Never blocks.")
       .def_property_readonly("nbytes",
                              [](const TransferHandle& handle) { return handle.transfer->nbytes(); })
-      .def_property_readonly("route", [](const TransferHandle& handle) { return *handle.route; },
-                             "The route it takes.")
-      .def("wait_on",
-           [](const TransferHandle&, const py::object&) {
-             throw RouteUnavailable("wait_on(stream) needs a GPU route, which this build has not: use "
-                                    "wait()");
-           },
-           py::arg("stream"), "Order a GPU stream behind the transfer. Not in this build.")
+      .def_property_readonly(
+          "route", [](const TransferHandle& handle) { return *handle.route; },
+          "The route it takes.")
+      .def(
+          "wait_on",
+          [](const TransferHandle&, const py::object&) {
+            throw RouteUnavailable(
+                "wait_on(stream) needs a GPU route, which this build has not: use "
+                "wait()");
+          },
+          py::arg("stream"), "Order a GPU stream behind the transfer. Not in this build.")
       .def("__await__",
            [](const py::object& self) {
              return py::module_::import("zerohop.aio").attr("await_transfer")(self);

@@ -41,20 +41,21 @@ template <typename Type, typename LayoutOf>
 void bind_layout_properties(Type& type, LayoutOf layout_of) {
   using Class = typename Type::type;
   type.def_property_readonly(
-          "shape", [layout_of](const Class& self) { return to_tuple(layout_of(self).shape.span()); })
+          "shape",
+          [layout_of](const Class& self) { return to_tuple(layout_of(self).shape.span()); })
       .def_property_readonly(
           "strides",
           [layout_of](const Class& self) { return to_tuple(layout_of(self).strides.span()); },
           "Bytes from one element to the next, per dimension.")
-      .def_property_readonly("dtype",
-                             [layout_of](const Class& self) { return layout_of(self).dtype.name(); })
+      .def_property_readonly(
+          "dtype", [layout_of](const Class& self) { return layout_of(self).dtype.name(); })
       .def_property_readonly("ndim",
                              [layout_of](const Class& self) { return layout_of(self).ndim(); })
       .def_property_readonly("itemsize",
                              [layout_of](const Class& self) { return layout_of(self).itemsize(); })
-      .def_property_readonly("nbytes",
-                             [layout_of](const Class& self) { return layout_of(self).nbytes(); },
-                             "Bytes of all elements, without gaps.");
+      .def_property_readonly(
+          "nbytes", [layout_of](const Class& self) { return layout_of(self).nbytes(); },
+          "Bytes of all elements, without gaps.");
 }
 
 }  // namespace zerohop::bindings

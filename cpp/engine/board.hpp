@@ -29,7 +29,8 @@ class Board {
   }
 
   // The first non-empty slot of [first, first + count) and its value.
-  std::optional<std::pair<std::uint32_t, std::uint32_t>> find(std::uint32_t first, std::uint32_t count,
+  std::optional<std::pair<std::uint32_t, std::uint32_t>> find(std::uint32_t first,
+                                                              std::uint32_t count,
                                                               bool reset) noexcept;
 
   // Rises with every put: a waiter that finds it unchanged need not scan again.

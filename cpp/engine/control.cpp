@@ -44,14 +44,15 @@ std::shared_ptr<Control> Control::start(Address& address, std::shared_ptr<rdma::
                                         std::shared_ptr<Poller> poller) {
   UniqueFd listener = listen_tcp(address.host);
   address.port = local_port(listener.get());
-  std::shared_ptr<Control> control(
-      new Control(address, std::move(device), std::move(poller)));
+  std::shared_ptr<Control> control(new Control(address, std::move(device), std::move(poller)));
   control->listener_ = std::move(listener);
   Control* self = control.get();  // the thread is joined before the object goes
   self->progress_ = std::make_unique<Progress>([self] { return self->idle(); });
   self->progress_->run([self] {
-    self->progress_->watch(self->listener_.get(), EPOLLIN, [self](std::uint32_t) { self->accept_ready(); });
-    self->progress_->watch(self->poller_->event_fd(), EPOLLIN, [](std::uint32_t) {});  // idle() serves
+    self->progress_->watch(self->listener_.get(), EPOLLIN,
+                           [self](std::uint32_t) { self->accept_ready(); });
+    self->progress_->watch(self->poller_->event_fd(), EPOLLIN,
+                           [](std::uint32_t) {});  // idle() serves
     self->progress_->watch(self->device_->async_fd(), EPOLLIN,
                            [self](std::uint32_t) { self->on_async_event(); });
   });
@@ -167,7 +168,8 @@ void Control::tick(Clock::time_point now) {
 void Control::check_link(Link& link, Clock::time_point now) {
   if (!link.established) {
     // Who dialled has a deadline of its own.
-    if (!link.dialled && now - link.opened > kHandshakeFor) drop(link, "its handshake took too long");
+    if (!link.dialled && now - link.opened > kHandshakeFor)
+      drop(link, "its handshake took too long");
     return;
   }
   if (now - link.heard > kSilentFor) {
@@ -181,7 +183,9 @@ void Control::accept_ready() {
     while (UniqueFd fd = accept_tcp(listener_.get())) {
       const auto is_open = [](const auto& entry) { return !entry.second->peer; };
       if (static_cast<std::size_t>(std::ranges::count_if(links_, is_open)) >= kMaxHandshakes) {
-        const auto older = [](const auto& a, const auto& b) { return a.second->opened < b.second->opened; };
+        const auto older = [](const auto& a, const auto& b) {
+          return a.second->opened < b.second->opened;
+        };
         auto strangers = links_ | std::views::filter(is_open);
         const std::shared_ptr<Link> oldest = std::ranges::min_element(strangers, older)->second;
         drop(*oldest, "too many handshakes are open");
@@ -189,7 +193,8 @@ void Control::accept_ready() {
       add_link(Channel::accept(std::move(fd), address_.secret));
     }
   } catch (const Error& error) {
-    // The connection stays pending and would wake this thread for ever: look again at the next tick.
+    // The connection stays pending and would wake this thread for ever: look again at the next
+    // tick.
     progress_->change(listener_.get(), 0);
     listening_ = false;
     report(std::string("endpoint cannot accept a connection: ") + error.what());
@@ -220,7 +225,8 @@ void Control::begin(const std::shared_ptr<Attempt>& attempt) {
 
 void Control::dial(const Address& address) {
   try {
-    Link& link = add_link(Channel::initiate(start_connect(address.host, address.port), address.secret));
+    Link& link =
+        add_link(Channel::initiate(start_connect(address.host, address.port), address.secret));
     link.dialled = address;
     link.peer = make_peer_({.id = address.id, .name = address.name, .host_name = {}, .pid = 0});
     send(link, make_hello(address.id, *link.peer));

@@ -1,5 +1,5 @@
-// The control connections of an Endpoint: who connects, who is alive, who shares what. Everything but
-// the functions marked "any thread" runs on the progress thread.
+// The control connections of an Endpoint: who connects, who is alive, who shares what. Everything
+// but the functions marked "any thread" runs on the progress thread.
 #pragma once
 
 #include <atomic>
@@ -101,8 +101,8 @@ class Control : public std::enable_shared_from_this<Control> {
   UniqueFd listener_;
   bool listening_ = true;
   Clock::time_point last_tick_{};
-  std::unordered_map<int, std::shared_ptr<Link>> links_;         // by descriptor
-  std::map<EndpointId, std::uint32_t> established_;              // connections ever made, by peer
+  std::unordered_map<int, std::shared_ptr<Link>> links_;  // by descriptor
+  std::map<EndpointId, std::uint32_t> established_;       // connections ever made, by peer
   struct Dial {
     std::vector<std::shared_ptr<Attempt>> waiting;
     Clock::time_point again_at = Clock::time_point::max();  // after a yielded attempt

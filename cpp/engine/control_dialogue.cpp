@@ -1,12 +1,12 @@
 // What the control messages mean. All of it runs on the progress thread.
 //
-// Connecting:   initiator Hello ->   <- Hello acceptor   Ready ->     (each end connects its queue pair
-// on the other's Hello; the initiator may post when it sent Ready, the acceptor when it got it)
-// Two ends that dial each other at once: the one with the lower id goes on, the other yields.
-#include <array>
+// Connecting:   initiator Hello ->   <- Hello acceptor   Ready ->     (each end connects its queue
+// pair on the other's Hello; the initiator may post when it sent Ready, the acceptor when it got
+// it) Two ends that dial each other at once: the one with the lower id goes on, the other yields.
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -38,7 +38,8 @@ PathTerms terms_of(const Hello& hello) {
 }  // namespace
 
 void Control::on_message(Link& link, const ControlMessage& message) {
-  const bool greets = std::holds_alternative<Hello>(message) || std::holds_alternative<Bye>(message);
+  const bool greets =
+      std::holds_alternative<Hello>(message) || std::holds_alternative<Bye>(message);
   if (!greets && !link.peer) throw ProtocolError("a control message came before the Hello");
   std::visit([&](const auto& each) { on(link, each); }, message);
 }
@@ -69,7 +70,8 @@ void Control::on(Link& link, const Hello& hello) {
 
 void Control::on_hello_to_initiator(Link& link, const Hello& hello) {
   if (hello.id != link.dialled->id) throw ProtocolError("the Hello of another endpoint");
-  link.peer->learn({.id = hello.id, .name = hello.name, .host_name = hello.host_name, .pid = hello.pid});
+  link.peer->learn(
+      {.id = hello.id, .name = hello.name, .host_name = hello.host_name, .pid = hello.pid});
   try {
     link.peer->path().connect(terms_of(hello));
   } catch (const Error& error) {
@@ -96,8 +98,8 @@ void Control::on_hello_to_acceptor(Link& link, const Hello& hello) {
   send(link, make_hello(hello.id, *link.peer));
 }
 
-// Whether the sender of this Hello must give way to a connection that this side began, or that stands
-// already and that the sender had not seen when it dialled. Ends what must give way to it.
+// Whether the sender of this Hello must give way to a connection that this side began, or that
+// stands already and that the sender had not seen when it dialled. Ends what must give way to it.
 bool Control::yields_to(const Hello& hello) {
   if (auto present = find(hello.id); present && present->alive()) {
     if (hello.established < established_[hello.id]) return true;
@@ -171,7 +173,8 @@ void Control::repair(const std::shared_ptr<Peer>& peer) {
     try {
       peer->path().renew();
       ++peer->generation;
-      send(*link, Requeue{.generation = peer->generation, .queue_pair = peer->path().terms().queue_pair});
+      send(*link,
+           Requeue{.generation = peer->generation, .queue_pair = peer->path().terms().queue_pair});
       reconnect(*link);
     } catch (const Error& error) {
       drop(*link, std::string("its queue pair cannot be replaced: ") + error.what());

@@ -25,9 +25,9 @@ std::string default_name() {
 void check_slots(std::uint64_t first, std::uint64_t count) {
   if (count == 0) throw std::invalid_argument("a notification range needs at least one slot");
   if (first + count > Board::kSlots) {
-    throw std::out_of_range("notification slots [" + std::to_string(first) + ", " +
-                            std::to_string(first + count) + ") are out of range: slots go from 0 to " +
-                            std::to_string(Board::kSlots - 1));
+    throw std::out_of_range(
+        "notification slots [" + std::to_string(first) + ", " + std::to_string(first + count) +
+        ") are out of range: slots go from 0 to " + std::to_string(Board::kSlots - 1));
   }
 }
 
@@ -56,15 +56,18 @@ Peer::Host Endpoint::make_peer_host() {
           .device = address_.device,
           .default_timeout = options_.timeout,
           .registrations = registrations_,
-          .tell = [weak](const std::shared_ptr<Peer>& peer, ControlMessage message) {
-            if (auto control = weak.lock()) control->tell(peer, std::move(message));
-          },
-          .repair = [weak](const std::shared_ptr<Peer>& peer) {
-            if (auto control = weak.lock()) control->repair(peer);
-          },
-          .leave = [weak](const std::shared_ptr<Peer>& peer) {
-            if (auto control = weak.lock()) control->leave(peer, "it was closed");
-          }};
+          .tell =
+              [weak](const std::shared_ptr<Peer>& peer, ControlMessage message) {
+                if (auto control = weak.lock()) control->tell(peer, std::move(message));
+              },
+          .repair =
+              [weak](const std::shared_ptr<Peer>& peer) {
+                if (auto control = weak.lock()) control->repair(peer);
+              },
+          .leave =
+              [weak](const std::shared_ptr<Peer>& peer) {
+                if (auto control = weak.lock()) control->leave(peer, "it was closed");
+              }};
 }
 
 Endpoint::~Endpoint() {
@@ -78,17 +81,20 @@ Endpoint::~Endpoint() {
 
 void Endpoint::check_open() const {
   if (generation_ != fork_generation()) {
-    throw Error("this Endpoint belongs to the process that made it: after fork(), make a new one in the "
-                "child (or start processes with spawn)");
+    throw Error(
+        "this Endpoint belongs to the process that made it: after fork(), make a new one in the "
+        "child (or start processes with spawn)");
   }
   if (closed()) throw Error("this Endpoint is closed: make a new one");
 }
 
-std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes, const Deadline& deadline) {
+std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes,
+                                        const Deadline& deadline) {
   check_open();
   const Address address = Address::from_bytes(bytes);
   if (address.id == address_.id) {
-    throw std::invalid_argument("this is the Endpoint's own address: connect to another Endpoint's");
+    throw std::invalid_argument(
+        "this is the Endpoint's own address: connect to another Endpoint's");
   }
   if (auto peer = control_->find(address.id); peer && peer->alive()) return peer;
   const auto attempt = control_->connect(address);
@@ -97,9 +103,9 @@ std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes, const 
     if (!attempt->done.load()) control_->abandon(attempt);
   });
   if (!services_.poller->wait([&] { return attempt->done.load(); }, deadline)) {
-    throw TransferTimeout("endpoint '" + address.name + "' at " + address.host + ":" +
-                          std::to_string(address.port) +
-                          " did not answer in time: is its process running, and reachable from here?");
+    throw TransferTimeout(
+        "endpoint '" + address.name + "' at " + address.host + ":" + std::to_string(address.port) +
+        " did not answer in time: is its process running, and reachable from here?");
   }
   if (attempt->error) std::rethrow_exception(attempt->error);
   return attempt->peer;
@@ -118,8 +124,9 @@ Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> own
                                  const std::string& device, bool shared) {
   check_open();
   if (device != "cpu") {
-    throw RegistrationError("cannot register memory on " + device +
-                            ": this build moves host memory only; copy the array to the host first");
+    throw RegistrationError(
+        "cannot register memory on " + device +
+        ": this build moves host memory only; copy the array to the host first");
   }
   auto region = registrations_->find_or_create(layout.extent(), writable, shared);
   auto pinned = std::make_shared<const Pinned>(std::move(region), std::move(owner));
@@ -184,9 +191,8 @@ void Endpoint::close(const Deadline& deadline) {
   const auto peers = control_->peers();
   services_.poller->wait(
       [&] {
-        return std::ranges::all_of(peers, [](const auto& peer) {
-          return !peer->alive() || peer->path().idle();
-        });
+        return std::ranges::all_of(
+            peers, [](const auto& peer) { return !peer->alive() || peer->path().idle(); });
       },
       deadline);
   control_->stop();

@@ -17,10 +17,10 @@
 namespace zerohop::engine {
 
 struct EndpointOptions {
-  std::string device;             // empty: the first adapter with an active port, else soft0
-  std::string name;               // for messages; empty: "<host>:<pid>"
-  double timeout = 30.0;          // seconds: the bound of every wait that is given none
-  std::uint32_t send_depth = 256;  // work requests a Peer has posted at most
+  std::string device;                   // empty: the first adapter with an active port, else soft0
+  std::string name;                     // for messages; empty: "<host>:<pid>"
+  double timeout = 30.0;                // seconds: the bound of every wait that is given none
+  std::uint32_t send_depth = 256;       // work requests a Peer has posted at most
   std::chrono::microseconds spin{200};  // how long a wait polls before it sleeps
   Poller::Interrupt interrupt;          // what may end a wait early
 };
@@ -39,10 +39,11 @@ class Endpoint {
     return Deadline::after(Deadline::Seconds(timeout.value_or(options_.timeout)));
   }
 
-  // The Peer at that address: the present one, if both are connected already. Throws TransferTimeout,
-  // PeerLost (refused), AuthenticationError, ProtocolError (mangled address).
+  // The Peer at that address: the present one, if both are connected already. Throws
+  // TransferTimeout, PeerLost (refused), AuthenticationError, ProtocolError (mangled address).
   std::shared_ptr<Peer> connect(std::span<const std::byte> address, const Deadline& deadline);
-  // The next Peer that connected to this Endpoint and was not handed out yet. Throws TransferTimeout.
+  // The next Peer that connected to this Endpoint and was not handed out yet. Throws
+  // TransferTimeout.
   std::shared_ptr<Peer> accept(const Deadline& deadline);
   std::vector<std::shared_ptr<Peer>> peers() const { return control_->peers(); }
 
@@ -58,7 +59,8 @@ class Endpoint {
 
   using Notified = std::pair<std::uint32_t, std::uint32_t>;  // slot, value
   // The first non-empty slot in [first, first + count). Throws TransferTimeout, std::out_of_range.
-  Notified wait_notify(std::uint32_t first, std::uint32_t count, bool reset, const Deadline& deadline);
+  Notified wait_notify(std::uint32_t first, std::uint32_t count, bool reset,
+                       const Deadline& deadline);
   std::uint32_t peek_notify(std::uint32_t slot) const;
   std::uint32_t reset_notify(std::uint32_t slot);
 

@@ -37,8 +37,8 @@ class Job {
   Job(std::shared_ptr<Transfer> transfer, ibv_wr_opcode data)
       : transfer_(std::move(transfer)), opcode_(data) {}
 
-  // One 64-bit atomic on `address`: IBV_WR_ATOMIC_FETCH_AND_ADD or _CMP_AND_SWP. `add` is the summand
-  // or the expected value. The old value becomes the Transfer's result.
+  // One 64-bit atomic on `address`: IBV_WR_ATOMIC_FETCH_AND_ADD or _CMP_AND_SWP. `add` is the
+  // summand or the expected value. The old value becomes the Transfer's result.
   static Job atomic(std::shared_ptr<Transfer> transfer, ibv_wr_opcode opcode, std::uint64_t address,
                     std::uint32_t rkey, std::uint64_t add, std::uint64_t swap);
 
@@ -56,11 +56,12 @@ class Job {
   bool started() const noexcept { return started_; }
   bool data_done() const noexcept { return started_ && !atomic_ && run_.nbytes == 0; }
   bool message_done() const noexcept { return !message_; }
-  bool is_atomic() const noexcept { return opcode_ == IBV_WR_ATOMIC_FETCH_AND_ADD ||
-                                           opcode_ == IBV_WR_ATOMIC_CMP_AND_SWP; }
+  bool is_atomic() const noexcept {
+    return opcode_ == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode_ == IBV_WR_ATOMIC_CMP_AND_SWP;
+  }
 
-  // Appends data requests until the chain is full or all data is in it. `result`: where the old value
-  // of an atomic goes. Marks inline what is small enough.
+  // Appends data requests until the chain is full or all data is in it. `result`: where the old
+  // value of an atomic goes. Marks inline what is small enough.
   void fill(WorkChain& chain, const JobLimits& limits, const ibv_sge& result) noexcept;
 
   const Message& message() const noexcept { return *message_; }

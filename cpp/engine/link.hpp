@@ -19,9 +19,9 @@ struct Link {
   using Clock = std::chrono::steady_clock;
 
   std::unique_ptr<Channel> channel;
-  std::shared_ptr<Peer> peer;        // null on the accepting side until its Hello
-  std::optional<Address> dialled;    // on the side that connected
-  bool established = false;          // both sides can post
+  std::shared_ptr<Peer> peer;      // null on the accepting side until its Hello
+  std::optional<Address> dialled;  // on the side that connected
+  bool established = false;        // both sides can post
   bool watches_output = false;
   Clock::time_point opened = Clock::now();
   Clock::time_point heard = Clock::now();  // last sign of life from the peer

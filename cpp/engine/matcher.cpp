@@ -46,9 +46,7 @@ std::optional<PostedReceive> Matcher::find_receive(std::uint32_t tag) {
   return take_front(receives_, tag);
 }
 
-void Matcher::add(PostedReceive receive) {
-  receives_[receive.tag].push_back(std::move(receive));
-}
+void Matcher::add(PostedReceive receive) { receives_[receive.tag].push_back(std::move(receive)); }
 
 void Matcher::add(Arrived arrived) {
   waiting_nbytes_ += arrived.payload.size();
@@ -82,8 +80,9 @@ std::optional<std::string> refuse_receive(const Layout& into, std::uint64_t nbyt
   if (nbytes == into.nbytes() || (nbytes < into.nbytes() && into.is_contiguous())) {
     return std::nullopt;
   }
-  const std::string sizes = "a message of " + std::to_string(nbytes) + " bytes does not fit an array of " +
-                            std::to_string(into.nbytes()) + " bytes";
+  const std::string sizes = "a message of " + std::to_string(nbytes) +
+                            " bytes does not fit an array of " + std::to_string(into.nbytes()) +
+                            " bytes";
   if (nbytes > into.nbytes()) return sizes + ": receive it into a larger one, it is still there";
   return sizes + " with gaps: receive it into a contiguous one, it is still there";
 }

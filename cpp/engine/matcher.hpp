@@ -1,8 +1,9 @@
-// Matches what peers send with what is asked for by recv: by tag, each tag first come, first served.
+// Matches what peers send with what is asked for by recv: by tag, each tag first come, first
+// served.
 #pragma once
 
-#include <cstdint>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -44,7 +45,8 @@ class Matcher {
   // Bytes of eager payload that wait: the sender is held up when they grow too many.
   std::size_t waiting_nbytes() const noexcept { return waiting_nbytes_; }
 
-  // Offers die with the queue pair they were read through; eager messages are here already and stay.
+  // Offers die with the queue pair they were read through; eager messages are here already and
+  // stay.
   void drop_offers();
   std::vector<PostedReceive> take_receives();
 
@@ -54,8 +56,8 @@ class Matcher {
   std::size_t waiting_nbytes_ = 0;
 };
 
-// Whether a message of nbytes fits; the sentence that says why not otherwise. A shorter message needs
-// a contiguous destination, of which it fills the beginning.
+// Whether a message of nbytes fits; the sentence that says why not otherwise. A shorter message
+// needs a contiguous destination, of which it fills the beginning.
 std::optional<std::string> refuse_receive(const Layout& into, std::uint64_t nbytes);
 
 // The part of `into` that a message of nbytes fills.

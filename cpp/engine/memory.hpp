@@ -41,8 +41,8 @@ class Memory {
   // A part of the same memory; closing either closes both.
   Memory slice(std::span<const Index> indices) const;
 
-  // Ends the right to use this memory, here and at the peers who have its RemoteMemory. Transfers that
-  // run finish first; until then it stays registered.
+  // Ends the right to use this memory, here and at the peers who have its RemoteMemory. Transfers
+  // that run finish first; until then it stays registered.
   void close() noexcept;
   bool closed() const noexcept;
 

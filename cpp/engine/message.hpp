@@ -1,9 +1,9 @@
 // The small messages that travel as SENDs behind the data on a queue pair.
 //
-// A notification is one of them: an immediate has 32 bits, a notification a slot number and a 32-bit
-// value. The completion of a receive makes all earlier RDMA writes of the same queue pair visible
-// (InfiniBand Architecture Specification 1, 9.5; FACTS: also with relaxed ordering), so a SEND orders
-// as WRITE_WITH_IMM does.
+// A notification is one of them: an immediate has 32 bits, a notification a slot number and a
+// 32-bit value. The completion of a receive makes all earlier RDMA writes of the same queue pair
+// visible (InfiniBand Architecture Specification 1, 9.5; FACTS: also with relaxed ordering), so a
+// SEND orders as WRITE_WITH_IMM does.
 #pragma once
 
 #include <bit>

@@ -16,8 +16,8 @@ std::byte* map_pages(std::size_t nbytes) {
   void* pages = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) {
     throw RegistrationError(
-        errno_message("cannot map message buffers of a Peer (raise vm.max_map_count or free memory)",
-                      errno),
+        errno_message(
+            "cannot map message buffers of a Peer (raise vm.max_map_count or free memory)", errno),
         errno);
   }
   return static_cast<std::byte*>(pages);
@@ -35,9 +35,8 @@ PathBuffers::PathBuffers(std::shared_ptr<rdma::ProtectionDomain> domain, std::ui
       rdma::MemoryRegion::create(domain, slots_.get(), kSlotsNbytes, IBV_ACCESS_LOCAL_WRITE);
   words_region_ = rdma::MemoryRegion::create(domain, words_.get(), results * sizeof(std::uint64_t),
                                              IBV_ACCESS_LOCAL_WRITE);
-  credits_region_ =
-      rdma::MemoryRegion::create(domain, credits_.get(), sizeof(std::uint64_t),
-                                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  credits_region_ = rdma::MemoryRegion::create(domain, credits_.get(), sizeof(std::uint64_t),
+                                               IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 }
 
 }  // namespace zerohop::engine

@@ -14,7 +14,8 @@ namespace zerohop::engine {
 
 class PathBuffers {
  public:
-  static constexpr std::uint32_t kSlotBytes = 4096;  // one page: a message and up to 4064 bytes of payload
+  static constexpr std::uint32_t kSlotBytes =
+      4096;  // one page: a message and up to 4064 bytes of payload
   static constexpr std::uint32_t kReceiveSlots = 32;
   static constexpr std::uint32_t kSendSlots = 16;
 
@@ -26,12 +27,14 @@ class PathBuffers {
   std::uint32_t slots_lkey() const noexcept { return slots_region_->lkey(); }
 
   ibv_sge result_element(std::uint32_t i) const noexcept {
-    return {.addr = reinterpret_cast<std::uint64_t>(&words_[i]), .length = sizeof(std::uint64_t),
+    return {.addr = reinterpret_cast<std::uint64_t>(&words_[i]),
+            .length = sizeof(std::uint64_t),
             .lkey = words_region_->lkey()};
   }
   std::uint64_t result(std::uint32_t i) const noexcept { return words_[i]; }
 
-  // Written by the peer: how many messages it has taken out of its receive slots since the beginning.
+  // Written by the peer: how many messages it has taken out of its receive slots since the
+  // beginning.
   std::uint64_t credits_address() const noexcept {
     return reinterpret_cast<std::uint64_t>(credits_.get());
   }

@@ -54,8 +54,8 @@ bool Peer::lose(const std::string& reason) {
     state_.store(State::lost, std::memory_order_release);
   }
   path_->close([text = lost_reason_](Effect effect) {
-    return std::make_exception_ptr(
-        PeerLost(text + " (" + effect_name(effect) + " of the data may have been written)", 0, effect));
+    return std::make_exception_ptr(PeerLost(
+        text + " (" + effect_name(effect) + " of the data may have been written)", 0, effect));
   });
   return true;
 }
@@ -84,8 +84,9 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
 Piece Peer::make_piece(const Memory& local, const RemoteMemory& remote, RemoteAccess needed,
                        Transfer& transfer) const {
   if (local.endpoint() != host_.own_id) {
-    throw RegistrationError("this memory is registered with another Endpoint: register it with the "
-                            "one whose Peer is to move it");
+    throw RegistrationError(
+        "this memory is registered with another Endpoint: register it with the "
+        "one whose Peer is to move it");
   }
   if (remote.endpoint != identity_.id) {
     throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(remote.endpoint) +
@@ -101,7 +102,8 @@ Piece Peer::make_piece(const Memory& local, const RemoteMemory& remote, RemoteAc
     throw std::invalid_argument("cannot read into a read-only array: register a writable one");
   }
   const bool is_write = needed == kRemoteWrite;
-  check_same_shape(is_write ? local.layout() : remote.layout, is_write ? remote.layout : local.layout());
+  check_same_shape(is_write ? local.layout() : remote.layout,
+                   is_write ? remote.layout : local.layout());
   Piece piece{.local = local.layout(), .remote = remote.layout, .rkey = remote.rkey};
   auto pinned = local.pinned();
   if (pinned->region) piece.lkey = pinned->region->lkey();
@@ -146,10 +148,10 @@ Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, 
                                 std::uint64_t swap) {
   check_alive();
   if (word.layout.count() != 1 || word.layout.itemsize() != 8 || word.layout.address % 8 != 0) {
-    throw std::invalid_argument("an atomic needs one 8-byte element at an address divisible by 8: "
-                                "select one element of an int64 or uint64 array, not " +
-                                shape_string(word.layout.shape.span()) + " of " +
-                                word.layout.dtype.name());
+    throw std::invalid_argument(
+        "an atomic needs one 8-byte element at an address divisible by 8: "
+        "select one element of an int64 or uint64 array, not " +
+        shape_string(word.layout.shape.span()) + " of " + word.layout.dtype.name());
   }
   if (word.endpoint != identity_.id) {
     throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(word.endpoint) +
@@ -228,7 +230,8 @@ Peer::Transferring Peer::receive(const Memory& into, std::uint32_t tag) {
   return transfer;
 }
 
-std::optional<RemoteMemory> Peer::lookup(const std::string& name, const Deadline& deadline, bool now) {
+std::optional<RemoteMemory> Peer::lookup(const std::string& name, const Deadline& deadline,
+                                         bool now) {
   check_alive();
   auto answer = std::make_shared<Answer>();
   std::uint64_t request = 0;
@@ -239,7 +242,8 @@ std::optional<RemoteMemory> Peer::lookup(const std::string& name, const Deadline
   }
   host_.tell(shared_from_this(), Lookup{.request = request, .name = name});
   const bool answered = path_->poller()->wait(
-      [&] { return answer->found.load() || (now && answer->arrived.load()) || !alive(); }, deadline);
+      [&] { return answer->found.load() || (now && answer->arrived.load()) || !alive(); },
+      deadline);
   {
     const std::lock_guard lock(mutex_);
     lookups_.erase(request);

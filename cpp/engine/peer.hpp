@@ -41,8 +41,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::string host_name;
     std::uint32_t pid = 0;
   };
-  // What a Peer has from its Endpoint. tell() sends a control message to this peer; repair() has the
-  // queue pair replaced; both only pass the word to the progress thread.
+  // What a Peer has from its Endpoint. tell() sends a control message to this peer; repair() has
+  // the queue pair replaced; both only pass the word to the progress thread.
   struct Host {
     EndpointId own_id{};
     std::string device;
@@ -58,14 +58,15 @@ class Peer : public std::enable_shared_from_this<Peer> {
   const Identity& identity() const noexcept { return identity_; }
   bool alive() const noexcept { return state_.load(std::memory_order_acquire) == State::alive; }
 
-  // --- operations; each throws PeerLost, RegistrationError, RouteUnavailable or std::invalid_argument
-  // at once, what happens later is in the Transfer ---
+  // --- operations; each throws PeerLost, RegistrationError, RouteUnavailable or
+  // std::invalid_argument at once, what happens later is in the Transfer ---
   using Transferring = std::shared_ptr<Transfer>;
   using Pair = std::pair<const Memory*, const RemoteMemory*>;
   Transferring write(std::span<const Pair> pairs, const TransferOptions& options);
   Transferring read(std::span<const Pair> pairs, const TransferOptions& options);
   Transferring fetch_add(const RemoteMemory& word, std::uint64_t value);
-  Transferring compare_swap(const RemoteMemory& word, std::uint64_t expected, std::uint64_t desired);
+  Transferring compare_swap(const RemoteMemory& word, std::uint64_t expected,
+                            std::uint64_t desired);
   Transferring notify(const Notification& notification);
   Transferring send(const Memory& from, std::uint32_t tag);
   Transferring receive(const Memory& into, std::uint32_t tag);

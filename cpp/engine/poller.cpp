@@ -14,8 +14,8 @@ constexpr int kBatch = 16;         // completions taken from the device at once
 
 Poller::Poller(std::shared_ptr<rdma::Device> device, std::chrono::microseconds spin,
                Interrupt interrupt)
-    : queue_(rdma::CompletionQueue::create(
-          device, std::min(kFirstDepth, device->attributes().max_cqe))),
+    : queue_(rdma::CompletionQueue::create(device,
+                                           std::min(kFirstDepth, device->attributes().max_cqe))),
       spin_(spin),
       interrupt_(std::move(interrupt)) {}
 

@@ -36,9 +36,9 @@ class Poller {
 
   const std::shared_ptr<rdma::CompletionQueue>& queue() const noexcept { return queue_; }
 
-  // Routes completions of a queue pair to `sink` and makes room for `entries` of them at once, growing
-  // the queue as needed. detach() returns when no completion is being delivered to the sink any more;
-  // neither may be called from on_completion.
+  // Routes completions of a queue pair to `sink` and makes room for `entries` of them at once,
+  // growing the queue as needed. detach() returns when no completion is being delivered to the sink
+  // any more; neither may be called from on_completion.
   void attach(std::uint32_t qp_number, std::shared_ptr<CompletionSink> sink, int entries);
   void detach(std::uint32_t qp_number, int entries);
 
@@ -112,8 +112,8 @@ bool Poller::wait(Ready&& ready, const Deadline& deadline) {
 
 template <typename Ready>
 bool Poller::sleep(Ready& ready, const Deadline& deadline) {
-  // Counted, and the wake-ups read, before ready() is asked; wake() reads the count after the change
-  // was made: one of the two sees the other (all of it is sequentially consistent).
+  // Counted, and the wake-ups read, before ready() is asked; wake() reads the count after the
+  // change was made: one of the two sees the other (all of it is sequentially consistent).
   const Sleeper counted(sleepers_);
   for (;;) {
     const std::uint64_t seen = wakeups_.load();

@@ -19,9 +19,10 @@ namespace {
 
 UniqueFd checked(int fd, const char* what) {
   if (fd < 0) {
-    throw Error(errno_message(std::string(what) + " failed; raise the limit of open files (ulimit -n)",
-                              errno),
-                errno);
+    throw Error(
+        errno_message(std::string(what) + " failed; raise the limit of open files (ulimit -n)",
+                      errno),
+        errno);
   }
   return UniqueFd(fd);
 }

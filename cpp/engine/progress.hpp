@@ -1,6 +1,6 @@
 // The one thread of an Endpoint: it waits for descriptors, runs what other threads hand to it, and
-// does what is due. Everything about control connections happens on it, so that none of that needs a
-// lock.
+// does what is due. Everything about control connections happens on it, so that none of that needs
+// a lock.
 #pragma once
 
 #include <chrono>

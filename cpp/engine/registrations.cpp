@@ -32,8 +32,9 @@ std::shared_ptr<rdma::MemoryRegion> Registrations::find_or_create(const Extent& 
 }
 
 std::shared_ptr<rdma::MemoryRegion> Registrations::find(const Extent& extent, int access) {
-  // The nearest region that begins at or below the extent. One that begins further below might cover
-  // it as well, but two overlapping registrations are rare and a second one is only a little waste.
+  // The nearest region that begins at or below the extent. One that begins further below might
+  // cover it as well, but two overlapping registrations are rare and a second one is only a little
+  // waste.
   auto after = by_address_.upper_bound(extent.begin);
   if (after == by_address_.begin()) return nullptr;
   auto region = std::prev(after)->second.lock();

@@ -21,10 +21,11 @@ class Registrations {
   const std::shared_ptr<rdma::ProtectionDomain>& domain() const noexcept { return domain_; }
 
   // The region over `extent` with the right to be read, and written if `writable`. With `shared` a
-  // region that covers the extent with the same rights is used again; its keys then reach all of it.
-  // Without, the keys reach the extent and nothing more. Null for an empty extent.
-  // Throws RegistrationError.
-  std::shared_ptr<rdma::MemoryRegion> find_or_create(const Extent& extent, bool writable, bool shared);
+  // region that covers the extent with the same rights is used again; its keys then reach all of
+  // it. Without, the keys reach the extent and nothing more. Null for an empty extent. Throws
+  // RegistrationError.
+  std::shared_ptr<rdma::MemoryRegion> find_or_create(const Extent& extent, bool writable,
+                                                     bool shared);
 
  private:
   std::shared_ptr<rdma::MemoryRegion> find(const Extent& extent, int access);

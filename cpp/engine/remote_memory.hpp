@@ -20,10 +20,10 @@ struct RemoteMemory {
   EndpointId endpoint{};  // whose memory it is
   Layout layout;          // addresses are the owner's
   std::uint32_t rkey = 0;
-  std::uint8_t access = 0;   // RemoteAccess bits
-  std::uint64_t begin = 0;   // the registered range [begin, end) that rkey covers
+  std::uint8_t access = 0;  // RemoteAccess bits
+  std::uint64_t begin = 0;  // the registered range [begin, end) that rkey covers
   std::uint64_t end = 0;
-  std::string device;        // where it lies: "cpu", "cuda:0"
+  std::string device;  // where it lies: "cpu", "cuda:0"
 
   RemoteMemory slice(std::span<const Index> indices) const;
 

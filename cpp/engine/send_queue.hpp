@@ -1,5 +1,5 @@
-// Which Transfers the posted work requests belong to. A queue pair completes in the order of posting,
-// so the book is a ring: the completion of one entry retires it and all before it.
+// Which Transfers the posted work requests belong to. A queue pair completes in the order of
+// posting, so the book is a ring: the completion of one entry retires it and all before it.
 #pragma once
 
 #include <cstdint>

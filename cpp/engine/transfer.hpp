@@ -31,8 +31,8 @@ class Transfer {
     return poller_->wait([this] { return done(); }, deadline);
   }
 
-  // Calls `callback` once, when done: at once if it is already, else in the thread that completes it,
-  // which may hold locks of the engine: the callback only passes the word on.
+  // Calls `callback` once, when done: at once if it is already, else in the thread that completes
+  // it, which may hold locks of the engine: the callback only passes the word on.
   void on_done(std::function<void()> callback);
 
   // --- for the engine ---

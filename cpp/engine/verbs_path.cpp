@@ -10,7 +10,8 @@
 namespace zerohop::engine {
 namespace {
 
-// Kept free in the send queue for returning credits, so that two full ends never wait for each other.
+// Kept free in the send queue for returning credits, so that two full ends never wait for each
+// other.
 constexpr std::uint32_t kReserve = 2;
 // Callers wait when this many jobs are in line: memory stays bounded however many they post.
 constexpr std::size_t kMaxJobs = 256;
@@ -84,7 +85,8 @@ PathTerms VerbsPath::terms() const {
 
 void VerbsPath::connect(const PathTerms& remote) {
   if (remote.receive_slots < 4 || remote.slot_nbytes < sizeof(Message)) {
-    throw ProtocolError("peer '" + peer_name_ + "' offers no receive slots: it runs another version");
+    throw ProtocolError("peer '" + peer_name_ +
+                        "' offers no receive slots: it runs another version");
   }
   const std::lock_guard lock(mutex_);
   if (state_ != State::unconnected) return;
@@ -147,8 +149,8 @@ void VerbsPath::submit(Job&& job, const Deadline& deadline) {
     enqueue(std::move(job));
   }
   if (jobs_waiting_.load(std::memory_order_relaxed) <= kMaxJobs) return;
-  // The job is accepted whatever becomes of this wait: a peer that takes nothing is found out by its
-  // heartbeat, and its Transfer tells the caller.
+  // The job is accepted whatever becomes of this wait: a peer that takes nothing is found out by
+  // its heartbeat, and its Transfer tells the caller.
   services_.poller->wait([this] { return jobs_waiting_.load() <= kMaxJobs / 2; }, deadline);
 }
 

@@ -1,8 +1,9 @@
 // The way to a peer over a queue pair: everything that is posted to it and everything it completes.
 //
-// Jobs are posted in the order they come. What the queue has no room for waits in line, and goes out
-// as completions make room. Small messages (notifications, send and recv) travel in order behind the
-// data; the receiver's slots are never overrun, because it tells how many it has emptied.
+// Jobs are posted in the order they come. What the queue has no room for waits in line, and goes
+// out as completions make room. Small messages (notifications, send and recv) travel in order
+// behind the data; the receiver's slots are never overrun, because it tells how many it has
+// emptied.
 #pragma once
 
 #include <array>
@@ -48,8 +49,8 @@ struct PathServices {
 
 class VerbsPath final : public CompletionSink, public std::enable_shared_from_this<VerbsPath> {
  public:
-  // on_broken is called, from whatever thread polls, when the queue pair is in error and every posted
-  // work request has been given back: renew() may follow. It must only pass the word on.
+  // on_broken is called, from whatever thread polls, when the queue pair is in error and every
+  // posted work request has been given back: renew() may follow. It must only pass the word on.
   static std::shared_ptr<VerbsPath> create(PathServices services, std::string peer_name,
                                            std::function<void()> on_broken);
   ~VerbsPath() override;
@@ -63,7 +64,8 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // connect() to the fresh queue pair of the same peer.
   void reconnect(const rdma::QueuePairAddress& remote);
 
-  // Replaces the queue pair by a fresh, unconnected one; jobs submitted from now on wait for connect().
+  // Replaces the queue pair by a fresh, unconnected one; jobs submitted from now on wait for
+  // connect().
   void renew();
 
   // Fails all that is pending and all that follows with what `reason` makes. No memory of a
@@ -71,8 +73,9 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   using Reason = std::function<std::exception_ptr(Effect)>;
   void close(Reason reason);
 
-  // Posts the job, or queues it; its Transfer is done when everything of it has completed. When many
-  // jobs wait already, so does the caller, until `deadline` at most. Throws the close() reason.
+  // Posts the job, or queues it; its Transfer is done when everything of it has completed. When
+  // many jobs wait already, so does the caller, until `deadline` at most. Throws the close()
+  // reason.
   void submit(Job&& job, const Deadline& deadline);
   // Offers memory to the peer's recv: `transfer` is done when the peer has read it.
   void offer(std::shared_ptr<Transfer> transfer, const Message& message, const Deadline& deadline);
@@ -146,7 +149,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   std::unordered_map<std::uint32_t, std::shared_ptr<Transfer>> offers_;
   std::uint32_t next_offer_ = 1;
 
-  std::string break_cause_;       // of the present break-down, for those flushed with it
+  std::string break_cause_;         // of the present break-down, for those flushed with it
   bool flushed_untouched_ = false;  // ... whether flushed requests surely never ran
   bool break_reported_ = false;
 };

@@ -1,5 +1,5 @@
-// What a path completes: chains, messages, errors. All of it runs in whatever thread polls, with the
-// mutex of the path held.
+// What a path completes: chains, messages, errors. All of it runs in whatever thread polls, with
+// the mutex of the path held.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -10,7 +10,6 @@
 
 namespace zerohop::engine {
 namespace {
-
 
 // Statuses after which the requests behind the failed one surely never ran: it was refused before
 // anything was sent, or by the responder, which executes in order.
@@ -72,8 +71,8 @@ void VerbsPath::on_error(const ibv_wc& completion) {
   if (!is_receive) fail_chains(completion.wr_id, completion.status);
 }
 
-// The queue pair is in error, or is put there: what is posted comes back flushed, what waits in line
-// fails here. renew() makes the path usable again.
+// The queue pair is in error, or is put there: what is posted comes back flushed, what waits in
+// line fails here. renew() makes the path usable again.
 void VerbsPath::break_down(const std::string& cause, bool flushed_untouched) {
   if (state_ != State::up) return;
   state_ = State::broken;
@@ -118,9 +117,11 @@ void VerbsPath::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {
 
 void VerbsPath::fail_job(Job& job, const std::string& cause) {
   const Effect effect = job.started() ? Effect::some : Effect::nothing;
-  job.transfer()->fail(
-      verbs_failure("transfer with peer '" + peer_name_ + "' was waiting in line when its queue pair "
-                    "failed: " + cause, IBV_WC_WR_FLUSH_ERR, effect));
+  job.transfer()->fail(verbs_failure("transfer with peer '" + peer_name_ +
+                                         "' was waiting in line when its queue pair "
+                                         "failed: " +
+                                         cause,
+                                     IBV_WC_WR_FLUSH_ERR, effect));
   job.transfer()->drop();
 }
 
@@ -129,8 +130,11 @@ void VerbsPath::fail_jobs(const std::string& cause) {
   jobs_waiting_.store(0);
   for (Job& job : jobs) fail_job(job, cause);
   for (auto& [id, transfer] : std::exchange(offers_, {})) {
-    transfer->fail(verbs_failure("send to peer '" + peer_name_ + "' was not taken before its queue "
-                                 "pair failed: " + cause, IBV_WC_WR_FLUSH_ERR, Effect::all));
+    transfer->fail(verbs_failure("send to peer '" + peer_name_ +
+                                     "' was not taken before its queue "
+                                     "pair failed: " +
+                                     cause,
+                                 IBV_WC_WR_FLUSH_ERR, Effect::all));
     transfer->drop();
   }
   matcher_.drop_offers();

@@ -21,7 +21,8 @@ Message decode(std::span<const std::byte> bytes) {
   Message message{};
   if (bytes.size() < kNotifyNbytes) refuse("it is truncated");
   std::memcpy(&message, bytes.data(), std::min(bytes.size(), sizeof message));
-  if (message.kind != MessageKind::notify && bytes.size() < sizeof message) refuse("it is truncated");
+  if (message.kind != MessageKind::notify && bytes.size() < sizeof message)
+    refuse("it is truncated");
   return message;
 }
 

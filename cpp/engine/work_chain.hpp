@@ -12,7 +12,8 @@ namespace zerohop::engine {
 class WorkChain {
  public:
   static constexpr std::uint32_t kRequests = 32;
-  static constexpr std::uint32_t kElements = 128;  // scatter/gather elements of all of them together
+  static constexpr std::uint32_t kElements =
+      128;  // scatter/gather elements of all of them together
 
   // room: how many requests the send queue takes now; max_sge: elements of one request.
   WorkChain(std::uint32_t room, std::uint32_t max_sge) noexcept

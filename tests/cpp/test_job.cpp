@@ -20,7 +20,8 @@ struct Posted {
   std::size_t inlined = 0;
 };
 
-// Does what an adapter does with the chain: walks the elements of each request along its remote range.
+// Does what an adapter does with the chain: walks the elements of each request along its remote
+// range.
 void execute(WorkChain& chain, const JobLimits& limits, Posted& posted) {
   if (chain.size() == 0) return;
   for (const ibv_send_wr* request = &chain.front(); request != nullptr; request = request->next) {
@@ -66,7 +67,8 @@ std::map<std::uint64_t, std::uint64_t> expected(const std::vector<Piece>& pieces
     const auto remote = element_addresses(piece.remote);
     if (piece.local.count() == 0) continue;
     for (std::size_t i = 0; i < local.size(); ++i) {
-      for (std::uint32_t b = 0; b < piece.local.itemsize(); ++b) bytes[local[i] + b] = remote[i] + b;
+      for (std::uint32_t b = 0; b < piece.local.itemsize(); ++b)
+        bytes[local[i] + b] = remote[i] + b;
     }
   }
   return bytes;

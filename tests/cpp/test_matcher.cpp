@@ -38,8 +38,10 @@ TEST_CASE("messages are found by tag, oldest first") {
 TEST_CASE("offers die with their queue pair, eager messages stay") {
   Matcher matcher;
   matcher.add(eager(1, 100));
-  matcher.add(Arrived{.message = {.kind = MessageKind::offer, .tag = 1, .nbytes = 1u << 20}, .payload = {}});
-  matcher.add(Arrived{.message = {.kind = MessageKind::offer, .tag = 2, .nbytes = 1u << 20}, .payload = {}});
+  matcher.add(Arrived{.message = {.kind = MessageKind::offer, .tag = 1, .nbytes = 1u << 20},
+                      .payload = {}});
+  matcher.add(Arrived{.message = {.kind = MessageKind::offer, .tag = 2, .nbytes = 1u << 20},
+                      .payload = {}});
   CHECK(matcher.waiting_nbytes() == 100);
   matcher.drop_offers();
   CHECK(matcher.find_arrived(1).has_value());
@@ -48,7 +50,8 @@ TEST_CASE("offers die with their queue pair, eager messages stay") {
 }
 
 TEST_CASE("a receive takes what fits") {
-  const Layout dense = Layout::contiguous(4096, DType::parse("int32"), std::vector<std::int64_t>{4});
+  const Layout dense =
+      Layout::contiguous(4096, DType::parse("int32"), std::vector<std::int64_t>{4});
   const Layout gaps{4096, DType::parse("int32"), {4}, {8}};
   CHECK_FALSE(refuse_receive(dense, 16).has_value());
   CHECK_FALSE(refuse_receive(dense, 3).has_value());
