@@ -1,7 +1,5 @@
 // zerohop._core.ArrayView: an array as zerohop sees it, before it is registered. Shows what an
 // import makes of an object, and shares the bytes onwards.
-#include "bindings/bind_array_view.hpp"
-
 #include <pybind11/typing.h>
 
 #include <utility>
@@ -11,6 +9,7 @@
 #include "bindings/array_import.hpp"
 #include "bindings/buffer_export.hpp"
 #include "bindings/dlpack_export.hpp"
+#include "bindings/topics.hpp"
 
 namespace zerohop::bindings {
 namespace {

@@ -1,7 +1,6 @@
 // The extension module zerohop._core: lists the topics, each bound in its own file.
 #include <pybind11/pybind11.h>
 
-#include "bindings/bind_array_view.hpp"
 #include "bindings/topics.hpp"
 
 PYBIND11_MODULE(_core, m) {

@@ -7,8 +7,12 @@ import atexit
 import os
 import weakref
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from zerohop import _core
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Endpoint"]
 
@@ -74,7 +78,7 @@ class Endpoint(_core.Endpoint):
         )
         _open.add(self)
 
-    def __enter__(self) -> Endpoint:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -85,7 +89,7 @@ class Endpoint(_core.Endpoint):
     ) -> None:
         self.close()
 
-    async def __aenter__(self) -> Endpoint:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
