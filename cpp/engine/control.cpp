@@ -103,6 +103,12 @@ std::vector<std::shared_ptr<Peer>> Control::peers() const {
   return peers;
 }
 
+std::optional<std::string> Control::lonely() const {
+  if (!lonely_.load()) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  return last_loss_;
+}
+
 void Control::tell(const std::shared_ptr<Peer>& peer, ControlMessage message) {
   progress_->run([this, peer, message = std::move(message)] {
     if (Link* link = link_of(*peer)) send(*link, message);
@@ -303,7 +309,11 @@ void Control::drop(Link& link, const std::string& reason) {
   {
     const std::lock_guard lock(mutex_);
     const auto published = peers_.find(link.peer->identity().id);
-    if (published != peers_.end() && published->second == link.peer) peers_.erase(published);
+    if (published != peers_.end() && published->second == link.peer) {
+      peers_.erase(published);
+      last_loss_ = "peer '" + link.peer->identity().name + "' is lost: " + reason;
+      lonely_.store(peers_.empty());
+    }
   }
   link.peer->lose(reason);
   poller_->wake();

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -50,6 +51,8 @@ class Control : public std::enable_shared_from_this<Control> {
   std::shared_ptr<Peer> take_accepted();  // null: none
   std::shared_ptr<Peer> find(const EndpointId& id) const;
   std::vector<std::shared_ptr<Peer>> peers() const;
+  // Why the last peer was lost, when there were peers and none is left; else empty.
+  std::optional<std::string> lonely() const;
   Shares& shares() noexcept { return shares_; }
   void on_shared(const std::string& name);
   void tell(const std::shared_ptr<Peer>& peer, ControlMessage message);
@@ -109,9 +112,12 @@ class Control : public std::enable_shared_from_this<Control> {
   };
   std::map<EndpointId, Dial> dials_;
 
-  mutable std::mutex mutex_;  // guards the two below
+  std::atomic<bool> lonely_{false};
+
+  mutable std::mutex mutex_;  // guards all below
   std::map<EndpointId, std::shared_ptr<Peer>> peers_;
   std::deque<std::shared_ptr<Peer>> accepted_;
+  std::string last_loss_;
 
   std::unique_ptr<Progress> progress_;  // last: its thread uses all of the above
 };

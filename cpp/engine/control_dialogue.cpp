@@ -127,6 +127,7 @@ void Control::establish(Link& link) {
   {
     const std::lock_guard lock(mutex_);
     peers_[id] = link.peer;
+    lonely_.store(false);
     if (!link.dialled && !dials_.contains(id)) accepted_.push_back(link.peer);
   }
   finish(id, link.peer, nullptr);

@@ -167,11 +167,16 @@ Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t coun
         const std::uint64_t puts = board.puts();
         if (puts != scanned) notified = board.find(first, count, reset);
         scanned = puts;
-        return notified.has_value() || closed();
+        return notified.has_value() || closed() || control_->lonely();
       },
       deadline);
+  // What came before the last peer was lost is still delivered.
+  if (!notified) notified = board.find(first, count, reset);
   if (notified) return *notified;
   check_open();
+  if (const auto loss = control_->lonely()) {
+    throw PeerLost(*loss + "; no peer is left that could notify: connect or accept one");
+  }
   throw TransferTimeout("no notification came to slots [" + std::to_string(first) + ", " +
                         std::to_string(first + count) + ") in time");
 }
