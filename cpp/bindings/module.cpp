@@ -2,16 +2,13 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings/bind_array_view.hpp"
-#include "bindings/topics.hpp"
+#include "bindings/bind_reports.hpp"
+#include "bindings/bind_verbs.hpp"
 
 PYBIND11_MODULE(_core, m) {
   using namespace zerohop::bindings;
   m.doc() = "The C++ core of zerohop.";
-  bind_errors(m);
+  bind_reports(m);
   bind_array_view(m);
-  bind_remote_memory(m);
-  bind_memory(m);
-  bind_transfer(m);
-  bind_peer(m);
-  bind_endpoint(m);
+  bind_verbs(m);
 }

@@ -3,10 +3,25 @@ The C++ core of zerohop.
 """
 
 from __future__ import annotations
+import collections.abc
 import typing
 import typing_extensions
 
-__all__: list[str] = ["ArrayView"]
+__all__: list[str] = [
+    "ArrayView",
+    "AsyncEvent",
+    "CompletionQueue",
+    "Device",
+    "MemoryRegion",
+    "MemorySlice",
+    "ProtectionDomain",
+    "QueuePair",
+    "QueuePairAddress",
+    "SendRequest",
+    "WC",
+    "report",
+    "verbs_devices",
+]
 
 class ArrayView:
     """
@@ -54,3 +69,428 @@ class ArrayView:
         """
     @property
     def writable(self) -> bool: ...
+
+class AsyncEvent:
+    """
+    Something that happened to a device, port or queue.
+    """
+    def __repr__(self) -> str: ...
+    @property
+    def port(self) -> int:
+        """
+        0 unless the event names a port.
+        """
+    @property
+    def qp_num(self) -> int:
+        """
+        0 unless the event names a queue pair.
+        """
+    @property
+    def type(self) -> str:
+        """
+        "QP_FATAL", "PORT_ERR", ...: ibv_event_type without its prefix.
+        """
+
+class MemoryRegion:
+    """
+    Registered bytes, made by ProtectionDomain.register (man ibv_reg_mr). Keeps its array alive.
+
+    region[a:b] is a MemorySlice of bytes a to b.
+    """
+    def __getitem__(self, bytes: slice) -> MemorySlice: ...
+    def __len__(self) -> int: ...
+    def __repr__(self) -> str: ...
+    def close(self) -> None:
+        """
+        Deregister now: its keys are no longer valid, and work requests that still use it fail.
+        """
+    @property
+    def access(self) -> int:
+        """
+        The Access flags it was registered with, as an int.
+        """
+    @property
+    def address(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def lkey(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def remote(self) -> tuple[int, int]:
+        """
+        (address, rkey): what a peer needs to reach the first byte.
+        """
+    @property
+    def rkey(self) -> int: ...
+
+class MemorySlice:
+    """
+    Bytes [offset, offset + nbytes) of a MemoryRegion.
+    """
+    def __repr__(self) -> str: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def region(self) -> MemoryRegion: ...
+    @property
+    def remote(self) -> tuple[int, int]:
+        """
+        (address, rkey): what a peer needs to reach the first byte.
+        """
+
+class Device:
+    """
+    An open verbs device and one of its ports (man ibv_open_device).
+
+    name: "mlx5_0", "rxe0", "soft0", "soft0@eth0", "soft0@10.0.0.5". Raises VerbsError for other names.
+    """
+    def __init__(
+        self,
+        name: str,
+        *,
+        port: typing.SupportsInt | typing.SupportsIndex = 1,
+        gid_index: typing.SupportsInt | typing.SupportsIndex = 0,
+    ) -> None: ...
+    def __repr__(self) -> str: ...
+    def async_event(
+        self, timeout: typing.SupportsFloat | typing.SupportsIndex = 0.0
+    ) -> AsyncEvent | None:
+        """
+        The next asynchronous event, or None when none comes within timeout seconds (man
+        ibv_get_async_event).
+        """
+    def pd(self) -> ProtectionDomain:
+        """
+        A new protection domain on this device.
+        """
+    @property
+    def attributes(self) -> dict[str, typing.Any]:
+        """
+        Limits of the device (man ibv_query_device); sizes in bytes.
+        """
+    @property
+    def gid(self) -> str:
+        """
+        The address of the port, written as an IPv6 address.
+        """
+    @property
+    def gid_index(self) -> int: ...
+    @property
+    def mtu(self) -> int:
+        """
+        The active MTU of the port in bytes.
+        """
+    @property
+    def name(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def port_attributes(self) -> dict[str, typing.Any]:
+        """
+        State of the port, asked anew (man ibv_query_port); sizes in bytes.
+        """
+    @property
+    def provider(self) -> str:
+        """
+        Who fills the verbs table: "libibverbs" or "softhca".
+        """
+    @property
+    def state(self) -> str:
+        """
+        The state of the port now: "ACTIVE", "DOWN", ...
+        """
+
+class ProtectionDomain:
+    """
+    Queue pairs and memory regions work together only inside one domain (man ibv_alloc_pd).
+    """
+    def __init__(self, device: Device) -> None: ...
+    def __repr__(self) -> str: ...
+    def register(
+        self, array: typing.Any, *, access: typing.SupportsInt | typing.SupportsIndex | None = None
+    ) -> MemoryRegion:
+        """
+        Register the bytes of an array, or of anything with the buffer protocol, without a copy.
+
+        access: Access flags; by default everything for a writable array, REMOTE_READ for a read-only one.
+        The region keeps the array alive. Raises RegistrationError when the memory cannot be pinned,
+        BufferError for write access to a read-only array (man ibv_reg_mr).
+        """
+    @property
+    def device(self) -> Device: ...
+
+class WC:
+    """
+    A work completion: how one request ended (man ibv_poll_cq).
+    """
+    def __repr__(self) -> str: ...
+    @property
+    def byte_len(self) -> int:
+        """
+        Bytes that arrived (receives and reads); 0 on errors.
+        """
+    @property
+    def help(self) -> str:
+        """
+        Cause and remedy of the status in one sentence.
+        """
+    @property
+    def imm_data(self) -> int | None:
+        """
+        The immediate value that came along, or None.
+        """
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def opcode(self) -> str | None:
+        """
+        "RDMA_WRITE", "RECV", ...; None on errors.
+        """
+    @property
+    def qp_num(self) -> int: ...
+    @property
+    def status(self) -> str:
+        """
+        "IBV_WC_SUCCESS" or the name of the error.
+        """
+    @property
+    def vendor_err(self) -> int: ...
+    @property
+    def wr_id(self) -> int:
+        """
+        The number that the request was posted with.
+        """
+
+class CompletionQueue:
+    """
+    Where requests of queue pairs end (man ibv_create_cq).
+
+    depth: how many completions fit; more of them than that are lost for good (CQ_ERR).
+    """
+    def __init__(
+        self, device: Device, depth: typing.SupportsInt | typing.SupportsIndex = 256
+    ) -> None: ...
+    def __repr__(self) -> str: ...
+    def arm(self) -> None:
+        """
+        Ask for one event at the next completion. Poll once more afterwards: a completion that came before
+        gives no event (man ibv_req_notify_cq).
+        """
+    def poll(self, max: typing.SupportsInt | typing.SupportsIndex = 16) -> list[WC]:
+        """
+        The completions that are there, at most max of them; never waits.
+        """
+    def resize(self, depth: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Change the depth (man ibv_resize_cq).
+        """
+    def wait(self, timeout: typing.SupportsFloat | typing.SupportsIndex = 30.0) -> bool:
+        """
+        Wait for the event that arm() asked for; False when timeout seconds have passed.
+        """
+    @property
+    def depth(self) -> int: ...
+
+class QueuePairAddress:
+    """
+    What the other side must know to connect: a plain value; to_bytes() may travel over any channel.
+    """
+    @staticmethod
+    def from_bytes(encoded: bytes) -> QueuePairAddress:
+        """
+        Raises ProtocolError for anything that to_bytes() did not give.
+        """
+    def __eq__(self, other: typing.Any) -> bool: ...
+    def __getstate__(self) -> bytes: ...
+    def __hash__(self) -> int: ...
+    def __repr__(self) -> str: ...
+    def __setstate__(self, arg0: bytes) -> None: ...
+    def to_bytes(self) -> bytes: ...
+    @property
+    def gid(self) -> str: ...
+    @property
+    def lid(self) -> int:
+        """
+        0 on RoCE and on the software HCA.
+        """
+    @property
+    def mtu(self) -> int:
+        """
+        In bytes.
+        """
+    @property
+    def number(self) -> int:
+        """
+        Queue pair number, 24 bits.
+        """
+    @property
+    def psn(self) -> int:
+        """
+        First packet sequence number sent, 24 bits.
+        """
+    @property
+    def reads_in(self) -> int:
+        """
+        Reads and atomics that this side serves at once.
+        """
+    @property
+    def reads_out(self) -> int:
+        """
+        Reads and atomics that this side has outstanding at most.
+        """
+
+class QueuePair:
+    """
+    A reliable-connected (RC) queue pair, from RESET to RTS and back (man ibv_create_qp, ibv_modify_qp).
+
+    cq takes the completions of both directions unless receive_cq is given. Depths count work requests,
+    *_sge count scatter/gather elements; the device may grant more or less, see options. timeout: the
+    local ACK timeout is 4.096 us * 2**timeout; rnr_retries: 7 means for ever; rnr_timer: code of the
+    pause that a receiver without posted receives asks for (12: 0.64 ms).
+    """
+    def __init__(
+        self,
+        pd: ProtectionDomain,
+        cq: CompletionQueue,
+        receive_cq: CompletionQueue | None = None,
+        *,
+        send_depth: typing.SupportsInt | typing.SupportsIndex = 256,
+        receive_depth: typing.SupportsInt | typing.SupportsIndex = 64,
+        send_sge: typing.SupportsInt | typing.SupportsIndex = 16,
+        receive_sge: typing.SupportsInt | typing.SupportsIndex = 1,
+        inline_bytes: typing.SupportsInt | typing.SupportsIndex = 64,
+        timeout: typing.SupportsInt | typing.SupportsIndex = 14,
+        retries: typing.SupportsInt | typing.SupportsIndex = 7,
+        rnr_retries: typing.SupportsInt | typing.SupportsIndex = 7,
+        rnr_timer: typing.SupportsInt | typing.SupportsIndex = 12,
+    ) -> None: ...
+    def __repr__(self) -> str: ...
+    def address(self) -> QueuePairAddress:
+        """
+        The QueuePairAddress that the other side needs.
+        """
+    def connect(self, remote: QueuePairAddress) -> None:
+        """
+        RESET to RTS through init, rtr and rts.
+        """
+    def error(self) -> None:
+        """
+        To ERR: what is posted ends with IBV_WC_WR_FLUSH_ERR.
+        """
+    def init(self, access: typing.SupportsInt | typing.SupportsIndex = 14) -> None:
+        """
+        RESET to INIT; access: the remote operations that peers may do, as Access flags.
+        """
+    def post_many(self, requests: collections.abc.Sequence[SendRequest]) -> None:
+        """
+        Post SendRequests as one chain with one doorbell. Raises VerbsError naming the first request that
+        was not taken; those before it were.
+        """
+    def post_receive(
+        self, local: typing.Any = None, *, wr_id: typing.SupportsInt | typing.SupportsIndex = 0
+    ) -> None:
+        """
+        Offer memory to one incoming send, or to one write_with_imm, which needs none (man ibv_post_recv).
+        Hold the regions until it has ended.
+        """
+    def post_send(
+        self,
+        op: str,
+        local: typing.Any = None,
+        *,
+        remote: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ]
+        | None = None,
+        imm: typing.SupportsInt | typing.SupportsIndex | None = None,
+        add: int = 0,
+        compare: int = 0,
+        swap: int = 0,
+        wr_id: typing.SupportsInt | typing.SupportsIndex = 0,
+        signaled: bool = True,
+        inline: bool = False,
+        fence: bool = False,
+    ) -> None:
+        """
+        Post one request; the arguments are those of SendRequest. Raises VerbsError when it is not taken, for instance because the queue is full.
+        """
+    def reset(self) -> None:
+        """
+        To RESET: what is posted vanishes without a completion.
+        """
+    def rtr(self, remote: QueuePairAddress) -> None:
+        """
+        INIT to RTR: receive from the queue pair at the remote address.
+        """
+    def rts(self, remote: QueuePairAddress) -> None:
+        """
+        RTR to RTS: send to it as well.
+        """
+    @property
+    def number(self) -> int:
+        """
+        Queue pair number, 24 bits.
+        """
+    @property
+    def options(self) -> dict[str, typing.Any]:
+        """
+        The options as the device granted them.
+        """
+    @property
+    def state(self) -> str:
+        """
+        "RESET", "INIT", "RTR", "RTS", "SQD", "SQE" or "ERR", asked of the device.
+        """
+
+class SendRequest:
+    """
+    One work request for a send queue, to be posted by QueuePair.post_many (man ibv_post_send).
+
+    op: "write", "write_with_imm", "read", "send", "send_with_imm", "fetch_add" or "compare_swap".
+    local: a MemoryRegion, a slice of one, a sequence of those, or None for no bytes. The bytes go from
+        there (write, send) or come to there (read; atomics: the 8 bytes of the old value).
+    remote: (address, rkey) for write, read and atomics; atomics need an address that 8 divides.
+    imm: 32-bit value of the *_with_imm operations, delivered in the receiver's WC.imm_data.
+    add: for fetch_add; compare, swap: for compare_swap; modulo 2**64.
+    wr_id: 64-bit number that comes back in WC.wr_id.
+    signaled: whether a successful end shows in the completion queue; errors always do.
+    inline: copy the bytes while posting; the memory may then be reused at once.
+    fence: start only after all earlier reads and atomics have ended.
+
+    Nothing is kept alive after posting: hold the regions until the request has ended.
+    """
+    def __init__(
+        self,
+        op: str,
+        local: typing.Any = None,
+        *,
+        remote: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ]
+        | None = None,
+        imm: typing.SupportsInt | typing.SupportsIndex | None = None,
+        add: int = 0,
+        compare: int = 0,
+        swap: int = 0,
+        wr_id: typing.SupportsInt | typing.SupportsIndex = 0,
+        signaled: bool = True,
+        inline: bool = False,
+        fence: bool = False,
+    ) -> None: ...
+    def __repr__(self) -> str: ...
+
+def report(sentence: str) -> None:
+    """
+    Report a failure that cannot be raised: it becomes a ResourceWarning in the main thread.
+    """
+
+def verbs_devices() -> list[str]:
+    """
+    Names of the RDMA devices that libibverbs lists, then those of the software HCA.
+    """
