@@ -4,11 +4,18 @@
 #include "bindings/bind_array_view.hpp"
 #include "bindings/bind_reports.hpp"
 #include "bindings/bind_verbs.hpp"
+#include "bindings/topics.hpp"
 
 PYBIND11_MODULE(_core, m) {
   using namespace zerohop::bindings;
   m.doc() = "The C++ core of zerohop.";
+  bind_errors(m);
   bind_reports(m);
-  bind_array_view(m);
   bind_verbs(m);
+  bind_array_view(m);
+  bind_remote_memory(m);
+  bind_memory(m);
+  bind_transfer(m);
+  bind_peer(m);
+  bind_endpoint(m);
 }

@@ -80,6 +80,7 @@ void fields(auto& each, Is<Hello> auto& m) {
   each(m.credits_rkey);
   each(m.receive_slots);
   each(m.slot_nbytes);
+  each(m.established);
 }
 
 void fields(auto&, Is<Ready> auto&) {}

@@ -29,6 +29,9 @@ struct Hello {
   std::uint32_t credits_rkey = 0;
   std::uint32_t receive_slots = 0;
   std::uint32_t slot_nbytes = 0;
+  // How many connections with the receiver the sender has seen established. Tells a reconnection
+  // from two first connections that crossed each other.
+  std::uint32_t established = 0;
 };
 
 struct Ready {};  // the sender's queue pair takes messages

@@ -1,3 +1,35 @@
 """Exchange arrays between processes over RDMA queue pairs, on any machine."""
 
+from zerohop._core import Memory, Peer, RemoteMemory, Route, Transfer
+from zerohop.endpoint import Endpoint
+from zerohop.errors import (
+    AuthenticationError,
+    CudaError,
+    Error,
+    PeerLost,
+    ProtocolError,
+    RegistrationError,
+    RouteUnavailable,
+    TransferTimeout,
+    VerbsError,
+)
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AuthenticationError",
+    "CudaError",
+    "Endpoint",
+    "Error",
+    "Memory",
+    "Peer",
+    "PeerLost",
+    "ProtocolError",
+    "RegistrationError",
+    "RemoteMemory",
+    "Route",
+    "RouteUnavailable",
+    "Transfer",
+    "TransferTimeout",
+    "VerbsError",
+]

@@ -35,6 +35,7 @@ std::vector<ControlMessage> one_of_each() {
   hello.credits_rkey = 0xfeedface;
   hello.receive_slots = 64;
   hello.slot_nbytes = 8192;
+  hello.established = 3;
   return {hello,
           Ready{},
           Lookup{7, "kv"},
@@ -92,6 +93,7 @@ TEST_CASE("the fields of Hello arrive in their places") {
   CHECK(hello.credits_rkey == 0xfeedface);
   CHECK(hello.receive_slots == 64);
   CHECK(hello.slot_nbytes == 8192);
+  CHECK(hello.established == 3);
 }
 
 TEST_CASE("every truncation and every extension is a ProtocolError") {

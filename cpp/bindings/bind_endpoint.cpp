@@ -1,0 +1,163 @@
+#include <pybind11/chrono.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/arguments.hpp"
+#include "bindings/convert.hpp"
+#include "bindings/handles.hpp"
+#include "bindings/topics.hpp"
+#include "engine/device_choice.hpp"
+
+namespace zerohop::bindings {
+
+engine::Memory register_array(engine::Endpoint& endpoint, py::handle array,
+                              std::optional<bool> writable, bool cache) {
+  drain_released();
+  ImportedArray imported = import_array(array);
+  if (writable.value_or(false) && !imported.writable) {
+    throw py::value_error(std::string("writable=True, but the array is read-only: ") +
+                          imported.why_read_only);
+  }
+  return endpoint.register_memory(imported.layout, std::move(imported.owner),
+                                  writable.value_or(imported.writable), imported.device, cache);
+}
+
+engine::Memory as_memory(engine::Endpoint& endpoint, py::handle object) {
+  if (py::isinstance<engine::Memory>(object)) return py::cast<const engine::Memory&>(object);
+  return register_array(endpoint, object, std::nullopt, /*cache=*/true);
+}
+
+namespace {
+
+using engine::Endpoint;
+
+// Python's signal handlers (Ctrl-C) run between the steps of a long wait.
+void check_signals() {
+  const py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
+EndpointHandle make_endpoint(const std::string& device, const std::string& name, double timeout,
+                             std::uint32_t send_depth, double spin) {
+  const engine::EndpointOptions options{
+      .device = device,
+      .name = name,
+      .timeout = timeout,
+      .send_depth = send_depth,
+      .spin = std::chrono::microseconds(static_cast<long>(spin * 1e6)),
+      .interrupt = &check_signals};
+  return without_gil([&] { return std::make_shared<Endpoint>(options); });
+}
+
+PeerHandle connect(const EndpointHandle& self, const py::bytes& address,
+                   std::optional<double> timeout) {
+  const Deadline deadline = self->deadline(timeout);
+  const auto bytes = as_bytes(address);
+  return {self, without_gil([&] { return self->connect(bytes, deadline); })};
+}
+
+PeerHandle accept(const EndpointHandle& self, std::optional<double> timeout) {
+  const Deadline deadline = self->deadline(timeout);
+  return {self, without_gil([&] { return self->accept(deadline); })};
+}
+
+std::vector<PeerHandle> peers(const EndpointHandle& self) {
+  std::vector<PeerHandle> handles;
+  for (auto& peer : self->peers()) handles.push_back({self, std::move(peer)});
+  return handles;
+}
+
+void bind_notifications(py::class_<Endpoint, EndpointHandle>& type) {
+  type.def(
+          "wait_notify",
+          [](Endpoint& self, std::uint32_t slot, std::optional<double> timeout, bool reset) {
+            const Deadline deadline = self.deadline(timeout);
+            return without_gil([&] { return self.wait_notify(slot, 1, reset, deadline).second; });
+          },
+          py::arg("slot"), py::arg("timeout") = py::none(), py::arg("reset") = true, R"(
+Wait until a peer has put a value into the slot (0 to 65535) and return it; what was written before it is
+there. reset: also empty the slot. Raises TransferTimeout after `timeout` seconds (default: the Endpoint's).)")
+      .def(
+          "wait_notify_any",
+          [](Endpoint& self, std::uint32_t first, std::uint32_t count,
+             std::optional<double> timeout, bool reset) {
+            const Deadline deadline = self.deadline(timeout);
+            return without_gil([&] { return self.wait_notify(first, count, reset, deadline); });
+          },
+          py::arg("first"), py::arg("count"), py::arg("timeout") = py::none(),
+          py::arg("reset") = true,
+          "Wait for any slot of [first, first + count); returns (slot, value). As wait_notify().")
+      .def("peek_notify", &Endpoint::peek_notify, py::arg("slot"),
+           "The value in the slot, 0 if it is empty. Never blocks.")
+      .def("reset_notify", &Endpoint::reset_notify, py::arg("slot"),
+           "Empty the slot and return what was in it, 0 if nothing was. Never blocks.");
+}
+
+}  // namespace
+
+void bind_endpoint(py::module_& m) {
+  m.def("device_names", &engine::device_names);
+  py::class_<Endpoint, EndpointHandle> type(m, "Endpoint");
+  type.def(py::init(&make_endpoint), py::arg("device"), py::arg("name"), py::arg("timeout"),
+           py::arg("send_depth"), py::arg("spin"))
+      .def_property_readonly(
+          "address", [](const Endpoint& self) { return to_bytes(self.address().to_bytes()); },
+          "What another Endpoint needs to connect: bytes. Contains a secret.")
+      .def_property_readonly("id",
+                             [](const Endpoint& self) { return engine::to_hex(self.address().id); })
+      .def_property_readonly("name", [](const Endpoint& self) { return self.address().name; })
+      .def_property_readonly(
+          "device", [](const Endpoint& self) { return self.address().device; },
+          "The verbs device, for instance ``\"soft0\"``.")
+      .def_property_readonly("timeout", &Endpoint::timeout)
+      .def_property_readonly("closed", &Endpoint::closed)
+      .def_property_readonly("peers", &peers, "The Peers that are connected now.")
+      .def("connect", &connect, py::arg("address"), py::arg("timeout") = py::none(), R"(
+Connect to the Endpoint with that address (bytes) and return its Peer; the present one if both are
+connected already. Both sides may call it at once.
+
+Raises TransferTimeout (no answer within `timeout` seconds; default: the Endpoint's), PeerLost (refused),
+AuthenticationError (the secret does not match), ProtocolError (damaged address).)")
+      .def("accept", &accept, py::arg("timeout") = py::none(), R"(
+The next Peer that connected to this Endpoint and was not returned before. Raises TransferTimeout.)")
+      .def("register", &register_array, py::arg("array"), py::kw_only(),
+           py::arg("writable") = py::none(), py::arg("cache") = true, R"(
+Register an array, without a copy: numpy, torch, jax, or anything with ``__dlpack__`` or the buffer protocol.
+
+writable: whether peers may write it (default: if the array is writable).
+cache: use a registration again that covers the array; its key then reaches all of what it covers.
+With False the key reaches the array and nothing more.
+
+Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError, ValueError.)")
+      .def(
+          "empty",
+          [](Endpoint& self, const py::object& shape, const py::object& dtype,
+             const std::string& device) {
+            if (device != "cpu") {
+              throw RegistrationError("cannot make memory on " + device +
+                                      ": this build has host memory only, device='cpu'");
+            }
+            return self.empty(parse_shape(shape).span(), parse_dtype(dtype));
+          },
+          py::arg("shape"), py::arg("dtype") = "uint8", py::arg("device") = "cpu", R"(
+Fresh zeroed registered memory. shape: int or tuple. dtype: name, numpy or torch dtype.)")
+      .def("share", &Endpoint::share, py::arg("name"), py::arg("memory"), R"(
+Publish memory: peers find it by ``peer[name]`` and ``peer.lookup(name)``. Replaces what had the name.)")
+      .def("unshare", &Endpoint::unshare, py::arg("name"), R"(
+Publish it no longer. Who has its RemoteMemory keeps the right: close the Memory to end that.)")
+      .def(
+          "close",
+          [](Endpoint& self, std::optional<double> timeout) {
+            const Deadline deadline = self.deadline(timeout);
+            without_gil([&] { self.close(deadline); });
+          },
+          py::arg("timeout") = py::none(), R"(
+Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), leave every peer and stop.)");
+  bind_notifications(type);
+}
+
+}  // namespace zerohop::bindings

@@ -1,0 +1,86 @@
+#include <pybind11/pybind11.h>
+
+#include <utility>
+
+#include "bindings/arguments.hpp"
+#include "bindings/buffer_export.hpp"
+#include "bindings/convert.hpp"
+#include "bindings/dlpack_export.hpp"
+#include "bindings/topics.hpp"
+#include "engine/memory.hpp"
+
+namespace zerohop::bindings {
+namespace {
+
+using engine::Memory;
+
+ExportedArray exported(const Memory& memory) {
+  auto pinned = std::const_pointer_cast<engine::Pinned>(memory.pinned());
+  return {memory.layout(), memory.device(), memory.writable(), std::move(pinned)};
+}
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
+  view->obj = nullptr;  // what CPython wants to see after a failure
+  try {
+    return fill_buffer(self, view, flags, exported(py::cast<const Memory&>(py::handle(self))));
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_BufferError, error.what());
+    return -1;
+  }
+}
+
+void support_buffers(PyHeapTypeObject* type) { add_buffer_protocol(type, &get_buffer); }
+
+py::capsule dlpack(const Memory& memory, py::object stream, py::object max_version,
+                   py::object dl_device, py::object copy) {
+  return to_dlpack(exported(memory), {.stream = std::move(stream),
+                                      .max_version = std::move(max_version),
+                                      .dl_device = std::move(dl_device),
+                                      .copy = std::move(copy)});
+}
+
+std::string describe(const Memory& memory) {
+  return "<zerohop.Memory " + shape_string(memory.layout().shape.span()) + " " +
+         memory.layout().dtype.name() + " on " + memory.device() +
+         (memory.writable() ? "" : ", read-only") + (memory.closed() ? ", closed" : "") + ">";
+}
+
+}  // namespace
+
+void bind_memory(py::module_& m) {
+  py::class_<Memory> type(m, "Memory", py::custom_type_setup(&support_buffers), R"(
+A registered array: its bytes can be read and written by peers who have its ``remote``.
+
+Made by ``Endpoint.register`` and ``Endpoint.empty``. Keeps the array alive. Slicing with integers,
+slices, ``...`` and ``None`` gives a part of the same memory, as numpy's basic indexing does.
+``numpy.asarray(m)``, ``numpy.from_dlpack(m)`` and ``torch.from_dlpack(m)`` share its bytes.)");
+  bind_layout_properties(type,
+                         [](const Memory& memory) -> const Layout& { return memory.layout(); });
+  type.def_property_readonly("device", &Memory::device, "Where it lies: ``\"cpu\"``.")
+      .def_property_readonly("writable", &Memory::writable, "Whether peers may write it.")
+      .def_property_readonly("closed", &Memory::closed)
+      .def_property_readonly(
+          "address", [](const Memory& memory) { return memory.layout().address; },
+          "Address of the first element in this process.")
+      .def_property_readonly(
+          "contiguous", [](const Memory& memory) { return memory.layout().is_contiguous(); },
+          "Whether the elements lie in C order without gaps.")
+      .def_property_readonly("remote", &Memory::remote, R"(
+The ``RemoteMemory`` to give to a peer: whoever has it may read this memory, and write it if it is
+writable. Raises RegistrationError once closed.)")
+      .def("__getitem__",
+           [](const Memory& memory, py::handle key) { return memory.slice(parse_index(key)); })
+      .def("close", &Memory::close, py::call_guard<py::gil_scoped_release>(), R"(
+End the registration: peers can reach the memory no more. Transfers that run finish first. Closes the
+slices of this memory too. Calling it again does nothing.)")
+      .def("__enter__", [](py::object self) { return self; })
+      .def("__exit__", [](Memory& memory, const py::args&) { memory.close(); })
+      .def("__len__", [](const Memory& memory) { return layout_length(memory.layout()); })
+      .def("__dlpack__", &dlpack, py::kw_only(), py::arg("stream") = py::none(),
+           py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),
+           py::arg("copy") = py::none(), "The bytes as a DLPack capsule (array API 2024.12).")
+      .def("__dlpack_device__", [](const Memory& memory) { return dlpack_device(memory.device()); })
+      .def("__repr__", &describe);
+}
+
+}  // namespace zerohop::bindings

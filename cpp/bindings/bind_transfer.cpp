@@ -1,0 +1,148 @@
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/unique_fd.hpp"
+#include "bindings/handles.hpp"
+#include "bindings/topics.hpp"
+
+namespace zerohop::bindings {
+namespace {
+
+using engine::Transfer;
+
+py::object result_of(const TransferHandle& handle) {
+  const std::uint64_t result = handle.transfer->result();
+  switch (handle.kind) {
+    case ResultKind::none: return py::none();
+    case ResultKind::signed_word: return py::int_(static_cast<std::int64_t>(result));
+    case ResultKind::nbytes:
+    case ResultKind::unsigned_word: return py::int_(result);
+  }
+  return py::none();
+}
+
+py::object wait(const TransferHandle& handle, std::optional<double> timeout) {
+  if (!handle.transfer->done()) {
+    const Deadline deadline = handle.endpoint->deadline(timeout);
+    const bool done = without_gil([&] { return handle.transfer->wait(deadline); });
+    if (!done) {
+      throw TransferTimeout("the transfer of " + std::to_string(handle.transfer->nbytes()) +
+                                " bytes is not done yet; it goes on: wait again, or close the peer",
+                            0, Effect::all);
+    }
+  }
+  return result_of(handle);
+}
+
+// Tells an event loop, through a descriptor, which of the transfers it watches are done. The thread
+// that completes a transfer never needs the GIL for it.
+class Bell {
+ public:
+  Bell() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (!fd_)
+      throw Error(errno_message("eventfd failed; raise the limit of open files", errno), errno);
+  }
+
+  int fileno() const noexcept { return fd_.get(); }
+
+  void push(std::uint64_t token) {
+    {
+      const std::lock_guard lock(mutex_);
+      tokens_.push_back(token);
+    }
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto put = ::write(fd_.get(), &one, sizeof one);
+  }
+
+  std::vector<std::uint64_t> drain() {
+    std::uint64_t rings = 0;
+    [[maybe_unused]] const auto got = ::read(fd_.get(), &rings, sizeof rings);
+    const std::lock_guard lock(mutex_);
+    return std::exchange(tokens_, {});
+  }
+
+ private:
+  UniqueFd fd_;
+  std::mutex mutex_;
+  std::vector<std::uint64_t> tokens_;
+};
+
+void watch(const std::shared_ptr<Bell>& bell, const TransferHandle& handle, std::uint64_t token) {
+  handle.transfer->on_done([bell, token] { bell->push(token); });
+}
+
+std::string describe(const TransferHandle& handle) {
+  const char* state = !handle.transfer->done()    ? "pending"
+                      : handle.transfer->failed() ? "failed"
+                                                  : "done";
+  return "<zerohop.Transfer of " + std::to_string(handle.transfer->nbytes()) + " bytes, " + state +
+         ">";
+}
+
+}  // namespace
+
+void bind_transfer(py::module_& m) {
+  py::class_<engine::Route>(m, "Route", "Which way the bytes of a transfer go, and why.")
+      .def_readonly("kind", &engine::Route::kind,
+                    "``\"host\"``: host memory through a verbs queue pair.")
+      .def_readonly("device", &engine::Route::device, "The device that serves it.")
+      .def_readonly("reason", &engine::Route::reason, "One sentence.")
+      .def("__str__",
+           [](const engine::Route& route) {
+             return route.kind + " over " + route.device + ", because " + route.reason;
+           })
+      .def("__repr__", [](const engine::Route& route) {
+        return "<zerohop.Route " + route.kind + " over " + route.device + ">";
+      });
+
+  py::class_<TransferHandle>(m, "Transfer", R"(
+One asynchronous operation. When it is done without error the source may be reused and the bytes are
+at the destination. Dropping it changes nothing: the transfer goes on, and keeps its memory alive.
+
+``await transfer`` is ``transfer.wait()`` for asyncio. Cancelling the task ends the waiting, not the
+transfer.)")
+      .def("wait", &wait, py::arg("timeout") = py::none(), R"(
+Wait until done, at most ``timeout`` seconds (default: the Endpoint's). Any number of threads may wait.
+
+Returns the old value for ``fetch_add`` and ``compare_swap``, the number of bytes for ``recv``, else None.
+Raises TransferTimeout when the time is over (the transfer goes on), or what ended the transfer: PeerLost,
+VerbsError, ... whose ``effect`` tells what may have been written.)")
+      .def_property_readonly(
+          "done", [](const TransferHandle& handle) { return handle.transfer->done(); },
+          "Whether it has ended, with or without error. Never blocks.")
+      .def_property_readonly("nbytes",
+                             [](const TransferHandle& handle) { return handle.transfer->nbytes(); })
+      .def_property_readonly(
+          "route", [](const TransferHandle& handle) { return *handle.route; },
+          "The route it takes.")
+      .def(
+          "wait_on",
+          [](const TransferHandle&, const py::object&) {
+            throw RouteUnavailable(
+                "wait_on(stream) needs a GPU route, which this build has not: use "
+                "wait()");
+          },
+          py::arg("stream"), "Order a GPU stream behind the transfer. Not in this build.")
+      .def("__await__",
+           [](const py::object& self) {
+             return py::module_::import("zerohop.aio").attr("await_transfer")(self);
+           })
+      .def("__repr__", &describe);
+
+  py::class_<Bell, std::shared_ptr<Bell>>(m, "Bell", "Wakes an event loop; see zerohop.aio.")
+      .def(py::init<>())
+      .def("fileno", &Bell::fileno)
+      .def("watch", &watch, py::arg("transfer"), py::arg("token"))
+      .def("drain", &Bell::drain);
+}
+
+}  // namespace zerohop::bindings

@@ -1,0 +1,47 @@
+// What Python holds of the engine: the object, and what must live as long.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "bindings/array_import.hpp"
+#include "bindings/owner.hpp"
+#include "engine/endpoint.hpp"
+
+namespace zerohop::bindings {
+
+using EndpointHandle = std::shared_ptr<engine::Endpoint>;
+
+struct PeerHandle {
+  EndpointHandle endpoint;  // whose thread serves the peer
+  std::shared_ptr<engine::Peer> peer;
+};
+
+// What wait() returns.
+enum class ResultKind { none, nbytes, signed_word, unsigned_word };
+
+struct TransferHandle {
+  EndpointHandle endpoint;
+  std::shared_ptr<engine::Transfer> transfer;
+  ResultKind kind = ResultKind::none;
+  std::shared_ptr<const engine::Route> route;
+};
+
+// The Memory inside `object`, or the array `object` registered for this one use.
+engine::Memory as_memory(engine::Endpoint& endpoint, py::handle object);
+
+// Registers an array. writable nullopt: if the array is.
+engine::Memory register_array(engine::Endpoint& endpoint, py::handle array,
+                              std::optional<bool> writable, bool cache);
+
+// Runs what may block without the GIL.
+template <typename Function>
+auto without_gil(Function&& function) {
+  const py::gil_scoped_release released;
+  return std::forward<Function>(function)();
+}
+
+}  // namespace zerohop::bindings

@@ -1,0 +1,15 @@
+// One function a topic; module.cpp calls each.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace zerohop::bindings {
+
+void bind_errors(pybind11::module_& m);
+void bind_memory(pybind11::module_& m);
+void bind_remote_memory(pybind11::module_& m);
+void bind_transfer(pybind11::module_& m);
+void bind_peer(pybind11::module_& m);
+void bind_endpoint(pybind11::module_& m);
+
+}  // namespace zerohop::bindings

@@ -1,0 +1,119 @@
+// The control connections of an Endpoint: who connects, who is alive, who shares what. Everything
+// but the functions marked "any thread" runs on the progress thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "engine/channel.hpp"
+#include "engine/control_message.hpp"
+#include "engine/link.hpp"
+#include "engine/peer.hpp"
+#include "engine/progress.hpp"
+#include "engine/shares.hpp"
+
+namespace zerohop::engine {
+
+// One call of connect(), until it has a Peer or an error.
+struct Attempt {
+  explicit Attempt(Address to) : address(std::move(to)) {}
+  const Address address;
+  std::shared_ptr<Peer> peer;
+  std::exception_ptr error;
+  std::atomic<bool> done{false};  // peer or error is set
+};
+
+class Control : public std::enable_shared_from_this<Control> {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using MakePeer = std::function<std::shared_ptr<Peer>(Peer::Identity)>;
+
+  // Listens on the address of the device; fills host and port of `address`. Starts the thread.
+  static std::shared_ptr<Control> start(Address& address, std::shared_ptr<rdma::Device> device,
+                                        std::shared_ptr<Poller> poller);
+  void set_make_peer(MakePeer make_peer) { make_peer_ = std::move(make_peer); }
+
+  // --- any thread ---
+  std::shared_ptr<Attempt> connect(const Address& address);
+  void abandon(const std::shared_ptr<Attempt>& attempt);
+  std::shared_ptr<Peer> take_accepted();  // null: none
+  std::shared_ptr<Peer> find(const EndpointId& id) const;
+  std::vector<std::shared_ptr<Peer>> peers() const;
+  Shares& shares() noexcept { return shares_; }
+  void on_shared(const std::string& name);
+  void tell(const std::shared_ptr<Peer>& peer, ControlMessage message);
+  void repair(const std::shared_ptr<Peer>& peer);
+  void leave(const std::shared_ptr<Peer>& peer, const std::string& reason);
+  void stop();  // leaves every peer, then joins the thread
+
+ private:
+  Control(Address address, std::shared_ptr<rdma::Device> device, std::shared_ptr<Poller> poller);
+
+  std::chrono::milliseconds idle();
+  void tick(Clock::time_point now);
+  void check_link(Link& link, Clock::time_point now);
+  void accept_ready();
+  void on_async_event();
+
+  void begin(const std::shared_ptr<Attempt>& attempt);
+  void dial(const Address& address);
+  void finish(const EndpointId& id, std::shared_ptr<Peer> peer, std::exception_ptr error);
+  Link& add_link(std::unique_ptr<Channel> channel);
+  void on_ready(const std::shared_ptr<Link>& link);
+  void watch_output(Link& link);
+  void drop(Link& link, const std::string& reason);
+  void send(Link& link, const ControlMessage& message);
+
+  void on_message(Link& link, const ControlMessage& message);
+  void on(Link& link, const Hello& hello);
+  void on(Link& link, const Ready& ready);
+  void on(Link& link, const Lookup& lookup);
+  void on(Link& link, const Found& found);
+  void on(Link& link, const NotFound& not_found);
+  void on(Link& link, const Heartbeat& heartbeat);
+  void on(Link& link, const Requeue& requeue);
+  void on(Link& link, const Bye& bye);
+  void on_hello_to_initiator(Link& link, const Hello& hello);
+  void on_hello_to_acceptor(Link& link, const Hello& hello);
+  bool yields_to(const Hello& hello);
+  Hello make_hello(const EndpointId& to, Peer& peer);
+  void establish(Link& link);
+  void reconnect(Link& link);
+  Link* link_of(const Peer& peer);
+
+  const Address address_;
+  const std::shared_ptr<rdma::Device> device_;
+  const std::shared_ptr<Poller> poller_;
+  MakePeer make_peer_;
+  Shares shares_;
+
+  UniqueFd listener_;
+  bool listening_ = true;
+  Clock::time_point last_tick_{};
+  std::unordered_map<int, std::shared_ptr<Link>> links_;  // by descriptor
+  std::map<EndpointId, std::uint32_t> established_;       // connections ever made, by peer
+  struct Dial {
+    std::vector<std::shared_ptr<Attempt>> waiting;
+    Clock::time_point again_at = Clock::time_point::max();  // after a yielded attempt
+  };
+  std::map<EndpointId, Dial> dials_;
+
+  mutable std::mutex mutex_;  // guards the two below
+  std::map<EndpointId, std::shared_ptr<Peer>> peers_;
+  std::deque<std::shared_ptr<Peer>> accepted_;
+
+  std::unique_ptr<Progress> progress_;  // last: its thread uses all of the above
+};
+
+}  // namespace zerohop::engine

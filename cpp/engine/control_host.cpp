@@ -1,0 +1,70 @@
+#include "engine/control_host.hpp"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "base/error.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+constexpr std::string_view kSoftware = "soft0";
+
+std::string ipv4_text(const void* address) {
+  std::array<char, INET_ADDRSTRLEN> text{};
+  ::inet_ntop(AF_INET, address, text.data(), text.size());
+  return text.data();
+}
+
+// The IPv4 address of the named interface, or of the first that leads out of this host if empty.
+std::optional<std::string> interface_host(std::string_view name) {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return std::nullopt;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
+    const bool up = (entry->ifa_flags & IFF_UP) != 0;
+    const bool loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
+    if (!up || (name.empty() ? loopback : name != entry->ifa_name)) continue;
+    return ipv4_text(&reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr);
+  }
+  return std::nullopt;
+}
+
+// RoCE GIDs hold the interface's address as ::ffff:a.b.c.d.
+std::optional<std::string> gid_host(const ibv_gid& gid) {
+  constexpr std::array<std::uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  if (std::memcmp(gid.raw, kMapped.data(), kMapped.size()) != 0) return std::nullopt;
+  return ipv4_text(gid.raw + kMapped.size());
+}
+
+}  // namespace
+
+std::string control_host(const rdma::Device& device) {
+  if (const char* chosen = std::getenv("ZEROHOP_HOST"); chosen != nullptr && *chosen != '\0') {
+    return chosen;
+  }
+  const std::string_view name = device.name();
+  if (name == kSoftware) return "127.0.0.1";
+  if (name.starts_with(kSoftware)) {
+    if (auto host = interface_host(name.substr(kSoftware.size() + 1))) return *host;
+  } else {
+    if (auto host = gid_host(device.gid())) return *host;
+    if (auto host = interface_host({})) return *host;
+  }
+  throw Error("cannot tell on which address device '" + device.name() +
+                  "' is to be reached: set ZEROHOP_HOST to an address of this host",
+              EADDRNOTAVAIL);
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,15 @@
+// The address on which an Endpoint listens for control connections.
+#pragma once
+
+#include <string>
+
+#include "rdma/device.hpp"
+
+namespace zerohop::engine {
+
+// ZEROHOP_HOST if set; else where the device itself is reached: loopback for "soft0", the interface
+// of "soft0@<interface>", the IPv4 address in a RoCE GID; else the first interface that is up and
+// not loopback (InfiniBand has no address of its own). An IPv4 or IPv6 literal.
+std::string control_host(const rdma::Device& device);
+
+}  // namespace zerohop::engine

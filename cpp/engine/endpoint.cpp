@@ -1,0 +1,202 @@
+#include "engine/endpoint.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <utility>
+
+#include "base/buffer.hpp"
+#include "base/error.hpp"
+#include "base/fork.hpp"
+#include "engine/control_host.hpp"
+#include "engine/device_choice.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+std::string default_name() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return std::string(host.data()) + ":" + std::to_string(::getpid());
+}
+
+void check_slots(std::uint64_t first, std::uint64_t count) {
+  if (count == 0) throw std::invalid_argument("a notification range needs at least one slot");
+  if (first + count > Board::kSlots) {
+    throw std::out_of_range(
+        "notification slots [" + std::to_string(first) + ", " + std::to_string(first + count) +
+        ") are out of range: slots go from 0 to " + std::to_string(Board::kSlots - 1));
+  }
+}
+
+}  // namespace
+
+Endpoint::Endpoint(const EndpointOptions& options)
+    : options_(options), generation_(fork_generation()), address_(Address::with_random_keys()) {
+  auto device = open_device(options_.device);
+  services_.domain = rdma::ProtectionDomain::create(device);
+  services_.poller = std::make_shared<Poller>(device, options_.spin, options_.interrupt);
+  services_.board = std::make_shared<Board>();
+  services_.options.send_depth = options_.send_depth;
+  registrations_ = std::make_shared<Registrations>(services_.domain);
+  address_.name = options_.name.empty() ? default_name() : options_.name;
+  address_.device = device->name();
+  address_.host = control_host(*device);
+  control_ = Control::start(address_, device, services_.poller);
+  control_->set_make_peer([host = make_peer_host(), services = services_](Peer::Identity identity) {
+    return Peer::create(host, services, std::move(identity));
+  });
+}
+
+Peer::Host Endpoint::make_peer_host() {
+  const std::weak_ptr<Control> weak = control_;
+  return {.own_id = address_.id,
+          .device = address_.device,
+          .default_timeout = options_.timeout,
+          .registrations = registrations_,
+          .tell =
+              [weak](const std::shared_ptr<Peer>& peer, ControlMessage message) {
+                if (auto control = weak.lock()) control->tell(peer, std::move(message));
+              },
+          .repair =
+              [weak](const std::shared_ptr<Peer>& peer) {
+                if (auto control = weak.lock()) control->repair(peer);
+              },
+          .leave =
+              [weak](const std::shared_ptr<Peer>& peer) {
+                if (auto control = weak.lock()) control->leave(peer, "it was closed");
+              }};
+}
+
+Endpoint::~Endpoint() {
+  if (generation_ != fork_generation()) {
+    // The thread and the locks it may hold belong to the parent: leave everything as it lies.
+    new std::shared_ptr<Control>(std::move(control_));
+    return;
+  }
+  close(Deadline::after(Deadline::Seconds(0)));
+}
+
+void Endpoint::check_open() const {
+  if (generation_ != fork_generation()) {
+    throw Error(
+        "this Endpoint belongs to the process that made it: after fork(), make a new one in the "
+        "child (or start processes with spawn)");
+  }
+  if (closed()) throw Error("this Endpoint is closed: make a new one");
+}
+
+std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes,
+                                        const Deadline& deadline) {
+  check_open();
+  const Address address = Address::from_bytes(bytes);
+  if (address.id == address_.id) {
+    throw std::invalid_argument(
+        "this is the Endpoint's own address: connect to another Endpoint's");
+  }
+  if (auto peer = control_->find(address.id); peer && peer->alive()) return peer;
+  const auto attempt = control_->connect(address);
+  // Whatever ends the wait, a timeout or Ctrl-C, nobody dials on for a caller who is gone.
+  const std::shared_ptr<void> abandon(nullptr, [&](void*) {
+    if (!attempt->done.load()) control_->abandon(attempt);
+  });
+  if (!services_.poller->wait([&] { return attempt->done.load(); }, deadline)) {
+    throw TransferTimeout(
+        "endpoint '" + address.name + "' at " + address.host + ":" + std::to_string(address.port) +
+        " did not answer in time: is its process running, and reachable from here?");
+  }
+  if (attempt->error) std::rethrow_exception(attempt->error);
+  return attempt->peer;
+}
+
+std::shared_ptr<Peer> Endpoint::accept(const Deadline& deadline) {
+  check_open();
+  std::shared_ptr<Peer> peer;
+  services_.poller->wait([&] { return (peer = control_->take_accepted()) || closed(); }, deadline);
+  if (peer) return peer;
+  check_open();
+  throw TransferTimeout("no peer connected in time: has it been given this Endpoint's address?");
+}
+
+Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> owner, bool writable,
+                                 const std::string& device, bool shared) {
+  check_open();
+  if (device != "cpu") {
+    throw RegistrationError(
+        "cannot register memory on " + device +
+        ": this build moves host memory only; copy the array to the host first");
+  }
+  auto region = registrations_->find_or_create(layout.extent(), writable, shared);
+  auto pinned = std::make_shared<const Pinned>(std::move(region), std::move(owner));
+  return Memory(address_.id, layout, std::move(pinned), writable, device);
+}
+
+Memory Endpoint::empty(std::span<const std::int64_t> shape, DType dtype) {
+  check_open();
+  Layout layout = Layout::contiguous(0, dtype, shape);
+  auto buffer = std::make_shared<Buffer>(layout.nbytes());
+  layout.address = buffer->address();
+  return register_memory(layout, std::move(buffer), /*writable=*/true, "cpu", /*shared=*/false);
+}
+
+void Endpoint::share(const std::string& name, const Memory& memory) {
+  check_open();
+  (void)memory.remote();  // refuses closed memory now rather than at a peer
+  control_->shares().put(name, memory);
+  control_->on_shared(name);
+}
+
+void Endpoint::unshare(const std::string& name) {
+  check_open();
+  if (!control_->shares().remove(name)) {
+    throw std::out_of_range("nothing is shared under the name '" + name + "'");
+  }
+}
+
+Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t count, bool reset,
+                                         const Deadline& deadline) {
+  check_open();
+  check_slots(first, count);
+  Board& board = *services_.board;
+  std::uint64_t scanned = board.puts() - 1;  // differs: the first look always scans
+  std::optional<Notified> notified;
+  services_.poller->wait(
+      [&] {
+        const std::uint64_t puts = board.puts();
+        if (puts != scanned) notified = board.find(first, count, reset);
+        scanned = puts;
+        return notified.has_value() || closed();
+      },
+      deadline);
+  if (notified) return *notified;
+  check_open();
+  throw TransferTimeout("no notification came to slots [" + std::to_string(first) + ", " +
+                        std::to_string(first + count) + ") in time");
+}
+
+std::uint32_t Endpoint::peek_notify(std::uint32_t slot) const {
+  check_slots(slot, 1);
+  return services_.board->peek(slot);
+}
+
+std::uint32_t Endpoint::reset_notify(std::uint32_t slot) {
+  check_slots(slot, 1);
+  return services_.board->reset(slot);
+}
+
+void Endpoint::close(const Deadline& deadline) {
+  if (generation_ != fork_generation() || closed_.exchange(true)) return;
+  const auto peers = control_->peers();
+  services_.poller->wait(
+      [&] {
+        return std::ranges::all_of(
+            peers, [](const auto& peer) { return !peer->alive() || peer->path().idle(); });
+      },
+      deadline);
+  control_->stop();
+  services_.poller->wake();
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,84 @@
+// This process's end of all its connections.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/control.hpp"
+#include "engine/memory.hpp"
+#include "engine/peer.hpp"
+
+namespace zerohop::engine {
+
+struct EndpointOptions {
+  std::string device;                   // empty: the first adapter with an active port, else soft0
+  std::string name;                     // for messages; empty: "<host>:<pid>"
+  double timeout = 30.0;                // seconds: the bound of every wait that is given none
+  std::uint32_t send_depth = 256;       // work requests a Peer has posted at most
+  std::chrono::microseconds spin{200};  // how long a wait polls before it sleeps
+  Poller::Interrupt interrupt;          // what may end a wait early
+};
+
+class Endpoint {
+ public:
+  explicit Endpoint(const EndpointOptions& options);
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  const Address& address() const noexcept { return address_; }
+  double timeout() const noexcept { return options_.timeout; }
+  rdma::Device& device() const noexcept { return services_.domain->device(); }
+  Deadline deadline(std::optional<double> timeout) const {
+    return Deadline::after(Deadline::Seconds(timeout.value_or(options_.timeout)));
+  }
+
+  // The Peer at that address: the present one, if both are connected already. Throws
+  // TransferTimeout, PeerLost (refused), AuthenticationError, ProtocolError (mangled address).
+  std::shared_ptr<Peer> connect(std::span<const std::byte> address, const Deadline& deadline);
+  // The next Peer that connected to this Endpoint and was not handed out yet. Throws
+  // TransferTimeout.
+  std::shared_ptr<Peer> accept(const Deadline& deadline);
+  std::vector<std::shared_ptr<Peer>> peers() const { return control_->peers(); }
+
+  // Registers what `layout` covers; `owner` lives as long as the memory is in use. shared: see
+  // Registrations. Throws RegistrationError.
+  Memory register_memory(const Layout& layout, std::shared_ptr<void> owner, bool writable,
+                         const std::string& device, bool shared);
+  // Fresh zeroed host memory.
+  Memory empty(std::span<const std::int64_t> shape, DType dtype);
+
+  void share(const std::string& name, const Memory& memory);
+  void unshare(const std::string& name);
+
+  using Notified = std::pair<std::uint32_t, std::uint32_t>;  // slot, value
+  // The first non-empty slot in [first, first + count). Throws TransferTimeout, std::out_of_range.
+  Notified wait_notify(std::uint32_t first, std::uint32_t count, bool reset,
+                       const Deadline& deadline);
+  std::uint32_t peek_notify(std::uint32_t slot) const;
+  std::uint32_t reset_notify(std::uint32_t slot);
+
+  // Gives pending transfers until `deadline`, says goodbye to every Peer, and stops. Idempotent.
+  void close(const Deadline& deadline);
+  bool closed() const noexcept { return closed_.load(); }
+
+ private:
+  void check_open() const;
+  Peer::Host make_peer_host();
+
+  const EndpointOptions options_;
+  const unsigned generation_;  // of the process (fork)
+  PathServices services_;
+  std::shared_ptr<Registrations> registrations_;
+  Address address_;
+  std::atomic<bool> closed_{false};
+  std::shared_ptr<Control> control_;
+};
+
+}  // namespace zerohop::engine

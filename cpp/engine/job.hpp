@@ -1,0 +1,97 @@
+// What one Transfer asks of a queue pair: pieces of data, then perhaps a message behind them. A job
+// knows how far it has been posted, so that a full queue only interrupts it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/layout.hpp"
+#include "base/runs.hpp"
+#include "engine/message.hpp"
+#include "engine/transfer.hpp"
+#include "engine/work_chain.hpp"
+
+namespace zerohop::engine {
+
+// Two arrays of equal shape and item size.
+struct Piece {
+  Layout local;
+  Layout remote;
+  std::uint32_t lkey = 0;
+  std::uint32_t rkey = 0;
+};
+
+// What the queue pair and its port allow.
+struct JobLimits {
+  std::uint32_t max_sge = 1;
+  std::uint32_t inline_bytes = 0;
+  std::uint32_t max_message = 0;  // bytes of one work request
+};
+
+class Job {
+ public:
+  // data: IBV_WR_RDMA_WRITE or IBV_WR_RDMA_READ of the pieces added with add().
+  Job(std::shared_ptr<Transfer> transfer, ibv_wr_opcode data)
+      : transfer_(std::move(transfer)), opcode_(data) {}
+
+  // One 64-bit atomic on `address`: IBV_WR_ATOMIC_FETCH_AND_ADD or _CMP_AND_SWP. `add` is the
+  // summand or the expected value. The old value becomes the Transfer's result.
+  static Job atomic(std::shared_ptr<Transfer> transfer, ibv_wr_opcode opcode, std::uint64_t address,
+                    std::uint32_t rkey, std::uint64_t add, std::uint64_t swap);
+
+  void reserve(std::size_t pieces) { pieces_.reserve(pieces); }
+  void add(const Piece& piece) { pieces_.push_back(piece); }
+
+  // The message goes out behind the data: after the data of reads has arrived (a fence), and never
+  // visible before the data of writes.
+  void then(const Message& message, std::vector<std::byte> payload = {}) {
+    message_ = message;
+    payload_ = std::move(payload);
+  }
+
+  const std::shared_ptr<Transfer>& transfer() const noexcept { return transfer_; }
+  bool started() const noexcept { return started_; }
+  bool data_done() const noexcept { return started_ && !atomic_ && run_.nbytes == 0; }
+  bool message_done() const noexcept { return !message_; }
+  bool is_atomic() const noexcept {
+    return opcode_ == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode_ == IBV_WR_ATOMIC_CMP_AND_SWP;
+  }
+
+  // Appends data requests until the chain is full or all data is in it. `result`: where the old
+  // value of an atomic goes. Marks inline what is small enough.
+  void fill(WorkChain& chain, const JobLimits& limits, const ibv_sge& result) noexcept;
+
+  const Message& message() const noexcept { return *message_; }
+  const std::vector<std::byte>& payload() const noexcept { return payload_; }
+  // Reads before the message must have arrived when it goes out.
+  bool message_needs_fence() const noexcept { return opcode_ == IBV_WR_RDMA_READ; }
+  void message_posted() noexcept { message_.reset(); }
+
+ private:
+  struct Atomic {
+    std::uint64_t address;
+    std::uint32_t rkey;
+    std::uint64_t add;
+    std::uint64_t swap;
+  };
+
+  bool next_run() noexcept;
+  void fill_request(WorkChain& chain, const JobLimits& limits) noexcept;
+  void fill_atomic(WorkChain& chain, const ibv_sge& result) noexcept;
+
+  std::shared_ptr<Transfer> transfer_;
+  ibv_wr_opcode opcode_;
+  std::vector<Piece> pieces_;
+  std::size_t piece_ = 0;     // the next to begin
+  std::optional<Runs> runs_;  // of the piece before it
+  Run run_{};                 // what goes out next; nbytes 0: nothing (any more)
+  std::optional<Atomic> atomic_;
+  std::optional<Message> message_;
+  std::vector<std::byte> payload_;
+  bool started_ = false;
+};
+
+}  // namespace zerohop::engine

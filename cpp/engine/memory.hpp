@@ -1,0 +1,67 @@
+// A registered local array: its layout, the registration behind it, and what keeps it alive.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "base/index.hpp"
+#include "base/layout.hpp"
+#include "engine/remote_memory.hpp"
+#include "rdma/memory_region.hpp"
+
+namespace zerohop::engine {
+
+// Registered memory and its owner. Transfers hold it, so that it stays alive and registered while
+// they run, whatever the caller closes or drops.
+struct Pinned {
+  std::shared_ptr<rdma::MemoryRegion> region;  // null for memory without bytes
+  std::shared_ptr<void> owner;
+
+  Pinned(std::shared_ptr<rdma::MemoryRegion> r, std::shared_ptr<void> o)
+      : region(std::move(r)), owner(std::move(o)) {}
+  // Unregistered before the memory may go away.
+  ~Pinned() { region.reset(); }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+};
+
+class Memory {
+ public:
+  Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Pinned> pinned, bool writable,
+         std::string device);
+
+  const Layout& layout() const noexcept { return layout_; }
+  bool writable() const noexcept { return writable_; }
+  const std::string& device() const noexcept { return device_; }
+  const EndpointId& endpoint() const noexcept { return endpoint_; }
+
+  // A part of the same memory; closing either closes both.
+  Memory slice(std::span<const Index> indices) const;
+
+  // Ends the right to use this memory, here and at the peers who have its RemoteMemory. Transfers
+  // that run finish first; until then it stays registered.
+  void close() noexcept;
+  bool closed() const noexcept;
+
+  // Throws RegistrationError once closed.
+  std::shared_ptr<const Pinned> pinned() const;
+  RemoteMemory remote() const;
+
+ private:
+  // Shared by all slices of one register() call.
+  struct Lease {
+    mutable std::mutex mutex;
+    std::shared_ptr<const Pinned> pinned;  // null once closed
+  };
+
+  EndpointId endpoint_;
+  Layout layout_;
+  std::shared_ptr<Lease> lease_;
+  bool writable_;
+  std::string device_;
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,34 @@
+// The small messages that travel as SENDs behind the data on a queue pair.
+//
+// A notification is one of them: an immediate has 32 bits, a notification a slot number and a
+// 32-bit value. The completion of a receive makes all earlier RDMA writes of the same queue pair
+// visible (InfiniBand Architecture Specification 1, 9.5; FACTS: also with relaxed ordering), so a
+// SEND orders as WRITE_WITH_IMM does.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+namespace zerohop::engine {
+
+enum class MessageKind : std::uint32_t {
+  notify = 1,  // tag: slot, value: the value
+  eager = 2,   // tag; nbytes of payload follow
+  offer = 3,   // tag; nbytes lie at address under the key `value`, to be read by the receiver; id
+  taken = 4,   // id: the receiver has read that offer
+};
+
+// As it lies in the receive slot: little-endian, which both ends are.
+struct Message {
+  MessageKind kind;
+  std::uint32_t tag = 0;
+  std::uint32_t value = 0;
+  std::uint32_t id = 0;
+  std::uint64_t nbytes = 0;
+  std::uint64_t address = 0;
+};
+static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 32);
+static_assert(std::endian::native == std::endian::little);
+
+}  // namespace zerohop::engine

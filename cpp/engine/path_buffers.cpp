@@ -1,0 +1,42 @@
+#include "engine/path_buffers.hpp"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+
+#include "base/error.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+constexpr std::size_t kSlotsNbytes =
+    std::size_t{PathBuffers::kReceiveSlots + PathBuffers::kSendSlots} * PathBuffers::kSlotBytes;
+
+std::byte* map_pages(std::size_t nbytes) {
+  void* pages = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) {
+    throw RegistrationError(
+        errno_message(
+            "cannot map message buffers of a Peer (raise vm.max_map_count or free memory)", errno),
+        errno);
+  }
+  return static_cast<std::byte*>(pages);
+}
+
+}  // namespace
+
+void PathBuffers::Unmap::operator()(std::byte* slots) const noexcept { ::munmap(slots, nbytes); }
+
+PathBuffers::PathBuffers(std::shared_ptr<rdma::ProtectionDomain> domain, std::uint32_t results)
+    : slots_(map_pages(kSlotsNbytes), Unmap{kSlotsNbytes}),
+      words_(std::make_unique<std::uint64_t[]>(results)),
+      credits_(std::make_unique<std::atomic<std::uint64_t>>(0)) {
+  slots_region_ =
+      rdma::MemoryRegion::create(domain, slots_.get(), kSlotsNbytes, IBV_ACCESS_LOCAL_WRITE);
+  words_region_ = rdma::MemoryRegion::create(domain, words_.get(), results * sizeof(std::uint64_t),
+                                             IBV_ACCESS_LOCAL_WRITE);
+  credits_region_ = rdma::MemoryRegion::create(domain, credits_.get(), sizeof(std::uint64_t),
+                                               IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+}
+
+}  // namespace zerohop::engine

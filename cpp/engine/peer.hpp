@@ -1,0 +1,127 @@
+// The connection to one remote Endpoint: transfers, messages, look-ups.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/control_message.hpp"
+#include "engine/memory.hpp"
+#include "engine/registrations.hpp"
+#include "engine/route.hpp"
+#include "engine/transfer.hpp"
+#include "engine/verbs_path.hpp"
+
+namespace zerohop::engine {
+
+struct Notification {
+  std::uint32_t slot = 0;   // below Board::kSlots
+  std::uint32_t value = 0;  // not 0: that means an empty slot
+};
+
+struct TransferOptions {
+  std::optional<Notification> notify;  // put behind the data
+  std::string require;                 // the only kind of route allowed; empty: any
+  std::optional<double> timeout;       // seconds a full queue may hold the caller up
+};
+
+class Peer : public std::enable_shared_from_this<Peer> {
+ public:
+  struct Identity {
+    EndpointId id{};
+    std::string name;
+    std::string host_name;
+    std::uint32_t pid = 0;
+  };
+  // What a Peer has from its Endpoint. tell() sends a control message to this peer; repair() has
+  // the queue pair replaced; both only pass the word to the progress thread.
+  struct Host {
+    EndpointId own_id{};
+    std::string device;
+    double default_timeout = 30.0;
+    std::shared_ptr<Registrations> registrations;
+    std::function<void(const std::shared_ptr<Peer>&, ControlMessage)> tell;
+    std::function<void(const std::shared_ptr<Peer>&)> repair;
+    std::function<void(const std::shared_ptr<Peer>&)> leave;
+  };
+
+  static std::shared_ptr<Peer> create(Host host, PathServices services, Identity identity);
+
+  const Identity& identity() const noexcept { return identity_; }
+  bool alive() const noexcept { return state_.load(std::memory_order_acquire) == State::alive; }
+
+  // --- operations; each throws PeerLost, RegistrationError, RouteUnavailable or
+  // std::invalid_argument at once, what happens later is in the Transfer ---
+  using Transferring = std::shared_ptr<Transfer>;
+  using Pair = std::pair<const Memory*, const RemoteMemory*>;
+  Transferring write(std::span<const Pair> pairs, const TransferOptions& options);
+  Transferring read(std::span<const Pair> pairs, const TransferOptions& options);
+  Transferring fetch_add(const RemoteMemory& word, std::uint64_t value);
+  Transferring compare_swap(const RemoteMemory& word, std::uint64_t expected,
+                            std::uint64_t desired);
+  Transferring notify(const Notification& notification);
+  Transferring send(const Memory& from, std::uint32_t tag);
+  Transferring receive(const Memory& into, std::uint32_t tag);
+
+  // The memory the peer shares under that name; waits until `deadline` for it to be published, or
+  // answers nullopt at once if `now`. Throws TransferTimeout, PeerLost.
+  std::optional<RemoteMemory> lookup(const std::string& name, const Deadline& deadline, bool now);
+
+  Route route(const Memory& local, const RemoteMemory& remote) const;
+  // Of all transfers between host memory.
+  const std::shared_ptr<const Route>& host_route() const noexcept { return host_route_; }
+  PathStats& stats() noexcept { return path_->stats(); }
+
+  // Waits until everything posted is done, `deadline` at most, then leaves. Idempotent.
+  void close(const Deadline& deadline);
+
+  // --- for the progress thread ---
+  VerbsPath& path() noexcept { return *path_; }
+  void learn(Identity identity) { identity_ = std::move(identity); }
+  void become_alive() noexcept;
+  // Everything pending and later fails with PeerLost(reason). Returns false if it was lost before.
+  bool lose(const std::string& reason);
+  void on_found(std::uint64_t request, std::optional<RemoteMemory> memory);
+  std::uint32_t generation = 0;  // of the queue pair: rises with every repair
+
+ private:
+  enum class State { connecting, alive, lost };
+  struct Answer {
+    std::atomic<bool> arrived{false};  // found, or known not to be there yet
+    std::atomic<bool> found{false};
+    RemoteMemory memory;
+  };
+
+  Peer(Host host, Identity identity);
+  void check_alive() const;
+  Deadline deadline(const std::optional<double>& timeout) const;
+  Transferring transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                        const TransferOptions& options);
+  Piece make_piece(const Memory& local, const RemoteMemory& remote, RemoteAccess needed,
+                   Transfer& transfer) const;
+  Transferring atomic(ibv_wr_opcode opcode, const RemoteMemory& word, std::uint64_t add,
+                      std::uint64_t swap);
+  Transferring send_offer(const Memory& from, std::uint32_t tag);
+  [[noreturn]] void throw_lost(Effect effect) const;
+
+  const Host host_;
+  const std::shared_ptr<const Route> host_route_;
+  Identity identity_;
+  std::shared_ptr<VerbsPath> path_;
+  std::atomic<State> state_{State::connecting};
+
+  mutable std::mutex mutex_;
+  std::string lost_reason_;
+  std::uint64_t next_request_ = 1;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Answer>> lookups_;
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,135 @@
+// The completion queue of an Endpoint, and the one way to wait for anything.
+//
+// A waiting caller polls the queue itself: no other thread stands between a completion and the call
+// that waits for it. After `spin` without success it arms the queue and sleeps; the progress thread
+// then serves. While callers poll, the progress thread keeps out of their way and only looks every
+// millisecond whether they still do.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/deadline.hpp"
+#include "rdma/completion_queue.hpp"
+
+namespace zerohop::engine {
+
+// Whoever owns a queue pair receives its completions, one at a time, never in two threads at once.
+class CompletionSink {
+ public:
+  virtual ~CompletionSink() = default;
+  virtual void on_completion(const ibv_wc& completion) noexcept = 0;
+};
+
+class Poller {
+ public:
+  // interrupt: called now and then, with no lock held, by callers who sleep; what it throws ends
+  // their wait (Ctrl-C). May be empty.
+  using Interrupt = std::function<void()>;
+  Poller(std::shared_ptr<rdma::Device> device, std::chrono::microseconds spin, Interrupt interrupt);
+
+  const std::shared_ptr<rdma::CompletionQueue>& queue() const noexcept { return queue_; }
+
+  // Routes completions of a queue pair to `sink` and makes room for `entries` of them at once,
+  // growing the queue as needed. detach() returns when no completion is being delivered to the sink
+  // any more; neither may be called from on_completion.
+  void attach(std::uint32_t qp_number, std::shared_ptr<CompletionSink> sink, int entries);
+  void detach(std::uint32_t qp_number, int entries);
+
+  // Delivers what is there. Returns whether anything was. Does nothing while another thread polls.
+  bool poll() noexcept;
+
+  // The same, but waits for its turn: afterwards everything that had completed before is delivered.
+  void flush() noexcept;
+
+  // Waits until ready() is true. False when the deadline passed first.
+  template <typename Ready>
+  bool wait(Ready&& ready, const Deadline& deadline);
+
+  // Wakes sleeping waiters: call it after every change that makes a waiter's ready() true.
+  void wake() noexcept;
+
+  // For the progress thread. serve() delivers completions unless callers poll, and returns how long
+  // the thread may sleep before it must look again, even when event_fd() stays silent.
+  int event_fd() const noexcept { return queue_->event_fd(); }
+  std::chrono::milliseconds serve() noexcept;
+
+ private:
+  static constexpr std::chrono::milliseconds kWhilePolled{1};
+  static constexpr std::chrono::milliseconds kForever{1000};
+  static constexpr std::chrono::milliseconds kBetweenInterrupts{100};
+  static constexpr int kPollsPerClockRead = 8;
+
+  struct Sleeper {
+    explicit Sleeper(std::atomic<int>& count) noexcept : count_(count) { count_.fetch_add(1); }
+    ~Sleeper() { count_.fetch_sub(1); }
+    Sleeper(const Sleeper&) = delete;
+    Sleeper& operator=(const Sleeper&) = delete;
+    std::atomic<int>& count_;
+  };
+
+  bool drain() noexcept;
+  void deliver(const ibv_wc& completion) noexcept;
+  template <typename Ready>
+  bool sleep(Ready& ready, const Deadline& deadline);
+
+  std::shared_ptr<rdma::CompletionQueue> queue_;
+  const std::chrono::microseconds spin_;
+  const Interrupt interrupt_;
+
+  std::mutex poll_mutex_;  // held while completions are delivered; outermost of the engine's locks
+  std::unordered_map<std::uint32_t, std::shared_ptr<CompletionSink>> sinks_;
+  int reserved_ = 0;
+
+  std::atomic<std::uint64_t> polls_{0};  // by waiting callers
+  std::uint64_t polls_seen_ = 0;         // progress thread only
+
+  std::mutex sleep_mutex_;
+  std::condition_variable wakeup_;
+  std::atomic<int> sleepers_{0};
+  std::atomic<std::uint64_t> wakeups_{0};
+};
+
+template <typename Ready>
+bool Poller::wait(Ready&& ready, const Deadline& deadline) {
+  if (ready()) return true;
+  const auto until = std::min(Deadline::Clock::now() + spin_, deadline.at());
+  do {
+    for (int i = 0; i < kPollsPerClockRead; ++i) {
+      polls_.fetch_add(1, std::memory_order_relaxed);
+      poll();
+      if (ready()) return true;
+    }
+  } while (Deadline::Clock::now() < until);
+  return sleep(ready, deadline);
+}
+
+template <typename Ready>
+bool Poller::sleep(Ready& ready, const Deadline& deadline) {
+  // Counted, and the wake-ups read, before ready() is asked; wake() reads the count after the
+  // change was made: one of the two sees the other (all of it is sequentially consistent).
+  const Sleeper counted(sleepers_);
+  for (;;) {
+    const std::uint64_t seen = wakeups_.load();
+    // What completed between the last poll and the arming would otherwise wait for the next event.
+    const bool armed = queue_->arm() == 0;
+    poll();
+    if (ready()) return true;
+    if (deadline.passed()) return false;
+    const auto slice = Deadline::Clock::now() + (armed ? kBetweenInterrupts : kWhilePolled);
+    {
+      std::unique_lock lock(sleep_mutex_);
+      wakeup_.wait_until(lock, std::min(slice, deadline.at()),
+                         [&] { return wakeups_.load() != seen; });
+    }
+    if (interrupt_ && !ready()) interrupt_();
+  }
+}
+
+}  // namespace zerohop::engine

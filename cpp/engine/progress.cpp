@@ -1,0 +1,126 @@
+#include "engine/progress.hpp"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <exception>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/fork.hpp"
+#include "base/report.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+UniqueFd checked(int fd, const char* what) {
+  if (fd < 0) {
+    throw Error(
+        errno_message(std::string(what) + " failed; raise the limit of open files (ulimit -n)",
+                      errno),
+        errno);
+  }
+  return UniqueFd(fd);
+}
+
+}  // namespace
+
+Progress::Progress(Idle idle)
+    : generation_(fork_generation()),
+      idle_(std::move(idle)),
+      epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
+      bell_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
+  watch(bell_.get(), EPOLLIN, [this](std::uint32_t) {
+    std::uint64_t rings = 0;
+    [[maybe_unused]] const auto got = ::read(bell_.get(), &rings, sizeof rings);
+  });
+  thread_ = std::thread([this] { loop(); });
+  ::pthread_setname_np(thread_.native_handle(), "zh-progress");
+}
+
+Progress::~Progress() {
+  if (generation_ != fork_generation()) {
+    thread_.detach();  // it runs in the parent; there is nothing here to join
+    return;
+  }
+  stop();
+}
+
+void Progress::run(Task task) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  ring();
+}
+
+void Progress::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  ring();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Progress::ring() noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto put = ::write(bell_.get(), &one, sizeof one);
+}
+
+void Progress::watch(int fd, std::uint32_t epoll_events, Handler handler) {
+  epoll_event event{.events = epoll_events, .data = {.fd = fd}};
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+    throw Error(errno_message("epoll_ctl failed; raise fs.epoll.max_user_watches", errno), errno);
+  }
+  handlers_[fd] = std::make_shared<Handler>(std::move(handler));
+}
+
+void Progress::change(int fd, std::uint32_t epoll_events) {
+  epoll_event event{.events = epoll_events, .data = {.fd = fd}};
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
+}
+
+void Progress::unwatch(int fd) {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  handlers_.erase(fd);
+}
+
+bool Progress::run_tasks() {
+  std::vector<Task> tasks;
+  bool go_on = true;
+  {
+    const std::lock_guard lock(mutex_);
+    tasks.swap(tasks_);
+    go_on = !stopping_;
+  }
+  for (Task& task : tasks) task();
+  return go_on || !tasks.empty();
+}
+
+void Progress::loop() {
+  std::array<epoll_event, 64> events;
+  for (;;) {
+    try {
+      if (!run_tasks()) return;
+      const auto timeout = static_cast<int>(idle_().count());
+      const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), timeout);
+      for (int i = 0; i < count; ++i) {
+        const epoll_event& event = events[static_cast<std::size_t>(i)];
+        // A handler called before may have unwatched this one; and one may unwatch itself.
+        const auto found = handlers_.find(event.data.fd);
+        if (found == handlers_.end()) continue;
+        const std::shared_ptr<Handler> handler = found->second;
+        (*handler)(event.events);
+      }
+    } catch (const std::exception& error) {
+      report(std::string("progress thread: ") + error.what());
+    }
+  }
+}
+
+}  // namespace zerohop::engine

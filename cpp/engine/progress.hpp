@@ -1,0 +1,58 @@
+// The one thread of an Endpoint: it waits for descriptors, runs what other threads hand to it, and
+// does what is due. Everything about control connections happens on it, so that none of that needs
+// a lock.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/unique_fd.hpp"
+
+namespace zerohop::engine {
+
+class Progress {
+ public:
+  using Task = std::function<void()>;
+  using Handler = std::function<void(std::uint32_t epoll_events)>;
+  using Idle = std::function<std::chrono::milliseconds()>;
+
+  // idle runs before each wait and says how long the wait may last. Starts the thread.
+  // Throws Error when the process is out of descriptors or threads.
+  explicit Progress(Idle idle);
+  ~Progress();  // stops and joins, unless the thread belongs to another process (fork)
+
+  // From any thread, in order of the calls; tasks handed over before stop() still run.
+  void run(Task task);
+  void stop();
+  bool on_thread() const noexcept { return std::this_thread::get_id() == thread_.get_id(); }
+
+  // On the progress thread only.
+  void watch(int fd, std::uint32_t epoll_events, Handler handler);
+  void change(int fd, std::uint32_t epoll_events);
+  void unwatch(int fd);
+
+ private:
+  void loop();
+  bool run_tasks();
+  void ring() noexcept;
+
+  const unsigned generation_;
+  Idle idle_;
+  UniqueFd epoll_;
+  UniqueFd bell_;  // eventfd: tasks are there
+  std::unordered_map<int, std::shared_ptr<Handler>> handlers_;
+
+  std::mutex mutex_;
+  std::vector<Task> tasks_;
+  bool stopping_ = false;
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace zerohop::engine

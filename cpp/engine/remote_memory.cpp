@@ -1,0 +1,95 @@
+#include "engine/remote_memory.hpp"
+
+#include <stdexcept>
+#include <utility>
+
+#include "base/wire.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x314d5a5a;  // "ZZM1": a version of its own
+constexpr std::size_t kMaxDeviceBytes = 64;
+
+void write_dims(WireWriter& out, const Dims& dims) {
+  for (const std::int64_t value : dims) out.number(static_cast<std::uint64_t>(value));
+}
+
+Dims read_dims(WireReader& in, std::size_t ndim) {
+  Dims dims = Dims::zeros(ndim);
+  for (std::size_t i = 0; i < ndim; ++i) {
+    dims[i] = static_cast<std::int64_t>(in.number<std::uint64_t>());
+  }
+  return dims;
+}
+
+Layout read_layout(WireReader& in) {
+  Layout layout;
+  layout.address = in.number<std::uint64_t>();
+  layout.dtype.code = in.number<std::uint8_t>();
+  layout.dtype.bits = in.number<std::uint8_t>();
+  layout.dtype.lanes = in.number<std::uint16_t>();
+  const std::size_t ndim = in.number<std::uint8_t>();
+  if (ndim > Dims::kMax) in.fail(std::to_string(ndim) + " dimensions");
+  layout.shape = read_dims(in, ndim);
+  layout.strides = read_dims(in, ndim);
+  try {
+    layout.validate();
+  } catch (const std::invalid_argument& error) {
+    in.fail(error.what());
+  }
+  return layout;
+}
+
+void check_inside(const RemoteMemory& memory, const WireReader& in) {
+  const Extent extent = memory.layout.extent();
+  const bool empty = extent.begin == extent.end;
+  if (!empty && (extent.begin < memory.begin || extent.end > memory.end)) {
+    in.fail("the array leaves its registered range");
+  }
+}
+
+}  // namespace
+
+RemoteMemory RemoteMemory::slice(std::span<const Index> indices) const {
+  RemoteMemory part = *this;
+  part.layout = apply_index(layout, indices);
+  return part;
+}
+
+std::vector<std::byte> RemoteMemory::to_bytes() const {
+  WireWriter out;
+  out.number(kMagic);
+  out.fixed(endpoint);
+  out.number(rkey);
+  out.number(access);
+  out.number(begin);
+  out.number(end);
+  out.text(device, kMaxDeviceBytes);
+  out.number(layout.address);
+  out.number(layout.dtype.code);
+  out.number(layout.dtype.bits);
+  out.number(layout.dtype.lanes);
+  out.number(static_cast<std::uint8_t>(layout.ndim()));
+  write_dims(out, layout.shape);
+  write_dims(out, layout.strides);
+  return out.take();
+}
+
+RemoteMemory RemoteMemory::from_bytes(std::span<const std::byte> bytes) {
+  WireReader in(bytes, "RemoteMemory");
+  if (in.number<std::uint32_t>() != kMagic) in.fail("these bytes are no RemoteMemory");
+  RemoteMemory memory;
+  in.fixed(memory.endpoint);
+  memory.rkey = in.number<std::uint32_t>();
+  memory.access = in.number<std::uint8_t>();
+  memory.begin = in.number<std::uint64_t>();
+  memory.end = in.number<std::uint64_t>();
+  memory.device = in.text(kMaxDeviceBytes);
+  memory.layout = read_layout(in);
+  in.finish();
+  check_inside(memory, in);
+  return memory;
+}
+
+}  // namespace zerohop::engine

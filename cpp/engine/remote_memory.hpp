@@ -1,0 +1,37 @@
+// Memory of another Endpoint and the right to use it: a plain value that crosses the wire.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/index.hpp"
+#include "base/layout.hpp"
+#include "engine/address.hpp"
+
+namespace zerohop::engine {
+
+// What the holder may do. Atomics need a readable and writable element.
+enum RemoteAccess : std::uint8_t { kRemoteRead = 1, kRemoteWrite = 2 };
+
+struct RemoteMemory {
+  EndpointId endpoint{};  // whose memory it is
+  Layout layout;          // addresses are the owner's
+  std::uint32_t rkey = 0;
+  std::uint8_t access = 0;  // RemoteAccess bits
+  std::uint64_t begin = 0;  // the registered range [begin, end) that rkey covers
+  std::uint64_t end = 0;
+  std::string device;  // where it lies: "cpu", "cuda:0"
+
+  RemoteMemory slice(std::span<const Index> indices) const;
+
+  std::vector<std::byte> to_bytes() const;
+  // Throws ProtocolError: truncated, changed, or a layout that leaves its registered range.
+  static RemoteMemory from_bytes(std::span<const std::byte> bytes);
+
+  friend bool operator==(const RemoteMemory&, const RemoteMemory&) = default;
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,14 @@
+// Which way the bytes of a transfer go, and why.
+#pragma once
+
+#include <string>
+
+namespace zerohop::engine {
+
+struct Route {
+  std::string kind;    // "p2p", "gpudirect", "staged" or "host"
+  std::string device;  // that serves it: "soft0", "mlx5_0"
+  std::string reason;  // one sentence
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,74 @@
+// One asynchronous operation: what a caller of write, read, send, ... holds in hand.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "engine/poller.hpp"
+
+namespace zerohop::engine {
+
+class Transfer {
+ public:
+  Transfer(std::shared_ptr<Poller> poller, std::uint64_t nbytes)
+      : poller_(std::move(poller)), nbytes_(nbytes) {}
+
+  bool done() const noexcept { return done_.load(std::memory_order_acquire); }
+  std::uint64_t nbytes() const noexcept { return nbytes_; }
+
+  // After done(): the old value of an atomic, the bytes that arrived by recv, else 0. Throws what
+  // ended the transfer, if anything did.
+  std::uint64_t result() const;
+
+  // False when the deadline passed first: the transfer goes on.
+  bool wait(const Deadline& deadline) {
+    return poller_->wait([this] { return done(); }, deadline);
+  }
+
+  // Calls `callback` once, when done: at once if it is already, else in the thread that completes
+  // it, which may hold locks of the engine: the callback only passes the word on.
+  void on_done(std::function<void()> callback);
+
+  // --- for the engine ---
+
+  // The transfer is done when every hold is dropped; the maker has the first one. keep() makes
+  // memory live and stay registered until then.
+  void hold() noexcept { holds_.fetch_add(1, std::memory_order_relaxed); }
+  void drop() noexcept;
+  void keep(std::shared_ptr<const void> owner) {
+    if (!kept_) {
+      kept_ = std::move(owner);  // the usual single one costs no allocation
+    } else {
+      kept_more_.push_back(std::move(owner));
+    }
+  }
+  void set_result(std::uint64_t value) noexcept { result_ = value; }
+  // The first failure is the one reported; those that follow from it are not.
+  void fail(std::exception_ptr failure) noexcept;
+  // Part of the data has been placed: a later failure leaves the destination changed.
+  void note_progress() noexcept { progressed_.store(true, std::memory_order_relaxed); }
+  bool progressed() const noexcept { return progressed_.load(std::memory_order_relaxed); }
+  bool failed() const noexcept { return failed_.load(std::memory_order_relaxed); }
+
+ private:
+  const std::shared_ptr<Poller> poller_;
+  const std::uint64_t nbytes_;
+  std::atomic<int> holds_{1};
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> progressed_{false};
+  std::atomic<bool> done_{false};
+  std::uint64_t result_ = 0;
+  std::exception_ptr failure_;
+  std::shared_ptr<const void> kept_;
+  std::vector<std::shared_ptr<const void>> kept_more_;
+  std::mutex callbacks_mutex_;
+  std::vector<std::function<void()>> callbacks_;
+};
+
+}  // namespace zerohop::engine

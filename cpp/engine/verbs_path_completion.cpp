@@ -1,0 +1,187 @@
+// What a path completes: chains, messages, errors. All of it runs in whatever thread polls, with
+// the mutex of the path held.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/report.hpp"
+#include "engine/verbs_path.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+// Statuses after which the requests behind the failed one surely never ran: it was refused before
+// anything was sent, or by the responder, which executes in order.
+bool refused_in_order(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_LOC_QP_OP_ERR:
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_ACCESS_ERR: return true;
+    default: return false;
+  }
+}
+
+std::exception_ptr verbs_failure(const std::string& message, int code, Effect effect) {
+  return std::make_exception_ptr(VerbsError(
+      message + " (" + effect_name(effect) + " of the data may have been written)", code, effect));
+}
+
+}  // namespace
+
+void VerbsPath::on_completion(const ibv_wc& completion) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!queue_pair_ || completion.qp_num != queue_pair_->number()) return;  // of a replaced one
+  try {
+    if (completion.status != IBV_WC_SUCCESS) {
+      on_error(completion);
+    } else if ((completion.wr_id & kReceiveBit) != 0) {
+      on_message(static_cast<std::uint32_t>(completion.wr_id & ~kReceiveBit), completion.byte_len);
+    } else {
+      retire(completion.wr_id);
+    }
+    if (state_ == State::up) advance_jobs();
+  } catch (const std::exception& error) {
+    break_down(error.what(), /*flushed_untouched=*/false);
+  }
+  report_if_drained();
+}
+
+void VerbsPath::retire(std::uint64_t last_ticket) {
+  PostedChain chain;
+  std::uint64_t ticket = 0;
+  while (send_queue_.pop_until(last_ticket, chain, ticket)) {
+    if (chain.message_slot) --send_slots_used_;
+    if (!chain.transfer) continue;
+    if (chain.atomic) chain.transfer->set_result(buffers_.result(send_queue_.index(ticket)));
+    chain.transfer->note_progress();
+    chain.transfer->drop();
+  }
+}
+
+void VerbsPath::on_error(const ibv_wc& completion) {
+  const bool is_receive = (completion.wr_id & kReceiveBit) != 0;
+  if (state_ == State::up) {
+    const std::string cause = std::string(rdma::completion_status_name(completion.status)) + ": " +
+                              rdma::completion_status_help(completion.status);
+    break_down(cause, !is_receive && refused_in_order(completion.status));
+  }
+  if (!is_receive) fail_chains(completion.wr_id, completion.status);
+}
+
+// The queue pair is in error, or is put there: what is posted comes back flushed, what waits in
+// line fails here. renew() makes the path usable again.
+void VerbsPath::break_down(const std::string& cause, bool flushed_untouched) {
+  if (state_ != State::up) return;
+  state_ = State::broken;
+  break_cause_ = cause;
+  flushed_untouched_ = flushed_untouched;
+  stats_.broken.fetch_add(1, std::memory_order_relaxed);
+  try {
+    queue_pair_->to_error();  // no-op when it is there already
+  } catch (const std::exception& error) {
+    report(error.what());
+  }
+  fail_jobs(cause);
+}
+
+void VerbsPath::on_post_refused(int error) {
+  // Nothing of the chain may be assumed posted or not posted: the end of the queue pair decides.
+  const std::string cause = errno_message("posting was refused", error);
+  break_down(cause, false);
+  fail_chains(send_queue_.next_ticket(), IBV_WC_GENERAL_ERR);
+}
+
+void VerbsPath::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {
+  const bool flushed = status == IBV_WC_WR_FLUSH_ERR;
+  PostedChain chain;
+  std::uint64_t ticket = 0;
+  while (send_queue_.pop_until(last_ticket, chain, ticket)) {
+    if (chain.message_slot) --send_slots_used_;
+    if (!chain.transfer) continue;
+    const bool untouched = flushed ? flushed_untouched_ : refused_in_order(status);
+    Effect effect = untouched ? Effect::nothing : Effect::all;
+    // A refused request may have had predecessors, in its chain or before it, that were executed.
+    if (untouched && (chain.transfer->progressed() || (!flushed && chain.requests > 1))) {
+      effect = Effect::some;
+    }
+    const std::string what = flushed ? "transfer with peer '" + peer_name_ +
+                                           "' was flushed by an earlier error of its queue pair: "
+                                     : "transfer with peer '" + peer_name_ + "' failed: ";
+    chain.transfer->fail(verbs_failure(what + break_cause_, status, effect));
+    chain.transfer->drop();
+  }
+}
+
+void VerbsPath::fail_job(Job& job, const std::string& cause) {
+  const Effect effect = job.started() ? Effect::some : Effect::nothing;
+  job.transfer()->fail(verbs_failure("transfer with peer '" + peer_name_ +
+                                         "' was waiting in line when its queue pair "
+                                         "failed: " +
+                                         cause,
+                                     IBV_WC_WR_FLUSH_ERR, effect));
+  job.transfer()->drop();
+}
+
+void VerbsPath::fail_jobs(const std::string& cause) {
+  std::deque<Job> jobs = std::exchange(jobs_, {});
+  jobs_waiting_.store(0);
+  for (Job& job : jobs) fail_job(job, cause);
+  for (auto& [id, transfer] : std::exchange(offers_, {})) {
+    transfer->fail(verbs_failure("send to peer '" + peer_name_ +
+                                     "' was not taken before its queue "
+                                     "pair failed: " +
+                                     cause,
+                                 IBV_WC_WR_FLUSH_ERR, Effect::all));
+    transfer->drop();
+  }
+  matcher_.drop_offers();
+  services_.poller->wake();
+}
+
+void VerbsPath::report_if_drained() {
+  if (state_ != State::broken || !send_queue_.empty() || break_reported_) return;
+  break_reported_ = true;
+  on_broken_();
+}
+
+void VerbsPath::close(Reason reason) {
+  services_.poller->flush();  // what has arrived is not lost with the connection
+  std::unique_ptr<rdma::QueuePair> queue_pair;
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ == State::closed) return;
+    state_ = State::closed;
+    close_reason_ = reason;
+    queue_pair = std::move(queue_pair_);
+  }
+  services_.poller->detach(queue_pair->number(), completions());
+  queue_pair.reset();  // from here on the device touches no memory of this path
+
+  const std::lock_guard lock(mutex_);
+  PostedChain chain;
+  while (send_queue_.pop(chain)) {
+    if (!chain.transfer) continue;
+    chain.transfer->fail(reason(Effect::all));
+    chain.transfer->drop();
+  }
+  for (Job& job : std::exchange(jobs_, {})) {
+    job.transfer()->fail(reason(job.started() ? Effect::some : Effect::nothing));
+    job.transfer()->drop();
+  }
+  jobs_waiting_.store(0);
+  for (auto& [id, transfer] : std::exchange(offers_, {})) {
+    transfer->fail(reason(Effect::all));
+    transfer->drop();
+  }
+  for (PostedReceive& receive : matcher_.take_receives()) {
+    receive.transfer->fail(reason(Effect::nothing));
+    receive.transfer->drop();
+  }
+  matcher_.drop_offers();
+  services_.poller->wake();
+}
+
+}  // namespace zerohop::engine

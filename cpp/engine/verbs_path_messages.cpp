@@ -1,0 +1,125 @@
+// The messages that arrive on a path: notifications, and the two-sided send and recv.
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "engine/verbs_path.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+constexpr std::size_t kMaxWaiting = std::size_t{64} << 20;  // bytes of eager payload without a recv
+constexpr std::uint32_t kNotifyNbytes = 16;                 // a notification is half a Message
+
+[[noreturn]] void refuse(const std::string& cause) {
+  throw ProtocolError("a message that no correct peer sends: " + cause);
+}
+
+Message decode(std::span<const std::byte> bytes) {
+  Message message{};
+  if (bytes.size() < kNotifyNbytes) refuse("it is truncated");
+  std::memcpy(&message, bytes.data(), std::min(bytes.size(), sizeof message));
+  if (message.kind != MessageKind::notify && bytes.size() < sizeof message)
+    refuse("it is truncated");
+  return message;
+}
+
+}  // namespace
+
+void VerbsPath::on_message(std::uint32_t slot, std::uint32_t nbytes) {
+  const std::span<const std::byte> bytes = buffers_.receive_slot(slot).first(nbytes);
+  const Message message = decode(bytes);
+  handle(message, bytes.subspan(std::min<std::size_t>(bytes.size(), sizeof message)));
+  stats_.messages_in.fetch_add(1, std::memory_order_relaxed);
+  if (state_ != State::up && state_ != State::unconnected) return;
+  if (matcher_.waiting_nbytes() > kMaxWaiting) {
+    held_slots_.push_back(slot);  // the sender runs out of slots and waits for a recv here
+  } else {
+    post_receive_slot(*queue_pair_, slot);
+    ++messages_taken_;
+  }
+}
+
+void VerbsPath::handle(const Message& message, std::span<const std::byte> payload) {
+  switch (message.kind) {
+    case MessageKind::notify:
+      if (message.tag >= Board::kSlots || message.value == 0) refuse("a notification out of range");
+      services_.board->put(message.tag, message.value);
+      stats_.notifications_in.fetch_add(1, std::memory_order_relaxed);
+      services_.poller->wake();
+      return;
+    case MessageKind::eager:
+      if (message.nbytes != payload.size()) refuse("its payload has another size than it says");
+      return on_data_message(message, payload);
+    case MessageKind::offer: return on_data_message(message, {});
+    case MessageKind::taken: return on_taken(message.id);
+  }
+  refuse("kind " + std::to_string(static_cast<std::uint32_t>(message.kind)));
+}
+
+void VerbsPath::on_data_message(const Message& message, std::span<const std::byte> payload) {
+  while (auto receive = matcher_.find_receive(message.tag)) {
+    if (const auto refusal = refuse_receive(receive->into, message.nbytes)) {
+      receive->transfer->fail(std::make_exception_ptr(std::invalid_argument(*refusal)));
+      receive->transfer->drop();
+      continue;  // the next recv of this tag may fit
+    }
+    return deliver(*receive, message, payload);
+  }
+  matcher_.add(Arrived{message, {payload.begin(), payload.end()}});
+}
+
+void VerbsPath::deliver(PostedReceive& receive, const Message& message,
+                        std::span<const std::byte> payload) {
+  receive.transfer->set_result(message.nbytes);
+  stats_.bytes_in.fetch_add(message.nbytes, std::memory_order_relaxed);
+  const Layout into = receive_part(receive.into, message.nbytes);
+  if (message.kind == MessageKind::eager) {
+    if (!payload.empty()) unpack(payload, into);
+    receive.transfer->drop();
+    return;
+  }
+  Job job(receive.transfer, IBV_WR_RDMA_READ);
+  job.add({.local = into,
+           .remote = Layout::contiguous(message.address, into.dtype, into.shape.span()),
+           .lkey = receive.lkey,
+           .rkey = message.value});
+  job.then({.kind = MessageKind::taken, .id = message.id});
+  enqueue(std::move(job));
+}
+
+void VerbsPath::receive(PostedReceive receive) {
+  const std::lock_guard lock(mutex_);
+  // A message that came before the connection ended is still received.
+  auto arrived = matcher_.find_arrived(receive.tag);
+  if (!arrived && state_ == State::closed) {
+    std::rethrow_exception(close_reason_(Effect::nothing));
+  }
+  if (!arrived) return matcher_.add(std::move(receive));
+  if (const auto refusal = refuse_receive(receive.into, arrived->message.nbytes)) {
+    matcher_.put_back(std::move(*arrived));
+    throw std::invalid_argument(*refusal);
+  }
+  deliver(receive, arrived->message, arrived->payload);
+  release_held_slots();
+}
+
+void VerbsPath::release_held_slots() {
+  if (held_slots_.empty() || matcher_.waiting_nbytes() > kMaxWaiting) return;
+  for (const std::uint32_t slot : std::exchange(held_slots_, {})) {
+    post_receive_slot(*queue_pair_, slot);
+    ++messages_taken_;
+  }
+  return_credits();
+}
+
+void VerbsPath::on_taken(std::uint32_t id) {
+  const auto found = offers_.find(id);
+  if (found == offers_.end()) refuse("it takes an offer that was never made");
+  found->second->drop();
+  offers_.erase(found);
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,108 @@
+"""The Endpoint with the policy that belongs to Python: defaults, environment, context managers."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import weakref
+from types import TracebackType
+
+from zerohop import _core
+
+__all__ = ["Endpoint"]
+
+_DEFAULT_TIMEOUT = 30.0  # seconds
+_DEFAULT_SPIN = 200e-6  # seconds
+
+_open: weakref.WeakSet[Endpoint] = weakref.WeakSet()
+
+
+def _number_from_env(name: str, default: float) -> float:
+    text = os.environ.get(name, "")
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{name}={text!r} is not a number of seconds >= 0: correct or unset it")
+    return value
+
+
+class Endpoint(_core.Endpoint):
+    """This process's end of its connections: device, registered memory, notification board, peers.
+
+    Args:
+        device: a verbs device: ``"soft0"`` (the software HCA on loopback), ``"soft0@eth0"`` or
+            ``"soft0@10.0.0.5"`` (on another interface), or an RDMA adapter such as ``"mlx5_0"``.
+            Default: ``$ZEROHOP_DEVICE``, else the first adapter with an active port, else ``"soft0"``.
+        timeout: bound of every wait that is given none, in seconds.
+            Default: ``$ZEROHOP_TIMEOUT``, else 30.
+        name: shown in messages. Default: ``"<host>:<pid>"``.
+        send_depth: work requests each Peer has posted at most; more wait in line.
+
+    A wait polls for ``$ZEROHOP_SPIN`` seconds (default 200e-6) before it sleeps.
+
+    Closed by ``close()``, by ``with`` and ``async with``, and at exit.
+
+    Raises:
+        VerbsError: no such device, or it refuses (the message lists those that exist).
+    """
+
+    def __init__(
+        self,
+        device: str | None = None,
+        *,
+        timeout: float | None = None,
+        name: str | None = None,
+        send_depth: int = 256,
+    ) -> None:
+        if timeout is None:
+            timeout = _number_from_env("ZEROHOP_TIMEOUT", _DEFAULT_TIMEOUT)
+        if not 0 <= timeout < float("inf"):
+            raise ValueError(f"timeout must be a number of seconds >= 0, not {timeout}")
+        if not 8 <= send_depth <= 16384:
+            raise ValueError(f"send_depth must be from 8 to 16384, not {send_depth}")
+        super().__init__(
+            device=device if device is not None else os.environ.get("ZEROHOP_DEVICE", ""),
+            name=name or "",
+            timeout=timeout,
+            send_depth=send_depth,
+            spin=_number_from_env("ZEROHOP_SPIN", _DEFAULT_SPIN),
+        )
+        _open.add(self)
+
+    def __enter__(self) -> Endpoint:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Endpoint:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def __repr__(self) -> str:
+        state = ", closed" if self.closed else ""
+        return f"<zerohop.Endpoint '{self.name}' on {self.device}{state}>"
+
+
+@atexit.register
+def _close_all() -> None:
+    # Before the interpreter and the C++ library take their globals down under a running thread.
+    for endpoint in list(_open):
+        endpoint.close(timeout=0)

@@ -1,0 +1,65 @@
+"""The exceptions of zerohop. The C++ core raises these very classes."""
+
+from __future__ import annotations
+
+__all__ = [
+    "AuthenticationError",
+    "CudaError",
+    "Error",
+    "PeerLost",
+    "ProtocolError",
+    "RegistrationError",
+    "RouteUnavailable",
+    "TransferTimeout",
+    "VerbsError",
+]
+
+
+class Error(RuntimeError):
+    """Base of all errors of zerohop.
+
+    Attributes:
+        code: the number given by the source (errno, ``ibv_wc_status``, ``CUresult``), 0 if none.
+        effect: what the failed operation may have written at its destination:
+            ``"nothing"``, ``"some"`` or ``"all"`` of the data.
+    """
+
+    code: int
+    effect: str
+
+    def __init__(self, message: str = "", code: int = 0, effect: str = "nothing") -> None:
+        super().__init__(message)
+        self.code = code
+        self.effect = effect
+
+
+class VerbsError(Error):
+    """A verbs call or work request failed; ``code`` is an errno or an ``ibv_wc_status``."""
+
+
+class CudaError(Error):
+    """A CUDA driver call failed; ``code`` is its ``CUresult``."""
+
+
+class PeerLost(Error):
+    """The peer died, hangs, left, or cannot be reached."""
+
+
+class TransferTimeout(Error, TimeoutError):
+    """A wait ended before what it waited for. The transfer itself goes on."""
+
+
+class RegistrationError(Error):
+    """Memory cannot be registered, or is not registered any more."""
+
+
+class RouteUnavailable(Error):
+    """The demanded route does not exist between these two pieces of memory."""
+
+
+class ProtocolError(Error):
+    """Bytes arrived that no correct peer sends: another version, damage, or a stranger."""
+
+
+class AuthenticationError(Error):
+    """The other side does not know the secret of the address."""

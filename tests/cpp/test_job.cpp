@@ -1,0 +1,137 @@
+#include <doctest/doctest.h>
+
+#include <map>
+#include <vector>
+
+#include "engine/job.hpp"
+#include "random_layout.hpp"
+
+using namespace zerohop;
+using namespace zerohop::engine;
+using namespace zerohop::testing;
+
+namespace {
+
+constexpr ibv_sge kNoResult{};
+
+struct Posted {
+  std::map<std::uint64_t, std::uint64_t> bytes;  // local -> remote
+  std::size_t requests = 0;
+  std::size_t inlined = 0;
+};
+
+// Does what an adapter does with the chain: walks the elements of each request along its remote
+// range.
+void execute(WorkChain& chain, const JobLimits& limits, Posted& posted) {
+  if (chain.size() == 0) return;
+  for (const ibv_send_wr* request = &chain.front(); request != nullptr; request = request->next) {
+    ++posted.requests;
+    REQUIRE(request->num_sge <= static_cast<int>(limits.max_sge));
+    std::uint64_t remote = request->wr.rdma.remote_addr;
+    std::uint64_t total = 0;
+    for (int i = 0; i < request->num_sge; ++i) {
+      const ibv_sge& element = request->sg_list[i];
+      REQUIRE(element.lkey == 7);
+      REQUIRE(request->wr.rdma.rkey == 9);
+      for (std::uint32_t byte = 0; byte < element.length; ++byte) {
+        REQUIRE(posted.bytes.emplace(element.addr + byte, remote + byte).second);
+      }
+      remote += element.length;
+      total += element.length;
+    }
+    REQUIRE(total > 0);
+    REQUIRE(total <= limits.max_message);
+    if ((request->send_flags & IBV_SEND_INLINE) != 0) {
+      ++posted.inlined;
+      REQUIRE(total <= limits.inline_bytes);
+    }
+  }
+}
+
+Posted post_all(Job& job, const JobLimits& limits, Generator& generator) {
+  Posted posted;
+  while (!job.data_done()) {
+    WorkChain chain(static_cast<std::uint32_t>(pick(generator, 1, 40)), limits.max_sge);
+    job.fill(chain, limits, kNoResult);
+    const bool nothing_left = job.data_done();
+    REQUIRE((chain.size() > 0 || nothing_left));
+    execute(chain, limits, posted);
+  }
+  return posted;
+}
+
+std::map<std::uint64_t, std::uint64_t> expected(const std::vector<Piece>& pieces) {
+  std::map<std::uint64_t, std::uint64_t> bytes;
+  for (const Piece& piece : pieces) {
+    const auto local = element_addresses(piece.local);
+    const auto remote = element_addresses(piece.remote);
+    if (piece.local.count() == 0) continue;
+    for (std::size_t i = 0; i < local.size(); ++i) {
+      for (std::uint32_t b = 0; b < piece.local.itemsize(); ++b)
+        bytes[local[i] + b] = remote[i] + b;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a job moves each byte of each piece once, whatever the limits and interruptions") {
+  Generator generator(20261121);
+  for (int round = 0; round < 400; ++round) {
+    const JobLimits limits{.max_sge = static_cast<std::uint32_t>(pick(generator, 1, 6)),
+                           .inline_bytes = static_cast<std::uint32_t>(pick(generator, 0, 32)),
+                           .max_message = static_cast<std::uint32_t>(pick(generator, 1, 200))};
+    Job job(nullptr, IBV_WR_RDMA_WRITE);
+    std::vector<Piece> pieces;
+    for (std::int64_t i = pick(generator, 0, 3); i > 0; --i) {
+      const auto shape = random_shape(generator);
+      Piece piece{.local = random_layout(generator, shape, DType::parse("int16")),
+                  .remote = random_layout(generator, shape, DType::parse("int16")),
+                  .lkey = 7,
+                  .rkey = 9};
+      piece.local.address += static_cast<std::uint64_t>(i) << 30;
+      pieces.push_back(piece);
+      job.add(piece);
+    }
+    const Posted posted = post_all(job, limits, generator);
+    CHECK(posted.bytes == expected(pieces));
+  }
+}
+
+TEST_CASE("rows that are contiguous remotely are gathered into one request") {
+  const JobLimits limits{.max_sge = 4, .inline_bytes = 0, .max_message = 1u << 30};
+  const DType byte{};
+  Piece piece{.local = {1 << 20, byte, {8, 16}, {64, 1}},
+              .remote = Layout::contiguous(1 << 24, byte, std::vector<std::int64_t>{8, 16}),
+              .lkey = 7,
+              .rkey = 9};
+  Job job(nullptr, IBV_WR_RDMA_WRITE);
+  job.add(piece);
+  Generator generator(1);
+  CHECK(post_all(job, limits, generator).requests == 2);  // 8 rows, 4 elements a request
+}
+
+TEST_CASE("small writes are inlined, reads never") {
+  const JobLimits limits{.max_sge = 4, .inline_bytes = 64, .max_message = 1u << 30};
+  const Layout eight = Layout::contiguous(1 << 20, DType{}, std::vector<std::int64_t>{8});
+  Generator generator(1);
+  for (const auto opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+    Job job(nullptr, opcode);
+    job.add({.local = eight, .remote = eight, .lkey = 7, .rkey = 9});
+    CHECK(post_all(job, limits, generator).inlined == (opcode == IBV_WR_RDMA_WRITE ? 1 : 0));
+  }
+}
+
+TEST_CASE("an atomic is one request with its operands and its result word") {
+  Job job = Job::atomic(nullptr, IBV_WR_ATOMIC_CMP_AND_SWP, 4096, 9, 5, 6);
+  CHECK_FALSE(job.data_done());
+  WorkChain chain(4, 4);
+  job.fill(chain, {}, {.addr = 64, .length = 8, .lkey = 7});
+  CHECK(job.data_done());
+  REQUIRE(chain.size() == 1);
+  CHECK(chain.front().wr.atomic.remote_addr == 4096);
+  CHECK(chain.front().wr.atomic.compare_add == 5);
+  CHECK(chain.front().wr.atomic.swap == 6);
+  CHECK(chain.front().sg_list->addr == 64);
+}
