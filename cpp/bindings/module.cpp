@@ -1,12 +1,16 @@
 // The extension module zerohop._core: lists the topics, each bound in its own file.
 #include <pybind11/pybind11.h>
 
+#include "bindings/bind_reports.hpp"
+#include "bindings/bind_verbs.hpp"
 #include "bindings/topics.hpp"
 
 PYBIND11_MODULE(_core, m) {
   using namespace zerohop::bindings;
   m.doc() = "The C++ core of zerohop.";
   bind_errors(m);
+  bind_reports(m);
+  bind_verbs(m);
   bind_array_view(m);
   bind_remote_memory(m);
   bind_memory(m);

@@ -1,0 +1,201 @@
+// Devices, protection domains and async events.
+#include "bindings/bind_verbs.hpp"
+
+#include <pybind11/stl.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "base/deadline.hpp"
+#include "base/error.hpp"
+#include "bindings/array_import.hpp"
+#include "bindings/verbs_objects.hpp"
+#include "bindings/verbs_text.hpp"
+#include "softhca/softhca.hpp"
+
+namespace zerohop::bindings {
+namespace {
+
+using rdma::AsyncEvent;
+using rdma::Device;
+using rdma::ProtectionDomain;
+using DeviceClass = py::class_<Device, std::shared_ptr<Device>>;
+using DomainClass = py::class_<ProtectionDomain, std::shared_ptr<ProtectionDomain>>;
+
+// Access that a read-only array allows: being read, with any of the optional hints.
+constexpr int kReadOnly = int{IBV_ACCESS_REMOTE_READ} | int{IBV_ACCESS_OPTIONAL_RANGE};
+constexpr int kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                     IBV_ACCESS_REMOTE_ATOMIC;
+
+std::vector<std::string> device_names() {
+  std::vector<std::string> names;
+  if (const auto& library = driver::libibverbs(); library.verbs) {
+    names = Device::names(*library.verbs);
+  }
+  for (std::string& name : Device::names(*softhca::verbs())) names.push_back(std::move(name));
+  return names;
+}
+
+std::shared_ptr<Device> open_device(const std::string& name, std::uint8_t port, int gid_index) {
+  if (name.starts_with("soft0")) {
+    return Device::open(softhca::verbs(), softhca::canonical_name(name), port, gid_index);
+  }
+  const auto& library = driver::libibverbs();
+  if (!library.verbs) throw VerbsError(library.reason, ENODEV);
+  return Device::open(library.verbs, name, port, gid_index);
+}
+
+Facts device_attributes(const Device& device) {
+  const ibv_device_attr& a = device.attributes();
+  Facts facts;
+  facts["fw_ver"] = std::string(a.fw_ver, ::strnlen(a.fw_ver, sizeof a.fw_ver));
+  facts["vendor_id"] = a.vendor_id;
+  facts["vendor_part_id"] = a.vendor_part_id;
+  facts["hw_ver"] = a.hw_ver;
+  facts["phys_port_cnt"] = a.phys_port_cnt;
+  facts["max_mr_size"] = a.max_mr_size;
+  facts["max_qp"] = a.max_qp;
+  facts["max_qp_wr"] = a.max_qp_wr;
+  facts["max_sge"] = a.max_sge;
+  facts["max_sge_rd"] = a.max_sge_rd;
+  facts["max_cq"] = a.max_cq;
+  facts["max_cqe"] = a.max_cqe;
+  facts["max_mr"] = a.max_mr;
+  facts["max_pd"] = a.max_pd;
+  facts["max_qp_rd_atom"] = a.max_qp_rd_atom;
+  facts["max_qp_init_rd_atom"] = a.max_qp_init_rd_atom;
+  facts["atomic_cap"] = atomic_cap_name(a.atomic_cap);
+  return facts;
+}
+
+Facts port_attributes(const Device& device) {
+  const ibv_port_attr port = device.port_attributes();
+  Facts facts;
+  facts["state"] = port_state_name(port.state);
+  facts["max_mtu"] = mtu_bytes(port.max_mtu);
+  facts["active_mtu"] = mtu_bytes(port.active_mtu);
+  facts["gid_tbl_len"] = port.gid_tbl_len;
+  facts["max_msg_sz"] = port.max_msg_sz;
+  facts["lid"] = port.lid;
+  facts["link_layer"] = link_layer_name(port.link_layer);
+  return facts;
+}
+
+std::optional<AsyncEvent> async_event(Device& device, double timeout) {
+  const Deadline deadline = Deadline::after(Deadline::Seconds{timeout});
+  for (;;) {
+    if (auto event = device.next_async_event()) return event;
+    // Another thread may take the event that ends this wait: then wait for what is left.
+    const double left = timeout > 0 ? deadline.remaining_ms() / 1000.0 : timeout;
+    if (!wait_readable(device.async_fd(), left)) return std::nullopt;
+  }
+}
+
+// [lowest, one past the highest) byte that the array touches.
+std::shared_ptr<VerbsRegion> register_array(const std::shared_ptr<ProtectionDomain>& domain,
+                                            py::object array, std::optional<int> access) {
+  ImportedArray imported = import_array(array);
+  if (imported.device != "cpu") {
+    throw py::value_error("only host memory can be registered here, not " + imported.device);
+  }
+  const int wanted = access.value_or(imported.writable ? kAll : IBV_ACCESS_REMOTE_READ);
+  if (!imported.writable && (wanted & ~kReadOnly) != 0) {
+    throw py::buffer_error(std::string("the array is read-only: ") + imported.why_read_only +
+                           "; register it with access=Access.REMOTE_READ");
+  }
+  const Extent extent = imported.layout.extent();
+  std::shared_ptr<rdma::MemoryRegion> region;
+  {
+    const py::gil_scoped_release released;  // pins every page
+    region = rdma::MemoryRegion::create(domain, reinterpret_cast<void*>(extent.begin),
+                                        extent.end - extent.begin, wanted);
+  }
+  return std::make_shared<VerbsRegion>(std::move(region), std::move(imported.owner));
+}
+
+void bind_device(py::module_& m, DeviceClass& device) {
+  m.def("verbs_devices", device_names,
+        "Names of the RDMA devices that libibverbs lists, then those of the software HCA.");
+  device
+      .def(py::init(&open_device), py::arg("name"), py::kw_only(), py::arg("port") = 1,
+           py::arg("gid_index") = 0)
+      .def_property_readonly("name", &Device::name)
+      .def_property_readonly("port", &Device::port)
+      .def_property_readonly("gid_index", &Device::gid_index)
+      .def_property_readonly(
+          "provider", [](const Device& d) { return d.verbs().provider; },
+          "Who fills the verbs table: \"libibverbs\" or \"softhca\".")
+      .def_property_readonly(
+          "gid", [](const Device& d) { return gid_text(d.gid()); },
+          "The address of the port, written as an IPv6 address.")
+      .def_property_readonly(
+          "state", [](const Device& d) { return port_state_name(d.port_attributes().state); },
+          "The state of the port now: \"ACTIVE\", \"DOWN\", ...")
+      .def_property_readonly(
+          "mtu", [](const Device& d) { return mtu_bytes(d.port_attributes().active_mtu); },
+          "The active MTU of the port in bytes.")
+      .def_property_readonly("attributes", device_attributes,
+                             "Limits of the device (man ibv_query_device); sizes in bytes.")
+      .def_property_readonly("port_attributes", port_attributes,
+                             "State of the port, asked anew (man ibv_query_port); sizes in bytes.")
+      .def("pd", &ProtectionDomain::create, "A new protection domain on this device.")
+      .def("async_event", async_event, py::arg("timeout") = 0.0, R"(
+The next asynchronous event, or None when none comes within timeout seconds (man
+ibv_get_async_event).)")
+      .def("__repr__", [](const Device& d) {
+        return "<Device " + d.name() + " (" + d.verbs().provider + ") port " +
+               std::to_string(d.port()) + " " + port_state_name(d.port_attributes().state) +
+               ", gid " + gid_text(d.gid()) + ">";
+      });
+}
+
+void bind_async_event(py::module_& m) {
+  py::class_<AsyncEvent>(m, "AsyncEvent", "Something that happened to a device, port or queue.")
+      .def_property_readonly(
+          "type", [](const AsyncEvent& e) { return event_name(e.type); },
+          "\"QP_FATAL\", \"PORT_ERR\", ...: ibv_event_type without its prefix.")
+      .def_readonly("qp_num", &AsyncEvent::qp_number, "0 unless the event names a queue pair.")
+      .def_readonly("port", &AsyncEvent::port, "0 unless the event names a port.")
+      .def("__repr__", [](const AsyncEvent& e) {
+        std::string text = std::string("<AsyncEvent ") + event_name(e.type);
+        if (e.qp_number != 0) text += " qp_num=" + hex(e.qp_number);
+        if (e.port != 0) text += " port=" + std::to_string(e.port);
+        return text + ">";
+      });
+}
+
+void bind_protection_domain(DomainClass& domain) {
+  domain.def(py::init(&ProtectionDomain::create), py::arg("device"))
+      .def_property_readonly("device", &ProtectionDomain::device_ptr)
+      .def("register", register_array, py::arg("array"), py::kw_only(),
+           py::arg("access") = py::none(), R"(
+Register the bytes of an array, or of anything with the buffer protocol, without a copy.
+
+access: Access flags; by default everything for a writable array, REMOTE_READ for a read-only one.
+The region keeps the array alive. Raises RegistrationError when the memory cannot be pinned,
+BufferError for write access to a read-only array (man ibv_reg_mr).)")
+      .def("__repr__", [](const ProtectionDomain& d) {
+        return "<ProtectionDomain of " + d.device().name() + ">";
+      });
+}
+
+}  // namespace
+
+void bind_verbs(py::module_& m) {
+  bind_async_event(m);
+  bind_verbs_memory(m);
+  // Both before any method: signatures name the other class.
+  DeviceClass device(m, "Device", R"(
+An open verbs device and one of its ports (man ibv_open_device).
+
+name: "mlx5_0", "rxe0", "soft0", "soft0@eth0", "soft0@10.0.0.5". Raises VerbsError for other names.)");
+  DomainClass domain(m, "ProtectionDomain", R"(
+Queue pairs and memory regions work together only inside one domain (man ibv_alloc_pd).)");
+  bind_device(m, device);
+  bind_protection_domain(domain);
+  bind_verbs_completion(m);
+  bind_verbs_queue_pair(m);
+}
+
+}  // namespace zerohop::bindings

@@ -1,0 +1,21 @@
+// Verbs values as text for Python: names of constants without their prefix, numbers, addresses.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <string>
+
+namespace zerohop::bindings {
+
+std::string hex(std::uint64_t value);       // "0x1f"
+std::string gid_text(const ibv_gid& gid);   // as an IPv6 address
+unsigned mtu_bytes(unsigned mtu) noexcept;  // ibv_mtu -> 256 ... 4096; 0 for no ibv_mtu
+
+const char* port_state_name(ibv_port_state state) noexcept;
+const char* link_layer_name(std::uint8_t link_layer) noexcept;
+const char* atomic_cap_name(ibv_atomic_cap cap) noexcept;
+const char* event_name(ibv_event_type type) noexcept;
+const char* opcode_name(ibv_wc_opcode opcode) noexcept;
+
+}  // namespace zerohop::bindings

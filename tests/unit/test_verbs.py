@@ -1,0 +1,206 @@
+"""The raw verbs objects on soft0: devices, memory regions, states, addresses, events."""
+
+import gc
+import pickle
+import time
+import weakref
+
+import numpy as np
+import pytest
+import zerohop as zh
+from verbs_pair import DEADLINE, Pair, connect, make_side, take, take_error
+from zerohop import verbs
+from zerohop.verbs import Access
+
+
+@pytest.fixture(scope="module")
+def device() -> verbs.Device:
+    return verbs.Device("soft0")
+
+
+@pytest.fixture
+def pair(device: verbs.Device) -> Pair:
+    return connect(make_side(device), make_side(device))
+
+
+# --- devices and their parts ---
+
+
+def test_soft0_is_listed() -> None:
+    assert "soft0" in verbs.devices()
+
+
+def test_unknown_device_is_refused() -> None:
+    with pytest.raises(zh.VerbsError, match=r"no_such_device|libibverbs"):
+        verbs.Device("no_such_device")
+
+
+def test_device_describes_itself(device: verbs.Device) -> None:
+    assert device.name == "soft0"
+    assert device.provider == "softhca"
+    assert device.state == "ACTIVE"
+    assert device.mtu in (256, 512, 1024, 2048, 4096)
+    assert device.attributes["max_qp_wr"] >= 256
+    assert device.port_attributes["max_msg_sz"] >= 1 << 30
+    assert device.gid.count(":") >= 2
+    assert "soft0" in repr(device)
+    assert "ACTIVE" in repr(device)
+
+
+def test_parents_live_as_long_as_their_children() -> None:
+    def make() -> tuple[verbs.CompletionQueue, verbs.QueuePair]:
+        device = verbs.Device("soft0")
+        cq = verbs.CompletionQueue(device, 8)
+        return cq, verbs.QueuePair(device.pd(), cq)
+
+    cq, qp = make()
+    gc.collect()
+    assert qp.state == "RESET"
+    assert cq.poll() == []
+
+
+def test_options_are_those_granted(device: verbs.Device) -> None:
+    qp = make_side(device, send_depth=16, inline_bytes=32).qp
+    assert qp.options["send_depth"] >= 16
+    assert qp.options["inline_bytes"] >= 32
+
+
+def test_queue_resizes(device: verbs.Device) -> None:
+    cq = verbs.CompletionQueue(device, 8)
+    cq.resize(100)
+    assert cq.depth >= 100
+    with pytest.raises(zh.VerbsError, match="depth 0"):
+        verbs.CompletionQueue(device, 0)
+
+
+# --- memory regions ---
+
+
+def test_region_keeps_its_array_alive(device: verbs.Device) -> None:
+    array = np.ones(64, np.uint8)
+    gone = weakref.ref(array)
+    mr = device.pd().register(array)
+    del array
+    gc.collect()
+    assert gone() is not None
+    mr.close()
+    gc.collect()
+    assert gone() is None
+
+
+def test_region_covers_the_array(device: verbs.Device) -> None:
+    array = np.zeros((4, 8), np.float32)
+    mr = device.pd().register(array)
+    assert (mr.address, mr.nbytes) == (array.ctypes.data, array.nbytes)
+    assert mr[8:24].remote == (mr.address + 8, mr.rkey)
+    assert mr[100:1000].nbytes == 28  # slices end at the end, as everywhere in Python
+    assert hex(mr.rkey) in repr(mr)
+
+
+def test_read_only_array_is_registered_for_reading_only(device: verbs.Device) -> None:
+    mr = device.pd().register(b"constant")
+    assert mr.access == Access.REMOTE_READ
+    with pytest.raises(BufferError, match="read-only"):
+        device.pd().register(b"constant", access=Access.LOCAL_WRITE | Access.REMOTE_WRITE)
+
+
+def test_bad_registrations_are_refused(device: verbs.Device) -> None:
+    with pytest.raises(zh.RegistrationError, match="0 bytes"):
+        device.pd().register(np.empty(0, np.uint8))
+    with pytest.raises(zh.RegistrationError, match="LOCAL_WRITE"):
+        device.pd().register(np.zeros(8, np.uint8), access=Access.REMOTE_WRITE)
+
+
+def test_closed_region_is_refused(pair: Pair) -> None:
+    here, there = pair
+    here.mr.close()
+    assert here.mr.closed
+    with pytest.raises(ValueError, match="closed"):
+        here.qp.post_send("write", here.mr, remote=there.mr.remote)
+
+
+# --- states and addresses ---
+
+
+def test_states(device: verbs.Device) -> None:
+    here, there = make_side(device), make_side(device)
+    states = [here.qp.state]
+    for step in (
+        here.qp.init,
+        lambda: here.qp.rtr(there.qp.address()),
+        lambda: here.qp.rts(there.qp.address()),
+        here.qp.error,
+        here.qp.reset,
+    ):
+        step()
+        states.append(here.qp.state)
+    assert states == ["RESET", "INIT", "RTR", "RTS", "ERR", "RESET"]
+    assert repr(here.qp) == f"<QueuePair {here.qp.number:#x} on soft0: RESET>"
+
+
+def test_illegal_transition_is_explained(device: verbs.Device) -> None:
+    here, there = make_side(device), make_side(device)
+    with pytest.raises(zh.VerbsError, match="is in state RESET: go through RESET, INIT"):
+        here.qp.rtr(there.qp.address())
+    here.qp.init()
+    with pytest.raises(zh.VerbsError, match="is in state INIT"):
+        here.qp.rts(there.qp.address())
+
+
+def test_post_before_ready_is_refused(device: verbs.Device) -> None:
+    here = make_side(device)
+    with pytest.raises(zh.VerbsError, match="is in state RESET"):
+        here.qp.post_send("send", here.mr[0:1])
+
+
+def test_queue_pair_works_again_after_reset(pair: Pair) -> None:
+    here, there = pair
+    here.qp.post_send("write", here.mr[0:8], remote=(there.mr.address, there.mr.rkey ^ 1))
+    take_error(here)
+    for side in pair:
+        side.qp.reset()
+        while side.cq.poll():
+            pass
+    connect(here, there)
+    here.qp.post_send("write", here.mr[0:8], remote=there.mr.remote)
+    assert take(here.cq)[0].ok
+    assert np.array_equal(there.array[:8], here.array[:8])
+
+
+def test_address_travels(pair: Pair) -> None:
+    address = pair[0].qp.address()
+    copy = verbs.QueuePairAddress.from_bytes(address.to_bytes())
+    assert copy == address == pickle.loads(pickle.dumps(address))
+    assert hash(copy) == hash(address)
+    assert copy != pair[1].qp.address()
+    assert (copy.number, copy.psn, copy.gid) == (address.number, address.psn, address.gid)
+    assert copy.mtu == address.mtu
+    with pytest.raises(zh.ProtocolError, match="bytes"):
+        verbs.QueuePairAddress.from_bytes(address.to_bytes()[:-1])
+
+
+# --- events ---
+
+
+def test_wait_is_bounded(device: verbs.Device) -> None:
+    cq = verbs.CompletionQueue(device, 8)
+    cq.arm()
+    begin = time.monotonic()
+    assert not cq.wait(timeout=0.05)
+    assert time.monotonic() - begin >= 0.05
+    assert device.async_event(timeout=0.01) is None
+    with pytest.raises(ValueError, match="timeout"):
+        cq.wait(timeout=-1)
+
+
+def test_async_event_names_the_queue_pair(pair: Pair, device: verbs.Device) -> None:
+    here, there = pair
+    here.qp.post_send("write", here.mr[0:8], remote=(there.mr.address, there.mr.rkey ^ 1))
+    take_error(here)
+    events = []
+    while not any(e.qp_num == there.qp.number for e in events):
+        event = device.async_event(timeout=DEADLINE)
+        assert event is not None, f"only {events} came"
+        events.append(event)
+    assert events[-1].type == "QP_ACCESS_ERR"
+    assert repr(events[-1]) == f"<AsyncEvent QP_ACCESS_ERR qp_num={there.qp.number:#x}>"

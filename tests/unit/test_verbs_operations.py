@@ -1,0 +1,249 @@
+"""The raw verbs operations on soft0: what arrives, in which order, and what each error looks like."""
+
+import numpy as np
+import pytest
+import zerohop as zh
+from verbs_pair import NBYTES, Pair, connect, make_side, take, take_error
+from zerohop import verbs
+from zerohop.verbs import Access
+
+
+@pytest.fixture(scope="module")
+def device() -> verbs.Device:
+    return verbs.Device("soft0")
+
+
+@pytest.fixture
+def pair(device: verbs.Device) -> Pair:
+    return connect(make_side(device), make_side(device))
+
+
+# --- one-sided operations ---
+
+
+def test_write(pair: Pair) -> None:
+    here, there = pair
+    here.qp.post_send("write", here.mr[10:20], remote=there.mr[100:].remote, wr_id=7)
+    [wc] = take(here.cq)
+    assert (wc.wr_id, wc.ok, wc.opcode, wc.qp_num) == (7, True, "RDMA_WRITE", here.qp.number)
+    assert np.array_equal(there.array[100:110], here.array[10:20])
+    assert not there.array[:100].any()
+    assert not there.array[110:].any()
+    assert there.cq.poll() == []
+
+
+def test_write_gathers(pair: Pair) -> None:
+    here, there = pair
+    parts = [here.mr[0:4], here.mr[100:103], here.mr[50:55]]
+    here.qp.post_send("write", parts, remote=there.mr.remote)
+    take(here.cq)
+    expected = [0, 1, 2, 3, 100, 101, 102, 50, 51, 52, 53, 54]
+    assert there.array[: len(expected)].tolist() == expected
+
+
+def test_write_with_imm(pair: Pair) -> None:
+    here, there = pair
+    there.qp.post_receive(wr_id=3)
+    here.qp.post_send("write_with_imm", here.mr[0:64], remote=there.mr.remote, imm=0xDEADBEEF)
+    [wc] = take(there.cq)
+    assert (wc.wr_id, wc.opcode) == (3, "RECV_RDMA_WITH_IMM")
+    assert (wc.imm_data, wc.byte_len) == (0xDEADBEEF, 64)
+    assert np.array_equal(there.array[:64], here.array[:64])  # never before its data
+    assert "imm_data=3735928559" in repr(wc)
+    assert take(here.cq)[0].opcode == "RDMA_WRITE"
+
+
+def test_read_scatters(pair: Pair) -> None:
+    here, there = pair
+    there.qp.post_send("read", [there.mr[0:5], there.mr[50:55]], remote=here.mr[20:].remote)
+    [wc] = take(there.cq)
+    assert (wc.opcode, wc.byte_len) == ("RDMA_READ", 10)
+    assert there.array[:5].tolist() == [20, 21, 22, 23, 24]
+    assert there.array[50:55].tolist() == [25, 26, 27, 28, 29]
+
+
+def test_inline_write_copies_while_posting(pair: Pair) -> None:
+    here, there = pair
+    here.array[:8] = 7
+    here.qp.post_send("write", here.mr[0:8], remote=there.mr.remote, inline=True)
+    here.array[:8] = 9
+    take(here.cq)
+    assert there.array[:8].tolist() == [7] * 8
+
+
+def test_atomics(pair: Pair) -> None:
+    here, there = pair
+    counter = there.array[:8].view(np.uint64)
+    old = here.array[:8].view(np.uint64)
+    counter[0] = 40
+    here.qp.post_send("fetch_add", here.mr[0:8], remote=there.mr.remote, add=2)
+    assert take(here.cq)[0].opcode == "FETCH_ADD"
+    assert (old[0], counter[0]) == (40, 42)
+    here.qp.post_send("compare_swap", here.mr[0:8], remote=there.mr.remote, compare=42, swap=5)
+    assert take(here.cq)[0].opcode == "COMP_SWAP"
+    assert (old[0], counter[0]) == (42, 5)
+    here.qp.post_send("compare_swap", here.mr[0:8], remote=there.mr.remote, compare=42, swap=6)
+    take(here.cq)
+    assert (old[0], counter[0]) == (5, 5)
+    here.qp.post_send("fetch_add", here.mr[0:8], remote=there.mr.remote, add=-6)
+    take(here.cq)
+    assert counter[0] == 2**64 - 1
+
+
+def test_fenced_write_sees_what_the_read_brought(pair: Pair) -> None:
+    here, there = pair
+    there.array[:16] = 77
+    chain = [
+        verbs.SendRequest("read", here.mr[0:16], remote=there.mr[0:].remote, signaled=False),
+        verbs.SendRequest("write", here.mr[0:16], remote=there.mr[64:].remote, fence=True),
+    ]
+    here.qp.post_many(chain)
+    take(here.cq)
+    assert there.array[64:80].tolist() == [77] * 16
+
+
+# --- two-sided operations ---
+
+
+def test_send_and_receive(pair: Pair) -> None:
+    here, there = pair
+    there.qp.post_receive(there.mr[0:100], wr_id=1)
+    there.qp.post_receive(there.mr[100:200], wr_id=2)
+    here.qp.post_send("send", here.mr[0:50])
+    here.qp.post_send("send_with_imm", here.mr[0:30], imm=9)
+    first, second = take(there.cq, 2)
+    assert (first.wr_id, first.opcode, first.byte_len, first.imm_data) == (1, "RECV", 50, None)
+    assert (second.wr_id, second.byte_len, second.imm_data) == (2, 30, 9)
+    assert np.array_equal(there.array[:50], here.array[:50])
+    assert not there.array[50:100].any()
+    assert np.array_equal(there.array[100:130], here.array[:30])
+
+
+def test_send_waits_for_a_receive(pair: Pair) -> None:
+    here, there = pair
+    here.qp.post_send("send", here.mr[0:8])
+    assert here.cq.poll() == []
+    there.qp.post_receive(there.mr)
+    assert take(there.cq)[0].byte_len == 8
+    assert take(here.cq)[0].ok
+
+
+# --- chains and selective signalling ---
+
+
+def test_chain_completes_in_order_with_one_signal(pair: Pair) -> None:
+    here, there = pair
+    chain = [
+        verbs.SendRequest(
+            "write", here.mr[i : i + 1], remote=there.mr[i:].remote, wr_id=i, signaled=i == 15
+        )
+        for i in range(16)
+    ]
+    here.qp.post_many(chain)
+    [wc] = take(here.cq)
+    assert wc.wr_id == 15
+    assert np.array_equal(there.array[:16], here.array[:16])
+    assert here.cq.poll() == []
+    assert "unsignaled" in repr(chain[0])
+
+
+def test_full_queue_says_which_request_was_not_taken(device: verbs.Device) -> None:
+    here, _ = connect(make_side(device, send_depth=8), make_side(device))
+    depth = here.qp.options["send_depth"]
+    sends = [verbs.SendRequest("send", here.mr[0:1]) for _ in range(depth + 3)]
+    with pytest.raises(zh.VerbsError, match=f"request {depth} of {depth + 3} .* queue is full"):
+        here.qp.post_many(sends)  # nobody receives, so none of them ends
+
+
+# --- errors ---
+
+
+def test_wrong_rkey(pair: Pair) -> None:
+    here, there = pair
+    here.qp.post_send("write", here.mr[0:8], remote=(there.mr.address, there.mr.rkey ^ 1), wr_id=5)
+    wc = take_error(here)
+    assert (wc.wr_id, wc.status) == (5, "IBV_WC_REM_ACCESS_ERR")
+    assert not there.array.any()
+
+
+@pytest.mark.parametrize("operation", ["write", "read"])
+def test_remote_range_out_of_bounds(pair: Pair, operation: str) -> None:
+    here, there = pair
+    address, rkey = there.mr.remote
+    here.qp.post_send(operation, here.mr[0:16], remote=(address + NBYTES - 8, rkey))
+    assert take_error(here).status == "IBV_WC_REM_ACCESS_ERR"
+    assert not there.array.any()
+
+
+def test_revoked_region(pair: Pair) -> None:
+    here, there = pair
+    remote = there.mr.remote
+    there.mr.close()
+    here.qp.post_send("write", here.mr[0:8], remote=remote)
+    assert take_error(here).status == "IBV_WC_REM_ACCESS_ERR"
+    assert not there.array.any()
+
+
+def test_access_that_was_not_given(pair: Pair) -> None:
+    here, there = pair
+    readable = there.pd.register(there.array, access=Access.REMOTE_READ)
+    here.qp.post_send("write", here.mr[0:8], remote=readable.remote)
+    assert take_error(here).status == "IBV_WC_REM_ACCESS_ERR"
+    assert not there.array.any()
+
+
+def test_local_region_of_another_domain(pair: Pair, device: verbs.Device) -> None:
+    here, there = pair
+    stranger = device.pd().register(here.array)
+    here.qp.post_send("write", stranger[0:8], remote=there.mr.remote)
+    assert take_error(here).status == "IBV_WC_LOC_PROT_ERR"
+
+
+def test_message_longer_than_the_receive(pair: Pair) -> None:
+    here, there = pair
+    there.qp.post_receive(there.mr[0:8])
+    here.qp.post_send("send", here.mr[0:9])
+    assert take_error(there).status == "IBV_WC_LOC_LEN_ERR"
+    assert take_error(here).status == "IBV_WC_REM_INV_REQ_ERR"
+
+
+def test_misaligned_atomic(pair: Pair) -> None:
+    here, there = pair
+    here.qp.post_send("fetch_add", here.mr[0:8], remote=there.mr[4:].remote, add=1)
+    assert take_error(here).status == "IBV_WC_REM_INV_REQ_ERR"
+    assert not there.array.any()
+
+
+def test_receiver_that_is_never_ready(device: verbs.Device) -> None:
+    here, _ = connect(make_side(device, rnr_retries=1), make_side(device, rnr_timer=1))
+    here.qp.post_send("send", here.mr[0:8])
+    assert take_error(here).status == "IBV_WC_RNR_RETRY_EXC_ERR"
+
+
+def test_error_state_flushes_what_is_posted(pair: Pair) -> None:
+    here, _ = pair
+    here.qp.post_receive(here.mr, wr_id=1)
+    here.qp.post_receive(here.mr, wr_id=2)
+    here.qp.error()
+    flushed = take(here.cq, 2)
+    assert [wc.wr_id for wc in flushed] == [1, 2]
+    assert {wc.status for wc in flushed} == {"IBV_WC_WR_FLUSH_ERR"}
+    here.qp.post_send("send", here.mr[0:1], wr_id=3)
+    assert (take(here.cq)[0].wr_id, here.qp.state) == (3, "ERR")
+
+
+def test_request_is_checked_when_it_is_built(pair: Pair) -> None:
+    here, there = pair
+    remote = there.mr.remote
+    with pytest.raises(ValueError, match="choose one of write, "):
+        verbs.SendRequest("multicast")
+    with pytest.raises(ValueError, match="write needs remote"):
+        verbs.SendRequest("write", here.mr)
+    with pytest.raises(ValueError, match="send takes no remote"):
+        verbs.SendRequest("send", here.mr, remote=remote)
+    with pytest.raises(ValueError, match="write_with_imm needs imm"):
+        verbs.SendRequest("write_with_imm", here.mr, remote=remote)
+    with pytest.raises(ValueError, match="write takes no imm"):
+        verbs.SendRequest("write", here.mr, remote=remote, imm=1)
+    with pytest.raises(ValueError, match="step 1"):
+        here.mr[0:8:2]
