@@ -48,7 +48,8 @@ class Poller {
   // The same, but waits for its turn: afterwards everything that had completed before is delivered.
   void flush() noexcept;
 
-  // Waits until ready() is true. False when the deadline passed first.
+  // Waits until ready() is true, and does not ask again: ready() may take what it finds. False when the
+  // deadline passed first.
   template <typename Ready>
   bool wait(Ready&& ready, const Deadline& deadline);
 
@@ -128,7 +129,8 @@ bool Poller::sleep(Ready& ready, const Deadline& deadline) {
       wakeup_.wait_until(lock, std::min(slice, deadline.at()),
                          [&] { return wakeups_.load() != seen; });
     }
-    if (interrupt_ && !ready()) interrupt_();
+    if (ready()) return true;
+    if (interrupt_) interrupt_();
   }
 }
 
