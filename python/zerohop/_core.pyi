@@ -3,10 +3,448 @@ The C++ core of zerohop.
 """
 
 from __future__ import annotations
+import collections.abc
 import typing
 import typing_extensions
 
-__all__: list[str] = ["ArrayView"]
+__all__: list[str] = [
+    "ArrayView",
+    "AsyncEvent",
+    "Bell",
+    "CompletionQueue",
+    "Device",
+    "Endpoint",
+    "Memory",
+    "MemoryRegion",
+    "MemorySlice",
+    "Peer",
+    "ProtectionDomain",
+    "QueuePair",
+    "QueuePairAddress",
+    "RemoteMemory",
+    "Route",
+    "SendRequest",
+    "Transfer",
+    "WC",
+    "device_names",
+    "report",
+    "verbs_devices",
+]
+
+class AsyncEvent:
+    """
+    Something that happened to a device, port or queue.
+    """
+    def __repr__(self) -> str: ...
+    @property
+    def port(self) -> int:
+        """
+        0 unless the event names a port.
+        """
+    @property
+    def qp_num(self) -> int:
+        """
+        0 unless the event names a queue pair.
+        """
+    @property
+    def type(self) -> str:
+        """
+        "QP_FATAL", "PORT_ERR", ...: ibv_event_type without its prefix.
+        """
+
+class MemoryRegion:
+    """
+    Registered bytes, made by ProtectionDomain.register (man ibv_reg_mr). Keeps its array alive.
+
+    region[a:b] is a MemorySlice of bytes a to b.
+    """
+    def __getitem__(self, bytes: slice) -> MemorySlice: ...
+    def __len__(self) -> int: ...
+    def __repr__(self) -> str: ...
+    def close(self) -> None:
+        """
+        Deregister now: its keys are no longer valid, and work requests that still use it fail.
+        """
+    @property
+    def access(self) -> int:
+        """
+        The Access flags it was registered with, as an int.
+        """
+    @property
+    def address(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def lkey(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def remote(self) -> tuple[int, int]:
+        """
+        (address, rkey): what a peer needs to reach the first byte.
+        """
+    @property
+    def rkey(self) -> int: ...
+
+class MemorySlice:
+    """
+    Bytes [offset, offset + nbytes) of a MemoryRegion.
+    """
+    def __repr__(self) -> str: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def region(self) -> MemoryRegion: ...
+    @property
+    def remote(self) -> tuple[int, int]:
+        """
+        (address, rkey): what a peer needs to reach the first byte.
+        """
+
+class Device:
+    """
+    An open verbs device and one of its ports (man ibv_open_device).
+
+    name: "mlx5_0", "rxe0", "soft0", "soft0@eth0", "soft0@10.0.0.5". Raises VerbsError for other names.
+    """
+    def __init__(
+        self,
+        name: str,
+        *,
+        port: typing.SupportsInt | typing.SupportsIndex = 1,
+        gid_index: typing.SupportsInt | typing.SupportsIndex = 0,
+    ) -> None: ...
+    def __repr__(self) -> str: ...
+    def async_event(
+        self, timeout: typing.SupportsFloat | typing.SupportsIndex = 0.0
+    ) -> AsyncEvent | None:
+        """
+        The next asynchronous event, or None when none comes within timeout seconds (man
+        ibv_get_async_event).
+        """
+    def pd(self) -> ProtectionDomain:
+        """
+        A new protection domain on this device.
+        """
+    @property
+    def attributes(self) -> dict[str, typing.Any]:
+        """
+        Limits of the device (man ibv_query_device); sizes in bytes.
+        """
+    @property
+    def gid(self) -> str:
+        """
+        The address of the port, written as an IPv6 address.
+        """
+    @property
+    def gid_index(self) -> int: ...
+    @property
+    def mtu(self) -> int:
+        """
+        The active MTU of the port in bytes.
+        """
+    @property
+    def name(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def port_attributes(self) -> dict[str, typing.Any]:
+        """
+        State of the port, asked anew (man ibv_query_port); sizes in bytes.
+        """
+    @property
+    def provider(self) -> str:
+        """
+        Who fills the verbs table: "libibverbs" or "softhca".
+        """
+    @property
+    def state(self) -> str:
+        """
+        The state of the port now: "ACTIVE", "DOWN", ...
+        """
+
+class ProtectionDomain:
+    """
+    Queue pairs and memory regions work together only inside one domain (man ibv_alloc_pd).
+    """
+    def __init__(self, device: Device) -> None: ...
+    def __repr__(self) -> str: ...
+    def register(
+        self, array: typing.Any, *, access: typing.SupportsInt | typing.SupportsIndex | None = None
+    ) -> MemoryRegion:
+        """
+        Register the bytes of an array, or of anything with the buffer protocol, without a copy.
+
+        access: Access flags; by default everything for a writable array, REMOTE_READ for a read-only one.
+        The region keeps the array alive. Raises RegistrationError when the memory cannot be pinned,
+        BufferError for write access to a read-only array (man ibv_reg_mr).
+        """
+    @property
+    def device(self) -> Device: ...
+
+class WC:
+    """
+    A work completion: how one request ended (man ibv_poll_cq).
+    """
+    def __repr__(self) -> str: ...
+    @property
+    def byte_len(self) -> int:
+        """
+        Bytes that arrived (receives and reads); 0 on errors.
+        """
+    @property
+    def help(self) -> str:
+        """
+        Cause and remedy of the status in one sentence.
+        """
+    @property
+    def imm_data(self) -> int | None:
+        """
+        The immediate value that came along, or None.
+        """
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def opcode(self) -> str | None:
+        """
+        "RDMA_WRITE", "RECV", ...; None on errors.
+        """
+    @property
+    def qp_num(self) -> int: ...
+    @property
+    def status(self) -> str:
+        """
+        "IBV_WC_SUCCESS" or the name of the error.
+        """
+    @property
+    def vendor_err(self) -> int: ...
+    @property
+    def wr_id(self) -> int:
+        """
+        The number that the request was posted with.
+        """
+
+class CompletionQueue:
+    """
+    Where requests of queue pairs end (man ibv_create_cq).
+
+    depth: how many completions fit; more of them than that are lost for good (CQ_ERR).
+    """
+    def __init__(
+        self, device: Device, depth: typing.SupportsInt | typing.SupportsIndex = 256
+    ) -> None: ...
+    def __repr__(self) -> str: ...
+    def arm(self) -> None:
+        """
+        Ask for one event at the next completion. Poll once more afterwards: a completion that came before
+        gives no event (man ibv_req_notify_cq).
+        """
+    def poll(self, max: typing.SupportsInt | typing.SupportsIndex = 16) -> list[WC]:
+        """
+        The completions that are there, at most max of them; never waits.
+        """
+    def resize(self, depth: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Change the depth (man ibv_resize_cq).
+        """
+    def wait(self, timeout: typing.SupportsFloat | typing.SupportsIndex = 30.0) -> bool:
+        """
+        Wait for the event that arm() asked for; False when timeout seconds have passed.
+        """
+    @property
+    def depth(self) -> int: ...
+
+class QueuePairAddress:
+    """
+    What the other side must know to connect: a plain value; to_bytes() may travel over any channel.
+    """
+    @staticmethod
+    def from_bytes(encoded: bytes) -> QueuePairAddress:
+        """
+        Raises ProtocolError for anything that to_bytes() did not give.
+        """
+    def __eq__(self, other: typing.Any) -> bool: ...
+    def __getstate__(self) -> bytes: ...
+    def __hash__(self) -> int: ...
+    def __repr__(self) -> str: ...
+    def __setstate__(self, arg0: bytes) -> None: ...
+    def to_bytes(self) -> bytes: ...
+    @property
+    def gid(self) -> str: ...
+    @property
+    def lid(self) -> int:
+        """
+        0 on RoCE and on the software HCA.
+        """
+    @property
+    def mtu(self) -> int:
+        """
+        In bytes.
+        """
+    @property
+    def number(self) -> int:
+        """
+        Queue pair number, 24 bits.
+        """
+    @property
+    def psn(self) -> int:
+        """
+        First packet sequence number sent, 24 bits.
+        """
+    @property
+    def reads_in(self) -> int:
+        """
+        Reads and atomics that this side serves at once.
+        """
+    @property
+    def reads_out(self) -> int:
+        """
+        Reads and atomics that this side has outstanding at most.
+        """
+
+class QueuePair:
+    """
+    A reliable-connected (RC) queue pair, from RESET to RTS and back (man ibv_create_qp, ibv_modify_qp).
+
+    cq takes the completions of both directions unless receive_cq is given. Depths count work requests,
+    *_sge count scatter/gather elements; the device may grant more or less, see options. timeout: the
+    local ACK timeout is 4.096 us * 2**timeout; rnr_retries: 7 means for ever; rnr_timer: code of the
+    pause that a receiver without posted receives asks for (12: 0.64 ms).
+    """
+    def __init__(
+        self,
+        pd: ProtectionDomain,
+        cq: CompletionQueue,
+        receive_cq: CompletionQueue | None = None,
+        *,
+        send_depth: typing.SupportsInt | typing.SupportsIndex = 256,
+        receive_depth: typing.SupportsInt | typing.SupportsIndex = 64,
+        send_sge: typing.SupportsInt | typing.SupportsIndex = 16,
+        receive_sge: typing.SupportsInt | typing.SupportsIndex = 1,
+        inline_bytes: typing.SupportsInt | typing.SupportsIndex = 64,
+        timeout: typing.SupportsInt | typing.SupportsIndex = 14,
+        retries: typing.SupportsInt | typing.SupportsIndex = 7,
+        rnr_retries: typing.SupportsInt | typing.SupportsIndex = 7,
+        rnr_timer: typing.SupportsInt | typing.SupportsIndex = 12,
+    ) -> None: ...
+    def __repr__(self) -> str: ...
+    def address(self) -> QueuePairAddress:
+        """
+        The QueuePairAddress that the other side needs.
+        """
+    def connect(self, remote: QueuePairAddress) -> None:
+        """
+        RESET to RTS through init, rtr and rts.
+        """
+    def error(self) -> None:
+        """
+        To ERR: what is posted ends with IBV_WC_WR_FLUSH_ERR.
+        """
+    def init(self, access: typing.SupportsInt | typing.SupportsIndex = 14) -> None:
+        """
+        RESET to INIT; access: the remote operations that peers may do, as Access flags.
+        """
+    def post_many(self, requests: collections.abc.Sequence[SendRequest]) -> None:
+        """
+        Post SendRequests as one chain with one doorbell. Raises VerbsError naming the first request that
+        was not taken; those before it were.
+        """
+    def post_receive(
+        self, local: typing.Any = None, *, wr_id: typing.SupportsInt | typing.SupportsIndex = 0
+    ) -> None:
+        """
+        Offer memory to one incoming send, or to one write_with_imm, which needs none (man ibv_post_recv).
+        Hold the regions until it has ended.
+        """
+    def post_send(
+        self,
+        op: str,
+        local: typing.Any = None,
+        *,
+        remote: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ]
+        | None = None,
+        imm: typing.SupportsInt | typing.SupportsIndex | None = None,
+        add: int = 0,
+        compare: int = 0,
+        swap: int = 0,
+        wr_id: typing.SupportsInt | typing.SupportsIndex = 0,
+        signaled: bool = True,
+        inline: bool = False,
+        fence: bool = False,
+    ) -> None:
+        """
+        Post one request; the arguments are those of SendRequest. Raises VerbsError when it is not taken, for instance because the queue is full.
+        """
+    def reset(self) -> None:
+        """
+        To RESET: what is posted vanishes without a completion.
+        """
+    def rtr(self, remote: QueuePairAddress) -> None:
+        """
+        INIT to RTR: receive from the queue pair at the remote address.
+        """
+    def rts(self, remote: QueuePairAddress) -> None:
+        """
+        RTR to RTS: send to it as well.
+        """
+    @property
+    def number(self) -> int:
+        """
+        Queue pair number, 24 bits.
+        """
+    @property
+    def options(self) -> dict[str, typing.Any]:
+        """
+        The options as the device granted them.
+        """
+    @property
+    def state(self) -> str:
+        """
+        "RESET", "INIT", "RTR", "RTS", "SQD", "SQE" or "ERR", asked of the device.
+        """
+
+class SendRequest:
+    """
+    One work request for a send queue, to be posted by QueuePair.post_many (man ibv_post_send).
+
+    op: "write", "write_with_imm", "read", "send", "send_with_imm", "fetch_add" or "compare_swap".
+    local: a MemoryRegion, a slice of one, a sequence of those, or None for no bytes. The bytes go from
+        there (write, send) or come to there (read; atomics: the 8 bytes of the old value).
+    remote: (address, rkey) for write, read and atomics; atomics need an address that 8 divides.
+    imm: 32-bit value of the *_with_imm operations, delivered in the receiver's WC.imm_data.
+    add: for fetch_add; compare, swap: for compare_swap; modulo 2**64.
+    wr_id: 64-bit number that comes back in WC.wr_id.
+    signaled: whether a successful end shows in the completion queue; errors always do.
+    inline: copy the bytes while posting; the memory may then be reused at once.
+    fence: start only after all earlier reads and atomics have ended.
+
+    Nothing is kept alive after posting: hold the regions until the request has ended.
+    """
+    def __init__(
+        self,
+        op: str,
+        local: typing.Any = None,
+        *,
+        remote: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ]
+        | None = None,
+        imm: typing.SupportsInt | typing.SupportsIndex | None = None,
+        add: int = 0,
+        compare: int = 0,
+        swap: int = 0,
+        wr_id: typing.SupportsInt | typing.SupportsIndex = 0,
+        signaled: bool = True,
+        inline: bool = False,
+        fence: bool = False,
+    ) -> None: ...
+    def __repr__(self) -> str: ...
 
 class ArrayView:
     """
@@ -54,3 +492,461 @@ class ArrayView:
         """
     @property
     def writable(self) -> bool: ...
+
+class RemoteMemory:
+    """
+    Memory of another Endpoint and the right to use it: a plain value.
+
+    Comes from ``Memory.remote`` and travels as bytes (``to_bytes``), by pickle, or by name
+    (``Endpoint.share`` and ``peer[name]``). It contains the key to the memory: give it only to those who
+    may use it. Slicing works as on ``Memory``. The key covers the whole registration that the array
+    belongs to; ``Endpoint.register(array, cache=False)`` makes one that covers the array alone.
+    """
+    @staticmethod
+    def from_bytes(data: bytes) -> RemoteMemory:
+        """
+        Raises ProtocolError for bytes that are not a RemoteMemory's.
+        """
+    def __eq__(self, arg0: typing.Any) -> bool: ...
+    def __getitem__(self, arg0: typing.Any) -> RemoteMemory: ...
+    def __getstate__(self) -> bytes: ...
+    def __hash__(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __repr__(self) -> str: ...
+    def __setstate__(self, arg0: bytes) -> None: ...
+    def to_bytes(self) -> bytes: ...
+    @property
+    def access(self) -> str:
+        """
+        ``"read-write"`` or ``"read-only"``.
+        """
+    @property
+    def address(self) -> int:
+        """
+        Address of the first element in the owner's process.
+        """
+    @property
+    def device(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def endpoint_id(self) -> str:
+        """
+        The ``id`` of the Endpoint whose memory it is.
+        """
+    @property
+    def itemsize(self) -> int: ...
+    @property
+    def nbytes(self) -> int:
+        """
+        Bytes of all elements, without gaps.
+        """
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def shape(self) -> tuple: ...
+    @property
+    def strides(self) -> tuple:
+        """
+        Bytes from one element to the next, per dimension.
+        """
+
+class Memory:
+    """
+    A registered array: its bytes can be read and written by peers who have its ``remote``.
+
+    Made by ``Endpoint.register`` and ``Endpoint.empty``. Keeps the array alive. Slicing with integers,
+    slices, ``...`` and ``None`` gives a part of the same memory, as numpy's basic indexing does.
+    ``numpy.asarray(m)``, ``numpy.from_dlpack(m)`` and ``torch.from_dlpack(m)`` share its bytes.
+    """
+    def __dlpack__(
+        self,
+        *,
+        stream: typing.Any = None,
+        max_version: typing.Any = None,
+        dl_device: typing.Any = None,
+        copy: typing.Any = None,
+    ) -> typing_extensions.CapsuleType:
+        """
+        The bytes as a DLPack capsule (array API 2024.12).
+        """
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __enter__(self) -> typing.Any: ...
+    def __exit__(self, *args) -> None: ...
+    def __getitem__(self, arg0: typing.Any) -> Memory: ...
+    def __len__(self) -> int: ...
+    def __repr__(self) -> str: ...
+    def close(self) -> None:
+        """
+        End the registration: peers can reach the memory no more. Transfers that run finish first. Closes the
+        slices of this memory too. Calling it again does nothing.
+        """
+    @property
+    def address(self) -> int:
+        """
+        Address of the first element in this process.
+        """
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def contiguous(self) -> bool:
+        """
+        Whether the elements lie in C order without gaps.
+        """
+    @property
+    def device(self) -> str:
+        """
+        Where it lies: ``"cpu"``.
+        """
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def itemsize(self) -> int: ...
+    @property
+    def nbytes(self) -> int:
+        """
+        Bytes of all elements, without gaps.
+        """
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def remote(self) -> RemoteMemory:
+        """
+        The ``RemoteMemory`` to give to a peer: whoever has it may read this memory, and write it if it is
+        writable. Raises RegistrationError once closed.
+        """
+    @property
+    def shape(self) -> tuple: ...
+    @property
+    def strides(self) -> tuple:
+        """
+        Bytes from one element to the next, per dimension.
+        """
+    @property
+    def writable(self) -> bool:
+        """
+        Whether peers may write it.
+        """
+
+class Route:
+    """
+    Which way the bytes of a transfer go, and why.
+    """
+    def __repr__(self) -> str: ...
+    def __str__(self) -> str: ...
+    @property
+    def device(self) -> str:
+        """
+        The device that serves it.
+        """
+    @property
+    def kind(self) -> str:
+        """
+        ``"host"``: host memory through a verbs queue pair.
+        """
+    @property
+    def reason(self) -> str:
+        """
+        One sentence.
+        """
+
+class Transfer:
+    """
+    One asynchronous operation. When it is done without error the source may be reused and the bytes are
+    at the destination. Dropping it changes nothing: the transfer goes on, and keeps its memory alive.
+
+    ``await transfer`` is ``transfer.wait()`` for asyncio. Cancelling the task ends the waiting, not the
+    transfer.
+    """
+    def __await__(self) -> typing.Any: ...
+    def __repr__(self) -> str: ...
+    def wait(
+        self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None
+    ) -> typing.Any:
+        """
+        Wait until done, at most ``timeout`` seconds (default: the Endpoint's). Any number of threads may wait.
+
+        Returns the old value for ``fetch_add`` and ``compare_swap``, the number of bytes for ``recv``, else None.
+        Raises TransferTimeout when the time is over (the transfer goes on), or what ended the transfer: PeerLost,
+        VerbsError, ... whose ``effect`` tells what may have been written.
+        """
+    def wait_on(self, stream: typing.Any) -> None:
+        """
+        Order a GPU stream behind the transfer. Not in this build.
+        """
+    @property
+    def done(self) -> bool:
+        """
+        Whether it has ended, with or without error. Never blocks.
+        """
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def route(self) -> Route:
+        """
+        The route it takes.
+        """
+
+class Bell:
+    """
+    Wakes an event loop; see zerohop.aio.
+    """
+    def __init__(self) -> None: ...
+    def drain(self) -> list[int]: ...
+    def fileno(self) -> int: ...
+    def watch(
+        self, transfer: Transfer, token: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+
+class Peer:
+    """
+    The connection to one remote Endpoint, made by ``Endpoint.connect`` or ``Endpoint.accept``.
+
+    When the peer dies, hangs or leaves, every pending and later operation raises PeerLost within 5 seconds.
+    An operation that fails otherwise (memory the peer has closed, say) takes those in flight with it, and
+    later ones work again.
+    """
+    def __eq__(self, arg0: typing.Any) -> bool: ...
+    def __getitem__(self, name: str) -> RemoteMemory:
+        """
+        The memory the peer shares under `name`; KeyError if it shares none.
+        """
+    def __hash__(self) -> int: ...
+    def __repr__(self) -> str: ...
+    def close(self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> None:
+        """
+        Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), then leave. The other side
+        sees PeerLost. Calling it again does nothing.
+        """
+    def compare_swap(
+        self, remote: RemoteMemory, expected: typing.Any, desired: typing.Any
+    ) -> Transfer:
+        """
+        Replace one remote 8-byte element by `desired` if it equals `expected`, atomically as fetch_add();
+        wait() returns the old value, which tells whether it did.
+        """
+    def fetch_add(self, remote: RemoteMemory, value: typing.Any) -> Transfer:
+        """
+        Add to one remote 8-byte element (int64 or uint64, aligned to 8), atomically among all operations of
+        the peer's device; wait() returns the old value. Overflow wraps.
+        """
+    def lookup(
+        self, name: str, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None
+    ) -> RemoteMemory:
+        """
+        The memory the peer shares under `name`; waits for it to be shared, at most `timeout` seconds (default: the
+        Endpoint's). Raises TransferTimeout, PeerLost.
+        """
+    def notify(self, slot: typing.Any, value: typing.Any) -> Transfer:
+        """
+        Put a value (not 0) into a slot (0 to 65535) of the peer's notification board. It is not seen before
+        the data of any write() called earlier.
+        """
+    def read(
+        self,
+        source: RemoteMemory,
+        destination: typing.Any,
+        *,
+        notify: typing.Any = None,
+        stream: typing.Any = None,
+        require: str | None = None,
+        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    ) -> Transfer:
+        """
+        Read a remote array into a local one of the same shape and dtype (RDMA read). With notify the peer is
+        notified once the data has arrived here. Otherwise as write().
+        """
+    def read_many(
+        self,
+        pairs: collections.abc.Sequence,
+        *,
+        notify: typing.Any = None,
+        stream: typing.Any = None,
+        require: str | None = None,
+        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    ) -> Transfer:
+        """
+        Read many arrays as one Transfer. pairs: list of (RemoteMemory, Memory or array).
+        """
+    def recv(self, array: typing.Any, tag: typing.Any = 0) -> Transfer:
+        """
+        Receive the next message of that tag into an array (or Memory); wait() returns its number of bytes.
+
+        A shorter message fills the beginning of a contiguous array. One that does not fit raises ValueError
+        and stays for another recv.
+        """
+    def route(self, local: typing.Any, remote: RemoteMemory) -> Route:
+        """
+        Which way bytes between the two would go, and why.
+        """
+    def send(self, array: typing.Any, tag: typing.Any = 0) -> Transfer:
+        """
+        Send an array (or Memory) to a matching recv of the peer, in order for each tag (0 to 2**32 - 1).
+
+        Up to 4064 bytes are copied and done when they are in the peer's memory; larger arrays stay where they
+        are until the peer's recv has read them. Bytes are matched, not shapes or dtypes.
+        """
+    def stats(self) -> dict:
+        """
+        Counters since the connection was made, as a dict of ints.
+        """
+    def write(
+        self,
+        source: typing.Any,
+        destination: RemoteMemory,
+        *,
+        notify: typing.Any = None,
+        stream: typing.Any = None,
+        require: str | None = None,
+        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    ) -> Transfer:
+        """
+        Write a local array into a remote one of the same shape and dtype (RDMA write).
+
+        source: Memory, or an array, which is registered for this call. destination: RemoteMemory.
+        notify: (slot, value) to put on the peer's notification board behind the data; value is not 0.
+        require: the only kind of route to take, for instance "host"; RouteUnavailable says why not.
+        timeout: seconds that a full queue may hold this call up (default: the Endpoint's); the transfer is
+        accepted even then. stream: not in this build.
+
+        Returns a Transfer. Raises PeerLost, RegistrationError (closed memory), RouteUnavailable, ValueError
+        (shapes, dtypes or rights that do not fit).
+        """
+    def write_many(
+        self,
+        pairs: collections.abc.Sequence,
+        *,
+        notify: typing.Any = None,
+        stream: typing.Any = None,
+        require: str | None = None,
+        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    ) -> Transfer:
+        """
+        Write many arrays as one Transfer, with one doorbell for up to 32 work requests.
+
+        pairs: list of (Memory or array, RemoteMemory). Otherwise as write(); the notification follows the last.
+        """
+    @property
+    def alive(self) -> bool: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+
+class Endpoint:
+    def __init__(
+        self,
+        device: str,
+        name: str,
+        timeout: typing.SupportsFloat | typing.SupportsIndex,
+        send_depth: typing.SupportsInt | typing.SupportsIndex,
+        spin: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> None: ...
+    def accept(self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> Peer:
+        """
+        The next Peer that connected to this Endpoint and was not returned before. Raises TransferTimeout.
+        """
+    def close(self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> None:
+        """
+        Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), leave every peer and stop.
+        """
+    def connect(
+        self, address: bytes, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None
+    ) -> Peer:
+        """
+        Connect to the Endpoint with that address (bytes) and return its Peer; the present one if both are
+        connected already. Both sides may call it at once.
+
+        Raises TransferTimeout (no answer within `timeout` seconds; default: the Endpoint's), PeerLost (refused),
+        AuthenticationError (the secret does not match), ProtocolError (damaged address).
+        """
+    def empty(self, shape: typing.Any, dtype: typing.Any = "uint8", device: str = "cpu") -> Memory:
+        """
+        Fresh zeroed registered memory. shape: int or tuple. dtype: name, numpy or torch dtype.
+        """
+    def peek_notify(self, slot: typing.SupportsInt | typing.SupportsIndex) -> int:
+        """
+        The value in the slot, 0 if it is empty. Never blocks.
+        """
+    def register(
+        self, array: typing.Any, *, writable: bool | None = None, cache: bool = True
+    ) -> Memory:
+        """
+        Register an array, without a copy: numpy, torch, jax, or anything with ``__dlpack__`` or the buffer protocol.
+
+        writable: whether peers may write it (default: if the array is writable).
+        cache: use a registration again that covers the array; its key then reaches all of what it covers.
+        With False the key reaches the array and nothing more.
+
+        Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError, ValueError.
+        """
+    def reset_notify(self, slot: typing.SupportsInt | typing.SupportsIndex) -> int:
+        """
+        Empty the slot and return what was in it, 0 if nothing was. Never blocks.
+        """
+    def share(self, name: str, memory: Memory) -> None:
+        """
+        Publish memory: peers find it by ``peer[name]`` and ``peer.lookup(name)``. Replaces what had the name.
+        """
+    def unshare(self, name: str) -> None:
+        """
+        Publish it no longer. Who has its RemoteMemory keeps the right: close the Memory to end that.
+        """
+    def wait_notify(
+        self,
+        slot: typing.SupportsInt | typing.SupportsIndex,
+        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
+        reset: bool = True,
+    ) -> int:
+        """
+        Wait until a peer has put a value into the slot (0 to 65535) and return it; what was written before it is
+        there. reset: also empty the slot. Raises TransferTimeout after `timeout` seconds (default: the Endpoint's).
+        """
+    def wait_notify_any(
+        self,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        count: typing.SupportsInt | typing.SupportsIndex,
+        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
+        reset: bool = True,
+    ) -> tuple[int, int]:
+        """
+        Wait for any slot of [first, first + count); returns (slot, value). As wait_notify().
+        """
+    @property
+    def address(self) -> bytes:
+        """
+        What another Endpoint needs to connect: bytes. Contains a secret.
+        """
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def device(self) -> str:
+        """
+        The verbs device, for instance ``"soft0"``.
+        """
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def peers(self) -> list[Peer]:
+        """
+        The Peers that are connected now.
+        """
+    @property
+    def timeout(self) -> float: ...
+
+def device_names() -> list[str]: ...
+def report(sentence: str) -> None:
+    """
+    Report a failure that cannot be raised: it becomes a ResourceWarning in the main thread.
+    """
+
+def verbs_devices() -> list[str]:
+    """
+    Names of the RDMA devices that libibverbs lists, then those of the software HCA.
+    """
