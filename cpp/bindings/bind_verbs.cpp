@@ -3,7 +3,6 @@
 
 #include <pybind11/stl.h>
 
-#include <cerrno>
 #include <cstring>
 #include <optional>
 
@@ -12,7 +11,7 @@
 #include "bindings/array_import.hpp"
 #include "bindings/verbs_objects.hpp"
 #include "bindings/verbs_text.hpp"
-#include "softhca/softhca.hpp"
+#include "engine/device_choice.hpp"
 
 namespace zerohop::bindings {
 namespace {
@@ -27,24 +26,6 @@ using DomainClass = py::class_<ProtectionDomain, std::shared_ptr<ProtectionDomai
 constexpr int kReadOnly = int{IBV_ACCESS_REMOTE_READ} | int{IBV_ACCESS_OPTIONAL_RANGE};
 constexpr int kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                      IBV_ACCESS_REMOTE_ATOMIC;
-
-std::vector<std::string> device_names() {
-  std::vector<std::string> names;
-  if (const auto& library = driver::libibverbs(); library.verbs) {
-    names = Device::names(*library.verbs);
-  }
-  for (std::string& name : Device::names(*softhca::verbs())) names.push_back(std::move(name));
-  return names;
-}
-
-std::shared_ptr<Device> open_device(const std::string& name, std::uint8_t port, int gid_index) {
-  if (name.starts_with("soft0")) {
-    return Device::open(softhca::verbs(), softhca::canonical_name(name), port, gid_index);
-  }
-  const auto& library = driver::libibverbs();
-  if (!library.verbs) throw VerbsError(library.reason, ENODEV);
-  return Device::open(library.verbs, name, port, gid_index);
-}
 
 Facts device_attributes(const Device& device) {
   const ibv_device_attr& a = device.attributes();
@@ -115,10 +96,10 @@ std::shared_ptr<VerbsRegion> register_array(const std::shared_ptr<ProtectionDoma
 }
 
 void bind_device(py::module_& m, DeviceClass& device) {
-  m.def("verbs_devices", device_names,
+  m.def("verbs_devices", engine::device_names,
         "Names of the RDMA devices that libibverbs lists, then those of the software HCA.");
   device
-      .def(py::init(&open_device), py::arg("name"), py::kw_only(), py::arg("port") = 1,
+      .def(py::init(&engine::open_device), py::arg("name"), py::kw_only(), py::arg("port") = 1,
            py::arg("gid_index") = 0)
       .def_property_readonly("name", &Device::name)
       .def_property_readonly("port", &Device::port)

@@ -42,16 +42,17 @@ std::vector<std::string> device_names() {
   return names;
 }
 
-std::shared_ptr<rdma::Device> open_device(const std::string& name) {
+std::shared_ptr<rdma::Device> open_device(const std::string& name, std::uint8_t port,
+                                          int gid_index) {
   if (name.empty()) {
     if (auto adapter = first_usable_adapter()) return adapter;
-    return open_device(kSoftware);
+    return open_device(kSoftware, port, gid_index);
   }
   if (name.starts_with(kSoftware)) {
-    return rdma::Device::open(softhca::verbs(), softhca::canonical_name(name));
+    return rdma::Device::open(softhca::verbs(), softhca::canonical_name(name), port, gid_index);
   }
   const auto& library = driver::libibverbs();
-  if (library.verbs) return rdma::Device::open(library.verbs, name);
+  if (library.verbs) return rdma::Device::open(library.verbs, name, port, gid_index);
   throw VerbsError("cannot open device '" + name + "': " + library.reason +
                        "; or use the software HCA, device='soft0'",
                    ENODEV);
