@@ -31,6 +31,16 @@ engine::Memory as_memory(engine::Endpoint& endpoint, py::handle object) {
   return register_array(endpoint, object, std::nullopt, /*cache=*/true);
 }
 
+std::shared_ptr<PeerHandle> face_of(const EndpointHandle& endpoint,
+                                    const std::shared_ptr<engine::Peer>& peer) {
+  auto face = std::static_pointer_cast<PeerHandle>(peer->face.lock());
+  if (!face) {
+    face = std::make_shared<PeerHandle>(PeerHandle{endpoint, peer});
+    peer->face = face;
+  }
+  return face;
+}
+
 namespace {
 
 using engine::Endpoint;
@@ -53,21 +63,21 @@ EndpointHandle make_endpoint(const std::string& device, const std::string& name,
   return without_gil([&] { return std::make_shared<Endpoint>(options); });
 }
 
-PeerHandle connect(const EndpointHandle& self, const py::bytes& address,
-                   std::optional<double> timeout) {
+std::shared_ptr<PeerHandle> connect(const EndpointHandle& self, const py::bytes& address,
+                                    std::optional<double> timeout) {
   const Deadline deadline = self->deadline(timeout);
   const auto bytes = as_bytes(address);
-  return {self, without_gil([&] { return self->connect(bytes, deadline); })};
+  return face_of(self, without_gil([&] { return self->connect(bytes, deadline); }));
 }
 
-PeerHandle accept(const EndpointHandle& self, std::optional<double> timeout) {
+std::shared_ptr<PeerHandle> accept(const EndpointHandle& self, std::optional<double> timeout) {
   const Deadline deadline = self->deadline(timeout);
-  return {self, without_gil([&] { return self->accept(deadline); })};
+  return face_of(self, without_gil([&] { return self->accept(deadline); }));
 }
 
-std::vector<PeerHandle> peers(const EndpointHandle& self) {
-  std::vector<PeerHandle> handles;
-  for (auto& peer : self->peers()) handles.push_back({self, std::move(peer)});
+std::vector<std::shared_ptr<PeerHandle>> peers(const EndpointHandle& self) {
+  std::vector<std::shared_ptr<PeerHandle>> handles;
+  for (const auto& peer : self->peers()) handles.push_back(face_of(self, peer));
   return handles;
 }
 

@@ -183,7 +183,7 @@ std::string describe(const PeerHandle& self) {
          (self.peer->alive() ? ">" : ", lost>");
 }
 
-void bind_transfers(py::class_<PeerHandle>& type) {
+void bind_transfers(py::class_<PeerHandle, std::shared_ptr<PeerHandle>>& type) {
   const auto notify = py::arg("notify") = py::none();
   const auto stream = py::arg("stream") = py::none();
   const auto require = py::arg("require") = py::none();
@@ -248,7 +248,7 @@ Put a value (not 0) into a slot (0 to 65535) of the peer's notification board. I
 the data of any write() called earlier.)");
 }
 
-void bind_messages(py::class_<PeerHandle>& type) {
+void bind_messages(py::class_<PeerHandle, std::shared_ptr<PeerHandle>>& type) {
   type.def(
           "send",
           [](const PeerHandle& self, const py::object& array, const py::object& tag) {
@@ -279,7 +279,7 @@ and stays for another recv.)");
 }  // namespace
 
 void bind_peer(py::module_& m) {
-  py::class_<PeerHandle> type(m, "Peer", R"(
+  py::class_<PeerHandle, std::shared_ptr<PeerHandle>> type(m, "Peer", R"(
 The connection to one remote Endpoint, made by ``Endpoint.connect`` or ``Endpoint.accept``.
 
 When the peer dies, hangs or leaves, every pending and later operation raises PeerLost within 5 seconds.
@@ -317,13 +317,6 @@ Endpoint's). Raises TransferTimeout, PeerLost.)")
           py::arg("timeout") = py::none(), R"(
 Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), then leave. The other side
 sees PeerLost. Calling it again does nothing.)")
-      .def("__eq__",
-           [](const PeerHandle& self, py::handle other) {
-             return py::isinstance<PeerHandle>(other) &&
-                    self.peer == py::cast<const PeerHandle&>(other).peer;
-           })
-      .def("__hash__",
-           [](const PeerHandle& self) { return std::hash<engine::Peer*>{}(self.peer.get()); })
       .def("__repr__", &describe);
 }
 

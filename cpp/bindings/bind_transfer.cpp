@@ -32,6 +32,7 @@ py::object result_of(const TransferHandle& handle) {
 
 py::object wait(const TransferHandle& handle, std::optional<double> timeout) {
   if (!handle.transfer->done()) {
+    handle.endpoint->check_process();
     const Deadline deadline = handle.endpoint->deadline(timeout);
     const bool done = without_gil([&] { return handle.transfer->wait(deadline); });
     if (!done) {

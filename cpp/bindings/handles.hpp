@@ -20,6 +20,10 @@ struct PeerHandle {
   std::shared_ptr<engine::Peer> peer;
 };
 
+// The one handle of a peer: Python sees the same object for the same connection.
+std::shared_ptr<PeerHandle> face_of(const EndpointHandle& endpoint,
+                                    const std::shared_ptr<engine::Peer>& peer);
+
 // What wait() returns.
 enum class ResultKind { none, nbytes, signed_word, unsigned_word };
 

@@ -29,8 +29,6 @@ std::string host_name() {
 
 PathTerms terms_of(const Hello& hello) {
   return {.queue_pair = hello.queue_pair,
-          .credits_address = hello.credits_address,
-          .credits_rkey = hello.credits_rkey,
           .receive_slots = hello.receive_slots,
           .slot_nbytes = hello.slot_nbytes};
 }
@@ -51,8 +49,6 @@ Hello Control::make_hello(const EndpointId& to, Peer& peer) {
           .host_name = host_name(),
           .pid = static_cast<std::uint32_t>(::getpid()),
           .queue_pair = terms.queue_pair,
-          .credits_address = terms.credits_address,
-          .credits_rkey = terms.credits_rkey,
           .receive_slots = terms.receive_slots,
           .slot_nbytes = terms.slot_nbytes,
           .established = established_[to]};
@@ -69,7 +65,12 @@ void Control::on(Link& link, const Hello& hello) {
 }
 
 void Control::on_hello_to_initiator(Link& link, const Hello& hello) {
-  if (hello.id != link.dialled->id) throw ProtocolError("the Hello of another endpoint");
+  if (hello.id != link.dialled->id) {
+    finish(link.dialled->id, nullptr,
+           std::make_exception_ptr(AuthenticationError(
+               "another endpoint than the address names answers there: ask for a fresh address")));
+    return drop(link, "another endpoint answers");
+  }
   link.peer->learn(
       {.id = hello.id, .name = hello.name, .host_name = hello.host_name, .pid = hello.pid});
   try {

@@ -76,8 +76,6 @@ void fields(auto& each, Is<Hello> auto& m) {
   each(m.host_name);
   each(m.pid);
   fields(each, m.queue_pair);
-  each(m.credits_address);
-  each(m.credits_rkey);
   each(m.receive_slots);
   each(m.slot_nbytes);
   each(m.established);

@@ -25,9 +25,7 @@ struct Hello {
   std::string host_name;
   std::uint32_t pid = 0;
   rdma::QueuePairAddress queue_pair;
-  std::uint64_t credits_address = 0;  // where the other side reports consumed receive slots
-  std::uint32_t credits_rkey = 0;
-  std::uint32_t receive_slots = 0;
+  std::uint32_t receive_slots = 0;  // messages the other side may have on its way
   std::uint32_t slot_nbytes = 0;
   // How many connections with the receiver the sender has seen established. Tells a reconnection
   // from two first connections that crossed each other.

@@ -79,12 +79,16 @@ Endpoint::~Endpoint() {
   close(Deadline::after(Deadline::Seconds(0)));
 }
 
-void Endpoint::check_open() const {
+void Endpoint::check_process() const {
   if (generation_ != fork_generation()) {
     throw Error(
         "this Endpoint belongs to the process that made it: after fork(), make a new one in the "
         "child (or start processes with spawn)");
   }
+}
+
+void Endpoint::check_open() const {
+  check_process();
   if (closed()) throw Error("this Endpoint is closed: make a new one");
 }
 
@@ -94,7 +98,7 @@ std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes,
   const Address address = Address::from_bytes(bytes);
   if (address.id == address_.id) {
     throw std::invalid_argument(
-        "this is the Endpoint's own address: connect to another Endpoint's");
+        "this is the Endpoint's own address: it cannot connect to itself, make a second Endpoint");
   }
   if (auto peer = control_->find(address.id); peer && peer->alive()) return peer;
   const auto attempt = control_->connect(address);

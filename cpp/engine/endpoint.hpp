@@ -69,6 +69,9 @@ class Endpoint {
   void close(const Deadline& deadline);
   bool closed() const noexcept { return closed_.load(); }
 
+  // Throws Error in a process that was forked off the one that made this Endpoint.
+  void check_process() const;
+
  private:
   void check_open() const;
   Peer::Host make_peer_host();

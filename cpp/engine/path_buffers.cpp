@@ -29,14 +29,11 @@ void PathBuffers::Unmap::operator()(std::byte* slots) const noexcept { ::munmap(
 
 PathBuffers::PathBuffers(std::shared_ptr<rdma::ProtectionDomain> domain, std::uint32_t results)
     : slots_(map_pages(kSlotsNbytes), Unmap{kSlotsNbytes}),
-      words_(std::make_unique<std::uint64_t[]>(results)),
-      credits_(std::make_unique<std::atomic<std::uint64_t>>(0)) {
+      words_(std::make_unique<std::uint64_t[]>(results)) {
   slots_region_ =
       rdma::MemoryRegion::create(domain, slots_.get(), kSlotsNbytes, IBV_ACCESS_LOCAL_WRITE);
   words_region_ = rdma::MemoryRegion::create(domain, words_.get(), results * sizeof(std::uint64_t),
                                              IBV_ACCESS_LOCAL_WRITE);
-  credits_region_ = rdma::MemoryRegion::create(domain, credits_.get(), sizeof(std::uint64_t),
-                                               IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 }
 
 }  // namespace zerohop::engine

@@ -1,8 +1,7 @@
-// The registered memory a queue pair needs for itself: slots for messages in and out, words for the
-// results of atomics, and the word in which the peer reports the receive slots it has emptied.
+// The registered memory a queue pair needs for itself: slots for messages in and out, and words for
+// the results of atomics. The peer has no key to any of it.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,7 +15,10 @@ class PathBuffers {
  public:
   static constexpr std::uint32_t kSlotBytes =
       4096;  // one page: a message and up to 4064 bytes of payload
-  static constexpr std::uint32_t kReceiveSlots = 32;
+  static constexpr std::uint32_t kMessageSlots = 32;  // what the peer may have on its way
+  // Credits (see VerbsPath) use up receive requests too. Each stands for kMessageSlots / 4 messages
+  // of ours that the peer has taken, so that 4 are on their way at most.
+  static constexpr std::uint32_t kReceiveSlots = kMessageSlots + 4;
   static constexpr std::uint32_t kSendSlots = 16;
 
   // results: words for atomics, one for each entry of the send queue.
@@ -33,15 +35,6 @@ class PathBuffers {
   }
   std::uint64_t result(std::uint32_t i) const noexcept { return words_[i]; }
 
-  // Written by the peer: how many messages it has taken out of its receive slots since the
-  // beginning.
-  std::uint64_t credits_address() const noexcept {
-    return reinterpret_cast<std::uint64_t>(credits_.get());
-  }
-  std::uint32_t credits_rkey() const noexcept { return credits_region_->rkey(); }
-  std::uint64_t credits() const noexcept { return credits_->load(std::memory_order_acquire); }
-  void reset_credits() noexcept { credits_->store(0, std::memory_order_release); }
-
  private:
   struct Unmap {
     std::size_t nbytes;
@@ -55,10 +48,8 @@ class PathBuffers {
   // Mapped, not allocated from the heap: pages that no message ever touched cost nothing.
   std::unique_ptr<std::byte[], Unmap> slots_;
   std::unique_ptr<std::uint64_t[]> words_;
-  std::unique_ptr<std::atomic<std::uint64_t>> credits_;
   std::shared_ptr<rdma::MemoryRegion> slots_region_;
   std::shared_ptr<rdma::MemoryRegion> words_region_;
-  std::shared_ptr<rdma::MemoryRegion> credits_region_;  // the only one that the peer may write
 };
 
 }  // namespace zerohop::engine

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/buffer.hpp"
+#include "base/error.hpp"
+#include "base/fork.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -33,6 +35,7 @@ Peer::Peer(Host host, Identity identity)
                 .device = host_.device,
                 .reason = "both arrays lie in host memory, which " + host_.device +
                           " reads and writes by itself"})),
+      process_generation_(fork_generation()),
       identity_(std::move(identity)) {}
 
 std::shared_ptr<Peer> Peer::create(Host host, PathServices services, Identity identity) {
@@ -60,12 +63,20 @@ bool Peer::lose(const std::string& reason) {
   return true;
 }
 
+void Peer::check_process() const {
+  if (process_generation_ == fork_generation()) return;
+  throw Error(
+      "this Peer belongs to the process that connected it: after fork(), make a new Endpoint in the "
+      "child");
+}
+
 void Peer::throw_lost(Effect effect) const {
   const std::lock_guard lock(mutex_);
   throw PeerLost(lost_reason_ + "; connect again", 0, effect);
 }
 
 void Peer::check_alive() const {
+  check_process();
   if (state_.load(std::memory_order_acquire) == State::lost) throw_lost(Effect::nothing);
 }
 
@@ -147,11 +158,13 @@ Peer::Transferring Peer::read(std::span<const Pair> pairs, const TransferOptions
 Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, std::uint64_t add,
                                 std::uint64_t swap) {
   check_alive();
-  if (word.layout.count() != 1 || word.layout.itemsize() != 8 || word.layout.address % 8 != 0) {
-    throw std::invalid_argument(
-        "an atomic needs one 8-byte element at an address divisible by 8: "
-        "select one element of an int64 or uint64 array, not " +
-        shape_string(word.layout.shape.span()) + " of " + word.layout.dtype.name());
+  const DType& dtype = word.layout.dtype;
+  const bool integer = dtype.code == kDTypeInt || dtype.code == kDTypeUInt;
+  if (word.layout.count() != 1 || !integer || dtype.itemsize() != 8 || word.layout.address % 8 != 0) {
+    throw std::invalid_argument("an atomic needs one int64 or uint64 element, aligned to 8 bytes: "
+                                "select one, instead of " +
+                                shape_string(word.layout.shape.span()) + " of " + dtype.name() +
+                                " at address " + std::to_string(word.layout.address));
   }
   if (word.endpoint != identity_.id) {
     throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(word.endpoint) +
@@ -218,6 +231,7 @@ Peer::Transferring Peer::send_offer(const Memory& from, std::uint32_t tag) {
 }
 
 Peer::Transferring Peer::receive(const Memory& into, std::uint32_t tag) {
+  check_process();
   if (!into.writable()) {
     throw std::invalid_argument("cannot receive into a read-only array: register a writable one");
   }
@@ -274,10 +288,13 @@ void Peer::on_found(std::uint64_t request, std::optional<RemoteMemory> memory) {
 }
 
 void Peer::close(const Deadline& deadline) {
+  if (process_generation_ != fork_generation()) return;  // the parent's connection
   if (alive()) {
     path_->poller()->wait([this] { return !alive() || path_->idle(); }, deadline);
   }
   host_.leave(shared_from_this());
+  const Deadline soon = Deadline::after(Deadline::Seconds(5));  // the progress thread's turn
+  path_->poller()->wait([this] { return state_.load() == State::lost; }, soon);
 }
 
 }  // namespace zerohop::engine

@@ -92,6 +92,9 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void on_found(std::uint64_t request, std::optional<RemoteMemory> memory);
   std::uint32_t generation = 0;  // of the queue pair: rises with every repair
 
+  // The object that stands for this peer in a user's language: found again, so that there is one.
+  std::weak_ptr<void> face;
+
  private:
   enum class State { connecting, alive, lost };
   struct Answer {
@@ -101,6 +104,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   };
 
   Peer(Host host, Identity identity);
+  void check_process() const;
   void check_alive() const;
   Deadline deadline(const std::optional<double>& timeout) const;
   Transferring transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
@@ -114,6 +118,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
 
   const Host host_;
   const std::shared_ptr<const Route> host_route_;
+  const unsigned process_generation_;  // of the process (fork)
   Identity identity_;
   std::shared_ptr<VerbsPath> path_;
   std::atomic<State> state_{State::connecting};

@@ -1,6 +1,8 @@
 // Set-up, posting and the end of a path. What completes is in verbs_path_completion.cpp.
 #include "engine/verbs_path.hpp"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -16,6 +18,11 @@ constexpr std::uint32_t kReserve = 2;
 // Callers wait when this many jobs are in line: memory stays bounded however many they post.
 constexpr std::size_t kMaxJobs = 256;
 constexpr std::uint32_t kMaxInlineMessage = 64;
+
+PathServices with_reserve(PathServices services) {
+  services.options.send_depth += kReserve;
+  return services;
+}
 
 constexpr std::uint32_t message_header_nbytes(MessageKind kind) {
   // A notification uses no more than the first half of the structure.
@@ -33,7 +40,7 @@ std::shared_ptr<VerbsPath> VerbsPath::create(PathServices services, std::string 
 }
 
 VerbsPath::VerbsPath(PathServices services, std::string peer_name, std::function<void()> on_broken)
-    : services_(std::move(services)),
+    : services_(with_reserve(std::move(services))),
       peer_name_(std::move(peer_name)),
       on_broken_(std::move(on_broken)),
       buffers_(services_.domain, services_.options.send_depth),
@@ -77,9 +84,7 @@ void VerbsPath::post_receive_slot(rdma::QueuePair& queue_pair, std::uint32_t slo
 PathTerms VerbsPath::terms() const {
   const std::lock_guard lock(mutex_);
   return {.queue_pair = queue_pair_->address(),
-          .credits_address = buffers_.credits_address(),
-          .credits_rkey = buffers_.credits_rkey(),
-          .receive_slots = PathBuffers::kReceiveSlots,
+          .receive_slots = PathBuffers::kMessageSlots,
           .slot_nbytes = PathBuffers::kSlotBytes};
 }
 
@@ -93,6 +98,7 @@ void VerbsPath::connect(const PathTerms& remote) {
   remote_ = remote;
   queue_pair_->connect(remote.queue_pair);
   state_ = State::up;
+  decide();  // it lives
   advance_jobs();
 }
 
@@ -108,7 +114,7 @@ void VerbsPath::reconnect(const rdma::QueuePairAddress& remote) {
 
 void VerbsPath::abandon(const std::string& cause) {
   const std::lock_guard lock(mutex_);
-  break_down(cause, /*flushed_untouched=*/false);
+  break_down(cause, /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
   report_if_drained();
 }
 
@@ -125,9 +131,8 @@ void VerbsPath::renew() {
       old = std::exchange(queue_pair_, std::move(fresh));
       state_ = State::unconnected;
       break_reported_ = false;
-      messages_sent_ = messages_taken_ = messages_reported_ = 0;
+      messages_sent_ = messages_taken_by_peer_ = messages_taken_ = messages_reported_ = 0;
       send_slots_used_ = 0;
-      buffers_.reset_credits();
       held_slots_.clear();
     }
   }
@@ -177,8 +182,7 @@ void VerbsPath::enqueue(Job&& job) {
     return;
   }
   if (state_ == State::broken && job.started()) {
-    fail_job(job, break_cause_);
-    return;
+    return cut_off(job.transfer(), Effect::some, IBV_WC_WR_FLUSH_ERR);
   }
   stats_.queue_full.fetch_add(1, std::memory_order_relaxed);
   jobs_.push_back(std::move(job));
@@ -214,7 +218,7 @@ bool VerbsPath::advance(Job& job) {
 }
 
 bool VerbsPath::message_allowed(const Job& job) const noexcept {
-  const bool remote_slot_free = messages_sent_ - buffers_.credits() < remote_.receive_slots;
+  const bool remote_slot_free = messages_sent_ - messages_taken_by_peer_ < remote_.receive_slots;
   const std::size_t nbytes = message_header_nbytes(job.message().kind) + job.payload().size();
   const bool fits_inline = nbytes <= std::min(limits_.inline_bytes, kMaxInlineMessage);
   return remote_slot_free && (fits_inline || send_slots_used_ < PathBuffers::kSendSlots);
@@ -263,15 +267,12 @@ void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
 
 void VerbsPath::return_credits() {
   // Often enough that the peer seldom waits, seldom enough that it costs little.
-  constexpr std::uint64_t kEvery = PathBuffers::kReceiveSlots / 4;
+  constexpr std::uint32_t kEvery = PathBuffers::kMessageSlots / 4;
   if (state_ != State::up || messages_taken_ - messages_reported_ < kEvery) return;
   if (send_queue_.room() == 0) return;  // the next completion makes room and comes back here
   WorkChain chain(1, 1);
-  ibv_send_wr& request = chain.add(IBV_WR_RDMA_WRITE);
-  request.wr.rdma.remote_addr = remote_.credits_address;
-  request.wr.rdma.rkey = remote_.credits_rkey;
-  request.send_flags = IBV_SEND_INLINE;
-  chain.add_element(reinterpret_cast<std::uint64_t>(&messages_taken_), sizeof messages_taken_, 0);
+  // A write of no bytes: the immediate says it all, and its completion makes the peer go on.
+  chain.add(IBV_WR_RDMA_WRITE_WITH_IMM).imm_data = ::htonl(messages_taken_);
   messages_reported_ = messages_taken_;
   post(chain, PostedChain{});
 }

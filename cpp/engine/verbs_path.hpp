@@ -33,8 +33,6 @@ namespace zerohop::engine {
 // What one end must know of the other; crosses the wire in Hello and Requeue.
 struct PathTerms {
   rdma::QueuePairAddress queue_pair;
-  std::uint64_t credits_address = 0;
-  std::uint32_t credits_rkey = 0;
   std::uint32_t receive_slots = 0;
   std::uint32_t slot_nbytes = 0;
 };
@@ -108,12 +106,14 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   void on_post_refused(int error);
   void retire(std::uint64_t ticket);
   void on_error(const ibv_wc& completion);
-  void break_down(const std::string& cause, bool flushed_untouched);
+  void break_down(const std::string& cause, bool flushed_untouched, bool peer_may_be_gone);
   void fail_chains(std::uint64_t last_ticket, ibv_wc_status status);
-  void fail_job(Job& job, const std::string& cause);
-  void fail_jobs(const std::string& cause);
+  void cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect, int code);
+  void cut_off_jobs();
+  void decide();
   void report_if_drained();
 
+  void on_receive(const ibv_wc& completion);
   void on_message(std::uint32_t slot, std::uint32_t nbytes);
   void handle(const Message& message, std::span<const std::byte> payload);
   void on_data_message(const Message& message, std::span<const std::byte> payload);
@@ -137,9 +137,12 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   std::deque<Job> jobs_;
   std::atomic<std::size_t> jobs_waiting_{0};
 
-  std::uint64_t messages_sent_ = 0;
-  std::uint64_t messages_taken_ = 0;     // out of our receive slots
-  std::uint64_t messages_reported_ = 0;  // ... as the peer knows
+  // Credits: how many messages went out, how many of them the peer has taken out of its slots, how
+  // many of the peer's this end has taken, and how many of those the peer knows of. They wrap.
+  std::uint32_t messages_sent_ = 0;
+  std::uint32_t messages_taken_by_peer_ = 0;
+  std::uint32_t messages_taken_ = 0;
+  std::uint32_t messages_reported_ = 0;
   std::uint32_t send_slots_used_ = 0;
   std::uint32_t next_send_slot_ = 0;
   std::array<std::byte, 64> inline_message_{};  // alive until posted: inline data is copied then
@@ -149,7 +152,15 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   std::unordered_map<std::uint32_t, std::shared_ptr<Transfer>> offers_;
   std::uint32_t next_offer_ = 1;
 
-  std::string break_cause_;         // of the present break-down, for those flushed with it
+  // Transfers cut off by a lost connection: PeerLost if the peer is gone, else a VerbsError. The
+  // control connection decides.
+  struct Undecided {
+    std::shared_ptr<Transfer> transfer;
+    Effect effect;
+  };
+  std::vector<Undecided> undecided_;
+  std::string break_cause_;        // of the present break-down, for those flushed with it
+  bool peer_may_be_gone_ = false;  // ... whether it may be the end of the peer that caused it
   bool flushed_untouched_ = false;  // ... whether flushed requests surely never ran
   bool break_reported_ = false;
 };

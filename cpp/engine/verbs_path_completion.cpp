@@ -38,13 +38,13 @@ void VerbsPath::on_completion(const ibv_wc& completion) noexcept {
     if (completion.status != IBV_WC_SUCCESS) {
       on_error(completion);
     } else if ((completion.wr_id & kReceiveBit) != 0) {
-      on_message(static_cast<std::uint32_t>(completion.wr_id & ~kReceiveBit), completion.byte_len);
+      on_receive(completion);
     } else {
       retire(completion.wr_id);
     }
     if (state_ == State::up) advance_jobs();
   } catch (const std::exception& error) {
-    break_down(error.what(), /*flushed_untouched=*/false);
+    break_down(error.what(), /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
   }
   report_if_drained();
 }
@@ -66,31 +66,34 @@ void VerbsPath::on_error(const ibv_wc& completion) {
   if (state_ == State::up) {
     const std::string cause = std::string(rdma::completion_status_name(completion.status)) + ": " +
                               rdma::completion_status_help(completion.status);
-    break_down(cause, !is_receive && refused_in_order(completion.status));
+    const bool refused = !is_receive && refused_in_order(completion.status);
+    break_down(cause, /*flushed_untouched=*/refused, /*peer_may_be_gone=*/!refused);
   }
   if (!is_receive) fail_chains(completion.wr_id, completion.status);
 }
 
 // The queue pair is in error, or is put there: what is posted comes back flushed, what waits in
 // line fails here. renew() makes the path usable again.
-void VerbsPath::break_down(const std::string& cause, bool flushed_untouched) {
+void VerbsPath::break_down(const std::string& cause, bool flushed_untouched,
+                           bool peer_may_be_gone) {
   if (state_ != State::up) return;
   state_ = State::broken;
   break_cause_ = cause;
   flushed_untouched_ = flushed_untouched;
+  peer_may_be_gone_ = peer_may_be_gone;
   stats_.broken.fetch_add(1, std::memory_order_relaxed);
   try {
     queue_pair_->to_error();  // no-op when it is there already
   } catch (const std::exception& error) {
     report(error.what());
   }
-  fail_jobs(cause);
+  cut_off_jobs();
 }
 
 void VerbsPath::on_post_refused(int error) {
   // Nothing of the chain may be assumed posted or not posted: the end of the queue pair decides.
   const std::string cause = errno_message("posting was refused", error);
-  break_down(cause, false);
+  break_down(cause, /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
   fail_chains(send_queue_.next_ticket(), IBV_WC_GENERAL_ERR);
 }
 
@@ -107,38 +110,43 @@ void VerbsPath::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {
     if (untouched && (chain.transfer->progressed() || (!flushed && chain.requests > 1))) {
       effect = Effect::some;
     }
-    const std::string what = flushed ? "transfer with peer '" + peer_name_ +
-                                           "' was flushed by an earlier error of its queue pair: "
-                                     : "transfer with peer '" + peer_name_ + "' failed: ";
-    chain.transfer->fail(verbs_failure(what + break_cause_, status, effect));
-    chain.transfer->drop();
+    cut_off(chain.transfer, effect, status);
   }
 }
 
-void VerbsPath::fail_job(Job& job, const std::string& cause) {
-  const Effect effect = job.started() ? Effect::some : Effect::nothing;
-  job.transfer()->fail(verbs_failure("transfer with peer '" + peer_name_ +
-                                         "' was waiting in line when its queue pair "
-                                         "failed: " +
-                                         cause,
-                                     IBV_WC_WR_FLUSH_ERR, effect));
-  job.transfer()->drop();
+// Drops the hold of a transfer that will not be carried out, now or when it is known why.
+void VerbsPath::cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect, int code) {
+  if (peer_may_be_gone_) {
+    undecided_.push_back({transfer, effect});
+    return;
+  }
+  const std::string what = code == IBV_WC_WR_FLUSH_ERR
+                               ? "' was cut off by an earlier error of its queue pair: "
+                               : "' failed: ";
+  transfer->fail(
+      verbs_failure("transfer with peer '" + peer_name_ + what + break_cause_, code, effect));
+  transfer->drop();
 }
 
-void VerbsPath::fail_jobs(const std::string& cause) {
+void VerbsPath::cut_off_jobs() {
   std::deque<Job> jobs = std::exchange(jobs_, {});
   jobs_waiting_.store(0);
-  for (Job& job : jobs) fail_job(job, cause);
+  for (Job& job : jobs) {
+    cut_off(job.transfer(), job.started() ? Effect::some : Effect::nothing, IBV_WC_WR_FLUSH_ERR);
+  }
   for (auto& [id, transfer] : std::exchange(offers_, {})) {
-    transfer->fail(verbs_failure("send to peer '" + peer_name_ +
-                                     "' was not taken before its queue "
-                                     "pair failed: " +
-                                     cause,
-                                 IBV_WC_WR_FLUSH_ERR, Effect::all));
-    transfer->drop();
+    cut_off(transfer, Effect::all, IBV_WC_WR_FLUSH_ERR);
   }
   matcher_.drop_offers();
   services_.poller->wake();
+}
+
+// The peer has answered with a fresh queue pair: what the old one cut off was its failure alone.
+void VerbsPath::decide() {
+  peer_may_be_gone_ = false;
+  for (const Undecided& cut : std::exchange(undecided_, {})) {
+    cut_off(cut.transfer, cut.effect, IBV_WC_RETRY_EXC_ERR);
+  }
 }
 
 void VerbsPath::report_if_drained() {
@@ -166,6 +174,10 @@ void VerbsPath::close(Reason reason) {
     if (!chain.transfer) continue;
     chain.transfer->fail(reason(Effect::all));
     chain.transfer->drop();
+  }
+  for (const Undecided& cut : std::exchange(undecided_, {})) {
+    cut.transfer->fail(reason(cut.effect));
+    cut.transfer->drop();
   }
   for (Job& job : std::exchange(jobs_, {})) {
     job.transfer()->fail(reason(job.started() ? Effect::some : Effect::nothing));

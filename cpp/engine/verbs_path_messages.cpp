@@ -1,4 +1,6 @@
 // The messages that arrive on a path: notifications, and the two-sided send and recv.
+#include <arpa/inet.h>
+
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -27,6 +29,16 @@ Message decode(std::span<const std::byte> bytes) {
 }
 
 }  // namespace
+
+void VerbsPath::on_receive(const ibv_wc& completion) {
+  const auto slot = static_cast<std::uint32_t>(completion.wr_id & ~kReceiveBit);
+  if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+    messages_taken_by_peer_ = ::ntohl(completion.imm_data);
+    if (state_ == State::up) post_receive_slot(*queue_pair_, slot);
+  } else {
+    on_message(slot, completion.byte_len);
+  }
+}
 
 void VerbsPath::on_message(std::uint32_t slot, std::uint32_t nbytes) {
   const std::span<const std::byte> bytes = buffers_.receive_slot(slot).first(nbytes);

@@ -67,8 +67,8 @@ class Endpoint(_core.Endpoint):
             timeout = _number_from_env("ZEROHOP_TIMEOUT", _DEFAULT_TIMEOUT)
         if not 0 <= timeout < float("inf"):
             raise ValueError(f"timeout must be a number of seconds >= 0, not {timeout}")
-        if not 8 <= send_depth <= 16384:
-            raise ValueError(f"send_depth must be from 8 to 16384, not {send_depth}")
+        if not 1 <= send_depth <= 16384:
+            raise ValueError(f"send_depth must be from 1 to 16384, not {send_depth}")
         super().__init__(
             device=device if device is not None else os.environ.get("ZEROHOP_DEVICE", ""),
             name=name or "",
