@@ -58,8 +58,8 @@ class Endpoint {
   void unshare(const std::string& name);
 
   using Notified = std::pair<std::uint32_t, std::uint32_t>;  // slot, value
-  // The first non-empty slot in [first, first + count). Throws TransferTimeout, std::out_of_range, and
-  // PeerLost when there were peers and none is left that could notify.
+  // The first non-empty slot in [first, first + count). Throws TransferTimeout, std::out_of_range,
+  // and PeerLost when there were peers and none is left that could notify.
   Notified wait_notify(std::uint32_t first, std::uint32_t count, bool reset,
                        const Deadline& deadline);
   std::uint32_t peek_notify(std::uint32_t slot) const;

@@ -66,7 +66,8 @@ bool Peer::lose(const std::string& reason) {
 void Peer::check_process() const {
   if (process_generation_ == fork_generation()) return;
   throw Error(
-      "this Peer belongs to the process that connected it: after fork(), make a new Endpoint in the "
+      "this Peer belongs to the process that connected it: after fork(), make a new Endpoint in "
+      "the "
       "child");
 }
 
@@ -160,11 +161,13 @@ Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, 
   check_alive();
   const DType& dtype = word.layout.dtype;
   const bool integer = dtype.code == kDTypeInt || dtype.code == kDTypeUInt;
-  if (word.layout.count() != 1 || !integer || dtype.itemsize() != 8 || word.layout.address % 8 != 0) {
-    throw std::invalid_argument("an atomic needs one int64 or uint64 element, aligned to 8 bytes: "
-                                "select one, instead of " +
-                                shape_string(word.layout.shape.span()) + " of " + dtype.name() +
-                                " at address " + std::to_string(word.layout.address));
+  if (word.layout.count() != 1 || !integer || dtype.itemsize() != 8 ||
+      word.layout.address % 8 != 0) {
+    throw std::invalid_argument(
+        "an atomic needs one int64 or uint64 element, aligned to 8 bytes: "
+        "select one, instead of " +
+        shape_string(word.layout.shape.span()) + " of " + dtype.name() + " at address " +
+        std::to_string(word.layout.address));
   }
   if (word.endpoint != identity_.id) {
     throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(word.endpoint) +

@@ -48,8 +48,8 @@ class Poller {
   // The same, but waits for its turn: afterwards everything that had completed before is delivered.
   void flush() noexcept;
 
-  // Waits until ready() is true, and does not ask again: ready() may take what it finds. False when the
-  // deadline passed first.
+  // Waits until ready() is true, and does not ask again: ready() may take what it finds. False when
+  // the deadline passed first.
   template <typename Ready>
   bool wait(Ready&& ready, const Deadline& deadline);
 

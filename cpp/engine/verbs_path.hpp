@@ -159,8 +159,8 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
     Effect effect;
   };
   std::vector<Undecided> undecided_;
-  std::string break_cause_;        // of the present break-down, for those flushed with it
-  bool peer_may_be_gone_ = false;  // ... whether it may be the end of the peer that caused it
+  std::string break_cause_;         // of the present break-down, for those flushed with it
+  bool peer_may_be_gone_ = false;   // ... whether it may be the end of the peer that caused it
   bool flushed_untouched_ = false;  // ... whether flushed requests surely never ran
   bool break_reported_ = false;
 };
