@@ -1,5 +1,6 @@
 """Exchange arrays between processes over RDMA queue pairs, on any machine."""
 
+from zerohop import verbs
 from zerohop._core import Memory, Peer, RemoteMemory, Route, Transfer
 from zerohop.endpoint import Endpoint
 from zerohop.errors import (
@@ -32,4 +33,5 @@ __all__ = [
     "Transfer",
     "TransferTimeout",
     "VerbsError",
+    "verbs",
 ]
