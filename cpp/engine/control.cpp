@@ -26,11 +26,11 @@ constexpr milliseconds kHandshakeFor{10'000};
 // Strangers may hold this many unfinished handshakes open; the oldest makes room for the next.
 constexpr std::size_t kMaxHandshakes = 256;
 
-std::exception_ptr to_exception(const ChannelFailure& failure) {
+Failure to_failure(const ChannelFailure& failure) {
   try {
     failure.raise();
-  } catch (...) {
-    return std::current_exception();
+  } catch (const Error&) {
+    return Failure::of_current_exception();
   }
 }
 
@@ -132,7 +132,7 @@ void Control::stop() {
     }
     for (const auto& [id, dial] : std::exchange(dials_, {})) {
       for (const auto& attempt : dial.waiting) {
-        attempt->error = std::make_exception_ptr(Error("this endpoint was closed"));
+        attempt->error = Failure{.message = "this endpoint was closed"};
         attempt->done.store(true);
       }
     }
@@ -237,12 +237,13 @@ void Control::dial(const Address& address) {
     link.peer = make_peer_({.id = address.id, .name = address.name, .host_name = {}, .pid = 0});
     send(link, make_hello(address.id, *link.peer));
   } catch (const std::exception&) {
-    finish(address.id, nullptr, std::current_exception());
+    finish(address.id, nullptr, Failure::of_current_exception());
   }
 }
 
 // Gives everyone who waits for that peer the result.
-void Control::finish(const EndpointId& id, std::shared_ptr<Peer> peer, std::exception_ptr error) {
+void Control::finish(const EndpointId& id, std::shared_ptr<Peer> peer,
+                     std::optional<Failure> error) {
   const auto found = dials_.find(id);
   if (found == dials_.end()) return;
   for (const auto& attempt : found->second.waiting) {
@@ -275,7 +276,7 @@ void Control::on_ready(const std::shared_ptr<Link>& link) {
   if (open) return watch_output(*link);
   const auto failure = link->channel->failure();
   if (failure && link->dialled && !link->established) {
-    finish(link->dialled->id, nullptr, to_exception(*failure));
+    finish(link->dialled->id, nullptr, to_failure(*failure));
   }
   drop(*link, failure ? failure->message : "its control connection ended");
 }

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/failure.hpp"
 #include "engine/channel.hpp"
 #include "engine/control_message.hpp"
 #include "engine/link.hpp"
@@ -31,7 +31,7 @@ struct Attempt {
   explicit Attempt(Address to) : address(std::move(to)) {}
   const Address address;
   std::shared_ptr<Peer> peer;
-  std::exception_ptr error;
+  std::optional<Failure> error;
   std::atomic<bool> done{false};  // peer or error is set
 };
 
@@ -71,7 +71,8 @@ class Control : public std::enable_shared_from_this<Control> {
 
   void begin(const std::shared_ptr<Attempt>& attempt);
   void dial(const Address& address);
-  void finish(const EndpointId& id, std::shared_ptr<Peer> peer, std::exception_ptr error);
+  void finish(const EndpointId& id, std::shared_ptr<Peer> peer,
+              std::optional<Failure> error);
   Link& add_link(std::unique_ptr<Channel> channel);
   void on_ready(const std::shared_ptr<Link>& link);
   void watch_output(Link& link);

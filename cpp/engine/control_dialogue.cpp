@@ -67,8 +67,7 @@ void Control::on(Link& link, const Hello& hello) {
 void Control::on_hello_to_initiator(Link& link, const Hello& hello) {
   if (hello.id != link.dialled->id) {
     finish(link.dialled->id, nullptr,
-           std::make_exception_ptr(AuthenticationError(
-               "another endpoint than the address names answers there: ask for a fresh address")));
+           Failure{.kind = Failure::Kind::authentication, .message = "another endpoint than the address names answers there: ask for a fresh address"});
     return drop(link, "another endpoint answers");
   }
   link.peer->learn(
@@ -76,7 +75,7 @@ void Control::on_hello_to_initiator(Link& link, const Hello& hello) {
   try {
     link.peer->path().connect(terms_of(hello));
   } catch (const Error& error) {
-    finish(hello.id, nullptr, std::current_exception());
+    finish(hello.id, nullptr, Failure::of_current_exception());
     return drop(link, error.what());
   }
   send(link, Ready{});
@@ -131,7 +130,7 @@ void Control::establish(Link& link) {
     lonely_.store(false);
     if (!link.dialled && !dials_.contains(id)) accepted_.push_back(link.peer);
   }
-  finish(id, link.peer, nullptr);
+  finish(id, link.peer, std::nullopt);
   poller_->wake();
 }
 
@@ -216,7 +215,8 @@ void Control::on(Link& link, const Bye& bye) {
   }
   if (link.dialled && !link.established) {
     finish(link.dialled->id, nullptr,
-           std::make_exception_ptr(PeerLost("the peer refused the connection: " + bye.reason)));
+           Failure{.kind = Failure::Kind::peer_lost,
+                   .message = "the peer refused the connection: " + bye.reason});
   }
   drop(link, "it left: " + bye.reason);
 }

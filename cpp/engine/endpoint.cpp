@@ -111,7 +111,7 @@ std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes,
         "endpoint '" + address.name + "' at " + address.host + ":" + std::to_string(address.port) +
         " did not answer in time: is its process running, and reachable from here?");
   }
-  if (attempt->error) std::rethrow_exception(attempt->error);
+  if (attempt->error) attempt->error->raise();
   return attempt->peer;
 }
 

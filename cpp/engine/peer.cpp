@@ -57,8 +57,10 @@ bool Peer::lose(const std::string& reason) {
     state_.store(State::lost, std::memory_order_release);
   }
   path_->close([text = lost_reason_](Effect effect) {
-    return std::make_exception_ptr(PeerLost(
-        text + " (" + effect_name(effect) + " of the data may have been written)", 0, effect));
+    return Failure{
+        .kind = Failure::Kind::peer_lost,
+        .message = text + " (" + effect_name(effect) + " of the data may have been written)",
+        .effect = effect};
   });
   return true;
 }

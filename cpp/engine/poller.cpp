@@ -68,9 +68,9 @@ void Poller::deliver(const ibv_wc& completion) noexcept {
 }
 
 void Poller::wake() noexcept {
-  // Pairs with sleep(): the change made by the caller comes before this read.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (sleepers_.load() == 0) return;
+  // Pairs with sleep(). A read-modify-write, not a load: it comes either after the sleeper counted
+  // itself, and is seen here, or before, and then the sleeper sees the change made by the caller.
+  if (sleepers_.fetch_add(0) == 0) return;
   const std::lock_guard lock(sleep_mutex_);
   wakeups_.fetch_add(1);
   wakeup_.notify_all();

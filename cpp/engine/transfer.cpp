@@ -5,11 +5,11 @@
 namespace zerohop::engine {
 
 std::uint64_t Transfer::result() const {
-  if (failure_) std::rethrow_exception(failure_);
+  if (failure_) failure_->raise();
   return result_;
 }
 
-void Transfer::fail(std::exception_ptr failure) noexcept {
+void Transfer::fail(Failure failure) noexcept {
   if (!failed_.exchange(true)) failure_ = std::move(failure);
 }
 

@@ -3,13 +3,14 @@
 
 #include <atomic>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/failure.hpp"
 #include "engine/poller.hpp"
 
 namespace zerohop::engine {
@@ -50,7 +51,7 @@ class Transfer {
   }
   void set_result(std::uint64_t value) noexcept { result_ = value; }
   // The first failure is the one reported; those that follow from it are not.
-  void fail(std::exception_ptr failure) noexcept;
+  void fail(Failure failure) noexcept;
   // Part of the data has been placed: a later failure leaves the destination changed.
   void note_progress() noexcept { progressed_.store(true, std::memory_order_relaxed); }
   bool progressed() const noexcept { return progressed_.load(std::memory_order_relaxed); }
@@ -64,7 +65,7 @@ class Transfer {
   std::atomic<bool> progressed_{false};
   std::atomic<bool> done_{false};
   std::uint64_t result_ = 0;
-  std::exception_ptr failure_;
+  std::optional<Failure> failure_;
   std::shared_ptr<const void> kept_;
   std::vector<std::shared_ptr<const void>> kept_more_;
   std::mutex callbacks_mutex_;

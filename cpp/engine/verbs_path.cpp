@@ -176,7 +176,7 @@ void VerbsPath::offer(std::shared_ptr<Transfer> transfer, const Message& message
 
 // With the mutex held, as all that follows.
 void VerbsPath::enqueue(Job&& job) {
-  if (state_ == State::closed) std::rethrow_exception(close_reason_(Effect::nothing));
+  if (state_ == State::closed) close_reason_(Effect::nothing).raise();
   if (state_ == State::up && jobs_.empty() && advance(job)) {
     job.transfer()->drop();
     return;

@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -68,7 +67,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
 
   // Fails all that is pending and all that follows with what `reason` makes. No memory of a
   // transfer is touched any more when this returns. Idempotent.
-  using Reason = std::function<std::exception_ptr(Effect)>;
+  using Reason = std::function<Failure(Effect)>;
   void close(Reason reason);
 
   // Posts the job, or queues it; its Transfer is done when everything of it has completed. When

@@ -24,9 +24,11 @@ bool refused_in_order(ibv_wc_status status) {
   }
 }
 
-std::exception_ptr verbs_failure(const std::string& message, int code, Effect effect) {
-  return std::make_exception_ptr(VerbsError(
-      message + " (" + effect_name(effect) + " of the data may have been written)", code, effect));
+Failure verbs_failure(const std::string& message, int code, Effect effect) {
+  return {.kind = Failure::Kind::verbs,
+          .message = message + " (" + effect_name(effect) + " of the data may have been written)",
+          .code = code,
+          .effect = effect};
 }
 
 }  // namespace

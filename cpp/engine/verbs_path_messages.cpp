@@ -74,7 +74,7 @@ void VerbsPath::handle(const Message& message, std::span<const std::byte> payloa
 void VerbsPath::on_data_message(const Message& message, std::span<const std::byte> payload) {
   while (auto receive = matcher_.find_receive(message.tag)) {
     if (const auto refusal = refuse_receive(receive->into, message.nbytes)) {
-      receive->transfer->fail(std::make_exception_ptr(std::invalid_argument(*refusal)));
+      receive->transfer->fail({.kind = Failure::Kind::invalid_argument, .message = *refusal});
       receive->transfer->drop();
       continue;  // the next recv of this tag may fit
     }
@@ -107,7 +107,7 @@ void VerbsPath::receive(PostedReceive receive) {
   // A message that came before the connection ended is still received.
   auto arrived = matcher_.find_arrived(receive.tag);
   if (!arrived && state_ == State::closed) {
-    std::rethrow_exception(close_reason_(Effect::nothing));
+    close_reason_(Effect::nothing).raise();
   }
   if (!arrived) return matcher_.add(std::move(receive));
   if (const auto refusal = refuse_receive(receive.into, arrived->message.nbytes)) {

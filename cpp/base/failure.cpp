@@ -1,0 +1,50 @@
+#include "base/failure.hpp"
+
+#include <exception>
+#include <stdexcept>
+
+namespace zerohop {
+namespace {
+
+Failure make(Failure::Kind kind, const Error& error) {
+  return {.kind = kind, .message = error.what(), .code = error.code(), .effect = error.effect()};
+}
+
+}  // namespace
+
+Failure Failure::of_current_exception() {
+  try {
+    throw;
+  } catch (const VerbsError& error) {
+    return make(Kind::verbs, error);
+  } catch (const PeerLost& error) {
+    return make(Kind::peer_lost, error);
+  } catch (const TransferTimeout& error) {
+    return make(Kind::timeout, error);
+  } catch (const AuthenticationError& error) {
+    return make(Kind::authentication, error);
+  } catch (const ProtocolError& error) {
+    return make(Kind::protocol, error);
+  } catch (const Error& error) {
+    return make(Kind::error, error);
+  } catch (const std::invalid_argument& error) {
+    return {.kind = Kind::invalid_argument, .message = error.what()};
+  } catch (const std::exception& error) {
+    return {.kind = Kind::error, .message = error.what()};
+  }
+}
+
+void Failure::raise() const {
+  switch (kind) {
+    case Kind::error: break;
+    case Kind::verbs: throw VerbsError(message, code, effect);
+    case Kind::peer_lost: throw PeerLost(message, code, effect);
+    case Kind::timeout: throw TransferTimeout(message, code, effect);
+    case Kind::authentication: throw AuthenticationError(message, code, effect);
+    case Kind::protocol: throw ProtocolError(message, code, effect);
+    case Kind::invalid_argument: throw std::invalid_argument(message);
+  }
+  throw Error(message, code, effect);
+}
+
+}  // namespace zerohop

@@ -1,0 +1,26 @@
+// An error as a plain value: kept by one thread, thrown anew by each thread that asks. (A shared
+// std::exception_ptr would hand one exception object to several threads.)
+#pragma once
+
+#include <string>
+
+#include "base/error.hpp"
+
+namespace zerohop {
+
+struct Failure {
+  enum class Kind { error, verbs, peer_lost, timeout, authentication, protocol, invalid_argument };
+
+  Kind kind = Kind::error;
+  std::string message;
+  int code = 0;
+  Effect effect = Effect::nothing;
+
+  // The exception being handled, to be called inside a catch block.
+  static Failure of_current_exception();
+
+  // Throws the type that belongs to `kind`.
+  [[noreturn]] void raise() const;
+};
+
+}  // namespace zerohop
