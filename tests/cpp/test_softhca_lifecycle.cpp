@@ -284,6 +284,7 @@ TEST_CASE("five hundred connections in one process all work") {
   CHECK(soft().close_device(far_context) == 0);
 }
 
-// ThreadSanitizer otherwise ends every child of a process with threads; these children start their own.
-extern "C" const char* __tsan_default_options();
+// ThreadSanitizer otherwise ends every child of a process with threads; these children start their
+// own.
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options();
 extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
