@@ -17,4 +17,5 @@ PYBIND11_MODULE(_core, m) {
   bind_transfer(m);
   bind_peer(m);
   bind_endpoint(m);
+  bind_bench(m);
 }

@@ -1,7 +1,11 @@
 #include "softhca/scatter.hpp"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cstring>
+
+#include "softhca/ordering.hpp"
 
 namespace zerohop::softhca {
 
@@ -33,6 +37,29 @@ bool all_allowed(MemoryTable& memory, const ibv_pd* domain, std::span<const ibv_
     return element.length == 0 ||
            memory.pin(element.lkey, domain, element.addr, element.length, access, pins) != nullptr;
   });
+}
+
+ssize_t send_parts(int socket, IoVector& parts) noexcept {
+  constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
+  [[maybe_unused]] const ordering::Sending sending;
+  const iovec& first = *parts.data();
+  if (parts.count() == 1) return ::send(socket, first.iov_base, first.iov_len, kFlags);
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.count();
+  return ::sendmsg(socket, &message, kFlags);
+}
+
+ssize_t receive_parts(int socket, IoVector& parts) noexcept {
+  const iovec& first = *parts.data();
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.count();
+  const ssize_t nbytes = parts.count() == 1
+                             ? ::recv(socket, first.iov_base, first.iov_len, MSG_DONTWAIT)
+                             : ::recvmsg(socket, &message, MSG_DONTWAIT);
+  ordering::after_receive();
+  return nbytes;
 }
 
 void copy_out(IoVector& vector, const std::byte* from, std::size_t nbytes) noexcept {

@@ -43,6 +43,11 @@ std::int64_t add_elements(MemoryTable& memory, const ibv_pd* domain,
 bool all_allowed(MemoryTable& memory, const ibv_pd* domain, std::span<const ibv_sge> elements,
                  int access) noexcept;
 
+// One non-blocking system call each; the plain one where there is a single part, as it is cheaper.
+// Results and errno as of send(2) and recv(2).
+ssize_t send_parts(int socket, IoVector& parts) noexcept;
+ssize_t receive_parts(int socket, IoVector& parts) noexcept;
+
 // Copies between a flat buffer and the parts of `vector`, which cover at least nbytes.
 void copy_out(IoVector& vector, const std::byte* from, std::size_t nbytes) noexcept;
 void copy_in(IoVector& vector, std::byte* to, std::size_t nbytes) noexcept;

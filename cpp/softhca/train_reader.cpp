@@ -205,10 +205,7 @@ TrainReader::Step TrainReader::receive(QueuePair& qp) noexcept {
   IoVector parts;
   std::uint32_t ahead = 0;
   if (!gather(qp, pins, parts, ahead)) return Step::failed;
-  msghdr message{};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = parts.count();
-  const ssize_t nbytes = ::recvmsg(qp.connection.fd(), &message, MSG_DONTWAIT);
+  const ssize_t nbytes = receive_parts(qp.connection.fd(), parts);
   if (nbytes <= 0) return lost(qp, nbytes);
   short_read_ = static_cast<std::size_t>(nbytes) < parts.nbytes();
   accept_bytes(static_cast<std::size_t>(nbytes), ahead);

@@ -1,7 +1,5 @@
 #include "softhca/train_writer.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -76,10 +74,7 @@ TrainWriter::Io TrainWriter::send(QueuePair& qp) noexcept {
     Pins pins;
     IoVector parts;
     if (!gather(qp, pins, parts)) return Io::failed;
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.count();
-    const ssize_t sent = ::sendmsg(qp.connection.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = send_parts(qp.connection.fd(), parts);
     if (sent >= 0) {
       advance(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN) {

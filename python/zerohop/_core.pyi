@@ -4,6 +4,8 @@ The C++ core of zerohop.
 
 from __future__ import annotations
 import collections.abc
+import numpy
+import numpy.typing
 import typing
 import typing_extensions
 
@@ -26,6 +28,12 @@ __all__: list[str] = [
     "SendRequest",
     "Transfer",
     "WC",
+    "bench_ping_pong",
+    "bench_post",
+    "bench_stream",
+    "bench_tcp_ping_pong",
+    "bench_tcp_stream",
+    "bench_write_many",
     "device_names",
     "report",
     "verbs_devices",
@@ -706,12 +714,10 @@ class Peer:
     An operation that fails otherwise (memory the peer has closed, say) takes those in flight with it, and
     later ones work again.
     """
-    def __eq__(self, arg0: typing.Any) -> bool: ...
     def __getitem__(self, name: str) -> RemoteMemory:
         """
         The memory the peer shares under `name`; KeyError if it shares none.
         """
-    def __hash__(self) -> int: ...
     def __repr__(self) -> str: ...
     def close(self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> None:
         """
@@ -939,6 +945,78 @@ class Endpoint:
         """
     @property
     def timeout(self) -> float: ...
+
+def bench_ping_pong(
+    endpoint: Endpoint,
+    peer: Peer,
+    source: Memory,
+    target: RemoteMemory,
+    slot: typing.SupportsInt | typing.SupportsIndex,
+    rounds: typing.SupportsInt | typing.SupportsIndex,
+    first: bool,
+    timeout: typing.SupportsFloat | typing.SupportsIndex,
+) -> list[float]:
+    """
+    Seconds of each half round trip of write + notify.
+    """
+
+def bench_post(
+    peer: Peer,
+    source: Memory,
+    target: RemoteMemory,
+    posts: typing.SupportsInt | typing.SupportsIndex,
+    batches: typing.SupportsInt | typing.SupportsIndex,
+    timeout: typing.SupportsFloat | typing.SupportsIndex,
+) -> list[float]:
+    """
+    Seconds per post of a write, the mean of each batch of `posts`.
+    """
+
+def bench_stream(
+    peer: Peer,
+    operation: str,
+    local: Memory,
+    remote: RemoteMemory,
+    times: typing.SupportsInt | typing.SupportsIndex,
+    window: typing.SupportsInt | typing.SupportsIndex,
+    timeout: typing.SupportsFloat | typing.SupportsIndex,
+) -> float:
+    """
+    Seconds of `times` writes, reads, sends or receives with `window` under way.
+    """
+
+def bench_tcp_ping_pong(
+    fd: typing.SupportsInt | typing.SupportsIndex,
+    ball: numpy.typing.NDArray[numpy.uint8],
+    rounds: typing.SupportsInt | typing.SupportsIndex,
+    first: bool,
+    timeout: typing.SupportsFloat | typing.SupportsIndex,
+) -> list[float]:
+    """
+    Seconds of each half round trip on a bare TCP socket.
+    """
+
+def bench_tcp_stream(
+    fd: typing.SupportsInt | typing.SupportsIndex,
+    message: numpy.typing.NDArray[numpy.uint8],
+    times: typing.SupportsInt | typing.SupportsIndex,
+    outgoing: bool,
+    timeout: typing.SupportsFloat | typing.SupportsIndex,
+) -> float:
+    """
+    Seconds of `times` messages one way on a TCP socket.
+    """
+
+def bench_write_many(
+    peer: Peer,
+    pairs: collections.abc.Sequence[tuple[Memory, RemoteMemory]],
+    times: typing.SupportsInt | typing.SupportsIndex,
+    window: typing.SupportsInt | typing.SupportsIndex,
+    timeout: typing.SupportsFloat | typing.SupportsIndex,
+) -> float:
+    """
+    Seconds of `times` write_many with `window` under way.
+    """
 
 def device_names() -> list[str]: ...
 def report(sentence: str) -> None:

@@ -118,8 +118,7 @@ def soft(
     from rich.console import Console
 
     from zerohop.bench import soft as suite
+    from zerohop.bench.plan import Options
 
-    options = suite.Options(
-        device=device, peers=peers, quick=quick, sizes=sizes, json_path=json_path
-    )
+    options = Options(device=device, peers=peers, quick=quick, sizes=sizes, json_path=json_path)
     context.exit(0 if suite.run(options, Console()) else 1)

@@ -18,6 +18,7 @@ import multiprocessing
 import signal
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing import connection
@@ -44,12 +45,17 @@ class Link:
         self.rank = rank
         self.size = size
         self._pipe = pipe
+        self._orders: deque[Any] = deque()  # that came while this rank was in an exchange
 
     def exchange(self, value: Any) -> list[Any]:
         """Gives `value` to every rank and returns theirs in rank order; every rank must call it."""
         self._pipe.send(("exchange", value))
-        gathered: list[Any] = self._pipe.recv()
-        return gathered
+        while True:
+            word, content = self._pipe.recv()
+            if word == "gathered":
+                gathered: list[Any] = content
+                return gathered
+            self._orders.append(content)
 
     def report(self, value: Any) -> None:
         """Tells the parent how far this rank is; also what keeps a long job from counting as silent."""
@@ -57,7 +63,10 @@ class Link:
 
     def order(self) -> Any:
         """Waits for the parent's next `Ranks.tell` or `Ranks.ask`; the latter wants one `answer`."""
-        return self._pipe.recv()
+        if self._orders:
+            return self._orders.popleft()
+        _, order = self._pipe.recv()
+        return order
 
     def answer(self, value: Any) -> None:
         self._pipe.send(("answer", value))
@@ -142,9 +151,9 @@ class Ranks:
         return [rank.process.pid or 0 for rank in self._ranks]
 
     def tell(self, order: Any) -> None:
-        """Gives `order` to every rank; each must be on its way to `Link.order`, not to an exchange."""
+        """Gives `order` to every rank, for its next `Link.order`."""
         for rank in range(len(self._ranks)):
-            self._send(rank, order)
+            self._send(rank, ("order", order))
 
     def ask(self, order: Any) -> list[Any]:
         """Gives `order` to every rank and returns their answers in rank order."""
@@ -160,7 +169,7 @@ class Ranks:
                 raise RankFailed(rank, f"is done but did not exit within {EXIT_S:.0f} s")
         return results
 
-    def _send(self, rank: int, message: Any) -> None:
+    def _send(self, rank: int, message: tuple[str, Any]) -> None:
         try:
             self._ranks[rank].pipe.send(message)
         except BrokenPipeError:
@@ -173,7 +182,7 @@ class Ranks:
             if all("exchange" in worker.inbox for worker in self._ranks):
                 gathered = [worker.inbox.pop("exchange") for worker in self._ranks]
                 for rank in range(len(self._ranks)):
-                    self._send(rank, gathered)
+                    self._send(rank, ("gathered", gathered))
         return [worker.inbox.pop(word) for worker in self._ranks]
 
     def _step(self) -> None:

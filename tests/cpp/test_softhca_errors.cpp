@@ -167,8 +167,18 @@ TEST_CASE("after an error everything is flushed, unsignaled work too, and later 
   Pair pair;
   pair.a.receive(50);
   pair.b.receive(60);
-  REQUIRE(write_to(pair, pair.b.at(0), 0) == 0);
-  REQUIRE(pair.a.post(IBV_WR_SEND, 2, {}, [](ibv_send_wr& work) { work.send_flags = 0; }) == 0);
+  ibv_sge element = pair.a.sge(0, 16);
+  ibv_send_wr chain[2] = {};  // one post: the second is queued before the first can fail
+  chain[0].wr_id = 1;
+  chain[0].next = &chain[1];
+  chain[0].opcode = IBV_WR_RDMA_WRITE;
+  chain[0].sg_list = &element;
+  chain[0].num_sge = 1;
+  chain[0].wr.rdma.remote_addr = pair.b.at(0);
+  chain[1].wr_id = 2;
+  chain[1].opcode = IBV_WR_SEND;
+  ibv_send_wr* bad = nullptr;
+  REQUIRE(ibv_post_send(pair.a.qp, chain, &bad) == 0);
   CHECK(pair.a.wait().status == IBV_WC_REM_ACCESS_ERR);
   const ibv_wc second = pair.a.wait();
   CHECK(second.wr_id == 2);

@@ -155,14 +155,14 @@ TEST_CASE("a request is acknowledged although its receiver polls once and goes a
 TEST_CASE("many threads poll one completion queue and each completion is seen once") {
   Pair pair({.depth = 512, .completions = 4096});
   constexpr int kThreads = 3;
-  constexpr int kMessages = 3000;
+  constexpr int kMessages = 1000;
   std::atomic<int> seen{0};
+  std::atomic<bool> stop{false};
   std::vector<std::thread> pollers;
   for (int i = 0; i < kThreads; ++i) {
     pollers.emplace_back([&] {
       ibv_wc completion;
-      const auto end = Clock::now() + kPatience;
-      while (seen < kMessages && Clock::now() < end) {
+      while (!stop) {
         if (ibv_poll_cq(pair.b.cq, 1, &completion) == 1) {
           if (completion.status == IBV_WC_SUCCESS) ++seen;
           pair.b.receive(1);
@@ -173,8 +173,9 @@ TEST_CASE("many threads poll one completion queue and each completion is seen on
   for (int i = 0; i < 400; ++i) pair.b.receive(1);
   for (int i = 0; i < kMessages; ++i) {
     send_one(pair);
-    REQUIRE(pair.a.wait().status == IBV_WC_SUCCESS);
+    CHECK(pair.a.wait().status == IBV_WC_SUCCESS);
   }
+  stop = true;
   for (auto& poller : pollers) poller.join();
   CHECK(seen == kMessages);
 }

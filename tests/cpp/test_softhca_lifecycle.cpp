@@ -241,7 +241,14 @@ TEST_CASE("a forked child cannot touch its parent's objects and does not keep th
   ::close(sockets[0]);
 }
 
-TEST_CASE("a forked child opens the device for itself") {
+// ThreadSanitizer cannot follow threads that are started after a fork ("dup thread with used id").
+#ifdef __SANITIZE_THREAD__
+constexpr bool kThreadSanitizer = true;
+#else
+constexpr bool kThreadSanitizer = false;
+#endif
+
+TEST_CASE("a forked child opens the device for itself" * doctest::skip(kThreadSanitizer)) {
   Side before;
   int sockets[2];
   const pid_t child = in_child(sockets, [](int) {
@@ -284,6 +291,7 @@ TEST_CASE("five hundred connections in one process all work") {
   CHECK(soft().close_device(far_context) == 0);
 }
 
-// ThreadSanitizer otherwise ends every child of a process with threads; these children start their own.
-extern "C" const char* __tsan_default_options();
+// ThreadSanitizer otherwise ends every child of a process with threads; these children start their
+// own.
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options();
 extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }

@@ -19,6 +19,10 @@ def answer_orders(link: Link) -> str:
     return "done"
 
 
+def exchange_before_orders(link: Link) -> list[object]:
+    return [link.exchange(link.rank), link.exchange(None), link.order(), link.order()]
+
+
 def report_progress(link: Link) -> None:
     for step in range(3):
         link.report(step)
@@ -57,6 +61,13 @@ def test_each_rank_answers_each_order() -> None:
         assert ranks.ask("b") == [(0, "b"), (1, "b")]
         ranks.tell(None)
         assert ranks.results() == ["done", "done"]
+
+
+def test_orders_may_come_while_ranks_exchange() -> None:
+    with Ranks(exchange_before_orders, 2) as ranks:
+        ranks.tell("a")
+        ranks.tell("b")
+        assert ranks.results() == [[[0, 1], [None, None], "a", "b"]] * 2
 
 
 def test_reports_arrive_in_order() -> None:

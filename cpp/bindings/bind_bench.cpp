@@ -1,0 +1,122 @@
+// The benchmark's loops, each run without the GIL. Not part of the face: zerohop.bench calls them.
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/handles.hpp"
+#include "bindings/topics.hpp"
+#include "engine/loops.hpp"
+#include "engine/tcp_loops.hpp"
+
+namespace zerohop::bindings {
+namespace {
+
+using engine::Endpoint;
+using engine::Memory;
+using engine::Peer;
+using engine::RemoteMemory;
+using engine::StreamOperation;
+using engine::TcpLoops;
+using Samples = std::vector<double>;
+using ByteArray = py::array_t<std::uint8_t, py::array::c_style>;
+
+Deadline within(double timeout) { return Deadline::after(Deadline::Seconds(timeout)); }
+
+// The same waiting policy as an Endpoint of default options.
+TcpLoops tcp_loops(int fd) { return {fd, engine::EndpointOptions{}.spin}; }
+
+std::span<std::byte> bytes_of(ByteArray& array) {
+  return {reinterpret_cast<std::byte*>(array.mutable_data()),
+          static_cast<std::size_t>(array.nbytes())};
+}
+
+StreamOperation parse_operation(const std::string& name) {
+  static constexpr std::array<std::pair<const char*, StreamOperation>, 4> kNames{{
+      {"write", StreamOperation::write},
+      {"read", StreamOperation::read},
+      {"send", StreamOperation::send},
+      {"recv", StreamOperation::receive},
+  }};
+  for (const auto& [known, operation] : kNames) {
+    if (name == known) return operation;
+  }
+  throw py::value_error("operation is write, read, send or recv, not '" + name + "'");
+}
+
+Samples ping_pong(Endpoint& endpoint, const PeerHandle& peer, const Memory& source,
+                  const RemoteMemory& target, std::uint32_t slot, std::size_t rounds, bool first,
+                  double timeout) {
+  const py::gil_scoped_release released;
+  Samples seconds(rounds);
+  engine::ping_pong({endpoint, *peer.peer, source, target, slot, first}, seconds, within(timeout));
+  return seconds;
+}
+
+double stream(const PeerHandle& peer, const std::string& operation, const Memory& local,
+              const RemoteMemory& remote, std::uint64_t times, std::uint64_t window,
+              double timeout) {
+  const StreamOperation parsed = parse_operation(operation);
+  const py::gil_scoped_release released;
+  return engine::stream({*peer.peer, local, remote, parsed}, {times, window}, within(timeout));
+}
+
+double write_many(const PeerHandle& peer, const std::vector<Peer::Pair>& pairs, std::uint64_t times,
+                  std::uint64_t window, double timeout) {
+  const py::gil_scoped_release released;
+  return engine::stream_many(*peer.peer, pairs, {times, window}, within(timeout));
+}
+
+Samples post(const PeerHandle& peer, const Memory& source, const RemoteMemory& target,
+             std::uint32_t posts, std::size_t batches, double timeout) {
+  const py::gil_scoped_release released;
+  Samples seconds(batches);
+  engine::post_costs(*peer.peer, source, target, posts, seconds, within(timeout));
+  return seconds;
+}
+
+Samples tcp_ping_pong(int fd, ByteArray ball, std::size_t rounds, bool first, double timeout) {
+  const auto bytes = bytes_of(ball);
+  const py::gil_scoped_release released;
+  Samples seconds(rounds);
+  tcp_loops(fd).ping_pong(bytes, seconds, first, within(timeout));
+  return seconds;
+}
+
+double tcp_stream(int fd, ByteArray message, std::size_t times, bool outgoing, double timeout) {
+  const auto bytes = bytes_of(message);
+  const py::gil_scoped_release released;
+  const auto begin = Deadline::Clock::now();
+  if (outgoing) {
+    tcp_loops(fd).stream_out(bytes, times, within(timeout));
+  } else {
+    tcp_loops(fd).stream_in(bytes, times, within(timeout));
+  }
+  return Deadline::Seconds(Deadline::Clock::now() - begin).count();
+}
+
+}  // namespace
+
+void bind_bench(py::module_& m) {
+  using py::arg;
+  m.def("bench_ping_pong", &ping_pong, arg("endpoint"), arg("peer"), arg("source"), arg("target"),
+        arg("slot"), arg("rounds"), arg("first"), arg("timeout"),
+        "Seconds of each half round trip of write + notify.");
+  m.def("bench_stream", &stream, arg("peer"), arg("operation"), arg("local"), arg("remote"),
+        arg("times"), arg("window"), arg("timeout"),
+        "Seconds of `times` writes, reads, sends or receives with `window` under way.");
+  m.def("bench_write_many", &write_many, arg("peer"), arg("pairs"), arg("times"), arg("window"),
+        arg("timeout"), "Seconds of `times` write_many with `window` under way.");
+  m.def("bench_post", &post, arg("peer"), arg("source"), arg("target"), arg("posts"),
+        arg("batches"), arg("timeout"),
+        "Seconds per post of a write, the mean of each batch of `posts`.");
+  m.def("bench_tcp_ping_pong", &tcp_ping_pong, arg("fd"), arg("ball").noconvert(), arg("rounds"),
+        arg("first"), arg("timeout"), "Seconds of each half round trip on a bare TCP socket.");
+  m.def("bench_tcp_stream", &tcp_stream, arg("fd"), arg("message").noconvert(), arg("times"),
+        arg("outgoing"), arg("timeout"), "Seconds of `times` messages one way on a TCP socket.");
+}
+
+}  // namespace zerohop::bindings
