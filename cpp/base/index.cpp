@@ -52,9 +52,10 @@ class Selection {
         distance <= 0 ? 0 : (static_cast<std::uint64_t>(distance) - 1) / step + 1;
     if (length > 0) move_address(start);
     shape_.push_back(static_cast<std::int64_t>(length));
-    // A stride that is never walked stays as it is: multiplied by a huge step it could overflow.
-    const bool walked = length > 1 && source_.count() > 0;
-    strides_.push_back(source_.strides[axis_] * (walked ? slice.step : 1));
+    // A stride that is never walked may have any value: a huge step makes it overflow.
+    std::int64_t stride = 0;
+    if (__builtin_mul_overflow(source_.strides[axis_], slice.step, &stride)) stride = 0;
+    strides_.push_back(stride);
     ++axis_;
   }
 

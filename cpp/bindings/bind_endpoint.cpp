@@ -155,10 +155,22 @@ Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError
           },
           py::arg("shape"), py::arg("dtype") = "uint8", py::arg("device") = "cpu", R"(
 Fresh zeroed registered memory. shape: int or tuple. dtype: name, numpy or torch dtype.)")
-      .def("share", &Endpoint::share, py::arg("name"), py::arg("memory"), R"(
+      .def(
+          "share",
+          [](Endpoint& self, const py::str& name, const engine::Memory& memory) {
+            self.share(name, memory);
+          },
+          py::arg("name"), py::arg("memory"), R"(
 Publish memory: peers find it by ``peer[name]`` and ``peer.lookup(name)``. Replaces what had the name.)")
-      .def("unshare", &Endpoint::unshare, py::arg("name"), R"(
-Publish it no longer. Who has its RemoteMemory keeps the right: close the Memory to end that.)")
+      .def(
+          "unshare",
+          [](Endpoint& self, const py::str& name) {
+            if (!self.unshare(name)) {
+              throw py::key_error("nothing is shared under the name '" + std::string(name) + "'");
+            }
+          },
+          py::arg("name"), R"(
+Publish it no longer; KeyError if nothing has that name. Who has its RemoteMemory keeps the right: close the Memory to end that.)")
       .def(
           "close",
           [](Endpoint& self, std::optional<double> timeout) {

@@ -15,8 +15,8 @@ namespace {
 using engine::Memory;
 
 ExportedArray exported(const Memory& memory) {
-  auto pinned = std::const_pointer_cast<engine::Pinned>(memory.pinned());
-  return {memory.layout(), memory.device(), memory.writable(), std::move(pinned)};
+  // The owner of the bytes alone: a view must not keep the registration that close() ends.
+  return {memory.layout(), memory.device(), memory.writable(), memory.pinned()->owner};
 }
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {

@@ -146,13 +146,15 @@ TransferHandle many(const PeerHandle& self, const py::sequence& list, py::object
                    }));
 }
 
-RemoteMemory lookup(const PeerHandle& self, const std::string& name,
+RemoteMemory lookup(const PeerHandle& self, const py::str& text,
                     std::optional<double> timeout) {
+  const std::string name = text;
   const Deadline deadline = self.endpoint->deadline(timeout);
   return without_gil([&] { return *self.peer->lookup(name, deadline, /*now=*/false); });
 }
 
-RemoteMemory get_item(const PeerHandle& self, const std::string& name) {
+RemoteMemory get_item(const PeerHandle& self, const py::str& text) {
+  const std::string name = text;
   const Deadline deadline = self.endpoint->deadline({});
   const auto found = without_gil([&] { return self.peer->lookup(name, deadline, /*now=*/true); });
   if (!found) {

@@ -235,6 +235,7 @@ void Control::dial(const Address& address) {
         add_link(Channel::initiate(start_connect(address.host, address.port), address.secret));
     link.dialled = address;
     link.peer = make_peer_({.id = address.id, .name = address.name, .host_name = {}, .pid = 0});
+    link.peer->secret = address.secret;
     send(link, make_hello(address.id, *link.peer));
   } catch (const std::exception&) {
     finish(address.id, nullptr, Failure::of_current_exception());

@@ -87,20 +87,46 @@ void Endpoint::check_process() const {
   }
 }
 
+Endpoint::Entered Endpoint::enter() const {
+  check_process();
+  Entered entered(life_);
+  check_open();
+  return entered;
+}
+
 void Endpoint::check_open() const {
   check_process();
   if (closed()) throw Error("this Endpoint is closed: make a new one");
 }
 
+Deadline Endpoint::deadline(std::optional<double> timeout) const {
+  const double seconds = timeout.value_or(options_.timeout);
+  if (!(seconds >= 0)) {
+    throw std::invalid_argument("a timeout is a number of seconds >= 0, not " +
+                                std::to_string(seconds));
+  }
+  return Deadline::after(Deadline::Seconds(seconds));
+}
+
+std::vector<std::shared_ptr<Peer>> Endpoint::peers() const {
+  const Entered entered(life_);
+  return closed() ? std::vector<std::shared_ptr<Peer>>{} : control_->peers();
+}
+
 std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes,
                                         const Deadline& deadline) {
-  check_open();
+  const Entered entered = enter();
   const Address address = Address::from_bytes(bytes);
   if (address.id == address_.id) {
     throw std::invalid_argument(
         "this is the Endpoint's own address: it cannot connect to itself, make a second Endpoint");
   }
-  if (auto peer = control_->find(address.id); peer && peer->alive()) return peer;
+  if (auto peer = control_->find(address.id); peer && peer->alive()) {
+    if (!peer->secret || *peer->secret == address.secret) return peer;
+    throw AuthenticationError("this address of endpoint '" + address.name +
+                              "' has another secret than the one it is connected by: ask for its "
+                              "true address");
+  }
   const auto attempt = control_->connect(address);
   // Whatever ends the wait, a timeout or Ctrl-C, nobody dials on for a caller who is gone.
   const std::shared_ptr<void> abandon(nullptr, [&](void*) {
@@ -116,7 +142,7 @@ std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes,
 }
 
 std::shared_ptr<Peer> Endpoint::accept(const Deadline& deadline) {
-  check_open();
+  const Entered entered = enter();
   std::shared_ptr<Peer> peer;
   services_.poller->wait([&] { return (peer = control_->take_accepted()) || closed(); }, deadline);
   if (peer) return peer;
@@ -126,7 +152,7 @@ std::shared_ptr<Peer> Endpoint::accept(const Deadline& deadline) {
 
 Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> owner, bool writable,
                                  const std::string& device, bool shared) {
-  check_open();
+  const Entered entered = enter();
   if (device != "cpu") {
     throw RegistrationError(
         "cannot register memory on " + device +
@@ -140,28 +166,31 @@ Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> own
 Memory Endpoint::empty(std::span<const std::int64_t> shape, DType dtype) {
   check_open();
   Layout layout = Layout::contiguous(0, dtype, shape);
+  layout.validate();
   auto buffer = std::make_shared<Buffer>(layout.nbytes());
   layout.address = buffer->address();
   return register_memory(layout, std::move(buffer), /*writable=*/true, "cpu", /*shared=*/false);
 }
 
 void Endpoint::share(const std::string& name, const Memory& memory) {
-  check_open();
+  const Entered entered = enter();
+  if (name.size() > kMaxNameBytes) {
+    throw std::invalid_argument("a name has at most " + std::to_string(kMaxNameBytes) +
+                                " bytes: choose a shorter one");
+  }
   (void)memory.remote();  // refuses closed memory now rather than at a peer
   control_->shares().put(name, memory);
   control_->on_shared(name);
 }
 
-void Endpoint::unshare(const std::string& name) {
-  check_open();
-  if (!control_->shares().remove(name)) {
-    throw std::out_of_range("nothing is shared under the name '" + name + "'");
-  }
+bool Endpoint::unshare(const std::string& name) {
+  const Entered entered = enter();
+  return control_->shares().remove(name);
 }
 
 Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t count, bool reset,
                                          const Deadline& deadline) {
-  check_open();
+  const Entered entered = enter();
   check_slots(first, count);
   Board& board = *services_.board;
   std::uint64_t scanned = board.puts() - 1;  // differs: the first look always scans
@@ -206,6 +235,12 @@ void Endpoint::close(const Deadline& deadline) {
       deadline);
   control_->stop();
   services_.poller->wake();
+  // Whoever is inside sees closed() and leaves.
+  const std::unique_lock alone(life_);
+  control_.reset();
+  registrations_.reset();
+  services_.poller.reset();
+  services_.domain.reset();
 }
 
 }  // namespace zerohop::engine

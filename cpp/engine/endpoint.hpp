@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,10 +35,8 @@ class Endpoint {
 
   const Address& address() const noexcept { return address_; }
   double timeout() const noexcept { return options_.timeout; }
-  rdma::Device& device() const noexcept { return services_.domain->device(); }
-  Deadline deadline(std::optional<double> timeout) const {
-    return Deadline::after(Deadline::Seconds(timeout.value_or(options_.timeout)));
-  }
+  // Throws std::invalid_argument unless the timeout is a number of seconds >= 0.
+  Deadline deadline(std::optional<double> timeout) const;
 
   // The Peer at that address: the present one, if both are connected already. Throws
   // TransferTimeout, PeerLost (refused), AuthenticationError, ProtocolError (mangled address).
@@ -45,7 +44,7 @@ class Endpoint {
   // The next Peer that connected to this Endpoint and was not handed out yet. Throws
   // TransferTimeout.
   std::shared_ptr<Peer> accept(const Deadline& deadline);
-  std::vector<std::shared_ptr<Peer>> peers() const { return control_->peers(); }
+  std::vector<std::shared_ptr<Peer>> peers() const;  // none once closed
 
   // Registers what `layout` covers; `owner` lives as long as the memory is in use. shared: see
   // Registrations. Throws RegistrationError.
@@ -55,7 +54,7 @@ class Endpoint {
   Memory empty(std::span<const std::int64_t> shape, DType dtype);
 
   void share(const std::string& name, const Memory& memory);
-  void unshare(const std::string& name);
+  bool unshare(const std::string& name);  // false: nothing has that name
 
   using Notified = std::pair<std::uint32_t, std::uint32_t>;  // slot, value
   // The first non-empty slot in [first, first + count). Throws TransferTimeout, std::out_of_range,
@@ -65,7 +64,8 @@ class Endpoint {
   std::uint32_t peek_notify(std::uint32_t slot) const;
   std::uint32_t reset_notify(std::uint32_t slot);
 
-  // Gives pending transfers until `deadline`, says goodbye to every Peer, and stops. Idempotent.
+  // Gives pending transfers until `deadline`, says goodbye to every Peer, stops, and releases the
+  // device unless memory or transfers still hold it. Idempotent.
   void close(const Deadline& deadline);
   bool closed() const noexcept { return closed_.load(); }
 
@@ -73,11 +73,15 @@ class Endpoint {
   void check_process() const;
 
  private:
+  // Holds close() back while a call uses what close() releases. Throws Error once closed.
+  using Entered = std::shared_lock<std::shared_mutex>;
+  Entered enter() const;
   void check_open() const;
   Peer::Host make_peer_host();
 
   const EndpointOptions options_;
   const unsigned generation_;  // of the process (fork)
+  mutable std::shared_mutex life_;  // shared by calls, exclusive to the release in close()
   PathServices services_;
   std::shared_ptr<Registrations> registrations_;
   Address address_;

@@ -22,6 +22,14 @@ void check_notification(const Notification& notification) {
   }
 }
 
+void check_kind(const std::string& kind) {
+  for (const char* known : {"", "p2p", "gpudirect", "staged", "host"}) {
+    if (kind == known) return;
+  }
+  throw std::invalid_argument("there is no route '" + kind +
+                              "': routes are p2p, gpudirect, staged and host");
+}
+
 Message notify_message(const Notification& notification) {
   return {.kind = MessageKind::notify, .tag = notification.slot, .value = notification.value};
 }
@@ -129,6 +137,7 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
                                   const TransferOptions& options) {
   check_alive();
   if (options.notify) check_notification(*options.notify);
+  check_kind(options.require);
   std::uint64_t nbytes = 0;
   for (const auto& [local, remote] : pairs) nbytes += local->layout().nbytes();
   auto transfer = std::make_shared<Transfer>(path_->poller(), nbytes);
@@ -252,6 +261,9 @@ Peer::Transferring Peer::receive(const Memory& into, std::uint32_t tag) {
 std::optional<RemoteMemory> Peer::lookup(const std::string& name, const Deadline& deadline,
                                          bool now) {
   check_alive();
+  if (name.size() > kMaxNameBytes) {
+    throw std::invalid_argument("a name has at most " + std::to_string(kMaxNameBytes) + " bytes");
+  }
   auto answer = std::make_shared<Answer>();
   std::uint64_t request = 0;
   {

@@ -90,6 +90,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // Everything pending and later fails with PeerLost(reason). Returns false if it was lost before.
   bool lose(const std::string& reason);
   void on_found(std::uint64_t request, std::optional<RemoteMemory> memory);
+  std::optional<Secret> secret;  // that opened the connection, on the side that dialled
   std::uint32_t generation = 0;  // of the queue pair: rises with every repair
 
   // The object that stands for this peer in a user's language: found again, so that there is one.

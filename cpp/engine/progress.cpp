@@ -91,15 +91,15 @@ void Progress::unwatch(int fd) {
 }
 
 bool Progress::run_tasks() {
-  std::vector<Task> tasks;
-  bool go_on = true;
-  {
-    const std::lock_guard lock(mutex_);
-    tasks.swap(tasks_);
-    go_on = !stopping_;
+  for (;;) {
+    std::vector<Task> tasks;
+    {
+      const std::lock_guard lock(mutex_);
+      if (tasks_.empty()) return !stopping_;
+      tasks.swap(tasks_);
+    }
+    for (Task& task : tasks) task();
   }
-  for (Task& task : tasks) task();
-  return go_on || !tasks.empty();
 }
 
 void Progress::loop() {

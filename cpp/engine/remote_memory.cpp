@@ -1,5 +1,6 @@
 #include "engine/remote_memory.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -86,6 +87,8 @@ RemoteMemory RemoteMemory::from_bytes(std::span<const std::byte> bytes) {
   memory.begin = in.number<std::uint64_t>();
   memory.end = in.number<std::uint64_t>();
   memory.device = in.text(kMaxDeviceBytes);
+  const auto plain = [](char c) { return c > ' ' && c < 0x7f; };
+  if (!std::ranges::all_of(memory.device, plain)) in.fail("the name of its device is no name");
   memory.layout = read_layout(in);
   in.finish();
   check_inside(memory, in);
