@@ -77,7 +77,8 @@ def provocations(s, other, device):
         "no address": (zh.ProtocolError, lambda: s.ep.connect(b"no address")),
         "no value": (zh.ProtocolError, lambda: zh.RemoteMemory.from_bytes(b"no value")),
         "wrong secret": (
-other.connect(with_other_secret(s.address), 4)        ),
+            zh.AuthenticationError, lambda: other.connect(with_other_secret(s.address), 4),
+        ),
         "nobody there": (zh.PeerLost, lambda: s.ep.connect(closed_address(device), timeout=2)),
     }  # fmt: skip
 
