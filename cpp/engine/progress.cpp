@@ -91,15 +91,19 @@ void Progress::unwatch(int fd) {
 }
 
 bool Progress::run_tasks() {
-  std::vector<Task> tasks;
-  bool go_on = true;
-  {
-    const std::lock_guard lock(mutex_);
-    tasks.swap(tasks_);
-    go_on = !stopping_;
+  for (;;) {
+    std::vector<Task> tasks;
+    bool stopping = false;
+    {
+      const std::lock_guard lock(mutex_);
+      tasks.swap(tasks_);
+      stopping = stopping_;
+    }
+    for (Task& task : tasks) task();
+    if (!stopping) return true;
+    // Tasks may leave others, and the ring for those may have been read with the ring to stop.
+    if (tasks.empty()) return false;
   }
-  for (Task& task : tasks) task();
-  return go_on || !tasks.empty();
 }
 
 void Progress::loop() {
