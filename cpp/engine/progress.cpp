@@ -93,12 +93,16 @@ void Progress::unwatch(int fd) {
 bool Progress::run_tasks() {
   for (;;) {
     std::vector<Task> tasks;
+    bool stopping = false;
     {
       const std::lock_guard lock(mutex_);
-      if (tasks_.empty()) return !stopping_;
       tasks.swap(tasks_);
+      stopping = stopping_;
     }
     for (Task& task : tasks) task();
+    if (!stopping) return true;
+    // Tasks may leave others, and the ring for those may have been read with the ring to stop.
+    if (tasks.empty()) return false;
   }
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -63,6 +64,8 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     reason = missing_reason(request.param)
     if reason:
         pytest.skip(reason)
+    if request.param == "torch":
+        importlib.import_module("torch")  # seconds, the first time: not in a deadline of the test
     return request.param
 
 

@@ -150,7 +150,7 @@ def test_a_closed_peer_can_be_connected_again(remote):
             peer.close()
             assert not peer.alive
             fresh = s.ep.connect(s.address)
-            assert fresh is not peer
+            assert fresh != peer
             peer = fresh
             assert peer.alive
             peer.send(s.ep.empty(8)).wait()

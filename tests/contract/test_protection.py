@@ -78,9 +78,10 @@ def test_forged_remote_memory_is_refused_at_the_owner(remote, name, verb):
 def test_more_bytes_than_registered_are_refused(remote, kind):
     with remote(keep) as s:
         victim = Victim(s, kind)
-        end = Forged.of(victim.target.remote).end
-        longer = forge(victim.target.remote, shape=(NBYTES + 1,), end=end + 1)
-        source = block(s.ep, "numpy", NBYTES + 1)
+        fields = Forged.of(victim.target.remote)
+        nbytes = fields.end - fields.address + 1  # one more than its registration has
+        longer = forge(victim.target.remote, shape=(nbytes,), end=fields.end + 1)
+        source = block(s.ep, "numpy", nbytes)
         victim.check_refused(lambda: s.peer.write(source.memory, longer))
         victim.check_refused(lambda: s.peer.read(longer, source.memory))
         victim.keeper.end()

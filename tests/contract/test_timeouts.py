@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -181,11 +182,13 @@ def test_a_wait_for_a_silent_tcp_listener_ends(open_endpoint, device):
     """An endpoint never blocks others because somebody opens a connection and says nothing."""
     from support.system import listening_ports
 
+    others = set(listening_ports())
     ep = open_endpoint()
-    held = [socket.create_connection(place) for place in listening_ports() for _ in range(20)]
-    other = open_endpoint()
-    with within(5):
-        other.connect(ep.address, timeout=5)
-        ep.accept(timeout=5)
-    for connection in held:
-        connection.close()
+    with ExitStack() as held:
+        for place in set(listening_ports()) - others:
+            for _ in range(20):
+                held.enter_context(socket.create_connection(place))
+        other = open_endpoint()
+        with within(5):
+            other.connect(ep.address, timeout=5)
+            ep.accept(timeout=5)

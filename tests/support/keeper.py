@@ -8,7 +8,7 @@ import numpy as np
 import zerohop as zh
 
 from support.arrays import Block, array, block
-from support.link import Link
+from support.link import START_TIMEOUT, Link
 
 
 def keep(ep: zh.Endpoint, peer: zh.Peer | None, link: Link) -> None:
@@ -27,7 +27,9 @@ def keep(ep: zh.Endpoint, peer: zh.Peer | None, link: Link) -> None:
         elif order == "show":
             link.send(_show(kept[values[0]]))
         elif order == "revoke":
-            _memory(kept[values[0]]).close()
+            for memory in (_memory(kept[values[0]]), getattr(kept[values[0]], "owner", None)):
+                if isinstance(memory, zh.Memory):  # of ep.empty, whose slices are one registration
+                    memory.close()
             link.send("closed")
         elif order == "share":
             ep.share(values[0], _memory(kept[values[1]]))
@@ -87,7 +89,7 @@ class Keeper:
     def _make(self, *order: Any) -> Kept:
         self._link.send(order)
         self._count += 1
-        return Kept(self._link, self._count - 1, self._link.recv())
+        return Kept(self._link, self._count - 1, self._link.recv(START_TIMEOUT))
 
     def unshare(self, name: str) -> None:
         self._link.send(("unshare", name))

@@ -13,6 +13,9 @@ from typing import Any
 DEFAULT_TIMEOUT = 20.0  # seconds; long enough for a busy two-core machine
 
 
+START_TIMEOUT = 40.0  # seconds; where the other side may import NumPy or PyTorch first
+
+
 class LinkClosed(Exception):
     """The other side has left: it ended, failed, or was killed."""
 

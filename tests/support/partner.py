@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from support.case import Case, perform
-from support.link import DEFAULT_TIMEOUT, Link
+from support.link import DEFAULT_TIMEOUT, START_TIMEOUT, Link
 
 TESTS = Path(__file__).resolve().parent.parent
-START_TIMEOUT = 40.0  # seconds; a cold import of numpy on a busy machine
 
 
 class PartnerFailed(AssertionError):

@@ -36,7 +36,6 @@ def listening_ports(pid: int | str = "self") -> list[tuple[str, int]]:
     """Where the process listens over TCP: control and data ports alike."""
     mine = socket_inodes(pid)
     found = [row for row in _tcp_table(pid) if row[2] == LISTEN and row[3] in mine]
-    assert found, f"process {pid} listens nowhere"
     return [("127.0.0.1" if ip == "0.0.0.0" else ip, port) for ip, port, _, _ in found]
 
 
