@@ -30,7 +30,7 @@ test: lint ctest pytest ## linters, C++ tests (release, ASAN+UBSAN, TSAN), Pytho
 .PHONY: build lint ctest $(PRESETS:%=ctest-%) pytest
 build: $(VENV)/installed ## the package, built and installed into .venv
 
-lint: $(VENV)/test-group ## clang-format, ruff, mypy
+lint: $(VENV)/installed $(VENV)/test-group ## clang-format, ruff, mypy
 	@git rev-parse --is-inside-work-tree >/dev/null || {
 	  echo "make lint reads the list of files from git: run it in a git clone" >&2; exit 1; }
 	pre-commit run --all-files --show-diff-on-failure

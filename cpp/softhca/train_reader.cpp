@@ -62,20 +62,15 @@ TrainReader::Step TrainReader::lost(QueuePair& qp, ssize_t result) noexcept {
 }
 
 void TrainReader::read(QueuePair& qp) noexcept {
-  short_read_ = false;
   for (int i = 0; i < kReceivesAtOnce; ++i) {
-    Step step = i > 0 || begin_ != end_ || in_train_ ? parse(qp) : Step::starved;
-    if (step == Step::starved && !short_read_) step = receive(qp);
-    if (step != Step::progress) return;
+    // What was received is always consumed before returning: with the socket empty, nothing would
+    // call again.
+    if (receive(qp) != Step::progress || parse(qp) == Step::failed || short_read_) return;
   }
 }
 
 void TrainReader::read_rest(QueuePair& qp) noexcept {
-  for (;;) {
-    short_read_ = false;
-    Step step = parse(qp);
-    if (step == Step::starved) step = receive(qp);
-    if (step != Step::progress) return;
+  while (receive(qp) == Step::progress && parse(qp) == Step::starved) {
   }
 }
 
@@ -269,6 +264,7 @@ TrainReader::Step TrainReader::discard(QueuePair& qp) noexcept {
   const std::size_t left = packet_.nbytes - payload_done_;
   // With MSG_TRUNC the kernel drops the bytes of a TCP stream without copying them (man 7 tcp).
   const ssize_t nbytes = ::recv(qp.connection.fd(), nullptr, left, MSG_TRUNC | MSG_DONTWAIT);
+  short_read_ = nbytes > 0 && static_cast<std::size_t>(nbytes) < left;
   if (nbytes <= 0) return lost(qp, nbytes);
   payload_done_ += static_cast<std::uint32_t>(nbytes);
   return Step::progress;

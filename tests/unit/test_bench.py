@@ -218,3 +218,29 @@ def test_the_command_line_does_not_import_what_it_may_not_need() -> None:
     code = "import sys, zerohop.cli; print({'torch', 'rich'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_the_whole_benchmark_measures_everything_with_both_drivers(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    arguments = ["--quick", "--verbs", "soft0", "--sizes", "8,64K", "--vs", "tcp", "--json", path]
+    command = [sys.executable, "-m", "zerohop", "bench", "soft", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "targets" in done.stdout
+    _, *rows = json.loads(path.read_text())
+    assert all(0 < row["value"] < float("inf") for row in rows)
+    ours = {(r["test"], r["driver"], r["nbytes"]) for r in rows if r["impl"] == "zerohop"}
+    sized = {
+        (test, driver, nbytes)
+        for test in plan.SIZED_TESTS
+        for driver in plan.DRIVERS
+        for nbytes in (8, 64 * KIB)
+    }
+    assert sized <= ours
+    tests = {test for test, *_ in ours} - set(plan.SIZED_TESTS)
+    assert tests >= {*plan.BLOCK_TESTS, "post_write", "register_views_numpy", "idle_peers_100"}
+    theirs = {(r["test"], r["nbytes"]) for r in rows if r["impl"] == "tcp"}
+    assert theirs == {(test, n) for test in ("latency", "write") for n in (8, 64 * KIB)}
+    assert {(r["route"], r["device"]) for r in rows if r["impl"] == "zerohop"} == {
+        ("host", "soft0")
+    }

@@ -1,10 +1,21 @@
-"""The demo's parts: numerics that do not depend on the split, checks that can fail, memory that fits."""
+"""The demo: numerics that do not depend on the split, checks that can fail, and the job as a whole."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from zerohop import demo
 from zerohop.demo import heat, model
 from zerohop.demo.heat import Strip
+from zerohop.demo.heat_job import HeatResult
+from zerohop.demo.job import Job, RankResult, work
+from zerohop.demo.model import ModelResult
+from zerohop.demo.report import checks
+from zerohop.local import RankFailed, Ranks
 
 
 def stepped_in_strips(
@@ -93,7 +104,67 @@ def test_default_grid_is_cut_to_the_memory_there_is() -> None:
 @pytest.mark.parametrize("grid_nbytes", [None, 400_000_000])
 def test_too_little_memory_says_what_is_needed(grid_nbytes: int | None) -> None:
     options = demo.Options(ranks=4, grid_nbytes=grid_nbytes)
-    with pytest.raises(
-        demo.NotEnoughMemory, match=r"4 ranks need .* GiB of memory but only .* MiB"
-    ):
+    with pytest.raises(demo.DoesNotFit, match=r"4 ranks need .* GiB of memory but only .* MiB"):
         demo.choose_grid(options, 1 << 30, torch=True)
+
+
+def results_of(differing: int = 0, digest: str = "ab") -> list[RankResult]:
+    published = ModelResult("ab", tensors=76, nbytes=100, source="NumPy")
+    copy = replace(published, digest=digest)
+    return [
+        RankResult("soft0", HeatResult(differing=differing), published),
+        RankResult("soft0", HeatResult(), published),
+        RankResult("soft0", HeatResult(), copy),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("results", "held"),
+    [
+        (results_of(), [True, True]),
+        (results_of(differing=1), [False, True]),
+        (results_of(digest="cd"), [True, False]),
+    ],
+)
+def test_every_check_can_break(results: list[RankResult], held: list[bool]) -> None:
+    assert [ok for _, ok, _ in checks(Job(3, 100, 5, None), results)] == held
+
+
+def zerohop_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "zerohop", "demo", "--verbs", "soft0", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+
+
+@pytest.mark.parametrize("ranks", ["1", "3"])
+def test_the_whole_demo_holds(ranks: str) -> None:
+    done = zerohop_demo("--ranks", ranks, "--size", "4", "--steps", "7")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("held") == 2
+    assert "BROKEN" not in done.stdout
+    assert ("host over soft0" in done.stdout) is (ranks != "1")
+
+
+def test_an_unknown_device_ends_the_demo_with_its_reason() -> None:
+    done = zerohop_demo("--verbs", "mlx5_77", "--size", "4")
+    assert done.returncode == 1
+    assert "zerohop demo stopped: rank" in done.stdout
+    assert "mlx5_77" in done.stdout
+
+
+def test_a_grid_too_small_for_its_ranks_is_refused() -> None:
+    done = zerohop_demo("--ranks", "64", "--size", "0.01")
+    assert done.returncode == 1
+    assert "too small for 64 ranks" in done.stdout
+
+
+def test_a_rank_killed_between_two_steps_ends_the_job() -> None:
+    def kill_second(rank: int, report: tuple[str, int, int]) -> None:
+        if report[:2] == ("heat equation", 1) and rank == 0:
+            os.kill(ranks.pids[1], signal.SIGKILL)
+
+    job = Job(ranks=2, side=200, steps=10_000_000, device="soft0")
+    with (
+        Ranks(work, 2, job, on_report=kill_second) as ranks,
+        pytest.raises(RankFailed, match="rank 1 was killed by SIGKILL"),
+    ):
+        ranks.results()

@@ -30,11 +30,12 @@ SMALLEST_GRID_NBYTES = 16_000_000
 PROCESS_NBYTES = 100 << 20  # an interpreter with numpy and an Endpoint
 TORCH_NBYTES = 500 << 20  # imported, and while it builds the model
 GRIDS = 4  # the ranks hold two grids between them, and rank 0's reference two more
+ROWS_PER_RANK = 2  # at least: the edge above is not the edge below
 SHARE_OF_FREE = 0.8  # what the demo takes for itself; the rest stays with the machine
 
 
-class NotEnoughMemory(RuntimeError):
-    """The demo does not fit; the message says what it needs, what is there and what to do."""
+class DoesNotFit(RuntimeError):
+    """Grid, ranks and memory do not go together; the message says what to change."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +52,26 @@ def needed_memory(grid_nbytes: int, ranks: int, torch: bool) -> int:
     return ranks * PROCESS_NBYTES + max(GRIDS * grid_nbytes, model)
 
 
+def grid_side(grid_nbytes: int) -> int:
+    """Rows and columns of the square float32 grid of at most so many bytes."""
+    return math.isqrt(grid_nbytes // 4)
+
+
 def choose_grid(options: Options, free: int, torch: bool) -> int:
-    """Bytes of the grid to run, no more than `free` bytes of memory allow; raises NotEnoughMemory."""
+    """Bytes of the grid to run, no more than `free` bytes of memory allow; raises DoesNotFit."""
     wanted = options.grid_nbytes or DEFAULT_GRID_NBYTES
+    if grid_side(wanted) < ROWS_PER_RANK * options.ranks:
+        raise DoesNotFit(
+            f"a grid of {grid_side(wanted)} rows is too small for {options.ranks} ranks: "
+            "use fewer --ranks or a larger --size"
+        )
     usable = int(free * SHARE_OF_FREE)
     if needed_memory(wanted, options.ranks, torch) <= usable:
         return wanted
     smallest = needed_memory(SMALLEST_GRID_NBYTES, options.ranks, torch)
     if options.grid_nbytes is not None or smallest > usable:
         need = needed_memory(wanted, options.ranks, torch) if options.grid_nbytes else smallest
-        raise NotEnoughMemory(
+        raise DoesNotFit(
             f"{options.ranks} ranks need {human_bytes(need)} of memory but only "
             f"{human_bytes(usable)} of the {human_bytes(free)} available may be used: "
             "free some memory, or use fewer --ranks or a smaller --size"
@@ -76,11 +87,7 @@ def run(options: Options, console: Console) -> bool:
     try:
         free = available_memory()
         grid_nbytes = choose_grid(options, free, has_torch())
-        side = math.isqrt(grid_nbytes // 4)
-        if side < 2 * options.ranks:
-            raise NotEnoughMemory(
-                f"a grid of {side} rows is too small for {options.ranks} ranks: use a larger --size"
-            )
+        side = grid_side(grid_nbytes)
         if options.grid_nbytes is None and grid_nbytes < DEFAULT_GRID_NBYTES:
             console.print(f"The grid is cut to {human_bytes(grid_nbytes)}: memory is short here.")
         job = Job(options.ranks, side, options.steps, options.device)
@@ -88,7 +95,7 @@ def run(options: Options, console: Console) -> bool:
             bars = _Bars(progress)
             with Ranks(work, options.ranks, job, on_report=bars.update) as ranks:
                 results = ranks.results()
-    except (NotEnoughMemory, RankFailed) as error:
+    except (DoesNotFit, RankFailed) as error:
         console.print(f"[bold red]zerohop demo stopped:[/] {error}", soft_wrap=True)
         return False
     print_report(job, results, console)
