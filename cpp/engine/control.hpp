@@ -77,6 +77,7 @@ class Control : public std::enable_shared_from_this<Control> {
   void on_ready(const std::shared_ptr<Link>& link);
   void watch_output(Link& link);
   void drop(Link& link, const std::string& reason);
+  void part(Link& link, const std::string& reason);
   void send(Link& link, const ControlMessage& message);
 
   void on_message(Link& link, const ControlMessage& message);

@@ -92,8 +92,7 @@ void Control::on_hello_to_acceptor(Link& link, const Hello& hello) {
   try {
     link.peer->path().connect(terms_of(hello));
   } catch (const Error& error) {
-    send(link, Bye{.reason = error.what()});
-    return drop(link, error.what());
+    return part(link, error.what());
   }
   send(link, make_hello(hello.id, *link.peer));
 }
@@ -178,7 +177,7 @@ void Control::repair(const std::shared_ptr<Peer>& peer) {
            Requeue{.generation = peer->generation, .queue_pair = peer->path().terms().queue_pair});
       reconnect(*link);
     } catch (const Error& error) {
-      drop(*link, std::string("its queue pair cannot be replaced: ") + error.what());
+      part(*link, std::string("its queue pair cannot be replaced: ") + error.what());
     }
   });
 }
@@ -192,8 +191,14 @@ void Control::on(Link& link, const Requeue& requeue) {
   try {
     reconnect(link);
   } catch (const Error& error) {
-    drop(link, std::string("its fresh queue pair is refused: ") + error.what());
+    part(link, std::string("its fresh queue pair is refused: ") + error.what());
   }
+}
+
+// Ends a connection from this side, and tells the peer why.
+void Control::part(Link& link, const std::string& reason) {
+  send(link, Bye{.reason = reason});
+  drop(link, reason);
 }
 
 // Connects the fresh queue pairs once both are there.

@@ -96,9 +96,16 @@ void VerbsPath::connect(const PathTerms& remote) {
   const std::lock_guard lock(mutex_);
   if (state_ != State::unconnected) return;
   remote_ = remote;
-  queue_pair_->connect(remote.queue_pair);
-  state_ = State::up;
   decide();  // it lives
+  try {
+    queue_pair_->connect(remote.queue_pair);
+  } catch (const VerbsError&) {
+    // From RTR on the peer's requests are served, and a bad one ends the queue pair before RTS.
+    if (queue_pair_->state() != IBV_QPS_ERR) throw;
+    state_ = State::broken;
+    return report_if_drained();
+  }
+  state_ = State::up;
   advance_jobs();
 }
 
