@@ -146,8 +146,7 @@ TransferHandle many(const PeerHandle& self, const py::sequence& list, py::object
                    }));
 }
 
-RemoteMemory lookup(const PeerHandle& self, const py::str& text,
-                    std::optional<double> timeout) {
+RemoteMemory lookup(const PeerHandle& self, const py::str& text, std::optional<double> timeout) {
   const std::string name = text;
   const Deadline deadline = self.endpoint->deadline(timeout);
   return without_gil([&] { return *self.peer->lookup(name, deadline, /*now=*/false); });

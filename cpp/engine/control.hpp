@@ -71,8 +71,7 @@ class Control : public std::enable_shared_from_this<Control> {
 
   void begin(const std::shared_ptr<Attempt>& attempt);
   void dial(const Address& address);
-  void finish(const EndpointId& id, std::shared_ptr<Peer> peer,
-              std::optional<Failure> error);
+  void finish(const EndpointId& id, std::shared_ptr<Peer> peer, std::optional<Failure> error);
   Link& add_link(std::unique_ptr<Channel> channel);
   void on_ready(const std::shared_ptr<Link>& link);
   void watch_output(Link& link);

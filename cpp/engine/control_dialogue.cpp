@@ -66,8 +66,12 @@ void Control::on(Link& link, const Hello& hello) {
 
 void Control::on_hello_to_initiator(Link& link, const Hello& hello) {
   if (hello.id != link.dialled->id) {
-    finish(link.dialled->id, nullptr,
-           Failure{.kind = Failure::Kind::authentication, .message = "another endpoint than the address names answers there: ask for a fresh address"});
+    finish(
+        link.dialled->id, nullptr,
+        Failure{
+            .kind = Failure::Kind::authentication,
+            .message =
+                "another endpoint than the address names answers there: ask for a fresh address"});
     return drop(link, "another endpoint answers");
   }
   link.peer->learn(
