@@ -22,6 +22,8 @@ constexpr milliseconds kHeartbeatEvery{1000};
 // Together with a tick this keeps the promise of PeerLost within 5 s, with a second to spare for a
 // loaded machine.
 constexpr milliseconds kSilentFor{3500};
+// A queue pair whose other half is gone sees that by itself, mostly at once.
+constexpr milliseconds kNoticeWithin{500};
 constexpr milliseconds kHandshakeFor{10'000};
 // Strangers may hold this many unfinished handshakes open; the oldest makes room for the next.
 constexpr std::size_t kMaxHandshakes = 256;
@@ -177,6 +179,10 @@ void Control::check_link(Link& link, Clock::time_point now) {
     if (!link.dialled && now - link.opened > kHandshakeFor)
       drop(link, "its handshake took too long");
     return;
+  }
+  const bool waits = link.requeue && link.requeue->generation > link.peer->generation;
+  if (waits && now - link.requeued > kNoticeWithin) {
+    link.peer->path().abandon("the peer replaced its queue pair after an error");
   }
   if (now - link.heard > kSilentFor) {
     return drop(link, "no sign of life for 3.5 s (it hangs or is stopped, or the network is cut)");

@@ -187,11 +187,10 @@ void Control::repair(const std::shared_ptr<Peer>& peer) {
 }
 
 void Control::on(Link& link, const Requeue& requeue) {
+  // The peer noticed the error first. This end's queue pair is about to, and knows better what became
+  // of its requests; should it not, check_link() ends it.
   link.requeue = requeue;
-  // The peer noticed the error first: this end's queue pair has lost its other half.
-  if (requeue.generation > link.peer->generation) {
-    link.peer->path().abandon("the peer replaced its queue pair after an error");
-  }
+  link.requeued = Clock::now();
   try {
     reconnect(link);
   } catch (const Error& error) {
