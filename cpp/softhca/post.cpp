@@ -78,7 +78,7 @@ void ring_doorbell(QueuePair& qp) {
     qp.flush_queues();
   } else if (!qp.connection.is_open()) {
     qp.connection.start_retry_budget();
-  } else if (!qp.connection.wants_write()) {
+  } else if (!qp.connection.wants_write() && !qp.requester.gathers()) {
     qp.flush();
   }
 }

@@ -60,6 +60,17 @@ bool Requester::has_work() const noexcept {
   return next_ != qp_.sends.tail() && !waiting_ && stopped_ == IBV_WC_SUCCESS;
 }
 
+bool Requester::gathers() const noexcept {
+  // A stream of small requests costs a system call a train, not a request; a few in flight, as in a
+  // dialogue, are never held back.
+  constexpr std::uint32_t kOnTheirWay = 16;
+  constexpr std::uint32_t kGathered = 32;
+  constexpr std::uint32_t kSmall = 4096;  // bytes
+  const std::uint32_t tail = qp_.sends.tail();
+  return next_ - acknowledged_ >= kOnTheirWay && tail - next_ < kGathered && tail != next_ &&
+         qp_.sends.at(tail - 1).nbytes <= kSmall;
+}
+
 void Requester::emit(TrainWriter& train) noexcept {
   if (waiting_ || qp_.state != IBV_QPS_RTS) return;
   if (rewinding_) rewind();
