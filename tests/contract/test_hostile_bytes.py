@@ -72,16 +72,16 @@ def test_a_flood_of_half_open_connections_blocks_nobody(process, open_endpoint):
         keeper.end()
 
 
-def inject(session, deed):
+def inject(deed):
     """Does something to each TCP connection of this process, as a broken network would."""
-    descriptors = connected_sockets()
-    assert descriptors, "no TCP connection found"
-    for descriptor in descriptors:
-        with socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as wire:
-            wire.setblocking(False)
-            with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+    done = 0
+    for descriptor in connected_sockets():
+        with suppress(OSError):  # an older endpoint's, closed meanwhile; or full
+            with socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as wire:
+                wire.setblocking(False)
                 deed(wire)
-    return len(descriptors)
+            done += 1
+    assert done >= 1, "no TCP connection was found"
 
 
 DEEDS = {
@@ -102,7 +102,7 @@ def test_damage_to_open_connections_is_noticed_and_survived(process, name, idle)
         memory, _ = array(s.ep, "numpy", np.ones(1 << 20, np.uint8))
         target = keeper.array("empty", np.zeros(1 << 20, np.uint8))
         flowing = None if idle else Attempt(write_for_ever, s.peer, memory, target.remote)
-        inject(s, DEEDS[name])
+        inject(DEEDS[name])
         if flowing is None:
             flowing = Attempt(write_for_ever, s.peer, memory, target.remote)
         error = flowing.failure(zh.Error, timeout=2 * LOST_WITHIN)
