@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import Any, final
 
 SILENCE_S = 120.0  # a job in which no worker says anything for so long is given up
+KILLED_S = 0.5  # how much later than its peers' complaints a killed worker may be noticed
 EXIT_S = 15.0  # how long a worker that has delivered its result may take to close down
 
 
@@ -207,12 +208,23 @@ class Ranks:
             summary, trace = value
             failure = RankFailed(rank, f"failed: {summary}")
             failure.__cause__ = RuntimeError(f"in rank {rank}\n{trace}")
-            raise failure
+            raise self._killed_rank() or failure
         if word == "report":
             if self._on_report is not None:
                 self._on_report(rank, value)
         else:
             worker.inbox[word] = value
+
+    def _killed_rank(self) -> RankFailed | None:
+        """A rank that was killed is why others fail, and they may be quicker to say so."""
+        until = time.monotonic() + KILLED_S
+        while time.monotonic() < until:
+            for rank, worker in enumerate(self._ranks):
+                exitcode = worker.process.exitcode
+                if exitcode is not None and exitcode < 0:
+                    return RankFailed(rank, _death(exitcode))
+            time.sleep(0.01)
+        return None
 
     def _kill(self) -> None:
         for worker in self._ranks:

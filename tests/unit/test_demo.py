@@ -132,16 +132,16 @@ def test_every_check_can_break(results: list[RankResult], held: list[bool]) -> N
 
 def zerohop_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "zerohop", "demo", "--verbs", "soft0", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
 
 
-@pytest.mark.parametrize("ranks", ["1", "3"])
-def test_the_whole_demo_holds(ranks: str) -> None:
-    done = zerohop_demo("--ranks", ranks, "--size", "4", "--steps", "7")
+@pytest.mark.timeout(300)
+def test_the_whole_demo_holds() -> None:
+    done = zerohop_demo("--ranks", "3", "--size", "4", "--steps", "7")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("held") == 2
     assert "BROKEN" not in done.stdout
-    assert ("host over soft0" in done.stdout) is (ranks != "1")
+    assert "host over soft0" in done.stdout
 
 
 def test_an_unknown_device_ends_the_demo_with_its_reason() -> None:

@@ -40,6 +40,14 @@ def die_at(link: Link, bad: int) -> None:
     link.exchange(None)
 
 
+def kill_the_other_and_fail(link: Link) -> None:
+    pids = link.exchange(os.getpid())
+    if link.rank == 1:
+        signal.pause()
+    os.kill(pids[1], signal.SIGKILL)
+    raise ConnectionError("rank 1 is lost")
+
+
 def leave_at(link: Link, bad: int) -> None:
     if link.rank == bad:
         os._exit(7)
@@ -89,6 +97,14 @@ def test_a_failing_rank_ends_the_job_with_its_reason(work, reason: str) -> None:
     with Ranks(work, 3, 1) as ranks, pytest.raises(RankFailed, match=reason) as failure:
         ranks.results()
     assert failure.value.rank == 1
+
+
+def test_a_killed_rank_is_named_although_another_complains() -> None:
+    with (
+        Ranks(kill_the_other_and_fail, 2) as ranks,
+        pytest.raises(RankFailed, match="rank 1 was killed by SIGKILL"),
+    ):
+        ranks.results()
 
 
 def test_a_worker_killed_while_it_waits_is_noticed_by_the_next_order() -> None:
