@@ -24,6 +24,7 @@ class CompletionQueue : public ibv_cq {
   // A completion with an error counts as solicited.
   bool push(const ibv_wc& completion, bool solicited) noexcept;
 
+  bool filled() const noexcept { return filled_.load(std::memory_order_relaxed); }
   int take(int most, ibv_wc* completions) noexcept;  // how many; -1 once an overrun queue is empty
   int arm(bool solicited_only) noexcept;             // 0 or errno
   int resize(int depth) noexcept;                    // 0 or errno

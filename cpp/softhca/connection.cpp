@@ -147,7 +147,7 @@ void Connection::open() noexcept {
   backoff_ = milliseconds{0};
   action_ = give_up_ = Clock::time_point::max();
   qp_.device.timers.cancel(qp_);
-  qp_.serve(/*polled=*/false);
+  qp_.flush();  // what was posted meanwhile
 }
 
 void Connection::redial_later() noexcept {

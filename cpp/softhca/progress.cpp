@@ -18,8 +18,9 @@ using std::chrono::microseconds;
 constexpr microseconds kPollsAreRecent{300};
 constexpr microseconds kStepBack{500};
 // Looking at all connections costs a system call, and so does looking at one.
-constexpr unsigned kSweepEvery = 32;  // empty polls
-constexpr unsigned kClockEvery = 8;   // empty polls; reading the clock costs as much as half a poll
+constexpr unsigned kSweepEvery = 32;          // empty polls
+constexpr unsigned kSweepAtLeastEvery = 512;  // even when the hot queue pair is busy
+constexpr unsigned kClockEvery = 8;  // empty polls; reading the clock costs as much as half a poll
 
 std::int64_t now_ns() { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); }
 
@@ -118,7 +119,8 @@ void Progress::poll(CompletionQueue& cq) noexcept {
     std::lock_guard guard(qp->lock, std::adopt_lock);
     qp->serve(/*polled=*/true);
   }
-  if (count % kSweepEvery != 0 && !busy_.load(std::memory_order_relaxed)) return;
+  const bool overdue = count % kSweepEvery == 0 || busy_.load(std::memory_order_relaxed);
+  if (!overdue || (cq.filled() && count % kSweepAtLeastEvery != 0)) return;
   std::unique_lock guard(context_.control, std::try_to_lock);
   if (guard) sweep(/*polled=*/true);
 }
@@ -141,7 +143,7 @@ void Progress::acknowledge_later(QueuePair& qp) noexcept {
     late_ = &qp;
     has_late_.store(true);
   }
-  if (watching_.load()) wake_.add();
+  if (watching_.load() && watching_.exchange(false)) wake_.add();  // one wake-up is enough
 }
 
 void Progress::send_late_acknowledgements() noexcept {

@@ -93,6 +93,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   bool in_late_list = false;
 
  private:
+  void serve_open(bool polled) noexcept;
   void write(bool acknowledge) noexcept;
   void fail_oldest(ibv_wc_status status) noexcept;
   void refuse_request(wire::Refusal refusal) noexcept;

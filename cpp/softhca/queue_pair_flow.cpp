@@ -31,13 +31,19 @@ void QueuePair::serve(bool polled) noexcept {
     if (!connection.discard_input()) fail({.kind = Failure::Kind::lost});
     write(/*acknowledge=*/true);
   } else {
-    const bool owed = responder.owes_acknowledgement();
-    reader.read(*this);
-    const bool late = polled && !owed && responder.delivered();
-    if (failure_.kind == Failure::Kind::none) write(/*acknowledge=*/!late);
-    if (responder.owes_acknowledgement()) device.progress.acknowledge_later(*this);
+    serve_open(polled);
   }
   settle();
+}
+
+void QueuePair::serve_open(bool polled) noexcept {
+  const bool owed = responder.owes_acknowledgement();
+  const bool received = reader.read(*this);
+  // An empty poll ends here: what is due when nothing came has been written by whoever caused it.
+  if (!received && !owed && !connection.wants_write()) return;
+  const bool late = polled && !owed && responder.delivered();
+  if (failure_.kind == Failure::Kind::none) write(/*acknowledge=*/!late);
+  if (responder.owes_acknowledgement()) device.progress.acknowledge_later(*this);
 }
 
 void QueuePair::flush() noexcept {

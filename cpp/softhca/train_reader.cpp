@@ -61,12 +61,13 @@ TrainReader::Step TrainReader::lost(QueuePair& qp, ssize_t result) noexcept {
   return Step::failed;
 }
 
-void TrainReader::read(QueuePair& qp) noexcept {
+bool TrainReader::read(QueuePair& qp) noexcept {
   for (int i = 0; i < kReceivesAtOnce; ++i) {
-    // What was received is always consumed before returning: with the socket empty, nothing would
-    // call again.
-    if (receive(qp) != Step::progress || parse(qp) == Step::failed || short_read_) return;
+    if (receive(qp) != Step::progress) return i > 0;
+    // Consumed before returning: with the socket empty, nothing would call again.
+    if (parse(qp) == Step::failed || short_read_) return true;
   }
+  return true;
 }
 
 void TrainReader::read_rest(QueuePair& qp) noexcept {

@@ -17,9 +17,9 @@ class QueuePair;
 
 class TrainReader {
  public:
-  // Handles what has arrived, within a budget that gives other connections their turn. Everything
-  // that goes wrong is recorded as a Failure of the queue pair.
-  void read(QueuePair& qp) noexcept;
+  // Handles what has arrived, within a budget that gives other connections their turn; whether
+  // there was anything. What goes wrong is recorded as a Failure of the queue pair.
+  bool read(QueuePair& qp) noexcept;
 
   // Handles everything up to the end of the stream, after the other side was found to be gone.
   void read_rest(QueuePair& qp) noexcept;
