@@ -85,7 +85,7 @@ std::chrono::milliseconds Poller::serve() noexcept {
   }
   poll();
   if (queue_->arm() != 0) return kWhilePolled;
-  poll();  // what completed before the arming raises no event
+  flush();  // what completed before the arming raises no event, and may be another thread's to see
   return kForever;
 }
 

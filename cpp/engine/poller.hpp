@@ -119,8 +119,10 @@ bool Poller::sleep(Ready& ready, const Deadline& deadline) {
   for (;;) {
     const std::uint64_t seen = wakeups_.load();
     // What completed between the last poll and the arming would otherwise wait for the next event.
+    // flush(), not poll(): a thread that polls right now may have looked before that completion
+    // came.
     const bool armed = queue_->arm() == 0;
-    poll();
+    flush();
     if (ready()) return true;
     if (deadline.passed()) return false;
     const auto slice = Deadline::Clock::now() + (armed ? kBetweenInterrupts : kWhilePolled);
