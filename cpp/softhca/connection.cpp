@@ -86,8 +86,10 @@ Verdict Connection::judge(const Hello& hello) const noexcept {
   return phase_ == Phase::waiting && fits(hello) ? Verdict::yes : Verdict::no;
 }
 
-bool Connection::confirm_own_psn() noexcept {
-  return !is_open() || heard_.destination_psn == qp_.attributes.sq_psn;
+void Connection::confirm_own_psn() noexcept {
+  if (!is_open() || heard_.destination_psn == qp_.attributes.sq_psn) return;
+  close();
+  expect_peer();
 }
 
 bool Connection::say_hello() noexcept {

@@ -29,7 +29,7 @@ class Connection {
   bool wants_write() const noexcept { return wants_write_; }
 
   void expect_peer() noexcept;      // in RTR: dials, or waits to be dialled
-  bool confirm_own_psn() noexcept;  // in RTS: false when the peer was told another sq_psn
+  void confirm_own_psn() noexcept;  // in RTS: leaves a peer that was told another sq_psn
   Verdict judge(const Hello& hello) const noexcept;
   void adopt(UniqueFd fd, const Hello& hello) noexcept;  // one whose hello was judged to fit
   void start_retry_budget() noexcept;     // work was posted while there is no connection

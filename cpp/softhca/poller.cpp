@@ -6,12 +6,6 @@
 #include "softhca/inherited.hpp"
 
 namespace zerohop::softhca {
-namespace {
-
-constexpr int kBatch = 64;
-
-}  // namespace
-
 Poller::Poller() : fd_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (!fd_) throw Error(errno_message("epoll_create1 failed", errno), errno);
   inherited::track(fd_.get());
@@ -29,21 +23,28 @@ void Poller::change(int fd, std::uint32_t wanted, Watched& watched) noexcept {
   ::epoll_ctl(fd_.get(), EPOLL_CTL_MOD, fd, &event);
 }
 
-void Poller::remove(int fd) noexcept { ::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr); }
-
-void Poller::wait(int timeout_ms) noexcept {
-  epoll_event event;
-  ::epoll_wait(fd_.get(), &event, 1, timeout_ms);
+void Poller::remove(int fd) noexcept {
+  ::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  removals_.fetch_add(1);
 }
 
-int Poller::dispatch() noexcept {
+void Poller::fill(Batch& batch, int timeout_ms) noexcept {
+  batch.removals = removals_.load();
+  batch.count =
+      ::epoll_wait(fd_.get(), batch.ready.data(), static_cast<int>(batch.ready.size()), timeout_ms);
+}
+
+void Poller::wait(Batch& batch) noexcept { fill(batch, -1); }
+
+void Poller::look(Batch& batch) noexcept { fill(batch, 0); }
+
+int Poller::dispatch(const Batch& batch) noexcept {
   ++round_;
-  epoll_event ready[kBatch];
-  const int count = ::epoll_wait(fd_.get(), ready, kBatch, 0);
-  for (int i = 0; i < count; ++i) {
-    static_cast<Watched*>(ready[i].data.ptr)->on_ready(ready[i].events);
+  if (batch.removals != removals_.load()) return 0;
+  for (int i = 0; i < batch.count; ++i) {
+    static_cast<Watched*>(batch.ready[i].data.ptr)->on_ready(batch.ready[i].events);
   }
-  return count;
+  return batch.count;
 }
 
 }  // namespace zerohop::softhca

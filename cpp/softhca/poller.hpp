@@ -3,6 +3,8 @@
 
 #include <sys/epoll.h>
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 
 #include "base/unique_fd.hpp"
@@ -31,18 +33,32 @@ class Poller {
   void change(int fd, std::uint32_t wanted, Watched& watched) noexcept;
   void remove(int fd) noexcept;  // before close: a forked child may keep the description open
 
-  // Blocks until something is ready; what it is stays to be found by dispatch().
-  // timeout in milliseconds; -1: for ever.
-  void wait(int timeout_ms) noexcept;
+  // What epoll found, to be dispatched at once or later.
+  struct Batch {
+    std::array<epoll_event, 64> ready;  // the first `count` are set
+    int count = 0;
+    std::uint64_t removals = 0;
+  };
 
-  // Calls on_ready of what is ready now; how many that were.
-  int dispatch() noexcept;
+  // Blocks until something is ready.
+  void wait(Batch& batch) noexcept;
+
+  // Finds what is ready now.
+  void look(Batch& batch) noexcept;
+
+  // Calls on_ready of what is in the batch; how many that were. Nothing when anything was removed
+  // since the batch was filled: it may name what is gone, and what remains ready will be found
+  // again.
+  int dispatch(const Batch& batch) noexcept;
 
   // Counts the calls of dispatch(). An object that was closed in one call may still be named by an
   // event of the same call, so it is destroyed in a later one.
   std::uint64_t round() const noexcept { return round_; }
 
  private:
+  void fill(Batch& batch, int timeout_ms) noexcept;
+
+  std::atomic<std::uint64_t> removals_{0};
   std::uint64_t round_ = 0;  // guarded by Context::control, as dispatch() is
   UniqueFd fd_;
 };

@@ -74,10 +74,11 @@ void Progress::run() noexcept {
       step_back();
       continue;
     }
-    watch();
+    Poller::Batch batch;
+    watch(batch);
     if (somebody_polls()) continue;
     std::lock_guard guard(context_.control);
-    sweep(/*polled=*/false);
+    sweep(batch, /*polled=*/false);
   }
 }
 
@@ -95,11 +96,11 @@ void Progress::step_back() noexcept {
   stepped_back_.store(false);
 }
 
-void Progress::watch() noexcept {
+void Progress::watch(Poller::Batch& batch) noexcept {
   // acknowledge_later() sets has_late_ and then reads watching_; here it is the other way round,
   // both sequentially consistent: one of the two sees the other.
   watching_.store(true);
-  if (!has_late_.load() && !stopping_.load()) context_.poller.wait(-1);
+  if (!has_late_.load() && !stopping_.load()) context_.poller.wait(batch);
   watching_.store(false);
 }
 
@@ -122,16 +123,18 @@ void Progress::poll(CompletionQueue& cq) noexcept {
   const bool overdue = count % kSweepEvery == 0 || busy_.load(std::memory_order_relaxed);
   if (!overdue || (cq.filled() && count % kSweepAtLeastEvery != 0)) return;
   std::unique_lock guard(context_.control, std::try_to_lock);
-  if (guard) sweep(/*polled=*/true);
+  if (!guard) return;
+  Poller::Batch batch;
+  context_.poller.look(batch);
+  sweep(batch, /*polled=*/true);
 }
 
-int Progress::sweep(bool polled) noexcept {
+void Progress::sweep(const Poller::Batch& batch, bool polled) noexcept {
   sweep_is_polled_ = polled;
   // Before looking for new work: what waited since the last sweep has waited long enough.
   if (has_late_.load(std::memory_order_relaxed)) send_late_acknowledgements();
-  const int found = context_.poller.dispatch();
+  const int found = context_.poller.dispatch(batch);
   busy_.store(found > 0, std::memory_order_relaxed);
-  return found;
 }
 
 void Progress::acknowledge_later(QueuePair& qp) noexcept {

@@ -49,8 +49,8 @@ class Progress final : public Watched {
   void run() noexcept;
   bool somebody_polls() const noexcept;
   void step_back() noexcept;
-  void watch() noexcept;
-  int sweep(bool polled) noexcept;
+  void watch(Poller::Batch& batch) noexcept;
+  void sweep(const Poller::Batch& batch, bool polled) noexcept;
   void send_late_acknowledgements() noexcept;
 
   Context& context_;

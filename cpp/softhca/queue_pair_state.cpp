@@ -1,6 +1,7 @@
 // ibv_modify_qp: which transitions exist, what each needs, and what it sets off.
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "softhca/context.hpp"
 #include "softhca/gid.hpp"
@@ -81,12 +82,19 @@ void store(ibv_qp_attr& kept, const ibv_qp_attr& given, int mask) {
   if (has(IBV_QP_MAX_QP_RD_ATOMIC)) kept.max_rd_atomic = given.max_rd_atomic;
 }
 
+// One connection has two ends; this device has none that runs from a queue pair to itself.
+bool is_itself(const QueuePair& qp, const ibv_qp_attr& given) {
+  return given.dest_qp_num == qp.qp_num &&
+         std::memcmp(given.ah_attr.grh.dgid.raw, qp.device.gid().raw, sizeof(ibv_gid)) == 0;
+}
+
 // With QueuePair::lock held.
 int enter(QueuePair& qp, const ibv_qp_attr& given, int mask) {
   const ibv_qp_state from = qp.state;
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? given.qp_state : from;
   if ((mask & IBV_QP_CUR_STATE) != 0 && given.cur_qp_state != from) return EINVAL;
   if (!is_allowed(from, to, mask) || !are_valid(given, mask)) return EINVAL;
+  if ((mask & IBV_QP_AV) != 0 && is_itself(qp, given)) return EINVAL;
   if (to == IBV_QPS_RESET) {
     qp.to_reset();
   } else if (to == IBV_QPS_ERR) {

@@ -20,7 +20,7 @@ class Requester {
   explicit Requester(QueuePair& qp) : qp_(qp) {}
 
   std::uint32_t next() const noexcept { return next_; }
-  bool has_work() const noexcept;          // posted and not in a train yet
+  bool has_work() const noexcept;  // posted and not in a train yet
   // Whether what is posted may wait for more: small requests behind many others on their way. The
   // acknowledgement that is due for those, or the next poll, sends them in one train.
   bool gathers() const noexcept;

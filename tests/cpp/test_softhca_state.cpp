@@ -194,6 +194,37 @@ TEST_CASE("a wrong packet sequence number keeps the two apart") {
   CHECK(a.wait().status == IBV_WC_RETRY_EXC_ERR);
 }
 
+TEST_CASE("a peer that was told another packet sequence number is left when the own one is known") {
+  for (const bool higher : {false, true}) {
+    Side first;
+    Side second;
+    const bool first_is_lower =
+        std::memcmp(first.address().gid.raw, second.address().gid.raw, 16) < 0;
+    Side& passive = first_is_lower == higher ? second : first;
+    Side& active = first_is_lower == higher ? first : second;
+    Address wrong = passive.address();
+    wrong.psn ^= 1;
+    REQUIRE(passive.try_init() == 0);
+    REQUIRE(passive.try_ready_to_receive(active.address()) == 0);
+    active.connect(wrong);
+    active.receive(5);
+    REQUIRE(active.post_rdma(IBV_WR_RDMA_WRITE, 1, active.sge(0, 8), passive.at(0),
+                             passive.mr->rkey) == 0);
+    CHECK(active.wait().status == IBV_WC_SUCCESS);
+    REQUIRE(passive.try_ready_to_send() == 0);
+    const ibv_wc told = active.wait();
+    CHECK(told.wr_id == 5);
+    CHECK(told.status == IBV_WC_WR_FLUSH_ERR);
+  }
+}
+
+TEST_CASE("a queue pair is not connected to itself") {
+  Side side;
+  REQUIRE(side.try_init() == 0);
+  CHECK(side.try_ready_to_receive(side.address()) == EINVAL);
+  CHECK(side.state() == IBV_QPS_INIT);
+}
+
 TEST_CASE("what is in use cannot be destroyed") {
   Side side({.events = true});
   CHECK(soft().dealloc_pd(side.pd) == EBUSY);
