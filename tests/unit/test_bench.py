@@ -1,6 +1,7 @@
 """The benchmark's parts that need no second process: plan, rows, targets, and the words of its peers."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -46,7 +47,12 @@ def test_ucx_runs_once_more_only_when_the_first_run_was_short(
 
     def fake_run(test: str, nbytes: int, iterations: int, rank: int) -> dict[str, float]:
         runs.append(iterations)
-        return {"overall_lat": 10.0, "overall_bw": 2.0, f"{rank}.0_percentile_lat": 9.0}
+        return {
+            "iterations": float(iterations),
+            "overall_lat": 10.0,
+            "overall_bw": 2.0,
+            f"{rank}.0_percentile_lat": 9.0,
+        }
 
     monkeypatch.setattr(ucx, "_run", fake_run)
     assert ucx.bandwidth("write", 8, 1.0) == 2 * MIB
@@ -245,3 +251,22 @@ def test_the_whole_benchmark_measures_everything_with_both_drivers(tmp_path: Pat
     assert {(r["route"], r["device"]) for r in rows if r["impl"] == "zerohop"} == {
         ("host", "soft0")
     }
+
+
+def test_a_failing_peer_ends_the_run_but_keeps_what_was_measured(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    script(tmp_path / "bin/ucx_info", "print('# Version 1.2.3')")
+    script(tmp_path / "bin/ucx_perftest", "sys.exit('no such transport')")
+    path = tmp_path / "rows.json"
+    command = [sys.executable, "-m", "zerohop", "bench", "soft", "--quick", "--sizes", "8"]
+    command += ["--verbs", "soft0", "--vs", "ucx", "--json", str(path)]
+    environment = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=110, check=False, env=environment
+    )
+    assert done.returncode == 1
+    assert "zerohop bench stopped:" in done.stdout
+    assert "no such transport" in done.stdout
+    head, *rows = json.loads(path.read_text())
+    assert head["ucx"] == "1.2.3"
+    assert {row["impl"] for row in rows} == {"zerohop"}

@@ -19,6 +19,7 @@ VIEWS = 10_000  # of one tensor, each registered
 WINDOW_NBYTES = 32 * MIB  # bandwidth loops keep about so much under way,
 LARGEST_WINDOW = 64  # ... at most so many transfers,
 SMALLEST_WINDOW = 2  # ... and at least so many
+LARGE_NBYTES = 16 * MIB  # beyond, a handful of transfers fills the time of a measurement
 ARENA_SHARE_OF_FREE = 0.2  # each of two workers holds one arena; the peers' processes need as much
 
 
@@ -68,6 +69,13 @@ def make_plan(options: Options, free: int) -> Plan:
         idle_peers=(100,) if options.quick else (100, 1000),
         ucx_ranks=(50,) if options.quick else (50, 90, 99),
     )
+
+
+def first_times(test: str, nbytes: int) -> int:
+    """How often a measurement's first run does it: that run learns the pace, and may be enough."""
+    if test.endswith("latency"):
+        return 4 if nbytes <= LARGE_NBYTES else 1
+    return window(nbytes) * (2 if nbytes <= LARGE_NBYTES else 1)
 
 
 def window(nbytes: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
 
 from zerohop.bench import iperf3, ucx
@@ -22,8 +23,8 @@ from zerohop.bench.plan import (
     Options,
     Order,
     Plan,
+    first_times,
     make_plan,
-    window,
 )
 from zerohop.bench.report import print_report
 from zerohop.bench.rows import Figures, Row, header, write_json
@@ -33,7 +34,6 @@ from zerohop.local import RankFailed, Ranks
 from zerohop.stats import percentiles
 
 SUITE = "soft"
-FIRST_TIMES = 4  # of a measurement's first run, which learns the pace and warms up
 MOST_TIMES = 200_000
 VERSIONS = {"ucx": ucx.version, "iperf3": iperf3.version}
 
@@ -43,31 +43,36 @@ def run(options: Options, console: Console) -> bool:
     plan = make_plan(options, available_memory())
     if plan.left_out:
         console.print(f"Left out for want of memory: {', '.join(map(human_bytes, plan.left_out))}.")
+    versions: dict[str, str] = {}
+    rows: list[Row] = []  # those measured before a failure are shown as well
+    failure = None
     try:
         versions = {name: VERSIONS[name]() for name in options.peers if name in VERSIONS}
         with Progress(console=console, transient=True) as progress:
-            rows = Suite(options, plan, progress).measure()
+            Suite(options, plan, progress, rows).measure()
     except (PeerFailed, RankFailed) as error:
-        console.print(f"[bold red]zerohop bench stopped:[/] {error}", soft_wrap=True)
-        return False
-    print_report(Figures(rows), console)
-    if options.json_path is not None:
+        failure = error
+    if rows:
+        print_report(Figures(rows), console)
+    if rows and options.json_path is not None:
         write_json(options.json_path, header(SUITE, versions), rows)
         console.print(f"{len(rows)} rows and their header are in {options.json_path}")
-    return True
+    if failure is not None:
+        console.print("[bold red]zerohop bench stopped:[/]", escape(str(failure)), soft_wrap=True)
+    return failure is None
 
 
 class Suite:
-    """One run over the plan. Rows gather in the order of measurement."""
+    """One run over the plan. `rows` gathers the figures in the order of measurement."""
 
-    def __init__(self, options: Options, plan: Plan, progress: Progress) -> None:
+    def __init__(self, options: Options, plan: Plan, progress: Progress, rows: list[Row]) -> None:
         self._options = options
         self._plan = plan
         self._progress = progress
-        self._rows: list[Row] = []
+        self._rows = rows
         self._device = self._route = ""
 
-    def measure(self) -> list[Row]:
+    def measure(self) -> None:
         plan = self._plan
         blocks = [(test, n * block) for test, block in BLOCK_TESTS.items() for n in plan.blocks]
         steps = len(SIZED_TESTS) * len(plan.sizes) + len(blocks) + 2
@@ -97,7 +102,6 @@ class Suite:
         self._progress.update(task, description="idle peers")
         self._idle()
         self._progress.advance(task)
-        return self._rows
 
     def _ours(self, ranks: Ranks, test: str, nbytes: int, driver: str) -> None:
         samples, seconds, times = self._timed(ranks, test, nbytes, driver)
@@ -131,7 +135,7 @@ class Suite:
         self, ranks: Ranks, test: str, nbytes: int, driver: str
     ) -> tuple[Sequence[float], float, int]:
         """(half round trips, seconds in all, how many times) of a run of about the plan's length."""
-        times = FIRST_TIMES if test.endswith("latency") else 2 * window(nbytes)
+        times = first_times(test, nbytes)
         samples, elapsed = self._once(ranks, Order(test, driver, nbytes, times))
         more = int(times * self._plan.seconds / elapsed)
         if more > 2 * times:

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -96,7 +97,7 @@ def run(options: Options, console: Console) -> bool:
             with Ranks(work, options.ranks, job, on_report=bars.update) as ranks:
                 results = ranks.results()
     except (DoesNotFit, RankFailed) as error:
-        console.print(f"[bold red]zerohop demo stopped:[/] {error}", soft_wrap=True)
+        console.print("[bold red]zerohop demo stopped:[/]", escape(str(error)), soft_wrap=True)
         return False
     print_report(job, results, console)
     return all(held for _, held, _ in checks(job, results))
