@@ -84,8 +84,10 @@ Extent Layout::extent() const noexcept {
   if (count() == 0) return {address, address};
   Extent extent{address, address + itemsize()};
   for (std::size_t i = 0; i < ndim(); ++i) {
-    const std::int64_t reach = (shape[i] - 1) * strides[i];
-    (reach < 0 ? extent.begin : extent.end) += static_cast<std::uint64_t>(reach);
+    // Unsigned, because half the address space and more does not fit a signed product.
+    const auto reach =
+        static_cast<std::uint64_t>(shape[i] - 1) * static_cast<std::uint64_t>(strides[i]);
+    (strides[i] < 0 ? extent.begin : extent.end) += reach;
   }
   return extent;
 }
