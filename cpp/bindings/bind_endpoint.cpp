@@ -22,8 +22,11 @@ engine::Memory register_array(engine::Endpoint& endpoint, py::handle array,
     throw py::value_error(std::string("writable=True, but the array is read-only: ") +
                           imported.why_read_only);
   }
-  return endpoint.register_memory(imported.layout, std::move(imported.owner),
-                                  writable.value_or(imported.writable), imported.device, cache);
+  const bool allow = writable.value_or(imported.writable);
+  return without_gil([&] {
+    return endpoint.register_memory(imported.layout, std::move(imported.owner), allow,
+                                    imported.device, cache);
+  });
 }
 
 engine::Memory as_memory(engine::Endpoint& endpoint, py::handle object) {
@@ -151,7 +154,9 @@ Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError
               throw RegistrationError("cannot make memory on " + device +
                                       ": this build has host memory only, device='cpu'");
             }
-            return self.empty(parse_shape(shape).span(), parse_dtype(dtype));
+            const Dims dims = parse_shape(shape);
+            const DType type = parse_dtype(dtype);
+            return without_gil([&] { return self.empty(dims.span(), type); });
           },
           py::arg("shape"), py::arg("dtype") = "uint8", py::arg("device") = "cpu", R"(
 Fresh zeroed registered memory. shape: int or tuple. dtype: name, numpy or torch dtype.)")

@@ -109,14 +109,15 @@ TransferHandle read(const PeerHandle& self, const RemoteMemory& source, py::hand
 // The pairs of write_many (local first) or read_many (remote first). The list keeps its members
 // alive.
 struct Pairs {
+  py::tuple items;                 // keeps the members alive, whatever becomes of the caller's list
   std::vector<Memory> registered;  // of members that are plain arrays
   std::vector<Peer::Pair> pairs;
 
-  Pairs(engine::Endpoint& endpoint, const py::sequence& list, std::size_t local) {
-    const std::size_t count = py::len(list);
+  Pairs(engine::Endpoint& endpoint, const py::sequence& list, std::size_t local) : items(list) {
+    const std::size_t count = items.size();
     pairs.reserve(count);
     registered.reserve(count);  // pointers into it stay valid
-    for (const py::handle item : list) {
+    for (const py::handle item : items) {
       if (!PyTuple_Check(item.ptr()) || PyTuple_GET_SIZE(item.ptr()) != 2) {
         throw py::type_error("each entry must be a tuple of a local and a remote array");
       }

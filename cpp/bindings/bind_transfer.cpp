@@ -123,6 +123,9 @@ VerbsError, ... whose ``effect`` tells what may have been written.)")
       .def_property_readonly("nbytes",
                              [](const TransferHandle& handle) { return handle.transfer->nbytes(); })
       .def_property_readonly(
+          "timeout", [](const TransferHandle& handle) { return handle.endpoint->timeout(); },
+          "Bound of a wait that is given none, seconds: the Endpoint's.")
+      .def_property_readonly(
           "route", [](const TransferHandle& handle) { return *handle.route; },
           "The route it takes.")
       .def(

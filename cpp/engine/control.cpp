@@ -166,11 +166,13 @@ void Control::tick(Clock::time_point now) {
     progress_->change(listener_.get(), EPOLLIN);
     listening_ = true;
   }
+  std::vector<Address> due;  // first collected: dial() may end a Dial at once
   for (auto& [id, dial_again] : dials_) {
     if (now < dial_again.again_at || dial_again.waiting.empty()) continue;
     dial_again.again_at = Clock::time_point::max();
-    dial(dial_again.waiting.front()->address);
+    due.push_back(dial_again.waiting.front()->address);
   }
+  for (const Address& address : due) dial(address);
 }
 
 void Control::check_link(Link& link, Clock::time_point now) {
@@ -236,15 +238,18 @@ void Control::begin(const std::shared_ptr<Attempt>& attempt) {
 }
 
 void Control::dial(const Address& address) {
+  std::shared_ptr<Peer> peer;
   try {
+    peer = make_peer_({.id = address.id, .name = address.name, .host_name = {}, .pid = 0});
+    peer->secret = address.secret;
     Link& link =
         add_link(Channel::initiate(start_connect(address.host, address.port), address.secret));
     link.dialled = address;
-    link.peer = make_peer_({.id = address.id, .name = address.name, .host_name = {}, .pid = 0});
-    link.peer->secret = address.secret;
-    send(link, make_hello(address.id, *link.peer));
+    link.peer = peer;
+    send(link, make_hello(address.id, *peer));
   } catch (const std::exception&) {
     finish(address.id, nullptr, Failure::of_current_exception());
+    if (peer) peer->lose("it could not be dialled");
   }
 }
 
@@ -322,9 +327,18 @@ void Control::drop(Link& link, const std::string& reason) {
       last_loss_ = "peer '" + link.peer->identity().name + "' is lost: " + reason;
       lonely_.store(peers_.empty());
     }
+    forget_lost_strangers();
   }
   link.peer->lose(reason);
   poller_->wake();
+}
+
+// Who came and went before accept() can still be accepted, for what it has sent; but not without end.
+void Control::forget_lost_strangers() {
+  constexpr std::size_t kKept = 64;
+  if (accepted_.size() <= kKept) return;
+  const auto lost = std::ranges::find_if(accepted_, [](const auto& peer) { return !peer->alive(); });
+  if (lost != accepted_.end()) accepted_.erase(lost);
 }
 
 Link* Control::link_of(const Peer& peer) {

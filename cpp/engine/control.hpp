@@ -94,6 +94,7 @@ class Control : public std::enable_shared_from_this<Control> {
   Hello make_hello(const EndpointId& to, Peer& peer);
   void establish(Link& link);
   void reconnect(Link& link);
+  void forget_lost_strangers();  // with the mutex held
   Link* link_of(const Peer& peer);
 
   const Address address_;

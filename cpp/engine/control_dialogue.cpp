@@ -91,9 +91,9 @@ void Control::on_hello_to_acceptor(Link& link, const Hello& hello) {
     send(link, Bye{.reason = kCrossing});
     return drop(link, "the other of two crossing connections goes on");
   }
-  link.peer = make_peer_(
-      {.id = hello.id, .name = hello.name, .host_name = hello.host_name, .pid = hello.pid});
   try {
+    link.peer = make_peer_(
+        {.id = hello.id, .name = hello.name, .host_name = hello.host_name, .pid = hello.pid});
     link.peer->path().connect(terms_of(hello));
   } catch (const Error& error) {
     return part(link, error.what());
@@ -133,6 +133,7 @@ void Control::establish(Link& link) {
     lonely_.store(false);
     if (!link.dialled && !dials_.contains(id)) accepted_.push_back(link.peer);
   }
+  if (link.repair_wanted) repair(link.peer);
   finish(id, link.peer, std::nullopt);
   poller_->wake();
 }
@@ -173,7 +174,9 @@ void Control::on(Link&, const Heartbeat&) {}  // that it came is all it says
 void Control::repair(const std::shared_ptr<Peer>& peer) {
   progress_->run([this, peer] {
     Link* link = link_of(*peer);
-    if (link == nullptr || !link->established) return;
+    if (link == nullptr) return;
+    link->repair_wanted = !link->established;  // establish() asks again
+    if (!link->established) return;
     try {
       peer->path().renew();
       ++peer->generation;

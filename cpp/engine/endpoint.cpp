@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <stdexcept>
 #include <utility>
 
@@ -132,11 +133,13 @@ std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes,
   const std::shared_ptr<void> abandon(nullptr, [&](void*) {
     if (!attempt->done.load()) control_->abandon(attempt);
   });
-  if (!services_.poller->wait([&] { return attempt->done.load(); }, deadline)) {
+  if (!services_.poller->wait([&] { return attempt->done.load() || closed(); },
+                              deadline)) {
     throw TransferTimeout(
         "endpoint '" + address.name + "' at " + address.host + ":" + std::to_string(address.port) +
         " did not answer in time: is its process running, and reachable from here?");
   }
+  if (!attempt->done.load()) check_open();
   if (attempt->error) attempt->error->raise();
   return attempt->peer;
 }
@@ -226,17 +229,28 @@ std::uint32_t Endpoint::reset_notify(std::uint32_t slot) {
 
 void Endpoint::close(const Deadline& deadline) {
   if (generation_ != fork_generation() || closed_.exchange(true)) return;
-  const auto peers = control_->peers();
-  services_.poller->wait(
-      [&] {
-        return std::ranges::all_of(
-            peers, [](const auto& peer) { return !peer->alive() || peer->path().idle(); });
-      },
-      deadline);
+  try {
+    const auto peers = control_->peers();
+    services_.poller->wait(
+        [&] {
+          return std::ranges::all_of(
+              peers, [](const auto& peer) { return !peer->alive() || peer->path().idle(); });
+        },
+        deadline);
+  } catch (...) {  // Ctrl-C ends the wait, not the closing
+    stop();
+    throw;
+  }
+  stop();
+}
+
+void Endpoint::stop() {
   control_->stop();
   services_.poller->wake();
-  // Whoever is inside sees closed() and leaves.
-  const std::unique_lock alone(life_);
+  // Whoever is inside sees closed() and leaves, but for a call that this very thread has interrupted
+  // (a signal handler that closes): then the destructor releases.
+  const std::unique_lock alone(life_, std::chrono::milliseconds(500));
+  if (!alone.owns_lock()) return;
   control_.reset();
   registrations_.reset();
   services_.poller.reset();

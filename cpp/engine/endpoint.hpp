@@ -74,14 +74,15 @@ class Endpoint {
 
  private:
   // Holds close() back while a call uses what close() releases. Throws Error once closed.
-  using Entered = std::shared_lock<std::shared_mutex>;
+  using Entered = std::shared_lock<std::shared_timed_mutex>;
   Entered enter() const;
   void check_open() const;
+  void stop();
   Peer::Host make_peer_host();
 
   const EndpointOptions options_;
   const unsigned generation_;       // of the process (fork)
-  mutable std::shared_mutex life_;  // shared by calls, exclusive to the release in close()
+  mutable std::shared_timed_mutex life_;  // shared by calls, exclusive to the release in close()
   PathServices services_;
   std::shared_ptr<Registrations> registrations_;
   Address address_;

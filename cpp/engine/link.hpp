@@ -23,6 +23,7 @@ struct Link {
   std::optional<Address> dialled;  // on the side that connected
   bool established = false;        // both sides can post
   bool watches_output = false;
+  bool repair_wanted = false;  // its queue pair broke before both sides were ready
   Clock::time_point opened = Clock::now();
   Clock::time_point heard = Clock::now();  // last sign of life from the peer
   Clock::time_point spoke = Clock::now();  // last sign of life to the peer

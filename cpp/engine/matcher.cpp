@@ -25,6 +25,9 @@ Layout packed_like(const Layout& array, const void* bytes) {
                             array.shape.span());
 }
 
+// Empty messages and offers take room too.
+std::size_t cost(const Arrived& arrived) { return arrived.payload.size() + sizeof(Arrived); }
+
 void copy(const Layout& from, const Layout& to) {
   Runs runs(from, to);
   Run run{};
@@ -38,7 +41,7 @@ void copy(const Layout& from, const Layout& to) {
 
 std::optional<Arrived> Matcher::find_arrived(std::uint32_t tag) {
   auto arrived = take_front(arrived_, tag);
-  if (arrived) waiting_nbytes_ -= arrived->payload.size();
+  if (arrived) waiting_nbytes_ -= cost(*arrived);
   return arrived;
 }
 
@@ -49,19 +52,21 @@ std::optional<PostedReceive> Matcher::find_receive(std::uint32_t tag) {
 void Matcher::add(PostedReceive receive) { receives_[receive.tag].push_back(std::move(receive)); }
 
 void Matcher::add(Arrived arrived) {
-  waiting_nbytes_ += arrived.payload.size();
+  waiting_nbytes_ += cost(arrived);
   arrived_[arrived.message.tag].push_back(std::move(arrived));
 }
 
 void Matcher::put_back(Arrived arrived) {
-  waiting_nbytes_ += arrived.payload.size();
+  waiting_nbytes_ += cost(arrived);
   arrived_[arrived.message.tag].push_front(std::move(arrived));
 }
 
 void Matcher::drop_offers() {
   for (auto queue = arrived_.begin(); queue != arrived_.end();) {
-    std::erase_if(queue->second, [](const Arrived& arrived) {
-      return arrived.message.kind == MessageKind::offer;
+    std::erase_if(queue->second, [this](const Arrived& arrived) {
+      if (arrived.message.kind != MessageKind::offer) return false;
+      waiting_nbytes_ -= cost(arrived);
+      return true;
     });
     queue = queue->second.empty() ? arrived_.erase(queue) : std::next(queue);
   }

@@ -42,7 +42,7 @@ class Matcher {
   void add(Arrived arrived);
   void put_back(Arrived arrived);  // in front of its tag's queue
 
-  // Bytes of eager payload that wait: the sender is held up when they grow too many.
+  // Bytes that waiting messages take: the sender is held up when they grow too many.
   std::size_t waiting_nbytes() const noexcept { return waiting_nbytes_; }
 
   // Offers die with the queue pair they were read through; eager messages are here already and

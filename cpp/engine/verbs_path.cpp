@@ -45,10 +45,14 @@ VerbsPath::VerbsPath(PathServices services, std::string peer_name, std::function
       on_broken_(std::move(on_broken)),
       buffers_(services_.domain, services_.options.send_depth),
       queue_pair_(make_queue_pair()),
-      send_queue_(queue_pair_->options().send_depth) {
+      // The depth asked for, on which the buffers and the completion queue count, even where the device
+      // grants more.
+      send_queue_(std::min(services_.options.send_depth, queue_pair_->options().send_depth)) {
+  const ibv_port_attr port = services_.domain->device().port_attributes();
   limits_ = {.max_sge = queue_pair_->options().send_sge,
              .inline_bytes = queue_pair_->options().inline_bytes,
-             .max_message = services_.domain->device().port_attributes().max_msg_sz};
+             .max_message = port.max_msg_sz};
+  mtu_nbytes_ = 128u << port.active_mtu;  // ibv_mtu: IBV_MTU_256 is 1
 }
 
 VerbsPath::~VerbsPath() = default;

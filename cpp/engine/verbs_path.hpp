@@ -132,6 +132,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   Reason close_reason_;
   PathTerms remote_;
   JobLimits limits_;
+  std::uint32_t mtu_nbytes_ = 0;  // of this end's port
   SendQueue send_queue_;
   std::deque<Job> jobs_;
   std::atomic<std::size_t> jobs_waiting_{0};

@@ -119,7 +119,8 @@ void VerbsPath::receive(PostedReceive receive) {
 }
 
 void VerbsPath::release_held_slots() {
-  if (held_slots_.empty() || matcher_.waiting_nbytes() > kMaxWaiting) return;
+  if (state_ != State::up || held_slots_.empty()) return;
+  if (matcher_.waiting_nbytes() > kMaxWaiting) return;
   for (const std::uint32_t slot : std::exchange(held_slots_, {})) {
     post_receive_slot(*queue_pair_, slot);
     ++messages_taken_;

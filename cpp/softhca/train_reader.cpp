@@ -233,13 +233,19 @@ bool TrainReader::gather(QueuePair& qp, Pins& pins, IoVector& out, std::uint32_t
 bool TrainReader::gather_ahead(QueuePair& qp, Pins& pins, IoVector& out,
                                std::uint32_t& ahead) noexcept {
   std::uint32_t at = packet_at_;
+  bool may_be_refused = false;
   for (std::uint32_t i = 0; i < packets_left_; ++i) {
     wire::Packet packet;
     if (!decode(at, packet)) return false;  // reported when it is its turn
     const std::uint32_t nbytes = outside(packet);
-    if (nbytes == 0) continue;
+    if (nbytes == 0) {
+      // A request without payload out here may be refused when it is its turn, and then nothing
+      // behind it may have been placed.
+      if (packet.op <= wire::Op::fetch_add) may_be_refused = true;
+      continue;
+    }
     Landing landing;
-    if (out.full() || !qp.responder.look_ahead(packet, landing) ||
+    if (may_be_refused || out.full() || !qp.responder.look_ahead(packet, landing) ||
         landing.add(qp.device.memory, qp.pd, 0, nbytes, pins, out) < 0) {
       return false;
     }

@@ -41,12 +41,22 @@ _bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopBell] = (
 )
 
 
+def _expire(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)  # wait(0) then raises TransferTimeout
+
+
 def await_transfer(transfer: _core.Transfer) -> Generator[Any, None, Any]:
-    """What ``Transfer.__await__`` returns: suspends until done, then gives ``transfer.wait()``."""
+    """What ``Transfer.__await__`` returns: ``transfer.wait()``, default timeout included."""
     if not transfer.done:
         loop = asyncio.get_running_loop()
         bell = _bells.get(loop)
         if bell is None:
             bell = _bells[loop] = _LoopBell(loop)
-        yield from bell.wait(transfer)
+        future = bell.wait(transfer)
+        bound = loop.call_later(transfer.timeout, _expire, future)
+        try:
+            yield from future
+        finally:
+            bound.cancel()
     return transfer.wait(0)
