@@ -155,8 +155,8 @@ Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError
                                       ": this build has host memory only, device='cpu'");
             }
             const Dims dims = parse_shape(shape);
-            const DType type = parse_dtype(dtype);
-            return without_gil([&] { return self.empty(dims.span(), type); });
+            const DType element = parse_dtype(dtype);
+            return without_gil([&] { return self.empty(dims.span(), element); });
           },
           py::arg("shape"), py::arg("dtype") = "uint8", py::arg("device") = "cpu", R"(
 Fresh zeroed registered memory. shape: int or tuple. dtype: name, numpy or torch dtype.)")

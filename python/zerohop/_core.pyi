@@ -694,6 +694,11 @@ class Transfer:
         """
         The route it takes.
         """
+    @property
+    def timeout(self) -> float:
+        """
+        Bound of a wait that is given none, seconds: the Endpoint's.
+        """
 
 class Bell:
     """
@@ -900,7 +905,7 @@ class Endpoint:
         """
     def unshare(self, name: str) -> None:
         """
-        Publish it no longer. Who has its RemoteMemory keeps the right: close the Memory to end that.
+        Publish it no longer; KeyError if nothing has that name. Who has its RemoteMemory keeps the right: close the Memory to end that.
         """
     def wait_notify(
         self,
