@@ -900,7 +900,7 @@ class Endpoint:
         """
     def unshare(self, name: str) -> None:
         """
-        Publish it no longer. Who has its RemoteMemory keeps the right: close the Memory to end that.
+        Publish it no longer; KeyError if nothing has that name. Who has its RemoteMemory keeps the right: close the Memory to end that.
         """
     def wait_notify(
         self,
