@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 LISTEN_S = 10.0  # for the server to open its port
-RUN_S = 90.0  # for one run of the client
+RUN_S = 120.0  # for one run of the client
 LISTENING = "0A"  # the state TCP_LISTEN in /proc/net/tcp
 
 

@@ -6,6 +6,7 @@ import itertools
 import subprocess
 
 from zerohop.bench.peer import PeerFailed, free_port, require_program, run_pair
+from zerohop.bench.plan import LARGE_NBYTES, MIB
 
 PACKAGE = "ucx-utils"
 ENVIRONMENT = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo", "UCX_LOG_LEVEL": "error"}
@@ -15,9 +16,8 @@ TESTS = {  # our test: theirs
     "read": "ucp_get",
     "send": "tag_bw",
 }
-FIRST_RUNS = 20
-FEWEST, MOST = 2, 50_000
-MIB = 1 << 20  # ucx_perftest's "MB/s" are 2**20 bytes a second
+UNIT = 1 << 20  # ucx_perftest's "MB/s" are 2**20 bytes a second
+FEW, MOST = 3, 50_000  # iterations
 
 
 def version() -> str:
@@ -41,14 +41,14 @@ def latency(nbytes: int, seconds: float, ranks: tuple[int, ...]) -> dict[str, fl
         result = _run_for("latency", nbytes, seconds, rank)
         found[f"p{rank}"] = result[f"{rank}.0_percentile_lat"] * 1e-6
         found.setdefault("mean", result["overall_lat"] * 1e-6)
-        if result["iterations"] <= FEWEST:
+        if result["iterations"] <= FEW:
             break
     return found
 
 
 def bandwidth(test: str, nbytes: int, seconds: float) -> float:
     """Bytes a second over the whole of a run of about `seconds`."""
-    return _run_for(test, nbytes, seconds, 50)["overall_bw"] * MIB
+    return _run_for(test, nbytes, seconds, 50)["overall_bw"] * UNIT
 
 
 def parse(text: str) -> dict[str, float]:
@@ -64,12 +64,19 @@ def parse(text: str) -> dict[str, float]:
     raise PeerFailed(f"ucx_perftest printed no figures that can be read: {text[-400:]!r}")
 
 
+def first_iterations(nbytes: int) -> int:
+    """As few as show the pace: on a busy machine UCX may need a minute for one put of 1 GiB."""
+    if nbytes <= MIB:
+        return 20
+    return FEW if nbytes <= LARGE_NBYTES else 1
+
+
 def _run_for(test: str, nbytes: int, seconds: float, rank: int) -> dict[str, float]:
     """A short run to learn the pace, and, unless that was long enough already, one of `seconds`."""
-    runs = FIRST_RUNS if nbytes <= MIB else FEWEST
+    runs = first_iterations(nbytes)
     first = _run(test, nbytes, runs, rank)
     each = first["overall_lat"] * 1e-6 * (2 if test == "latency" else 1)
-    wanted = max(FEWEST, min(MOST, int(seconds / max(each, 1e-7))))
+    wanted = min(MOST, int(seconds / max(each, 1e-7)))
     return first if wanted <= 2 * runs else _run(test, nbytes, wanted, rank)
 
 
