@@ -190,8 +190,8 @@ void Control::repair(const std::shared_ptr<Peer>& peer) {
 }
 
 void Control::on(Link& link, const Requeue& requeue) {
-  // The peer noticed the error first. This end's queue pair is about to, and knows better what became
-  // of its requests; should it not, check_link() ends it.
+  // The peer noticed the error first. This end's queue pair is about to, and knows better what
+  // became of its requests; should it not, check_link() ends it.
   link.requeue = requeue;
   link.requeued = Clock::now();
   try {

@@ -28,8 +28,8 @@ struct Link {
   Clock::time_point heard = Clock::now();  // last sign of life from the peer
   Clock::time_point spoke = Clock::now();  // last sign of life to the peer
   std::uint64_t heartbeats = 0;
-  std::optional<Requeue> requeue;    // the peer's fresh queue pair, waiting for ours
-  Clock::time_point requeued{};      // ... since when
+  std::optional<Requeue> requeue;  // the peer's fresh queue pair, waiting for ours
+  Clock::time_point requeued{};    // ... since when
   std::vector<std::pair<std::uint64_t, std::string>> lookups;  // of names not shared yet
 };
 
