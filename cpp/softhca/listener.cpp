@@ -110,6 +110,7 @@ void Listener::introduce(Stranger& stranger) noexcept {
   const auto found = context_.queue_pairs.find(stranger.hello.destination_qp);
   if (found == context_.queue_pairs.end()) return reject(stranger);
   QueuePair& qp = *found->second;
+  if (!is_there(stranger)) return reject(stranger);
   std::lock_guard guard(qp.lock);
   switch (qp.connection.judge(stranger.hello)) {
     case Verdict::yes: return qp.connection.adopt(release(stranger), stranger.hello);
@@ -121,11 +122,23 @@ void Listener::introduce(Stranger& stranger) noexcept {
 void Listener::claim(QueuePair& qp) noexcept {
   for (Stranger& stranger : strangers_) {
     if (!stranger.parked() || stranger.hello.destination_qp != qp.qp_num) continue;
+    if (!is_there(stranger)) {
+      reject(stranger);
+      continue;
+    }
     std::lock_guard guard(qp.lock);
     const Verdict verdict = qp.connection.judge(stranger.hello);
     if (verdict == Verdict::yes) qp.connection.adopt(release(stranger), stranger.hello);
     if (verdict == Verdict::no) reject(stranger);
   }
+}
+
+// A queue pair that was reset dials again, and its earlier hello, which says the same, may still be
+// here: a connection whose other end has closed is not given to anybody.
+bool Listener::is_there(const Stranger& stranger) noexcept {
+  char next;
+  const ssize_t nbytes = ::recv(stranger.fd.get(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+  return nbytes < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
 void Listener::reject(Stranger& stranger) noexcept {

@@ -59,6 +59,7 @@ class Listener final : public Watched, public Timed {
   void make_room() noexcept;
   void hear(Stranger& stranger) noexcept;
   void introduce(Stranger& stranger) noexcept;
+  static bool is_there(const Stranger& stranger) noexcept;
   void reject(Stranger& stranger) noexcept;
   UniqueFd release(Stranger& stranger) noexcept;
   void bury() noexcept;

@@ -154,15 +154,17 @@ TEST_CASE("a queue pair that stays in RTR serves its peer") {
   }
 }
 
-TEST_CASE("a reset queue pair forgets its work and connects again") {
+TEST_CASE("a reset queue pair forgets its work and connects again, however soon") {
   Pair pair;
-  pair.a.receive(1);
-  pair.b.receive(2);
-  for (Side* side : {&pair.a, &pair.b}) {
-    REQUIRE(side->try_state(IBV_QPS_RESET) == 0);
-    CHECK(side->idle());
+  for (int round = 0; round < 30; ++round) {  // mostly before the connection before is complete
+    pair.a.receive(1);
+    pair.b.receive(2);
+    for (Side* side : {&pair.a, &pair.b}) {
+      REQUIRE(side->try_state(IBV_QPS_RESET) == 0);
+      CHECK(side->idle());
+    }
+    connect(pair.a, pair.b);
   }
-  connect(pair.a, pair.b);
   pair.b.receive(3, 0, 8);
   REQUIRE(pair.a.post_message(4, {pair.a.sge(0, 8)}) == 0);
   CHECK(pair.b.wait().wr_id == 3);
