@@ -333,11 +333,13 @@ void Control::drop(Link& link, const std::string& reason) {
   poller_->wake();
 }
 
-// Who came and went before accept() can still be accepted, for what it has sent; but not without end.
+// Who came and went before accept() can still be accepted, for what it has sent; but not without
+// end.
 void Control::forget_lost_strangers() {
   constexpr std::size_t kKept = 64;
   if (accepted_.size() <= kKept) return;
-  const auto lost = std::ranges::find_if(accepted_, [](const auto& peer) { return !peer->alive(); });
+  const auto lost =
+      std::ranges::find_if(accepted_, [](const auto& peer) { return !peer->alive(); });
   if (lost != accepted_.end()) accepted_.erase(lost);
 }
 

@@ -133,8 +133,7 @@ std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes,
   const std::shared_ptr<void> abandon(nullptr, [&](void*) {
     if (!attempt->done.load()) control_->abandon(attempt);
   });
-  if (!services_.poller->wait([&] { return attempt->done.load() || closed(); },
-                              deadline)) {
+  if (!services_.poller->wait([&] { return attempt->done.load() || closed(); }, deadline)) {
     throw TransferTimeout(
         "endpoint '" + address.name + "' at " + address.host + ":" + std::to_string(address.port) +
         " did not answer in time: is its process running, and reachable from here?");
@@ -247,8 +246,8 @@ void Endpoint::close(const Deadline& deadline) {
 void Endpoint::stop() {
   control_->stop();
   services_.poller->wake();
-  // Whoever is inside sees closed() and leaves, but for a call that this very thread has interrupted
-  // (a signal handler that closes): then the destructor releases.
+  // Whoever is inside sees closed() and leaves, but for a call that this very thread has
+  // interrupted (a signal handler that closes): then the destructor releases.
   const std::unique_lock alone(life_, std::chrono::milliseconds(500));
   if (!alone.owns_lock()) return;
   control_.reset();

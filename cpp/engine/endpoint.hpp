@@ -81,7 +81,7 @@ class Endpoint {
   Peer::Host make_peer_host();
 
   const EndpointOptions options_;
-  const unsigned generation_;       // of the process (fork)
+  const unsigned generation_;             // of the process (fork)
   mutable std::shared_timed_mutex life_;  // shared by calls, exclusive to the release in close()
   PathServices services_;
   std::shared_ptr<Registrations> registrations_;

@@ -45,8 +45,8 @@ VerbsPath::VerbsPath(PathServices services, std::string peer_name, std::function
       on_broken_(std::move(on_broken)),
       buffers_(services_.domain, services_.options.send_depth),
       queue_pair_(make_queue_pair()),
-      // The depth asked for, on which the buffers and the completion queue count, even where the device
-      // grants more.
+      // The depth asked for, on which the buffers and the completion queue count, even where the
+      // device grants more.
       send_queue_(std::min(services_.options.send_depth, queue_pair_->options().send_depth)) {
   const ibv_port_attr port = services_.domain->device().port_attributes();
   limits_ = {.max_sge = queue_pair_->options().send_sge,

@@ -108,8 +108,8 @@ void VerbsPath::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {
     if (!chain.transfer) continue;
     const bool untouched = flushed ? flushed_untouched_ : refused_in_order(status);
     Effect effect = untouched ? Effect::nothing : Effect::all;
-    // A refused request may have had predecessors, in its chain or before it, that were executed; and
-    // one of several packets may have been refused in the middle, when its memory was closed.
+    // A refused request may have had predecessors, in its chain or before it, that were executed;
+    // and one of several packets may have been refused in the middle, when its memory was closed.
     const bool one_packet = chain.requests == 1 && chain.transfer->nbytes() <= mtu_nbytes_;
     if (untouched && (chain.transfer->progressed() || (!flushed && !one_packet))) {
       effect = Effect::some;
