@@ -104,7 +104,10 @@ void Progress::watch(Poller::Batch& batch) noexcept {
   watching_.store(false);
 }
 
-void Progress::on_ready(std::uint32_t) noexcept { wake_.withdraw(); }
+// Only the thread withdraws: a poll that did would take a wake-up which the thread has not seen yet.
+void Progress::on_ready(std::uint32_t) noexcept {
+  if (!sweep_is_polled_) wake_.withdraw();
+}
 
 void Progress::armed() noexcept {
   armed_.fetch_add(1);
@@ -146,7 +149,7 @@ void Progress::acknowledge_later(QueuePair& qp) noexcept {
     late_ = &qp;
     has_late_.store(true);
   }
-  if (watching_.load() && watching_.exchange(false)) wake_.add();  // one wake-up is enough
+  if (watching_.load()) wake_.add();
 }
 
 void Progress::send_late_acknowledgements() noexcept {
