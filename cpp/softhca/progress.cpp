@@ -104,7 +104,8 @@ void Progress::watch(Poller::Batch& batch) noexcept {
   watching_.store(false);
 }
 
-// Only the thread withdraws: a poll that did would take a wake-up which the thread has not seen yet.
+// Only the thread withdraws: a poll that did would take a wake-up which the thread has not seen
+// yet.
 void Progress::on_ready(std::uint32_t) noexcept {
   if (!sweep_is_polled_) wake_.withdraw();
 }
