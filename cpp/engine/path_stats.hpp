@@ -9,8 +9,8 @@ namespace zerohop::engine {
 struct PathStats {
   std::atomic<std::uint64_t> work_requests{0};  // posted
   std::atomic<std::uint64_t> doorbells{0};      // chains posted
-  std::atomic<std::uint64_t> bytes_out{0};      // of completed writes and sends
-  std::atomic<std::uint64_t> bytes_in{0};       // of completed reads and recvs
+  std::atomic<std::uint64_t> bytes_out{0};      // of writes and sends handed over
+  std::atomic<std::uint64_t> bytes_in{0};       // of reads handed over, of recvs matched
   std::atomic<std::uint64_t> notifications_in{0};
   std::atomic<std::uint64_t> messages_in{0};
   std::atomic<std::uint64_t> queue_full{0};  // jobs that had to wait in line
