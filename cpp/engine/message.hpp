@@ -12,7 +12,7 @@
 
 namespace zerohop::engine {
 
-enum class MessageKind : std::uint32_t {
+enum class MessageKind : std::uint16_t {
   notify = 1,  // tag: slot, value: the value
   eager = 2,   // tag; nbytes of payload follow
   offer = 3,   // tag; nbytes lie at address under the key `value`, to be read by the receiver; id
@@ -22,6 +22,7 @@ enum class MessageKind : std::uint32_t {
 // As it lies in the receive slot: little-endian, which both ends are.
 struct Message {
   MessageKind kind;
+  std::uint16_t taken = 0;  // how many messages the sender has taken from us, modulo 2^16
   std::uint32_t tag = 0;
   std::uint32_t value = 0;
   std::uint32_t id = 0;

@@ -248,7 +248,10 @@ void VerbsPath::add_message(WorkChain& chain, Job& job, PostedChain& posted) {
     ++send_slots_used_;
     posted.message_slot = true;
   }
-  std::memcpy(bytes, &job.message(), header);
+  Message message = job.message();
+  message.taken = static_cast<std::uint16_t>(messages_taken_);
+  messages_reported_ = messages_taken_;
+  std::memcpy(bytes, &message, header);
   if (!job.payload().empty()) {
     std::memcpy(bytes + header, job.payload().data(), job.payload().size());
   }
@@ -277,7 +280,8 @@ void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
 }
 
 void VerbsPath::return_credits() {
-  // Often enough that the peer seldom waits, seldom enough that it costs little.
+  // Every message of ours tells it along the way; this is for when we send none. Often enough that
+  // the peer seldom waits, seldom enough that it costs little.
   constexpr std::uint32_t kEvery = PathBuffers::kMessageSlots / 4;
   if (state_ != State::up || messages_taken_ - messages_reported_ < kEvery) return;
   if (send_queue_.room() == 0) return;  // the next completion makes room and comes back here

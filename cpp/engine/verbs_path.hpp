@@ -113,6 +113,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   void report_if_drained();
 
   void on_receive(const ibv_wc& completion);
+  void on_credits(std::uint32_t more);
   void on_message(std::uint32_t slot, std::uint32_t nbytes);
   void handle(const Message& message, std::span<const std::byte> payload);
   void on_data_message(const Message& message, std::span<const std::byte> payload);

@@ -33,16 +33,23 @@ Message decode(std::span<const std::byte> bytes) {
 void VerbsPath::on_receive(const ibv_wc& completion) {
   const auto slot = static_cast<std::uint32_t>(completion.wr_id & ~kReceiveBit);
   if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-    messages_taken_by_peer_ = ::ntohl(completion.imm_data);
+    on_credits(::ntohl(completion.imm_data) - messages_taken_by_peer_);
     if (state_ == State::up) post_receive_slot(*queue_pair_, slot);
   } else {
     on_message(slot, completion.byte_len);
   }
 }
 
+// The peer has taken `more` messages since it last said so.
+void VerbsPath::on_credits(std::uint32_t more) {
+  if (more > messages_sent_ - messages_taken_by_peer_) refuse("it takes more than was sent");
+  messages_taken_by_peer_ += more;
+}
+
 void VerbsPath::on_message(std::uint32_t slot, std::uint32_t nbytes) {
   const std::span<const std::byte> bytes = buffers_.receive_slot(slot).first(nbytes);
   const Message message = decode(bytes);
+  on_credits(static_cast<std::uint16_t>(message.taken - messages_taken_by_peer_));
   handle(message, bytes.subspan(std::min<std::size_t>(bytes.size(), sizeof message)));
   stats_.messages_in.fetch_add(1, std::memory_order_relaxed);
   if (state_ != State::up && state_ != State::unconnected) return;
@@ -68,7 +75,7 @@ void VerbsPath::handle(const Message& message, std::span<const std::byte> payloa
     case MessageKind::offer: return on_data_message(message, {});
     case MessageKind::taken: return on_taken(message.id);
   }
-  refuse("kind " + std::to_string(static_cast<std::uint32_t>(message.kind)));
+  refuse("kind " + std::to_string(static_cast<unsigned>(message.kind)));
 }
 
 void VerbsPath::on_data_message(const Message& message, std::span<const std::byte> payload) {

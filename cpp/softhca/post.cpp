@@ -80,6 +80,7 @@ void ring_doorbell(QueuePair& qp) {
     qp.connection.start_retry_budget();
   } else if (!qp.connection.wants_write() && !qp.requester.gathers()) {
     qp.flush();
+    if (!qp.connection.wants_write()) qp.device.progress.posted();
   }
 }
 

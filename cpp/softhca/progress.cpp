@@ -17,8 +17,12 @@ using std::chrono::microseconds;
 
 constexpr microseconds kPollsAreRecent{300};
 constexpr microseconds kStepBack{500};
+// How long the thread looks again and again after it found work, before it sleeps: waking it costs
+// the thread or interrupt that brings the next bytes several microseconds.
+constexpr microseconds kSpin{50};
 // Looking at all connections costs a system call, and so does looking at one.
 constexpr unsigned kSweepEvery = 32;          // empty polls
+constexpr unsigned kSweepEveryAlone = 128;    // when there is no other queue pair to look after
 constexpr unsigned kSweepAtLeastEvery = 512;  // even when the hot queue pair is busy
 constexpr unsigned kClockEvery = 8;  // empty polls; reading the clock costs as much as half a poll
 
@@ -96,7 +100,18 @@ void Progress::step_back() noexcept {
   stepped_back_.store(false);
 }
 
+// Whether there is a reason to stop watching.
+bool Progress::spin(Poller::Batch& batch) noexcept {
+  const auto until = Clock::now() + kSpin;
+  do {
+    context_.poller.look(batch);
+    if (batch.count > 0 || has_late_.load() || stopping_.load() || somebody_polls()) return true;
+  } while (Clock::now() < until);
+  return false;
+}
+
 void Progress::watch(Poller::Batch& batch) noexcept {
+  if (busy_.load(std::memory_order_relaxed) && spin(batch)) return;
   // acknowledge_later() sets has_late_ and then reads watching_; here it is the other way round,
   // both sequentially consistent: one of the two sees the other.
   watching_.store(true);
@@ -117,14 +132,18 @@ void Progress::armed() noexcept {
   called_back_.notify_all();
 }
 
+void Progress::posted() noexcept { last_poll_.store(now_ns(), std::memory_order_relaxed); }
+
 void Progress::poll(CompletionQueue& cq) noexcept {
   const unsigned count = cq.polls.fetch_add(1, std::memory_order_relaxed);
-  if (count % kClockEvery == 0) last_poll_.store(now_ns(), std::memory_order_relaxed);
+  bool moved = false;
   if (QueuePair* qp = cq.lock_hot()) {
     std::lock_guard guard(qp->lock, std::adopt_lock);
-    qp->serve(/*polled=*/true);
+    moved = qp->serve(/*polled=*/true);
   }
-  const bool overdue = count % kSweepEvery == 0 || busy_.load(std::memory_order_relaxed);
+  if (moved || count % kClockEvery == 0) last_poll_.store(now_ns(), std::memory_order_relaxed);
+  const bool overdue = count % sweep_every_.load(std::memory_order_relaxed) == 0 ||
+                       busy_.load(std::memory_order_relaxed);
   if (!overdue || (cq.filled() && count % kSweepAtLeastEvery != 0)) return;
   std::unique_lock guard(context_.control, std::try_to_lock);
   if (!guard) return;
@@ -138,6 +157,8 @@ void Progress::sweep(const Poller::Batch& batch, bool polled) noexcept {
   // Before looking for new work: what waited since the last sweep has waited long enough.
   if (has_late_.load(std::memory_order_relaxed)) send_late_acknowledgements();
   const int found = context_.poller.dispatch(batch);
+  const bool alone = context_.queue_pairs.size() < 2;
+  sweep_every_.store(alone ? kSweepEveryAlone : kSweepEvery, std::memory_order_relaxed);
   busy_.store(found > 0, std::memory_order_relaxed);
 }
 

@@ -1,9 +1,9 @@
 // Who moves the bytes of one device context: callers of poll_cq while they poll, else a thread.
 //
-// The thread watches the sockets and serves them, so a target that never polls is served. When it
-// sees that somebody polls it steps back and looks again every half millisecond: two threads on one
-// message cost more than they bring. Arming a completion queue calls it back at once, as its owner
-// is about to sleep.
+// The thread watches the sockets and serves them, so a target that never polls is served; as long
+// as there is work it looks for more before it sleeps. When it sees that somebody polls it steps
+// back and looks again every half millisecond: two threads on one message cost more than they
+// bring. Arming a completion queue calls it back at once, as its owner is about to sleep.
 #pragma once
 
 #include <atomic>
@@ -31,6 +31,9 @@ class Progress final : public Watched {
   // others.
   void poll(CompletionQueue& cq) noexcept;
 
+  // A post that left nothing unsent counts as a poll: its owner is at work and will poll soon.
+  void posted() noexcept;
+
   // Whether the sweep in progress is driven by poll_cq. Read with Context::control held.
   bool sweep_is_polled() const noexcept { return sweep_is_polled_; }
 
@@ -50,6 +53,7 @@ class Progress final : public Watched {
   bool somebody_polls() const noexcept;
   void step_back() noexcept;
   void watch(Poller::Batch& batch) noexcept;
+  bool spin(Poller::Batch& batch) noexcept;
   void sweep(const Poller::Batch& batch, bool polled) noexcept;
   void send_late_acknowledgements() noexcept;
 
@@ -60,6 +64,7 @@ class Progress final : public Watched {
   std::atomic<bool> watching_{false};       // the thread is in Poller::wait, or about to be
   std::atomic<int> armed_{0};               // completion queues
   std::atomic<std::int64_t> last_poll_{0};  // Clock, in nanoseconds
+  std::atomic<unsigned> sweep_every_{1};    // empty polls
   std::atomic<bool> busy_{false};           // the last sweep found something: look again soon
   bool sweep_is_polled_ = false;            // guarded by Context::control
 

@@ -70,7 +70,8 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
 
   // Reads what has come and writes what is due. `polled`: a caller of poll_cq drives; an
   // acknowledgement may then wait for the next poll or post, which often has data to travel with.
-  void serve(bool polled) noexcept;
+  // Returns whether there was anything to do on an open connection.
+  bool serve(bool polled) noexcept;
   void flush() noexcept;                       // writes what is due
   void acknowledge_late() noexcept;            // sends an acknowledgement that found no company
   void fail(const Failure& failure) noexcept;  // the first one counts
@@ -93,7 +94,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   bool in_late_list = false;
 
  private:
-  void serve_open(bool polled) noexcept;
+  bool serve_open(bool polled) noexcept;
   void write(bool acknowledge) noexcept;
   void fail_oldest(ibv_wc_status status) noexcept;
   void refuse_request(wire::Refusal refusal) noexcept;

@@ -24,26 +24,29 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
 
 }  // namespace
 
-void QueuePair::serve(bool polled) noexcept {
+bool QueuePair::serve(bool polled) noexcept {
+  bool busy = false;
   if (!connection.is_open()) {
     connection.on_ready();
   } else if (closing_) {
     if (!connection.discard_input()) fail({.kind = Failure::Kind::lost});
     write(/*acknowledge=*/true);
   } else {
-    serve_open(polled);
+    busy = serve_open(polled);
   }
   settle();
+  return busy;
 }
 
-void QueuePair::serve_open(bool polled) noexcept {
+bool QueuePair::serve_open(bool polled) noexcept {
   const bool owed = responder.owes_acknowledgement();
   const bool received = reader.read(*this);
   // An empty poll ends here: what is due when nothing came has been written by whoever caused it.
-  if (!received && !owed && !connection.wants_write()) return;
+  if (!received && !owed && !connection.wants_write()) return false;
   const bool late = polled && !owed && responder.delivered();
   if (failure_.kind == Failure::Kind::none) write(/*acknowledge=*/!late);
   if (responder.owes_acknowledgement()) device.progress.acknowledge_later(*this);
+  return true;
 }
 
 void QueuePair::flush() noexcept {
