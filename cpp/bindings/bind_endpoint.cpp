@@ -29,9 +29,18 @@ engine::Memory register_array(engine::Endpoint& endpoint, py::handle array,
   });
 }
 
-engine::Memory as_memory(engine::Endpoint& endpoint, py::handle object) {
-  if (py::isinstance<engine::Memory>(object)) return py::cast<const engine::Memory&>(object);
-  return register_array(endpoint, object, std::nullopt, /*cache=*/true);
+const engine::Memory* find_memory(py::handle object) {
+  // One look-up of the type, where isinstance and cast take one each.
+  py::detail::make_caster<engine::Memory> caster;
+  if (object.is_none() || !caster.load(object, /*convert=*/false)) return nullptr;
+  return &py::detail::cast_op<engine::Memory&>(caster);
+}
+
+LocalArray::LocalArray(engine::Endpoint& endpoint, py::handle object)
+    : found_(find_memory(object)) {
+  if (found_ == nullptr) {
+    registered_ = register_array(endpoint, object, std::nullopt, /*cache=*/true);
+  }
 }
 
 std::shared_ptr<PeerHandle> face_of(const EndpointHandle& endpoint,

@@ -91,8 +91,8 @@ TransferHandle write(const PeerHandle& self, py::handle source, const RemoteMemo
                      std::optional<double> timeout) {
   const auto options =
       Extras{std::move(notify), std::move(stream), std::move(require), timeout}.options();
-  const Memory memory = as_memory(*self.endpoint, source);
-  const Peer::Pair pair{&memory, &destination};
+  const LocalArray local(*self.endpoint, source);
+  const Peer::Pair pair{&*local, &destination};
   return handle_of(self, without_gil([&] { return self.peer->write({&pair, 1}, options); }));
 }
 
@@ -101,8 +101,8 @@ TransferHandle read(const PeerHandle& self, const RemoteMemory& source, py::hand
                     std::optional<double> timeout) {
   const auto options =
       Extras{std::move(notify), std::move(stream), std::move(require), timeout}.options();
-  const Memory memory = as_memory(*self.endpoint, destination);
-  const Peer::Pair pair{&memory, &source};
+  const LocalArray local(*self.endpoint, destination);
+  const Peer::Pair pair{&*local, &source};
   return handle_of(self, without_gil([&] { return self.peer->read({&pair, 1}, options); }));
 }
 
@@ -123,11 +123,9 @@ struct Pairs {
       }
       const py::handle mine = PyTuple_GET_ITEM(item.ptr(), static_cast<Py_ssize_t>(local));
       const py::handle theirs = PyTuple_GET_ITEM(item.ptr(), static_cast<Py_ssize_t>(1 - local));
-      const Memory* memory = nullptr;
-      if (py::isinstance<Memory>(mine)) {
-        memory = &py::cast<const Memory&>(mine);
-      } else {
-        memory = &registered.emplace_back(as_memory(endpoint, mine));
+      const Memory* memory = find_memory(mine);
+      if (memory == nullptr) {
+        memory = &registered.emplace_back(register_array(endpoint, mine, {}, /*cache=*/true));
       }
       pairs.emplace_back(memory, &py::cast<const RemoteMemory&>(theirs));
     }
@@ -255,8 +253,8 @@ void bind_messages(py::class_<PeerHandle, std::shared_ptr<PeerHandle>>& type) {
           "send",
           [](const PeerHandle& self, const py::object& array, const py::object& tag) {
             const std::uint32_t number = to_u32(tag, "a tag");
-            const Memory memory = as_memory(*self.endpoint, array);
-            return handle_of(self, without_gil([&] { return self.peer->send(memory, number); }));
+            const LocalArray local(*self.endpoint, array);
+            return handle_of(self, without_gil([&] { return self.peer->send(*local, number); }));
           },
           py::arg("array"), py::arg("tag") = 0, R"(
 Send an array (or Memory) to a matching recv of the peer, in order for each tag (0 to 2**32 - 1).
@@ -267,8 +265,8 @@ are until the peer's recv has read them. Bytes are matched, not shapes or dtypes
           "recv",
           [](const PeerHandle& self, const py::object& array, const py::object& tag) {
             const std::uint32_t number = to_u32(tag, "a tag");
-            const Memory memory = as_memory(*self.endpoint, array);
-            return handle_of(self, without_gil([&] { return self.peer->receive(memory, number); }),
+            const LocalArray local(*self.endpoint, array);
+            return handle_of(self, without_gil([&] { return self.peer->receive(*local, number); }),
                              ResultKind::nbytes);
           },
           py::arg("array"), py::arg("tag") = 0, R"(
@@ -297,7 +295,7 @@ Endpoint's). Raises TransferTimeout, PeerLost.)")
       .def(
           "route",
           [](const PeerHandle& self, py::handle local, const RemoteMemory& remote) {
-            return self.peer->route(as_memory(*self.endpoint, local), remote);
+            return self.peer->route(*LocalArray(*self.endpoint, local), remote);
           },
           py::arg("local"), py::arg("remote"), "Which way bytes between the two would go, and why.")
       .def_property_readonly("alive", [](const PeerHandle& self) { return self.peer->alive(); })

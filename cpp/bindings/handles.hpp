@@ -34,8 +34,19 @@ struct TransferHandle {
   std::shared_ptr<const engine::Route> route;
 };
 
-// The Memory inside `object`, or the array `object` registered for this one use.
-engine::Memory as_memory(engine::Endpoint& endpoint, py::handle object);
+// The Memory inside `object` (null if it is something else), valid while the object lives.
+const engine::Memory* find_memory(py::handle object);
+
+// The Memory inside a Python object, or the array it is, registered for this one use.
+class LocalArray {
+ public:
+  LocalArray(engine::Endpoint& endpoint, py::handle object);
+  const engine::Memory& operator*() const { return registered_ ? *registered_ : *found_; }
+
+ private:
+  const engine::Memory* found_;  // kept alive by the caller's reference to the object
+  std::optional<engine::Memory> registered_;
+};
 
 // Registers an array. writable nullopt: if the array is.
 engine::Memory register_array(engine::Endpoint& endpoint, py::handle array,

@@ -95,7 +95,7 @@ Deadline Peer::deadline(const std::optional<double>& timeout) const {
   return Deadline::after(Deadline::Seconds(timeout.value_or(host_.default_timeout)));
 }
 
-Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
+const Route& Peer::route(const Memory& local, const RemoteMemory& remote) const {
   if (local.device() != "cpu" || remote.device != "cpu") {
     throw RouteUnavailable("no route from " + local.device() + " to " + remote.device +
                            ": this build moves host memory only; copy the array to the host first");
@@ -145,7 +145,7 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   job.reserve(pairs.size());
   for (const auto& [local, remote] : pairs) {
-    const Route taken = route(*local, *remote);
+    const Route& taken = route(*local, *remote);
     if (!options.require.empty() && options.require != taken.kind) {
       throw RouteUnavailable("route '" + options.require + "' is not available: only '" +
                              taken.kind + "' is, because " + taken.reason);

@@ -75,7 +75,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // answers nullopt at once if `now`. Throws TransferTimeout, PeerLost.
   std::optional<RemoteMemory> lookup(const std::string& name, const Deadline& deadline, bool now);
 
-  Route route(const Memory& local, const RemoteMemory& remote) const;
+  const Route& route(const Memory& local, const RemoteMemory& remote) const;
   // Of all transfers between host memory.
   const std::shared_ptr<const Route>& host_route() const noexcept { return host_route_; }
   PathStats& stats() noexcept { return path_->stats(); }
