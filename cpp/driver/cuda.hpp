@@ -5,6 +5,7 @@
 // signature.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,23 +13,48 @@
 namespace zerohop::driver {
 
 // The driver's own types, as its binary interface has them.
-using CudaResult = int;                  // CUresult
-using CudaDevice = int;                  // CUdevice: an ordinal's handle
-using CudaAddress = unsigned long long;  // CUdeviceptr
-using CudaPointerAttribute = int;        // CUpointer_attribute
+using CudaResult = int;                     // CUresult
+using CudaDevice = int;                     // CUdevice: an ordinal's handle
+using CudaAddress = unsigned long long;     // CUdeviceptr
+using CudaContext = void*;                  // CUcontext
+using CudaDeviceAttribute = int;            // CUdevice_attribute
+using CudaPointerAttribute = int;           // CUpointer_attribute
+using CudaCaptureMode = int;                // CUstreamCaptureMode
+using CudaAllocation = unsigned long long;  // CUmemGenericAllocationHandle
 constexpr CudaResult kCudaSuccess = 0;
 
 // X(member, symbol, minimum version as 1000 * major + 10 * minor, parameters); all return
 // CudaResult.
-#define ZEROHOP_CUDA_SYMBOLS(X)                                                          \
-  X(init, cuInit, 2000, (unsigned flags))                                                \
-  X(driver_get_version, cuDriverGetVersion, 2020, (int* version))                        \
-  X(device_get_count, cuDeviceGetCount, 2000, (int* count))                              \
-  X(device_get, cuDeviceGet, 2000, (CudaDevice * device, int ordinal))                   \
-  X(device_get_name, cuDeviceGetName, 2000, (char* name, int nbytes, CudaDevice device)) \
-  X(pointer_get_attribute, cuPointerGetAttribute, 4000,                                  \
-    (void* value, CudaPointerAttribute attribute, CudaAddress address))                  \
-  X(get_error_name, cuGetErrorName, 6000, (CudaResult result, const char** text))        \
+#define ZEROHOP_CUDA_SYMBOLS(X)                                                                    \
+  X(init, cuInit, 2000, (unsigned flags))                                                          \
+  X(driver_get_version, cuDriverGetVersion, 2020, (int* version))                                  \
+  X(device_get_count, cuDeviceGetCount, 2000, (int* count))                                        \
+  X(device_get, cuDeviceGet, 2000, (CudaDevice * device, int ordinal))                             \
+  X(device_get_name, cuDeviceGetName, 2000, (char* name, int nbytes, CudaDevice device))           \
+  X(device_get_attribute, cuDeviceGetAttribute, 2000,                                              \
+    (int* value, CudaDeviceAttribute attribute, CudaDevice device))                                \
+  X(device_get_pci_bus_id, cuDeviceGetPCIBusId, 4010, (char* text, int nbytes, CudaDevice device)) \
+  X(primary_context_retain, cuDevicePrimaryCtxRetain, 7000,                                        \
+    (CudaContext * context, CudaDevice device))                                                    \
+  X(primary_context_release, cuDevicePrimaryCtxRelease, 11000, (CudaDevice device))                \
+  X(context_push, cuCtxPushCurrent, 4000, (CudaContext context))                                   \
+  X(context_pop, cuCtxPopCurrent, 4000, (CudaContext * context))                                   \
+  X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, 10010,                        \
+    (CudaCaptureMode * mode))                                                                      \
+  X(pointer_get_attributes, cuPointerGetAttributes, 7000,                                          \
+    (unsigned count, CudaPointerAttribute* attributes, void** values, CudaAddress address))        \
+  X(pointer_set_attribute, cuPointerSetAttribute, 6000,                                            \
+    (const void* value, CudaPointerAttribute attribute, CudaAddress address))                      \
+  X(memory_allocate, cuMemAlloc, 3020, (CudaAddress * address, std::size_t nbytes))                \
+  X(memory_free, cuMemFree, 3020, (CudaAddress address))                                           \
+  X(memory_retain_allocation, cuMemRetainAllocationHandle, 11000,                                  \
+    (CudaAllocation * allocation, void* address))                                                  \
+  X(memory_release_allocation, cuMemRelease, 10020, (CudaAllocation allocation))                   \
+  X(memory_export_range, cuMemGetHandleForAddressRange, 11070,                                     \
+    (void* handle, CudaAddress address, std::size_t nbytes, int handle_type,                       \
+     unsigned long long flags))                                                                    \
+  X(flush_gpudirect_writes, cuFlushGPUDirectRDMAWrites, 11030, (int target, int scope))            \
+  X(get_error_name, cuGetErrorName, 6000, (CudaResult result, const char** text))                  \
   X(get_error_string, cuGetErrorString, 6000, (CudaResult result, const char** text))
 
 struct Cuda {

@@ -7,6 +7,7 @@
 #include "base/report.hpp"
 #include "driver/cuda.hpp"
 #include "driver/cuda_call.hpp"
+#include "driver/mlx5dv.hpp"
 #include "driver/verbs.hpp"
 #include "driver/verbs_call.hpp"
 
@@ -94,6 +95,17 @@ TEST_CASE("libibverbs gives a whole table or a reason, always the same") {
 #undef ZEROHOP_CHECK
   CHECK(bool(library.verbs->reg_mr));
   CHECK(bool(library.verbs->query_port));
+}
+
+TEST_CASE("an absent or too old libmlx5 is a sentence with a remedy") {
+  const Mlx5dvLibrary absent = load_mlx5dv("libzerohop-absent.so.1");
+  CHECK(absent.mlx5dv == nullptr);
+  CHECK(contains(absent.reason, "libzerohop-absent.so.1"));
+  const Mlx5dvLibrary old = load_mlx5dv("libc.so.6");
+  CHECK(old.mlx5dv == nullptr);
+  CHECK(contains(old.reason, "mlx5dv_get_data_direct_sysfs_path@MLX5_1.25"));
+  CHECK(contains(old.reason, "rdma-core 54"));
+  CHECK((libmlx5().mlx5dv != nullptr) == libmlx5().reason.empty());
 }
 
 // A driver that has every symbol but the one called `absent_symbol`.

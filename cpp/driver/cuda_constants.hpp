@@ -1,0 +1,58 @@
+// The numbers of the CUDA driver's binary interface that zerohop uses, under readable names. A test
+// compares each with <cuda.h> where a toolkit is installed.
+#pragma once
+
+#include "driver/cuda.hpp"
+
+namespace zerohop::driver {
+
+enum : CudaResult {
+  kCudaErrorInvalidValue = 1,
+  kCudaErrorOutOfMemory = 2,
+  kCudaErrorNotInitialized = 3,
+  kCudaErrorInvalidContext = 201,
+  kCudaErrorNotSupported = 801,
+};
+
+enum : CudaDeviceAttribute {
+  kCudaComputeMajor = 75,
+  kCudaComputeMinor = 76,
+  kCudaFlushRemoteWrites = 98,    // cuStreamWaitValue may flush
+  kCudaGpudirectWithVmm = 110,    // cuMemCreate knows gpuDirectRDMACapable
+  kCudaGpudirectSupported = 116,  // nvidia_p2p_get_pages and its like
+  kCudaFlushOptions = 117,        // bits of CudaFlushOption
+  kCudaWritesOrdering = 118,      // a CudaScope
+  kCudaDmabufSupported = 124,
+};
+
+enum CudaFlushOption : int { kCudaFlushByHost = 1, kCudaFlushByStream = 2 };
+
+// Who sees GPUDirect writes without a flush, and whom a flush makes them visible to.
+enum CudaScope : int { kCudaScopeNone = 0, kCudaScopeOwner = 100, kCudaScopeAllDevices = 200 };
+
+constexpr int kCudaFlushCurrentContext = 0;  // CUflushGPUDirectRDMAWritesTarget
+
+enum : CudaPointerAttribute {
+  kCudaMemoryType = 2,
+  kCudaSyncMemops = 6,
+  kCudaBufferId = 7,
+  kCudaIsManaged = 8,
+  kCudaDeviceOrdinal = 9,
+  kCudaIsLegacyIpcCapable = 10,
+  kCudaRangeBegin = 11,  // of the allocation, or of the address reservation
+  kCudaRangeNbytes = 12,
+  kCudaAllowedHandleTypes = 14,
+  kCudaIsGpudirectCapable = 15,
+  kCudaPool = 17,
+  kCudaMappingNbytes = 18,  // of the physical memory mapped there
+  kCudaMappingBegin = 19,
+};
+
+enum CudaMemoryType : unsigned { kCudaMemoryHost = 1, kCudaMemoryDevice = 2 };
+
+constexpr int kCudaRangeHandleDmabuf = 1;                   // CUmemRangeHandleType
+constexpr unsigned long long kCudaDmabufMappingPcie = 1;    // CUmemRangeFlags, driver 12.8
+constexpr int kCudaDmabufMappingPcieMinimumDriver = 12080;  // as cuDriverGetVersion counts
+constexpr CudaCaptureMode kCudaCaptureRelaxed = 2;
+
+}  // namespace zerohop::driver

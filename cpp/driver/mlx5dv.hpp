@@ -1,0 +1,45 @@
+// The mlx5dv function table: what only NVIDIA (Mellanox) adapters offer, found in libmlx5.
+//
+// The prototypes are spelled here, because distributions ship headers older than these functions.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace zerohop::driver {
+
+// Registers through the adapter's second PCIe function, which reaches the GPU without the CPU.
+constexpr int kMlx5DataDirect = 1;  // MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT
+
+// X(member, symbol, version that introduced it, result, parameters). All arrived together.
+#define ZEROHOP_MLX5DV_SYMBOLS(X)                                                           \
+  X(get_data_direct_sysfs_path, mlx5dv_get_data_direct_sysfs_path, "MLX5_1.25", int,        \
+    (ibv_context * context, char* path, std::size_t nbytes))                                \
+  X(reg_dmabuf_mr, mlx5dv_reg_dmabuf_mr, "MLX5_1.25", ibv_mr*,                              \
+    (ibv_pd * domain, std::uint64_t offset, std::size_t nbytes, std::uint64_t iova, int fd, \
+     int access, int mlx5_access))
+
+struct Mlx5dv {
+#define ZEROHOP_MLX5DV_MEMBER(member, symbol, version, result, parameters) \
+  result(*member) parameters = nullptr;
+  ZEROHOP_MLX5DV_SYMBOLS(ZEROHOP_MLX5DV_MEMBER)
+#undef ZEROHOP_MLX5DV_MEMBER
+};
+
+// What became of loading libmlx5: a table, or the sentence that says why there is none.
+struct Mlx5dvLibrary {
+  std::shared_ptr<const Mlx5dv> mlx5dv;
+  std::string reason;
+};
+
+// Loads the library called `soname`. Never throws for an absent library.
+Mlx5dvLibrary load_mlx5dv(const char* soname);
+
+// Loads libmlx5.so.1 on the first call and returns the same answer ever after.
+const Mlx5dvLibrary& libmlx5();
+
+}  // namespace zerohop::driver

@@ -1,0 +1,34 @@
+// A GPU and its primary context, the one that every CUDA library of the process shares.
+#pragma once
+
+#include <memory>
+
+#include "gpu/device_facts.hpp"
+
+namespace zerohop::gpu {
+
+class Device {
+ public:
+  // Retains the primary context: as long as the object lives, memory and streams of the context do.
+  // Throws CudaError. The process must not be forked from one that has used CUDA.
+  static std::shared_ptr<Device> open(std::shared_ptr<const driver::Cuda> cuda, int ordinal);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const driver::Cuda& cuda() const noexcept { return *cuda_; }
+  driver::CudaContext context() const noexcept { return context_; }
+  const DeviceFacts& facts() const noexcept { return facts_; }
+  int ordinal() const noexcept { return facts_.ordinal; }
+
+ private:
+  Device(std::shared_ptr<const driver::Cuda> cuda, driver::CudaDevice device, DeviceFacts facts);
+
+  std::shared_ptr<const driver::Cuda> cuda_;
+  driver::CudaDevice device_;
+  unsigned generation_;  // of the process (fork)
+  driver::CudaContext context_ = nullptr;
+  DeviceFacts facts_;
+};
+
+}  // namespace zerohop::gpu

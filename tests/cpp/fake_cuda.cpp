@@ -1,0 +1,255 @@
+#include "fake_cuda.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+namespace zerohop::testing {
+namespace {
+
+using driver::CudaAddress;
+using driver::CudaResult;
+using driver::kCudaErrorInvalidContext;
+using driver::kCudaErrorInvalidValue;
+using driver::kCudaErrorNotSupported;
+using driver::kCudaSuccess;
+using gpu::MemoryKind;
+
+FakeCuda* current = nullptr;  // the table's functions have no argument that could carry it
+int context_object = 0;       // its address is the primary context
+constexpr CudaAddress kProbeMemory = 0x10000000;
+
+CudaResult init(unsigned) { return current->fails("init") ? current->error : kCudaSuccess; }
+
+CudaResult driver_get_version(int* version) {
+  if (current->fails("driver_get_version")) return current->error;
+  *version = current->driver_version;
+  return kCudaSuccess;
+}
+CudaResult device_get_count(int* count) {
+  if (current->fails("device_get_count")) return current->error;
+  *count = 1;
+  return kCudaSuccess;
+}
+CudaResult device_get(driver::CudaDevice* device, int ordinal) {
+  if (current->fails("device_get")) return current->error;
+  if (ordinal != 0) return 101;
+  *device = 0;
+  return kCudaSuccess;
+}
+CudaResult device_get_name(char* name, int nbytes, driver::CudaDevice) {
+  if (current->fails("device_get_name")) return current->error;
+  std::snprintf(name, static_cast<std::size_t>(nbytes), "Fake GPU");
+  return kCudaSuccess;
+}
+CudaResult device_get_attribute(int* value, int attribute, driver::CudaDevice) {
+  if (current->fails("device_get_attribute")) return current->error;
+  *value = current->attributes.at(attribute);
+  return kCudaSuccess;
+}
+CudaResult device_get_pci_bus_id(char* text, int nbytes, driver::CudaDevice) {
+  if (current->fails("device_get_pci_bus_id")) return current->error;
+  std::snprintf(text, static_cast<std::size_t>(nbytes), "FFFF:FF:1F.7");
+  return kCudaSuccess;
+}
+
+CudaResult primary_context_retain(driver::CudaContext* context, driver::CudaDevice) {
+  if (current->fails("primary_context_retain")) return current->error;
+  ++current->retained;
+  *context = &context_object;
+  return kCudaSuccess;
+}
+CudaResult primary_context_release(driver::CudaDevice) {
+  --current->retained;
+  return kCudaSuccess;
+}
+CudaResult context_push(driver::CudaContext context) {
+  if (current->fails("context_push")) return current->error;
+  if (context != &context_object || current->retained == 0) return kCudaErrorInvalidContext;
+  ++current->depth;
+  return kCudaSuccess;
+}
+CudaResult context_pop(driver::CudaContext* context) {
+  if (current->depth == 0) return kCudaErrorInvalidContext;
+  --current->depth;
+  *context = &context_object;
+  return kCudaSuccess;
+}
+CudaResult thread_exchange_capture_mode(driver::CudaCaptureMode* mode) {
+  std::swap(*mode, current->capture_mode);
+  return kCudaSuccess;
+}
+
+template <typename T>
+void put(void* value, T what) {
+  std::memcpy(value, &what, sizeof what);
+}
+
+void put_attribute(const FakeCuda::Memory& m, int attribute, void* value) {
+  const bool on_host = m.kind == MemoryKind::pinned;
+  switch (attribute) {
+    case driver::kCudaMemoryType:
+      return put(value, on_host ? driver::kCudaMemoryHost : driver::kCudaMemoryDevice);
+    case driver::kCudaIsManaged: return put(value, unsigned{m.kind == MemoryKind::managed});
+    case driver::kCudaDeviceOrdinal: return put(value, m.ordinal);
+    case driver::kCudaBufferId: return put(value, m.buffer_id);
+    case driver::kCudaRangeBegin: return put(value, m.range.begin);
+    case driver::kCudaRangeNbytes: return put(value, m.range.end - m.range.begin);
+    case driver::kCudaMappingBegin: return put(value, m.mapping.begin);
+    case driver::kCudaMappingNbytes: return put(value, m.mapping.end - m.mapping.begin);
+    case driver::kCudaIsGpudirectCapable: return put(value, unsigned{m.gpudirect_capable});
+    case driver::kCudaIsLegacyIpcCapable: return put(value, unsigned{m.kind == MemoryKind::plain});
+    case driver::kCudaAllowedHandleTypes:
+      return put(value, std::uint64_t{m.kind == MemoryKind::vmm});
+    case driver::kCudaSyncMemops: return put(value, unsigned{0});
+    case driver::kCudaPool: return put(value, std::uint64_t{m.kind == MemoryKind::pool});
+    default: return;
+  }
+}
+
+CudaResult pointer_get_attributes(unsigned count, int* attributes, void** values,
+                                  CudaAddress address) {
+  if (current->fails("pointer_get_attributes")) return current->error;
+  const auto* memory = current->find(address);
+  if (memory == nullptr) return kCudaSuccess;  // the values stay at zero
+  for (unsigned i = 0; i < count; ++i) put_attribute(*memory, attributes[i], values[i]);
+  return kCudaSuccess;
+}
+CudaResult pointer_set_attribute(const void*, int, CudaAddress address) {
+  if (current->fails("pointer_set_attribute")) return current->error;
+  const auto* memory = current->find(address);
+  if (memory == nullptr) return kCudaErrorInvalidValue;
+  return memory->kind == MemoryKind::vmm ? kCudaErrorNotSupported : kCudaSuccess;
+}
+
+CudaResult memory_allocate(CudaAddress* address, std::size_t nbytes) {
+  if (current->fails("memory_allocate")) return current->error;
+  if (current->depth == 0) return kCudaErrorInvalidContext;
+  ++current->allocated;
+  current->add(MemoryKind::plain, kProbeMemory, nbytes);
+  *address = kProbeMemory;
+  return kCudaSuccess;
+}
+CudaResult memory_free(CudaAddress address) {
+  --current->allocated;
+  current->remove(address);
+  return kCudaSuccess;
+}
+CudaResult memory_retain_allocation(driver::CudaAllocation* allocation, void* address) {
+  if (current->fails("memory_retain_allocation")) return current->error;
+  const auto* memory = current->find(reinterpret_cast<CudaAddress>(address));
+  if (memory == nullptr || memory->kind != MemoryKind::vmm) return kCudaErrorInvalidValue;
+  ++current->allocations_held;
+  *allocation = 1;
+  return kCudaSuccess;
+}
+CudaResult memory_release_allocation(driver::CudaAllocation) {
+  --current->allocations_held;
+  return kCudaSuccess;
+}
+
+bool is_mapped(std::uint64_t begin, std::uint64_t end) {
+  while (begin < end) {
+    const auto* memory = current->find(begin);
+    if (memory == nullptr) return false;
+    begin = (memory->mapping.end + 4095) & ~std::uint64_t{4095};
+  }
+  return true;
+}
+
+CudaResult memory_export_range(void* handle, CudaAddress address, std::size_t nbytes, int type,
+                               unsigned long long flags) {
+  if (current->fails("memory_export_range")) return current->error;
+  if (current->depth == 0) return kCudaErrorInvalidContext;
+  if (current->export_error != kCudaSuccess) return current->export_error;
+  if (flags != 0 && !current->pcie_mapping) return kCudaErrorNotSupported;
+  if (type != driver::kCudaRangeHandleDmabuf || (address | nbytes) % 4096 != 0 ||
+      !is_mapped(address, address + nbytes)) {
+    return kCudaErrorInvalidValue;
+  }
+  const int fd = ::memfd_create("fake dma-buf", MFD_CLOEXEC);
+  current->exports.push_back({{address, address + nbytes}, flags, fd});
+  *static_cast<int*>(handle) = fd;
+  return kCudaSuccess;
+}
+CudaResult flush_gpudirect_writes(int target, int scope) {
+  if (current->fails("flush_gpudirect_writes")) return current->error;
+  if (current->depth == 0) return kCudaErrorInvalidContext;
+  if (target != driver::kCudaFlushCurrentContext || scope != driver::kCudaScopeOwner) {
+    return kCudaErrorInvalidValue;
+  }
+  ++current->flushes;
+  return kCudaSuccess;
+}
+CudaResult get_error_name(CudaResult, const char** text) {
+  *text = "CUDA_ERROR_FAKE";
+  return kCudaSuccess;
+}
+CudaResult get_error_string(CudaResult, const char** text) {
+  *text = "made to fail";
+  return kCudaSuccess;
+}
+
+std::shared_ptr<const driver::Cuda> make_table() {
+  auto table = std::make_shared<driver::Cuda>();
+#define ZEROHOP_FAKE(member, symbol, version, parameters) table->member = member;
+  ZEROHOP_CUDA_SYMBOLS(ZEROHOP_FAKE)
+#undef ZEROHOP_FAKE
+  return table;
+}
+
+}  // namespace
+
+FakeCuda::FakeCuda() : table_(make_table()) {
+  current = this;
+  attributes = {{driver::kCudaComputeMajor, 9},
+                {driver::kCudaComputeMinor, 0},
+                {driver::kCudaGpudirectSupported, 1},
+                {driver::kCudaGpudirectWithVmm, 1},
+                {driver::kCudaDmabufSupported, 1},
+                {driver::kCudaFlushOptions, driver::kCudaFlushByHost},
+                {driver::kCudaWritesOrdering, driver::kCudaScopeOwner}};
+}
+
+FakeCuda::~FakeCuda() { current = nullptr; }
+
+bool FakeCuda::fails(const char* function) {
+  if (++calls != fail_at) return false;
+  failed = function;
+  return true;
+}
+
+std::uint64_t FakeCuda::add(MemoryKind kind, std::uint64_t begin, std::uint64_t nbytes) {
+  const Extent extent{begin, begin + nbytes};
+  Memory memory{.kind = kind, .range = extent, .mapping = extent, .buffer_id = next_buffer_id_++};
+  memory.gpudirect_capable = kind == MemoryKind::plain || kind == MemoryKind::vmm;
+  memory_[begin] = memory;
+  return memory.buffer_id;
+}
+
+void FakeCuda::add_chunks(std::uint64_t begin, std::uint64_t chunk_nbytes, int count) {
+  const Extent reservation{begin, begin + chunk_nbytes * static_cast<std::uint64_t>(count)};
+  for (std::uint64_t at = begin; at < reservation.end; at += chunk_nbytes) {
+    add(MemoryKind::vmm, at, chunk_nbytes);
+    memory_[at].range = reservation;
+  }
+}
+
+void FakeCuda::remove(std::uint64_t begin) { memory_.erase(begin); }
+
+FakeCuda::Memory* FakeCuda::find(std::uint64_t address) {
+  auto after = memory_.upper_bound(address);
+  if (after == memory_.begin()) return nullptr;
+  Memory& memory = std::prev(after)->second;
+  return address < memory.mapping.end ? &memory : nullptr;
+}
+
+int FakeCuda::open_exports() const {
+  return static_cast<int>(
+      std::ranges::count_if(exports, [](const Export& e) { return ::fcntl(e.fd, F_GETFD) != -1; }));
+}
+
+}  // namespace zerohop::testing

@@ -1,0 +1,73 @@
+// A CUDA table without a GPU: it knows memory of every kind, counts what is retained, allocated and
+// exported, and fails the n-th call on demand.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "driver/cuda_constants.hpp"
+#include "gpu/allocation.hpp"
+
+namespace zerohop::testing {
+
+class FakeCuda {
+ public:
+  FakeCuda();   // becomes the one that table() talks to; its GPU is as an H200 with driver 13.0
+  ~FakeCuda();  // must outlive every object made through the table
+  FakeCuda(const FakeCuda&) = delete;
+  FakeCuda& operator=(const FakeCuda&) = delete;
+
+  std::shared_ptr<const driver::Cuda> table() const { return table_; }
+
+  // The fail_at-th call (from 1; 0: none) fails with `error`.
+  int fail_at = 0;
+  driver::CudaResult error = 999;
+  int calls = 0;
+  std::string failed;  // the function that was made to fail
+
+  std::map<int, int> attributes;  // of the GPU
+  int driver_version = 13000;
+  driver::CudaResult export_error = driver::kCudaSuccess;  // of every export
+  bool pcie_mapping = false;                               // whether exports know that flag
+
+  struct Memory {
+    gpu::MemoryKind kind = gpu::MemoryKind::plain;
+    Extent range;    // allocation, or reservation
+    Extent mapping;  // physical memory
+    int ordinal = 0;
+    bool gpudirect_capable = true;
+    std::uint64_t buffer_id = 0;
+  };
+  // One allocation at [begin, begin + nbytes) with a fresh buffer id, which is returned.
+  std::uint64_t add(gpu::MemoryKind kind, std::uint64_t begin, std::uint64_t nbytes);
+  // Chunks of `chunk_nbytes` each, mapped one after the other in one reservation.
+  void add_chunks(std::uint64_t begin, std::uint64_t chunk_nbytes, int count);
+  void remove(std::uint64_t begin);
+  Memory* find(std::uint64_t address);
+
+  int retained = 0;          // primary contexts
+  int depth = 0;             // of this thread's context stack
+  int allocated = 0;         // by the table itself
+  int allocations_held = 0;  // by cuMemRetainAllocationHandle
+  int flushes = 0;
+  driver::CudaCaptureMode capture_mode = 0;  // of this thread: global
+  struct Export {
+    Extent range;
+    unsigned long long flags;
+    int fd;
+  };
+  std::vector<Export> exports;
+  int open_exports() const;  // exported descriptors that nobody has closed
+
+  // For the functions of the table.
+  bool fails(const char* function);
+
+ private:
+  std::shared_ptr<const driver::Cuda> table_;
+  std::map<std::uint64_t, Memory> memory_;  // by the begin of the mapping
+  std::uint64_t next_buffer_id_ = 900;
+};
+
+}  // namespace zerohop::testing
