@@ -9,6 +9,7 @@
 #include "bindings/arguments.hpp"
 #include "bindings/convert.hpp"
 #include "bindings/handles.hpp"
+#include "bindings/knobs.hpp"
 #include "bindings/topics.hpp"
 #include "engine/device_choice.hpp"
 
@@ -64,14 +65,15 @@ void check_signals() {
 }
 
 EndpointHandle make_endpoint(const std::string& device, const std::string& name, double timeout,
-                             std::uint32_t send_depth, double spin) {
-  const engine::EndpointOptions options{
-      .device = device,
-      .name = name,
-      .timeout = timeout,
-      .send_depth = send_depth,
-      .spin = std::chrono::microseconds(static_cast<long>(spin * 1e6)),
-      .interrupt = &check_signals};
+                             double spin, const std::map<std::string, int>& knobs) {
+  engine::EndpointOptions options{.device = device,
+                                  .port = {},
+                                  .queue_pair = {},
+                                  .name = name,
+                                  .timeout = timeout,
+                                  .spin = std::chrono::microseconds(static_cast<long>(spin * 1e6)),
+                                  .interrupt = &check_signals};
+  set_knobs(options, knobs);
   return without_gil([&] { return std::make_shared<Endpoint>(options); });
 }
 
@@ -125,7 +127,7 @@ void bind_endpoint(py::module_& m) {
   m.def("device_names", &engine::device_names);
   py::class_<Endpoint, EndpointHandle> type(m, "Endpoint");
   type.def(py::init(&make_endpoint), py::arg("device"), py::arg("name"), py::arg("timeout"),
-           py::arg("send_depth"), py::arg("spin"))
+           py::arg("spin"), py::arg("knobs"))
       .def_property_readonly(
           "address", [](const Endpoint& self) { return to_bytes(self.address().to_bytes()); },
           "What another Endpoint needs to connect: bytes. Contains a secret.")

@@ -97,6 +97,16 @@ void bind_transfer(py::module_& m) {
                     "``\"host\"``: host memory through a verbs queue pair.")
       .def_readonly("device", &engine::Route::device, "The device that serves it.")
       .def_readonly("reason", &engine::Route::reason, "One sentence.")
+      .def_property_readonly(
+          "settings",
+          [](const engine::Route& route) {
+            py::typing::Dict<py::str, py::typing::Union<py::int_, py::str>> all;
+            for (const auto& [name, value] : route.settings) all[py::str(name)] = py::cast(value);
+            return all;
+          },
+          R"(The queue pair's effective settings by name, for instance ``"mtu"`` in bytes. The keywords of an
+Endpoint are explained there; rd_atomic_out and _in are what both ends agreed on. Empty for the route of a
+Transfer: ask ``Peer.route``.)")
       .def("__str__",
            [](const engine::Route& route) {
              return route.kind + " over " + route.device + ", because " + route.reason;

@@ -10,8 +10,8 @@
 #include "base/error.hpp"
 #include "bindings/array_import.hpp"
 #include "bindings/verbs_objects.hpp"
-#include "bindings/verbs_text.hpp"
 #include "engine/device_choice.hpp"
+#include "rdma/verbs_text.hpp"
 
 namespace zerohop::bindings {
 namespace {
@@ -26,6 +26,10 @@ using DomainClass = py::class_<ProtectionDomain, std::shared_ptr<ProtectionDomai
 constexpr int kReadOnly = int{IBV_ACCESS_REMOTE_READ} | int{IBV_ACCESS_OPTIONAL_RANGE};
 constexpr int kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                      IBV_ACCESS_REMOTE_ATOMIC;
+
+std::shared_ptr<Device> open_device(const std::string& name, std::uint8_t port, int gid_index) {
+  return engine::open_device(name, {.port = port, .gid_index = gid_index});
+}
 
 Facts device_attributes(const Device& device) {
   const ibv_device_attr& a = device.attributes();
@@ -46,20 +50,20 @@ Facts device_attributes(const Device& device) {
   facts["max_pd"] = a.max_pd;
   facts["max_qp_rd_atom"] = a.max_qp_rd_atom;
   facts["max_qp_init_rd_atom"] = a.max_qp_init_rd_atom;
-  facts["atomic_cap"] = atomic_cap_name(a.atomic_cap);
+  facts["atomic_cap"] = rdma::atomic_cap_name(a.atomic_cap);
   return facts;
 }
 
 Facts port_attributes(const Device& device) {
   const ibv_port_attr port = device.port_attributes();
   Facts facts;
-  facts["state"] = port_state_name(port.state);
-  facts["max_mtu"] = mtu_bytes(port.max_mtu);
-  facts["active_mtu"] = mtu_bytes(port.active_mtu);
+  facts["state"] = rdma::port_state_name(port.state);
+  facts["max_mtu"] = rdma::mtu_bytes(port.max_mtu);
+  facts["active_mtu"] = rdma::mtu_bytes(port.active_mtu);
   facts["gid_tbl_len"] = port.gid_tbl_len;
   facts["max_msg_sz"] = port.max_msg_sz;
   facts["lid"] = port.lid;
-  facts["link_layer"] = link_layer_name(port.link_layer);
+  facts["link_layer"] = rdma::link_layer_name(port.link_layer);
   return facts;
 }
 
@@ -99,22 +103,25 @@ void bind_device(py::module_& m, DeviceClass& device) {
   m.def("verbs_devices", engine::device_names,
         "Names of the RDMA devices that libibverbs lists, then those of the software HCA.");
   device
-      .def(py::init(&engine::open_device), py::arg("name"), py::kw_only(), py::arg("port") = 1,
-           py::arg("gid_index") = 0)
+      .def(py::init(&open_device), py::arg("name"), py::kw_only(), py::arg("port") = 0,
+           py::arg("gid_index") = -1)
       .def_property_readonly("name", &Device::name)
       .def_property_readonly("port", &Device::port)
-      .def_property_readonly("gid_index", &Device::gid_index)
+      .def_property_readonly("gid_index", [](const Device& d) { return d.gid().index; })
+      .def_property_readonly(
+          "gid_kind", [](const Device& d) { return rdma::gid_kind_name(d.gid().kind); },
+          "\"RoCE v2\", \"RoCE v1\", \"InfiniBand\" or \"unknown kind\".")
       .def_property_readonly(
           "provider", [](const Device& d) { return d.verbs().provider; },
           "Who fills the verbs table: \"libibverbs\" or \"softhca\".")
       .def_property_readonly(
-          "gid", [](const Device& d) { return gid_text(d.gid()); },
+          "gid", [](const Device& d) { return rdma::gid_text(d.gid().value); },
           "The address of the port, written as an IPv6 address.")
       .def_property_readonly(
-          "state", [](const Device& d) { return port_state_name(d.port_attributes().state); },
+          "state", [](const Device& d) { return rdma::port_state_name(d.port_attributes().state); },
           "The state of the port now: \"ACTIVE\", \"DOWN\", ...")
       .def_property_readonly(
-          "mtu", [](const Device& d) { return mtu_bytes(d.port_attributes().active_mtu); },
+          "mtu", [](const Device& d) { return rdma::mtu_bytes(d.port_attributes().active_mtu); },
           "The active MTU of the port in bytes.")
       .def_property_readonly("attributes", device_attributes,
                              "Limits of the device (man ibv_query_device); sizes in bytes.")
@@ -126,21 +133,21 @@ The next asynchronous event, or None when none comes within timeout seconds (man
 ibv_get_async_event).)")
       .def("__repr__", [](const Device& d) {
         return "<Device " + d.name() + " (" + d.verbs().provider + ") port " +
-               std::to_string(d.port()) + " " + port_state_name(d.port_attributes().state) +
-               ", gid " + gid_text(d.gid()) + ">";
+               std::to_string(d.port()) + " " + rdma::port_state_name(d.port_attributes().state) +
+               ", gid " + rdma::gid_text(d.gid().value) + ">";
       });
 }
 
 void bind_async_event(py::module_& m) {
   py::class_<AsyncEvent>(m, "AsyncEvent", "Something that happened to a device, port or queue.")
       .def_property_readonly(
-          "type", [](const AsyncEvent& e) { return event_name(e.type); },
+          "type", [](const AsyncEvent& e) { return rdma::event_name(e.type); },
           "\"QP_FATAL\", \"PORT_ERR\", ...: ibv_event_type without its prefix.")
       .def_readonly("qp_num", &AsyncEvent::qp_number, "0 unless the event names a queue pair.")
       .def_readonly("port", &AsyncEvent::port, "0 unless the event names a port.")
       .def("__repr__", [](const AsyncEvent& e) {
-        std::string text = std::string("<AsyncEvent ") + event_name(e.type);
-        if (e.qp_number != 0) text += " qp_num=" + hex(e.qp_number);
+        std::string text = std::string("<AsyncEvent ") + rdma::event_name(e.type);
+        if (e.qp_number != 0) text += " qp_num=" + rdma::hex(e.qp_number);
         if (e.port != 0) text += " port=" + std::to_string(e.port);
         return text + ">";
       });
@@ -170,7 +177,9 @@ void bind_verbs(py::module_& m) {
   DeviceClass device(m, "Device", R"(
 An open verbs device and one of its ports (man ibv_open_device).
 
-name: "mlx5_0", "rxe0", "soft0", "soft0@eth0", "soft0@10.0.0.5". Raises VerbsError for other names.)");
+name: "mlx5_0", "rxe0", "soft0", "soft0@eth0", "soft0@10.0.0.5". Raises VerbsError for other names.
+port: from 1; 0 (default) chooses the first active one. gid_index: -1 (default) chooses the GID that reaches
+farthest, RoCE v2 on Ethernet.)");
   DomainClass domain(m, "ProtectionDomain", R"(
 Queue pairs and memory regions work together only inside one domain (man ibv_alloc_pd).)");
   bind_device(m, device);

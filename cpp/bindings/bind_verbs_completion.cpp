@@ -9,8 +9,8 @@
 
 #include "base/error.hpp"
 #include "bindings/verbs_objects.hpp"
-#include "bindings/verbs_text.hpp"
 #include "driver/verbs_call.hpp"
+#include "rdma/verbs_text.hpp"
 
 namespace zerohop::bindings {
 namespace {
@@ -24,7 +24,7 @@ struct WorkCompletion {
   bool ok() const noexcept { return wc.status == IBV_WC_SUCCESS; }
   std::optional<std::string_view> opcode() const noexcept {
     if (!ok()) return std::nullopt;
-    return opcode_name(wc.opcode);
+    return rdma::opcode_name(wc.opcode);
   }
   std::optional<std::uint32_t> immediate() const noexcept {
     if (!ok() || (wc.wc_flags & IBV_WC_WITH_IMM) == 0) return std::nullopt;
@@ -34,12 +34,13 @@ struct WorkCompletion {
 
 std::string describe(const WorkCompletion& completion) {
   const ibv_wc& wc = completion.wc;
-  std::string text = "<WC wr_id=" + std::to_string(wc.wr_id) + " qp_num=" + hex(wc.qp_num) + " ";
+  std::string text =
+      "<WC wr_id=" + std::to_string(wc.wr_id) + " qp_num=" + rdma::hex(wc.qp_num) + " ";
   if (!completion.ok()) {
     return text + rdma::completion_status_name(wc.status) + ": " +
            rdma::completion_status_help(wc.status) + ">";
   }
-  text += opcode_name(wc.opcode);
+  text += rdma::opcode_name(wc.opcode);
   if ((wc.opcode & IBV_WC_RECV) != 0) text += " " + std::to_string(wc.byte_len) + " bytes";
   if (const auto imm = completion.immediate()) text += " imm_data=" + std::to_string(*imm);
   return text + ">";

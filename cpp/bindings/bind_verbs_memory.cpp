@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "bindings/verbs_objects.hpp"
-#include "bindings/verbs_text.hpp"
+#include "rdma/verbs_text.hpp"
 
 namespace zerohop::bindings {
 
@@ -74,9 +74,9 @@ VerbsSlice slice_of(const std::shared_ptr<VerbsRegion>& region, const py::slice&
 std::string describe(const VerbsRegion& region) {
   if (region.closed()) return "<MemoryRegion, closed>";
   const rdma::MemoryRegion& mr = region.get();
-  return "<MemoryRegion " + std::to_string(mr.nbytes()) + " bytes at " + hex(mr.address()) +
-         ", lkey " + hex(mr.lkey()) + ", rkey " + hex(mr.rkey()) + ", access " +
-         hex(static_cast<unsigned>(mr.access())) + ">";
+  return "<MemoryRegion " + std::to_string(mr.nbytes()) + " bytes at " + rdma::hex(mr.address()) +
+         ", lkey " + rdma::hex(mr.lkey()) + ", rkey " + rdma::hex(mr.rkey()) + ", access " +
+         rdma::hex(static_cast<unsigned>(mr.access())) + ">";
 }
 
 // A property of the live region.

@@ -9,8 +9,8 @@
 
 #include "base/error.hpp"
 #include "bindings/verbs_objects.hpp"
-#include "bindings/verbs_text.hpp"
 #include "driver/verbs_call.hpp"
+#include "rdma/verbs_text.hpp"
 
 namespace zerohop::bindings {
 namespace {

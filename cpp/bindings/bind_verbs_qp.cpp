@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "bindings/verbs_objects.hpp"
-#include "bindings/verbs_text.hpp"
+#include "rdma/verbs_text.hpp"
 
 namespace zerohop::bindings {
 namespace {
@@ -71,7 +71,7 @@ QueuePairAddress from_bytes(const py::bytes& encoded) {
   address.mtu = take<std::uint8_t>(bytes);
   address.reads_in = take<std::uint8_t>(bytes);
   address.reads_out = take<std::uint8_t>(bytes);
-  if (mtu_bytes(address.mtu) == 0) {
+  if (rdma::mtu_bytes(address.mtu) == 0) {
     throw ProtocolError("these bytes are no queue pair address: its MTU is none of verbs");
   }
   return address;
@@ -82,10 +82,10 @@ void bind_address(py::module_& m) {
 What the other side must know to connect: a plain value; to_bytes() may travel over any channel.)")
       .def_readonly("number", &QueuePairAddress::number, "Queue pair number, 24 bits.")
       .def_readonly("psn", &QueuePairAddress::psn, "First packet sequence number sent, 24 bits.")
-      .def_property_readonly("gid", [](const QueuePairAddress& a) { return gid_text(a.gid); })
+      .def_property_readonly("gid", [](const QueuePairAddress& a) { return rdma::gid_text(a.gid); })
       .def_readonly("lid", &QueuePairAddress::lid, "0 on RoCE and on the software HCA.")
       .def_property_readonly(
-          "mtu", [](const QueuePairAddress& a) { return mtu_bytes(a.mtu); }, "In bytes.")
+          "mtu", [](const QueuePairAddress& a) { return rdma::mtu_bytes(a.mtu); }, "In bytes.")
       .def_readonly("reads_in", &QueuePairAddress::reads_in,
                     "Reads and atomics that this side serves at once.")
       .def_readonly("reads_out", &QueuePairAddress::reads_out,
@@ -103,8 +103,9 @@ What the other side must know to connect: a plain value; to_bytes() may travel o
       .def("__hash__", [](const QueuePairAddress& a) { return py::hash(to_bytes(a)); })
       .def(py::pickle(&to_bytes, &from_bytes))
       .def("__repr__", [](const QueuePairAddress& a) {
-        return "<QueuePairAddress " + hex(a.number) + " at " + gid_text(a.gid) + ", psn " +
-               hex(a.psn) + ", mtu " + std::to_string(mtu_bytes(a.mtu)) + ">";
+        return "<QueuePairAddress " + rdma::hex(a.number) + " at " + rdma::gid_text(a.gid) +
+               ", psn " + rdma::hex(a.psn) + ", mtu " + std::to_string(rdma::mtu_bytes(a.mtu)) +
+               ">";
       });
 }
 
@@ -193,7 +194,7 @@ pause that a receiver without posted receives asks for (12: 0.64 ms).)");
       .def_property_readonly("options", granted_options, "The options as the device granted them.")
       .def("address", &QueuePair::address, "The QueuePairAddress that the other side needs.")
       .def("__repr__", [](const QueuePair& q) {
-        return "<QueuePair " + hex(q.number()) + " on " + q.device().name() + ": " +
+        return "<QueuePair " + rdma::hex(q.number()) + " on " + q.device().name() + ": " +
                rdma::state_name(q.state()) + ">";
       });
 }

@@ -42,8 +42,9 @@ namespace zerohop::driver {
   X(destroy_qp, ibv_destroy_qp, "IBVERBS_1.1")
 
 // A missing optional symbol leaves a null member: that is an answer, not an error.
-#define ZEROHOP_VERBS_OPTIONAL(X)                  \
-  X(reg_mr_iova2, ibv_reg_mr_iova2, "IBVERBS_1.8") \
+#define ZEROHOP_VERBS_OPTIONAL(X)                          \
+  X(query_gid_table, _ibv_query_gid_table, "IBVERBS_1.11") \
+  X(reg_mr_iova2, ibv_reg_mr_iova2, "IBVERBS_1.8")         \
   X(reg_dmabuf_mr, ibv_reg_dmabuf_mr, "IBVERBS_1.12")
 
 struct Verbs {

@@ -8,7 +8,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -41,11 +40,12 @@ std::optional<std::string> interface_host(std::string_view name) {
   return std::nullopt;
 }
 
-// RoCE GIDs hold the interface's address as ::ffff:a.b.c.d.
-std::optional<std::string> gid_host(const ibv_gid& gid) {
-  constexpr std::array<std::uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  if (std::memcmp(gid.raw, kMapped.data(), kMapped.size()) != 0) return std::nullopt;
-  return ipv4_text(gid.raw + kMapped.size());
+// RoCE GIDs hold the interface's address as ::ffff:a.b.c.d, or name the interface.
+std::optional<std::string> gid_host(const rdma::Gid& gid) {
+  if (rdma::is_ipv4_mapped(gid.value)) return ipv4_text(gid.value.raw + 12);
+  std::array<char, IF_NAMESIZE> name{};
+  if (gid.netdev == 0 || ::if_indextoname(gid.netdev, name.data()) == nullptr) return std::nullopt;
+  return interface_host(name.data());
 }
 
 }  // namespace

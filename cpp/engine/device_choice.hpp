@@ -1,7 +1,6 @@
 // Which verbs device an Endpoint uses, and the names of all that could be.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,9 +12,17 @@ namespace zerohop::engine {
 // Adapters that libibverbs knows, then the software HCA on every interface.
 std::vector<std::string> device_names();
 
-// Opens the named device; an empty name means the first adapter with an active port, else "soft0".
-// Throws VerbsError that lists the names which exist, or says why libibverbs is not there.
-std::shared_ptr<rdma::Device> open_device(const std::string& name, std::uint8_t port = 1,
-                                          int gid_index = 0);
+// Opens the named device whatever state it is in. Throws VerbsError that lists the names which
+// exist, or says why libibverbs is not there.
+std::shared_ptr<rdma::Device> open_device(const std::string& name, const rdma::PortWish& wish = {});
+
+struct DeviceChoice {
+  std::shared_ptr<rdma::Device> device;
+  std::string reason;  // half a sentence: "it was asked for"
+};
+
+// The device of an Endpoint: the named one; for an empty name the first adapter that can serve,
+// else "soft0", and why no adapter can. Throws VerbsError for a named device that cannot serve.
+DeviceChoice choose_device(const std::string& name, const rdma::PortWish& wish);
 
 }  // namespace zerohop::engine

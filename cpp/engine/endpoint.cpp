@@ -36,25 +36,27 @@ void check_slots(std::uint64_t first, std::uint64_t count) {
 
 Endpoint::Endpoint(const EndpointOptions& options)
     : options_(options), generation_(fork_generation()), address_(Address::with_random_keys()) {
-  auto device = open_device(options_.device);
+  const auto [device, device_reason] = choose_device(options_.device, options_.port);
   services_.domain = rdma::ProtectionDomain::create(device);
   services_.poller = std::make_shared<Poller>(device, options_.spin, options_.interrupt);
   services_.board = std::make_shared<Board>();
-  services_.options.send_depth = options_.send_depth;
+  services_.options = options_.queue_pair;
   registrations_ = std::make_shared<Registrations>(services_.domain);
   address_.name = options_.name.empty() ? default_name() : options_.name;
   address_.device = device->name();
   address_.host = control_host(*device);
   control_ = Control::start(address_, device, services_.poller);
-  control_->set_make_peer([host = make_peer_host(), services = services_](Peer::Identity identity) {
-    return Peer::create(host, services, std::move(identity));
-  });
+  control_->set_make_peer(
+      [host = make_peer_host(device_reason), services = services_](Peer::Identity identity) {
+        return Peer::create(host, services, std::move(identity));
+      });
 }
 
-Peer::Host Endpoint::make_peer_host() {
+Peer::Host Endpoint::make_peer_host(const std::string& device_reason) {
   const std::weak_ptr<Control> weak = control_;
   return {.own_id = address_.id,
           .device = address_.device,
+          .device_reason = device_reason,
           .default_timeout = options_.timeout,
           .registrations = registrations_,
           .tell =

@@ -18,10 +18,11 @@
 namespace zerohop::engine {
 
 struct EndpointOptions {
-  std::string device;                   // empty: the first adapter with an active port, else soft0
+  std::string device;                   // empty: the first adapter that can serve, else soft0
+  rdma::PortWish port;                  // of the device
+  rdma::QueuePairOptions queue_pair;    // of every Peer
   std::string name;                     // for messages; empty: "<host>:<pid>"
   double timeout = 30.0;                // seconds: the bound of every wait that is given none
-  std::uint32_t send_depth = 256;       // work requests a Peer has posted at most
   std::chrono::microseconds spin{200};  // how long a wait polls before it sleeps
   Poller::Interrupt interrupt;          // what may end a wait early
 };
@@ -78,7 +79,7 @@ class Endpoint {
   Entered enter() const;
   void check_open() const;
   void stop();
-  Peer::Host make_peer_host();
+  Peer::Host make_peer_host(const std::string& device_reason);
 
   const EndpointOptions options_;
   const unsigned generation_;             // of the process (fork)

@@ -42,7 +42,9 @@ Peer::Peer(Host host, Identity identity)
           Route{.kind = "host",
                 .device = host_.device,
                 .reason = "both arrays lie in host memory, which " + host_.device +
-                          " reads and writes by itself"})),
+                          " reads and writes by itself; " + host_.device + " serves because " +
+                          host_.device_reason,
+                .settings = {}})),
       process_generation_(fork_generation()),
       identity_(std::move(identity)) {}
 
@@ -95,7 +97,13 @@ Deadline Peer::deadline(const std::optional<double>& timeout) const {
   return Deadline::after(Deadline::Seconds(timeout.value_or(host_.default_timeout)));
 }
 
-const Route& Peer::route(const Memory& local, const RemoteMemory& remote) const {
+Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
+  Route taken = choose_route(local, remote);
+  taken.settings = path_->settings();
+  return taken;
+}
+
+const Route& Peer::choose_route(const Memory& local, const RemoteMemory& remote) const {
   if (local.device() != "cpu" || remote.device != "cpu") {
     throw RouteUnavailable("no route from " + local.device() + " to " + remote.device +
                            ": this build moves host memory only; copy the array to the host first");
@@ -145,7 +153,7 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   job.reserve(pairs.size());
   for (const auto& [local, remote] : pairs) {
-    const Route& taken = route(*local, *remote);
+    const Route& taken = choose_route(*local, *remote);
     if (!options.require.empty() && options.require != taken.kind) {
       throw RouteUnavailable("route '" + options.require + "' is not available: only '" +
                              taken.kind + "' is, because " + taken.reason);

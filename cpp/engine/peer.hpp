@@ -46,6 +46,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   struct Host {
     EndpointId own_id{};
     std::string device;
+    std::string device_reason;  // why it serves, half a sentence
     double default_timeout = 30.0;
     std::shared_ptr<Registrations> registrations;
     std::function<void(const std::shared_ptr<Peer>&, ControlMessage)> tell;
@@ -75,7 +76,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // answers nullopt at once if `now`. Throws TransferTimeout, PeerLost.
   std::optional<RemoteMemory> lookup(const std::string& name, const Deadline& deadline, bool now);
 
-  const Route& route(const Memory& local, const RemoteMemory& remote) const;
+  // With the settings of the queue pair.
+  Route route(const Memory& local, const RemoteMemory& remote) const;
   // Of all transfers between host memory.
   const std::shared_ptr<const Route>& host_route() const noexcept { return host_route_; }
   PathStats& stats() noexcept { return path_->stats(); }
@@ -108,6 +110,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void check_process() const;
   void check_alive() const;
   Deadline deadline(const std::optional<double>& timeout) const;
+  const Route& choose_route(const Memory& local, const RemoteMemory& remote) const;
   Transferring transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                         const TransferOptions& options);
   Piece make_piece(const Memory& local, const RemoteMemory& remote, RemoteAccess needed,

@@ -3,12 +3,15 @@
 
 #include <string>
 
+#include "engine/settings.hpp"
+
 namespace zerohop::engine {
 
 struct Route {
   std::string kind;    // "p2p", "gpudirect", "staged" or "host"
   std::string device;  // that serves it: "soft0", "mlx5_0"
   std::string reason;  // one sentence
+  Settings settings;   // of its queue pair; only where a route was asked for, not in transfers
 };
 
 }  // namespace zerohop::engine

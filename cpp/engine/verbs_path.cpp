@@ -159,6 +159,13 @@ bool VerbsPath::idle() const {
   return send_queue_.empty() && jobs_.empty();
 }
 
+Settings VerbsPath::settings() const {
+  const std::lock_guard lock(mutex_);
+  Settings all = settings_of(*queue_pair_, remote_.slot_nbytes > 0 ? &remote_.queue_pair : nullptr);
+  all.emplace_back("send_depth", services_.options.send_depth - kReserve);
+  return all;
+}
+
 void VerbsPath::submit(Job&& job, const Deadline& deadline) {
   {
     const std::lock_guard lock(mutex_);

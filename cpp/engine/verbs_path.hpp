@@ -25,6 +25,7 @@
 #include "engine/path_buffers.hpp"
 #include "engine/path_stats.hpp"
 #include "engine/send_queue.hpp"
+#include "engine/settings.hpp"
 #include "rdma/queue_pair.hpp"
 
 namespace zerohop::engine {
@@ -80,6 +81,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
 
   std::uint32_t eager_limit() const noexcept;  // bytes of payload that travel inside a message
   bool idle() const;                           // nothing posted, nothing waiting to be
+  Settings settings() const;
   PathStats& stats() noexcept { return stats_; }
   const std::shared_ptr<Poller>& poller() const noexcept { return services_.poller; }
 

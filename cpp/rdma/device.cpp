@@ -92,7 +92,7 @@ std::vector<std::string> Device::names(const driver::Verbs& verbs) {
 }
 
 std::shared_ptr<Device> Device::open(std::shared_ptr<const driver::Verbs> verbs,
-                                     std::string_view name, std::uint8_t port, int gid_index) {
+                                     std::string_view name, const PortWish& wish) {
   const DeviceList list(*verbs);
   const std::vector<std::string> names = list.names();
   const auto found = std::find(names.begin(), names.end(), name);
@@ -101,27 +101,22 @@ std::shared_ptr<Device> Device::open(std::shared_ptr<const driver::Verbs> verbs,
   const std::string what = "ibv_open_device of " + *found;  // before the call: it may change errno
   Context context(driver::check_null(verbs->open_device(device), what),
                   CloseContext{{verbs.get()}});
-  return std::shared_ptr<Device>(
-      new Device(std::move(verbs), std::move(context), *found, port, gid_index));
+  return std::shared_ptr<Device>(new Device(std::move(verbs), std::move(context), *found, wish));
 }
 
 Device::Device(std::shared_ptr<const driver::Verbs> verbs, Context context, std::string name,
-               std::uint8_t port, int gid_index)
-    : verbs_(std::move(verbs)),
-      context_(std::move(context)),
-      name_(std::move(name)),
-      port_(port),
-      gid_index_(gid_index) {
+               const PortWish& wish)
+    : verbs_(std::move(verbs)), context_(std::move(context)), name_(std::move(name)) {
   driver::check_errno(verbs_->query_device(context_.get(), &attributes_),
                       "ibv_query_device of " + name_);
-  if (port < 1 || port > attributes_.phys_port_cnt) {
-    throw VerbsError(name_ + " has no port " + std::to_string(port) + ": ports are 1 to " +
-                         std::to_string(attributes_.phys_port_cnt),
-                     EINVAL);
+  std::vector<ibv_port_attr> ports;
+  for (std::uint8_t port = 1; port <= attributes_.phys_port_cnt; ++port) {
+    ports.push_back(query_port(port));
   }
-  driver::check_minus_one(verbs_->query_gid(context_.get(), port, gid_index, &gid_),
-                          "ibv_query_gid of " + name_ + " port " + std::to_string(port) +
-                              " index " + std::to_string(gid_index));
+  port_ = choose_port(ports, wish, name_);
+  const auto gids = list_gids(*verbs_, context_.get(), port_, ports);
+  const bool ethernet = ports[port_ - 1u].link_layer == IBV_LINK_LAYER_ETHERNET;
+  gid_ = choose_gid(gids, ethernet, wish, port_name());
   make_non_blocking(context_->async_fd, name_);
 }
 
@@ -129,10 +124,14 @@ void Device::CloseContext::operator()(ibv_context* context) const noexcept {
   if (is_this_process()) driver::report_errno(verbs->close_device(context), "ibv_close_device");
 }
 
-ibv_port_attr Device::port_attributes() const {
+std::string Device::port_name() const { return name_ + " port " + std::to_string(port_); }
+
+ibv_port_attr Device::port_attributes() const { return query_port(port_); }
+
+ibv_port_attr Device::query_port(std::uint8_t port) const {
   ibv_port_attr attributes{};  // zeroed: the exported ibv_query_port fills the leading part only
-  driver::check_errno(verbs_->query_port(context_.get(), port_, &attributes),
-                      "ibv_query_port of " + name_ + " port " + std::to_string(port_));
+  driver::check_errno(verbs_->query_port(context_.get(), port, &attributes),
+                      "ibv_query_port of " + name_ + " port " + std::to_string(port));
   return attributes;
 }
 

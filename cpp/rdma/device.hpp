@@ -10,6 +10,7 @@
 
 #include "driver/verbs.hpp"
 #include "rdma/maker.hpp"
+#include "rdma/port_choice.hpp"
 
 namespace zerohop::rdma {
 
@@ -24,18 +25,17 @@ class Device {
   // Names of the devices that `verbs` lists, in its order.
   static std::vector<std::string> names(const driver::Verbs& verbs);
 
-  // Opens the device called `name`. Throws VerbsError (ENODEV, listing the names that exist).
+  // Opens the device called `name` and chooses its port and GID. Throws VerbsError (ENODEV, listing
+  // the names that exist; EINVAL, ENODATA: see choose_port, choose_gid).
   static std::shared_ptr<Device> open(std::shared_ptr<const driver::Verbs> verbs,
-                                      std::string_view name, std::uint8_t port = 1,
-                                      int gid_index = 0);
+                                      std::string_view name, const PortWish& wish = {});
 
   const driver::Verbs& verbs() const noexcept { return *verbs_; }
   ibv_context* context() const noexcept { return context_.get(); }
   const std::string& name() const noexcept { return name_; }
   const ibv_device_attr& attributes() const noexcept { return attributes_; }
   std::uint8_t port() const noexcept { return port_; }
-  int gid_index() const noexcept { return gid_index_; }
-  const ibv_gid& gid() const noexcept { return gid_; }
+  const Gid& gid() const noexcept { return gid_; }
 
   ibv_port_attr port_attributes() const;  // asked anew: ports go up and down
 
@@ -52,15 +52,16 @@ class Device {
   using Context = std::unique_ptr<ibv_context, CloseContext>;
 
   Device(std::shared_ptr<const driver::Verbs> verbs, Context context, std::string name,
-         std::uint8_t port, int gid_index);
+         const PortWish& wish);
+  ibv_port_attr query_port(std::uint8_t port) const;
+  std::string port_name() const;
 
   std::shared_ptr<const driver::Verbs> verbs_;
   Context context_;
   std::string name_;
-  std::uint8_t port_;
-  int gid_index_;
   ibv_device_attr attributes_{};
-  ibv_gid gid_{};
+  std::uint8_t port_ = 0;
+  Gid gid_;
 };
 
 }  // namespace zerohop::rdma

@@ -102,13 +102,14 @@ void QueuePair::Destroy::operator()(ibv_qp* qp) const noexcept {
 QueuePairAddress QueuePair::address() const {
   const ibv_port_attr port = device().port_attributes();
   const ibv_device_attr& limits = device().attributes();
+  const std::uint8_t most_reads = options_.rd_atomic;
   return {.number = number(),
           .psn = psn_,
-          .gid = device().gid(),
+          .gid = device().gid().value,
           .lid = port.lid,
-          .mtu = static_cast<std::uint8_t>(port.active_mtu),
-          .reads_in = as_byte(limits.max_qp_rd_atom),
-          .reads_out = as_byte(limits.max_qp_init_rd_atom)};
+          .mtu = std::min(options_.mtu, static_cast<std::uint8_t>(port.active_mtu)),
+          .reads_in = std::min(most_reads, as_byte(limits.max_qp_rd_atom)),
+          .reads_out = std::min(most_reads, as_byte(limits.max_qp_init_rd_atom))};
 }
 
 ibv_qp_state QueuePair::state() const {

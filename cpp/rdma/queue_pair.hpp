@@ -31,9 +31,20 @@ struct QueuePairOptions {
   std::uint8_t rnr_retries = 7;     // 7 = for ever: flow control is the engine's, RNR its backstop
   std::uint8_t rnr_timer = 12;      // min_rnr_timer: 12 = 0.64 ms
   std::uint8_t service_level = 0;
-  std::uint8_t traffic_class = 0;
+  std::uint8_t traffic_class = 0;  // RoCE: the IP header's type of service
   std::uint8_t hop_limit = 255;
+  std::uint8_t mtu = IBV_MTU_4096;  // ibv_mtu, at most; the ports of both ends may lower it
+  std::uint8_t rd_atomic = 255;     // reads and atomics outstanding, at most; so may both devices
+  std::uint16_t pkey_index = 0;     // partition, in the port's table
 };
+
+// What two ends agree on: the smaller of what each has.
+struct Agreement {
+  std::uint8_t mtu;        // ibv_mtu
+  std::uint8_t reads_in;   // max_dest_rd_atomic of the local end
+  std::uint8_t reads_out;  // max_rd_atomic of the local end
+};
+Agreement agree(const QueuePairAddress& local, const QueuePairAddress& remote) noexcept;
 
 class QueuePair {
  public:

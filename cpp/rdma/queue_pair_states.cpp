@@ -14,7 +14,7 @@ void modify(const QueuePair& queue_pair, ibv_qp_attr& attributes, int mask) {
 }
 
 // The path to the remote side. RoCE and the software HCA route by GID; so does InfiniBand to a port
-// without a LID of this subnet.
+// of another subnet or without a LID, and where the port demands it.
 ibv_ah_attr path_to(const QueuePairAddress& remote, const QueuePair& queue_pair,
                     const ibv_port_attr& port) {
   const QueuePairOptions& options = queue_pair.options();
@@ -22,10 +22,13 @@ ibv_ah_attr path_to(const QueuePairAddress& remote, const QueuePair& queue_pair,
   path.dlid = remote.lid;
   path.sl = options.service_level;
   path.port_num = queue_pair.device().port();
-  path.is_global = port.link_layer == IBV_LINK_LAYER_ETHERNET || remote.lid == 0;
+  const auto& own = queue_pair.device().gid();
+  path.is_global = port.link_layer == IBV_LINK_LAYER_ETHERNET || remote.lid == 0 ||
+                   remote.gid.global.subnet_prefix != own.value.global.subnet_prefix ||
+                   (port.flags & IBV_QPF_GRH_REQUIRED) != 0;
   if (path.is_global) {
     path.grh.dgid = remote.gid;
-    path.grh.sgid_index = static_cast<std::uint8_t>(queue_pair.device().gid_index());
+    path.grh.sgid_index = static_cast<std::uint8_t>(own.index);
     path.grh.hop_limit = options.hop_limit;
     path.grh.traffic_class = options.traffic_class;
   }
@@ -34,10 +37,16 @@ ibv_ah_attr path_to(const QueuePairAddress& remote, const QueuePair& queue_pair,
 
 }  // namespace
 
+Agreement agree(const QueuePairAddress& local, const QueuePairAddress& remote) noexcept {
+  return {.mtu = std::min(local.mtu, remote.mtu),
+          .reads_in = std::min(local.reads_in, remote.reads_out),
+          .reads_out = std::min(local.reads_out, remote.reads_in)};
+}
+
 void QueuePair::to_init(int remote_access) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
-  attributes.pkey_index = 0;
+  attributes.pkey_index = options_.pkey_index;
   attributes.port_num = device().port();
   attributes.qp_access_flags = static_cast<unsigned>(remote_access);
   modify(*this, attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
@@ -45,13 +54,13 @@ void QueuePair::to_init(int remote_access) {
 
 void QueuePair::to_ready_to_receive(const QueuePairAddress& remote) {
   const ibv_port_attr port = device().port_attributes();
-  const QueuePairAddress local = address();
+  const Agreement agreed = agree(address(), remote);
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
-  attributes.path_mtu = static_cast<ibv_mtu>(std::min(local.mtu, remote.mtu));
+  attributes.path_mtu = static_cast<ibv_mtu>(agreed.mtu);
   attributes.dest_qp_num = remote.number;
   attributes.rq_psn = remote.psn;
-  attributes.max_dest_rd_atomic = std::min(local.reads_in, remote.reads_out);
+  attributes.max_dest_rd_atomic = agreed.reads_in;
   attributes.min_rnr_timer = options_.rnr_timer;
   attributes.ah_attr = path_to(remote, *this, port);
   modify(*this, attributes,
@@ -66,7 +75,7 @@ void QueuePair::to_ready_to_send(const QueuePairAddress& remote) {
   attributes.timeout = options_.timeout;
   attributes.retry_cnt = options_.retries;
   attributes.rnr_retry = options_.rnr_retries;
-  attributes.max_rd_atomic = std::min(address().reads_out, remote.reads_in);
+  attributes.max_rd_atomic = agree(address(), remote).reads_out;
   modify(*this, attributes,
          IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
              IBV_QP_MAX_QP_RD_ATOMIC);

@@ -148,6 +148,19 @@ int query_gid(ibv_context* handle, std::uint8_t port, int index, ibv_gid* gid) {
   return 0;
 }
 
+ssize_t query_gid_table(ibv_context* handle, ibv_gid_entry* entries, std::size_t max_entries,
+                        std::uint32_t flags, std::size_t entry_size) {
+  const Context& context = Context::of(handle);
+  if (context.forked()) return -ENODEV;
+  if (max_entries < 1 || flags != 0 || entry_size < sizeof *entries) return -EINVAL;
+  *entries = {.gid = context.gid(),
+              .gid_index = 0,
+              .port_num = 1,
+              .gid_type = IBV_GID_TYPE_ROCE_V2,
+              .ndev_ifindex = 0};
+  return 1;
+}
+
 int query_pkey(ibv_context* handle, std::uint8_t port, int index, __be16* pkey) {
   if (Context::of(handle).forked()) return minus_one(ENODEV);
   if (!is_port(port) || index != 0) return minus_one(EINVAL);

@@ -42,6 +42,8 @@ const char* get_device_name(ibv_device* device);
 int query_device(ibv_context* context, ibv_device_attr* attributes);
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes);
 int query_gid(ibv_context* context, std::uint8_t port, int index, ibv_gid* gid);
+ssize_t query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::size_t max_entries,
+                        std::uint32_t flags, std::size_t entry_size);
 int query_pkey(ibv_context* context, std::uint8_t port, int index, __be16* pkey);
 
 }  // namespace zerohop::softhca

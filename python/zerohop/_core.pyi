@@ -118,13 +118,15 @@ class Device:
     An open verbs device and one of its ports (man ibv_open_device).
 
     name: "mlx5_0", "rxe0", "soft0", "soft0@eth0", "soft0@10.0.0.5". Raises VerbsError for other names.
+    port: from 1; 0 (default) chooses the first active one. gid_index: -1 (default) chooses the GID that reaches
+    farthest, RoCE v2 on Ethernet.
     """
     def __init__(
         self,
         name: str,
         *,
-        port: typing.SupportsInt | typing.SupportsIndex = 1,
-        gid_index: typing.SupportsInt | typing.SupportsIndex = 0,
+        port: typing.SupportsInt | typing.SupportsIndex = 0,
+        gid_index: typing.SupportsInt | typing.SupportsIndex = -1,
     ) -> None: ...
     def __repr__(self) -> str: ...
     def async_event(
@@ -150,6 +152,11 @@ class Device:
         """
     @property
     def gid_index(self) -> int: ...
+    @property
+    def gid_kind(self) -> str:
+        """
+        "RoCE v2", "RoCE v1", "InfiniBand" or "unknown kind".
+        """
     @property
     def mtu(self) -> int:
         """
@@ -657,6 +664,13 @@ class Route:
         """
         One sentence.
         """
+    @property
+    def settings(self) -> dict[str, int | str]:
+        """
+        The queue pair's effective settings by name, for instance ``"mtu"`` in bytes. The keywords of an
+        Endpoint are explained there; rd_atomic_out and _in are what both ends agreed on. Empty for the route of a
+        Transfer: ask ``Peer.route``.
+        """
 
 class Transfer:
     """
@@ -854,8 +868,8 @@ class Endpoint:
         device: str,
         name: str,
         timeout: typing.SupportsFloat | typing.SupportsIndex,
-        send_depth: typing.SupportsInt | typing.SupportsIndex,
         spin: typing.SupportsFloat | typing.SupportsIndex,
+        knobs: collections.abc.Mapping[str, typing.SupportsInt | typing.SupportsIndex],
     ) -> None: ...
     def accept(self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> Peer:
         """

@@ -10,9 +10,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from zerohop import _core
+from zerohop.knobs import KNOBS, Knobs, chosen
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
 __all__ = ["Endpoint"]
 
@@ -41,18 +42,21 @@ class Endpoint(_core.Endpoint):
     Args:
         device: a verbs device: ``"soft0"`` (the software HCA on loopback), ``"soft0@eth0"`` or
             ``"soft0@10.0.0.5"`` (on another interface), or an RDMA adapter such as ``"mlx5_0"``.
-            Default: ``$ZEROHOP_DEVICE``, else the first adapter with an active port, else ``"soft0"``.
+            Default: ``$ZEROHOP_DEVICE``, else the first adapter that can serve, else ``"soft0"``.
         timeout: bound of every wait that is given none, in seconds.
             Default: ``$ZEROHOP_TIMEOUT``, else 30.
         name: shown in messages. Default: ``"<host>:<pid>"``.
-        send_depth: work requests each Peer has posted at most; more wait in line.
+        knobs: numbers that tune the device and its queue pairs, listed below. The values in effect
+            are in ``peer.route(...).settings``.
 
     A wait polls for ``$ZEROHOP_SPIN`` seconds (default 200e-6) before it sleeps.
 
     Closed by ``close()``, by ``with`` and ``async with``, and at exit.
 
     Raises:
-        VerbsError: no such device, or it refuses (the message lists those that exist).
+        VerbsError: no such device, or it refuses (the message lists those that exist), or it cannot
+            serve (no active port, no GID of the kind, iWARP).
+        TypeError, ValueError: a knob that does not exist or is out of range.
     """
 
     def __init__(
@@ -61,20 +65,18 @@ class Endpoint(_core.Endpoint):
         *,
         timeout: float | None = None,
         name: str | None = None,
-        send_depth: int = 256,
+        **knobs: Unpack[Knobs],
     ) -> None:
         if timeout is None:
             timeout = _number_from_env("ZEROHOP_TIMEOUT", _DEFAULT_TIMEOUT)
         if not 0 <= timeout < float("inf"):
             raise ValueError(f"timeout must be a number of seconds >= 0, not {timeout}")
-        if not 1 <= send_depth <= 16384:
-            raise ValueError(f"send_depth must be from 1 to 16384, not {send_depth}")
         super().__init__(
             device=device if device is not None else os.environ.get("ZEROHOP_DEVICE", ""),
             name=name or "",
             timeout=timeout,
-            send_depth=send_depth,
             spin=_number_from_env("ZEROHOP_SPIN", _DEFAULT_SPIN),
+            knobs=chosen(knobs),
         )
         _open.add(self)
 
@@ -103,6 +105,19 @@ class Endpoint(_core.Endpoint):
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
         return f"<zerohop.Endpoint '{self.name}' on {self.device}{state}>"
+
+
+def _knob_table() -> str:
+    rows = (
+        f"        {knob.name}: {knob.meaning}. {knob.allowed_text.capitalize()}."
+        f" Default: ``${knob.variable}``, else {knob.default}."
+        for knob in KNOBS
+    )
+    return "\n\n    Knobs:\n" + "\n".join(rows) + "\n    "
+
+
+if Endpoint.__doc__ is not None:  # python -OO drops it
+    Endpoint.__doc__ = Endpoint.__doc__.rstrip() + _knob_table()
 
 
 @atexit.register

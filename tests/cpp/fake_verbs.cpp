@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -76,6 +77,15 @@ int query_gid(ibv_context*, std::uint8_t, int index, ibv_gid* gid) {
   std::memset(gid, 0xab, sizeof *gid);
   gid->raw[15] = static_cast<std::uint8_t>(index);
   return 0;
+}
+ssize_t query_gid_table(ibv_context*, ibv_gid_entry* entries, std::size_t most, std::uint32_t,
+                        std::size_t) {
+  const auto& table = current->gid_table;
+  if (current->fails("query_gid_table")) return -current->error_number;
+  if (table.empty()) return -EOPNOTSUPP;
+  if (most < table.size()) return -EINVAL;
+  std::copy(table.begin(), table.end(), entries);
+  return static_cast<ssize_t>(table.size());
 }
 int query_pkey(ibv_context*, std::uint8_t, int, __be16* pkey) {
   *pkey = 0xffff;
@@ -213,6 +223,7 @@ std::shared_ptr<const driver::Verbs> make_table() {
 #define ZEROHOP_FAKE(member, symbol, version) table->member = member;
   ZEROHOP_VERBS_REQUIRED(ZEROHOP_FAKE)
 #undef ZEROHOP_FAKE
+  table->query_gid_table = query_gid_table;
   table->reg_mr_iova2 = reg_mr_iova2;
   table->query_port = query_port;
   table->reg_mr = reg_mr;

@@ -31,7 +31,8 @@ class FakeVerbs {
   std::uint32_t most_inline = 512;  // create_qp refuses more with EINVAL
 
   ibv_device_attr device{};
-  ibv_port_attr port{};
+  ibv_port_attr port{};                  // of every port
+  std::vector<ibv_gid_entry> gid_table;  // empty: query_gid_table is not supported
   std::deque<ibv_async_event> async_events;
   int pending_cq_events = 0;
   unsigned acknowledged_cq_events = 0;

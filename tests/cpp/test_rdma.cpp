@@ -48,13 +48,14 @@ bool is_non_blocking(int fd) { return (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; 
 TEST_CASE_FIXTURE(Fixture, "a device is found by name and its descriptors never block") {
   CHECK(Device::names(*fake.table()) == std::vector<std::string>{"fake0"});
   CHECK(device->name() == "fake0");
-  CHECK(device->gid().raw[0] == 0xab);
+  CHECK(device->gid().value.raw[0] == 0xab);
   CHECK(is_non_blocking(device->async_fd()));
   CHECK(is_non_blocking(queue->event_fd()));
   const std::string message = message_of([&] { Device::open(fake.table(), "mlx5_7"); });
   CHECK(contains(message, "mlx5_7"));
   CHECK(contains(message, "fake0"));
-  CHECK(contains(message_of([&] { Device::open(fake.table(), "fake0", 2); }), "no port 2"));
+  CHECK(
+      contains(message_of([&] { Device::open(fake.table(), "fake0", {.port = 2}); }), "no port 2"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "async events are decoded, then acknowledged") {
@@ -213,11 +214,18 @@ TEST_CASE_FIXTURE(Fixture, "inside an InfiniBand subnet the path goes by LID, ou
   fake.port.link_layer = IBV_LINK_LAYER_INFINIBAND;
   const auto pair = queue_pair();
   pair->to_init();
-  pair->to_ready_to_receive({.number = 2, .lid = 11});
+  QueuePairAddress remote{.number = 2, .gid = pair->address().gid, .lid = 11};
+  pair->to_ready_to_receive(remote);
   CHECK(fake.transitions[1].first.ah_attr.is_global == 0);
   CHECK(fake.transitions[1].first.ah_attr.dlid == 11);
-  pair->to_ready_to_receive({.number = 2, .lid = 0});
+  remote.lid = 0;
+  pair->to_ready_to_receive(remote);
   CHECK(fake.transitions[2].first.ah_attr.is_global == 1);
+  remote.lid = 11;
+  remote.gid.raw[7] ^= 1;  // another subnet prefix
+  pair->to_ready_to_receive(remote);
+  CHECK(fake.transitions[3].first.ah_attr.is_global == 1);
+  CHECK(fake.transitions[3].first.ah_attr.grh.dgid.raw[7] == remote.gid.raw[7]);
 }
 
 TEST_CASE_FIXTURE(Fixture, "EINVAL of a transition becomes a sentence that names the attribute") {

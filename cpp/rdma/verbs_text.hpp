@@ -1,4 +1,4 @@
-// Verbs values as text for Python: names of constants without their prefix, numbers, addresses.
+// Verbs values as text: names of constants without their prefix, numbers, addresses.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <string>
 
-namespace zerohop::bindings {
+namespace zerohop::rdma {
 
 std::string hex(std::uint64_t value);       // "0x1f"
-std::string gid_text(const ibv_gid& gid);   // as an IPv6 address
 unsigned mtu_bytes(unsigned mtu) noexcept;  // ibv_mtu -> 256 ... 4096; 0 for no ibv_mtu
 
 const char* port_state_name(ibv_port_state state) noexcept;
@@ -18,4 +17,4 @@ const char* atomic_cap_name(ibv_atomic_cap cap) noexcept;
 const char* event_name(ibv_event_type type) noexcept;
 const char* opcode_name(ibv_wc_opcode opcode) noexcept;
 
-}  // namespace zerohop::bindings
+}  // namespace zerohop::rdma

@@ -1,12 +1,10 @@
-#include "bindings/verbs_text.hpp"
-
-#include <arpa/inet.h>
+#include "rdma/verbs_text.hpp"
 
 #include <cstddef>
 #include <cstdio>
 #include <iterator>
 
-namespace zerohop::bindings {
+namespace zerohop::rdma {
 namespace {
 
 template <std::size_t count>
@@ -20,11 +18,6 @@ std::string hex(std::uint64_t value) {
   char text[2 + 16 + 1];
   std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
   return text;
-}
-
-std::string gid_text(const ibv_gid& gid) {
-  char text[INET6_ADDRSTRLEN];
-  return ::inet_ntop(AF_INET6, gid.raw, text, sizeof text);
 }
 
 unsigned mtu_bytes(unsigned mtu) noexcept {
@@ -88,4 +81,4 @@ const char* opcode_name(ibv_wc_opcode opcode) noexcept {
   }
 }
 
-}  // namespace zerohop::bindings
+}  // namespace zerohop::rdma

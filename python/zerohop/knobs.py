@@ -1,0 +1,125 @@
+"""The numbers that tune an Endpoint's device and queue pairs: defaults, ranges, environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypedDict
+
+__all__ = ["KNOBS", "Knob", "Knobs", "chosen"]
+
+
+class Knobs(TypedDict, total=False):
+    """The keywords, for type checkers; KNOBS explains them."""
+
+    port_num: int
+    gid_index: int
+    roce_version: int
+    mtu: int
+    pkey_index: int
+    service_level: int
+    traffic_class: int
+    hop_limit: int
+    ack_timeout: int
+    retry_count: int
+    rnr_retry: int
+    min_rnr_timer: int
+    rd_atomic: int
+    inline_bytes: int
+    send_depth: int
+
+
+@dataclass(frozen=True)
+class Knob:
+    name: str
+    default: int
+    allowed: range | tuple[int, ...]
+    meaning: str
+
+    @property
+    def variable(self) -> str:
+        return "ZEROHOP_" + self.name.upper()
+
+    def check(self, value: object, source: str) -> int:
+        """`source`: what the user wrote, to be named in the message. Raises TypeError, ValueError."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{source} must be an int, not {type(value).__name__}")
+        if value not in self.allowed:
+            raise ValueError(f"{source} must be {self.allowed_text}, not {value}")
+        return value
+
+    @property
+    def allowed_text(self) -> str:
+        if isinstance(self.allowed, range):
+            return f"from {self.allowed.start} to {self.allowed.stop - 1}"
+        return "one of " + ", ".join(map(str, self.allowed))
+
+
+KNOBS = (
+    Knob("port_num", 0, range(256), "port of the device; 0: the first that is active"),
+    Knob(
+        "gid_index",
+        -1,
+        range(-1, 65536),
+        "entry of the port's GID table; -1: the one that reaches farthest (an IPv4 address before a "
+        "global IPv6 address before link-local ones)",
+    ),
+    Knob("roce_version", 2, (1, 2), "kind of GID on Ethernet; 1 reaches the same segment only"),
+    Knob(
+        "mtu",
+        4096,
+        (256, 512, 1024, 2048, 4096),
+        "path MTU in bytes, at most; the ports of both ends may lower it",
+    ),
+    Knob("pkey_index", 0, range(65536), "entry of the port's partition table"),
+    Knob("service_level", 0, range(16), "InfiniBand service level; RoCE: the 802.1p priority"),
+    Knob("traffic_class", 0, range(256), "of the GRH; RoCE v2: the IP header's type of service"),
+    Knob("hop_limit", 255, range(1, 256), "of the GRH: routers on the way, at most"),
+    Knob(
+        "ack_timeout",
+        14,
+        range(1, 32),
+        "an acknowledgement is missed after 4.096 us * 2**ack_timeout (14: 67 ms)",
+    ),
+    Knob("retry_count", 7, range(8), "how often to send again what was not acknowledged"),
+    Knob("rnr_retry", 7, range(8), "how often to try a receiver that is not ready; 7: for ever"),
+    Knob("min_rnr_timer", 12, range(32), "code of the time such a receiver asks for (12: 0.64 ms)"),
+    Knob(
+        "rd_atomic",
+        255,
+        range(1, 256),
+        "reads and atomics outstanding, at most; both devices may lower it",
+    ),
+    Knob("inline_bytes", 64, range(1025), "payload copied into a work request instead of fetched"),
+    Knob("send_depth", 256, range(1, 16385), "work requests a Peer has posted, at most"),
+)
+
+
+def chosen(
+    given: Mapping[str, object], environment: Mapping[str, str] = os.environ
+) -> dict[str, int]:
+    """Every knob by name: the keyword, else its variable, else the default.
+
+    Raises TypeError (unknown keyword, not an int) and ValueError (out of range).
+    """
+    unknown = set(given) - {knob.name for knob in KNOBS}
+    if unknown:
+        names = ", ".join(knob.name for knob in KNOBS)
+        raise TypeError(f"Endpoint has no keyword {min(unknown)!r}: its knobs are {names}")
+    return {knob.name: _value(knob, given.get(knob.name), environment) for knob in KNOBS}
+
+
+def _value(knob: Knob, given: object, environment: Mapping[str, str]) -> int:
+    if given is not None:
+        return knob.check(given, knob.name)
+    text = environment.get(knob.variable, "")
+    if not text:
+        return knob.default
+    try:
+        number = int(text, 0)
+    except ValueError:
+        raise ValueError(
+            f"{knob.variable}={text!r} is not a whole number: correct or unset it"
+        ) from None
+    return knob.check(number, f"{knob.variable} (environment)")

@@ -1,0 +1,139 @@
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <string>
+
+#include "base/error.hpp"
+#include "fake_verbs.hpp"
+#include "rdma/port_choice.hpp"
+#include "rdma/queue_pair.hpp"
+
+namespace zerohop::rdma {
+namespace {
+
+ibv_gid gid_of(const char* text) {
+  ibv_gid gid{};
+  REQUIRE(::inet_pton(AF_INET6, text, gid.raw) == 1);
+  return gid;
+}
+
+Gid entry(int index, GidKind kind, const char* text) {
+  return {.index = index, .kind = kind, .netdev = 2, .value = gid_of(text)};
+}
+
+const std::vector<Gid> kRoce{entry(0, GidKind::roce_v1, "fe80::1"),
+                             entry(1, GidKind::roce_v2, "fe80::1"),
+                             entry(2, GidKind::roce_v2, "::ffff:169.254.1.1"),
+                             entry(3, GidKind::roce_v1, "::ffff:10.0.0.1"),
+                             entry(4, GidKind::roce_v2, "2001:db8::1"),
+                             entry(5, GidKind::roce_v2, "::ffff:10.0.0.1"),
+                             entry(6, GidKind::roce_v2, "::ffff:10.0.0.2")};
+
+template <typename Call>
+std::string refusal(Call call, int code) {
+  try {
+    call();
+  } catch (const VerbsError& error) {
+    CHECK(error.code() == code);
+    return error.what();
+  }
+  FAIL("nothing was refused");
+  return "";
+}
+
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("on Ethernet a RoCE v2 GID of an IPv4 address comes first, then what can be routed") {
+  std::vector<Gid> gids = kRoce;
+  for (const int expected : {5, 6, 4, 1}) {
+    const Gid chosen = choose_gid(gids, true, {}, "mlx5_0 port 1");
+    CHECK(chosen.index == expected);
+    std::erase_if(gids, [&](const Gid& gid) { return gid.index == chosen.index; });
+  }
+}
+
+TEST_CASE("loopback comes before link-local and after what leaves the host") {
+  const std::vector<Gid> gids{entry(0, GidKind::roce_v2, "fe80::1"),
+                              entry(1, GidKind::roce_v2, "::ffff:127.0.0.1")};
+  CHECK(choose_gid(gids, true, {}, "rxe0 port 1").index == 1);
+}
+
+TEST_CASE("RoCE v1 is taken only when it is asked for, by version or by index") {
+  const std::vector<Gid> only_v1{entry(0, GidKind::roce_v1, "fe80::1")};
+  const std::string text =
+      refusal([&] { choose_gid(only_v1, true, {}, "mlx4_0 port 2"); }, ENODATA);
+  CHECK(contains(text, "mlx4_0 port 2 has no RoCE v2 GID"));
+  CHECK(contains(text, "fe80::1 (RoCE v1)"));
+  CHECK(contains(text, "IP address"));
+  CHECK(choose_gid(only_v1, true, {.roce = GidKind::roce_v1}, "").index == 0);
+  CHECK(choose_gid(only_v1, true, {.gid_index = 0}, "").index == 0);
+  CHECK(choose_gid(kRoce, true, {.roce = GidKind::roce_v1}, "").index == 3);
+}
+
+TEST_CASE("a GID index that is not in use is refused with those that are") {
+  const std::string text =
+      refusal([] { choose_gid(kRoce, true, {.gid_index = 9}, "mlx5_0 port 1"); }, ENODATA);
+  CHECK(contains(text, "gid_index 9"));
+  CHECK(contains(text, "5: ::ffff:10.0.0.1 (RoCE v2)"));
+}
+
+TEST_CASE("InfiniBand has GIDs of its own, and none without a subnet manager") {
+  const std::vector<Gid> gids{entry(0, GidKind::infiniband, "fe80::2:c903:1:2")};
+  CHECK(choose_gid(gids, false, {}, "mlx5_0 port 1").index == 0);
+  CHECK(contains(refusal([] { choose_gid({}, false, {}, "mlx5_0 port 1"); }, ENODATA),
+                 "subnet manager"));
+}
+
+TEST_CASE("a library that does not tell the kinds gives the GID that reaches farthest") {
+  const std::vector<Gid> gids{entry(0, GidKind::unknown, "fe80::1"),
+                              entry(1, GidKind::unknown, "::ffff:10.0.0.1")};
+  CHECK(choose_gid(gids, true, {}, "").index == 1);
+}
+
+TEST_CASE("the first active port is chosen, or the one that is asked for") {
+  std::vector<ibv_port_attr> ports(3);
+  for (auto& port : ports) port.state = IBV_PORT_DOWN;
+  CHECK(choose_port(ports, {}, "mlx5_0") == 1);
+  ports[1].state = ports[2].state = IBV_PORT_ACTIVE;
+  CHECK(choose_port(ports, {}, "mlx5_0") == 2);
+  CHECK(choose_port(ports, {.port = 1}, "mlx5_0") == 1);
+  CHECK(contains(refusal([&] { choose_port(ports, {.port = 4}, "mlx5_0"); }, EINVAL),
+                 "mlx5_0 has no port 4: ports are 1 to 3"));
+}
+
+TEST_CASE("a device takes the GIDs of its own port from the table of all ports") {
+  testing::FakeVerbs fake;
+  fake.device.phys_port_cnt = 2;
+  fake.port.gid_tbl_len = 4;
+  fake.port.link_layer = IBV_LINK_LAYER_ETHERNET;
+  const auto v2 = [](std::uint32_t port, std::uint32_t index, const char* text) {
+    return ibv_gid_entry{.gid = gid_of(text),
+                         .gid_index = index,
+                         .port_num = port,
+                         .gid_type = IBV_GID_TYPE_ROCE_V2,
+                         .ndev_ifindex = 7};
+  };
+  fake.gid_table = {v2(1, 3, "::ffff:10.0.0.1"), v2(2, 1, "fe80::2"), v2(2, 2, "::ffff:10.0.1.1")};
+  const auto device = Device::open(fake.table(), "fake0", {.port = 2});
+  CHECK(device->port() == 2);
+  CHECK(device->gid().index == 2);
+  CHECK(device->gid().kind == GidKind::roce_v2);
+  CHECK(device->gid().netdev == 7);
+  CHECK(gid_text(device->gid().value) == "::ffff:10.0.1.1");
+}
+
+TEST_CASE("both ends agree on the smaller MTU, and on reads that the other serves") {
+  const QueuePairAddress a{.mtu = IBV_MTU_4096, .reads_in = 16, .reads_out = 1};
+  const QueuePairAddress b{.mtu = IBV_MTU_1024, .reads_in = 4, .reads_out = 8};
+  const Agreement agreed = agree(a, b);
+  CHECK(agreed.mtu == IBV_MTU_1024);
+  CHECK(agreed.reads_in == 8);
+  CHECK(agreed.reads_out == 1);
+}
+
+}  // namespace
+}  // namespace zerohop::rdma

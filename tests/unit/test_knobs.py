@@ -1,0 +1,79 @@
+"""The knobs of an Endpoint: keyword before variable before default, and what is in effect."""
+
+from __future__ import annotations
+
+import pytest
+import zerohop as zh
+from zerohop.knobs import KNOBS, Knobs, chosen
+
+
+def test_each_knob_has_a_keyword_a_default_in_range_and_a_line_in_the_docstring() -> None:
+    assert {knob.name for knob in KNOBS} == set(Knobs.__annotations__)
+    assert zh.Endpoint.__doc__ is not None
+    for knob in KNOBS:
+        assert knob.default in knob.allowed
+        assert f"{knob.name}: " in zh.Endpoint.__doc__
+        assert f"``${knob.variable}``, else {knob.default}" in zh.Endpoint.__doc__
+
+
+def test_a_keyword_wins_over_a_variable_and_a_variable_over_the_default() -> None:
+    environment = {
+        "ZEROHOP_MTU": "1024",
+        "ZEROHOP_TRAFFIC_CLASS": "0x6a",
+        "ZEROHOP_RETRY_COUNT": "",
+    }
+    values = chosen({"mtu": 2048}, environment)
+    assert (values["mtu"], values["traffic_class"], values["retry_count"]) == (2048, 106, 7)
+    assert set(values) == {knob.name for knob in KNOBS}
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "error", "message"),
+    [
+        ({"mtu": 1000}, {}, ValueError, "mtu must be one of 256, 512, 1024, 2048, 4096, not 1000"),
+        ({"ack_timeout": 0}, {}, ValueError, "ack_timeout must be from 1 to 31, not 0"),
+        ({"retry_count": True}, {}, TypeError, "retry_count must be an int, not bool"),
+        ({"rnr_retry": 1.0}, {}, TypeError, "rnr_retry must be an int, not float"),
+        ({"retries": 3}, {}, TypeError, "no keyword 'retries'.*retry_count"),
+        ({}, {"ZEROHOP_MTU": "big"}, ValueError, "ZEROHOP_MTU='big' is not a whole number"),
+        ({}, {"ZEROHOP_SERVICE_LEVEL": "16"}, ValueError, "ZEROHOP_SERVICE_LEVEL .environment."),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_is_allowed(
+    given: dict[str, object], environment: dict[str, str], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        chosen(given, environment)
+
+
+def test_the_route_shows_what_is_in_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROHOP_TRAFFIC_CLASS", "96")
+    with (
+        zh.Endpoint("soft0", mtu=1024, rd_atomic=4, send_depth=64, retry_count=5) as a,
+        zh.Endpoint("soft0", rd_atomic=2) as b,
+    ):
+        inbox = b.empty(8)
+        peer = a.connect(b.address)
+        settings = peer.route(a.empty(8), inbox.remote).settings
+    assert settings["device"] == "soft0"
+    assert settings["mtu"] == 1024
+    assert (settings["rd_atomic_out"], settings["rd_atomic_in"]) == (2, 2)
+    assert (settings["send_depth"], settings["retry_count"]) == (64, 5)
+    assert settings["traffic_class"] == 96
+    assert settings["port_num"] == 1
+    assert settings["remote_gid"] != settings["gid"]
+
+
+def test_an_endpoint_that_cannot_have_its_port_or_gid_says_so() -> None:
+    with pytest.raises(zh.VerbsError, match="soft0 has no port 2: ports are 1 to 1"):
+        zh.Endpoint("soft0", port_num=2)
+    with pytest.raises(zh.VerbsError, match="soft0 port 1 has no GID at gid_index 3"):
+        zh.Endpoint("soft0", gid_index=3)
+    with pytest.raises(zh.VerbsError, match="soft0 port 1 has no RoCE v1 GID"):
+        zh.Endpoint("soft0", roce_version=1)
+
+
+def test_the_reason_says_why_the_device_serves() -> None:
+    with zh.Endpoint("soft0") as a, zh.Endpoint("soft0") as b:
+        route = a.connect(b.address).route(a.empty(8), b.empty(8).remote)
+    assert "soft0 serves because it was asked for" in str(route)
