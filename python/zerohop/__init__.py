@@ -14,6 +14,7 @@ from zerohop.errors import (
     TransferTimeout,
     VerbsError,
 )
+from zerohop.topology import Topology, topology
 
 __version__ = "0.1.0"
 
@@ -30,8 +31,10 @@ __all__ = [
     "RemoteMemory",
     "Route",
     "RouteUnavailable",
+    "Topology",
     "Transfer",
     "TransferTimeout",
     "VerbsError",
+    "topology",
     "verbs",
 ]

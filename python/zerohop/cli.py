@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -50,6 +51,23 @@ def demo(
     nbytes = None if size is None else int(size * 1e6)
     options = job.Options(ranks=ranks, device=device, grid_nbytes=nbytes, steps=steps)
     context.exit(0 if job.run(options, Console()) else 1)
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def topo(as_json: bool) -> None:
+    """Show GPUs, RDMA devices and NUMA nodes, and how far apart they are."""
+    from zerohop.topology import topology
+
+    machine = topology()
+    if as_json:
+        click.echo(json.dumps(machine.to_dict(), indent=2))
+        return
+    from rich.console import Console
+
+    from zerohop.topology.report import print_topology
+
+    print_topology(machine, Console())
 
 
 @main.group()

@@ -1,0 +1,222 @@
+"""A Topology as an SVG drawing: GPUs above, RDMA devices below, both on the PCIe tree they share.
+
+Every device is a box in the column of its NUMA node. Boxes on one bar share a PCIe switch or host
+bridge (PIX, PXB or PHB); a line above joins GPUs by NVLink. Grey, dashed boxes have no active port.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from html import escape
+from itertools import combinations
+
+from zerohop.topology.gpu import Gpu
+from zerohop.topology.numa import NumaNode
+from zerohop.topology.rdma import RdmaDevice
+from zerohop.topology.topology import Topology
+
+# Pixels.
+CELL, GAP, BOX, BAR, PAD = 104, 12, 42, 20, 16
+EMPTY = 130  # width of a NUMA node without devices
+
+GREEN, BLUE, GREY, INK = "#5a8f00", "#2563eb", "#9ca3af", "#1f2937"
+
+
+@dataclass
+class Group:
+    """Devices below one PCIe switch or host bridge."""
+
+    title: str
+    gpus: list[Gpu] = field(default_factory=list)
+    rdma: list[RdmaDevice] = field(default_factory=list)
+
+    @property
+    def width(self) -> int:
+        cells = max(len(self.gpus), len(self.rdma))
+        return cells * CELL + (cells - 1) * GAP
+
+
+@dataclass
+class Node:
+    """A NUMA node, or the devices of which none is known."""
+
+    title: str
+    groups: dict[str, Group] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        inside = sum(group.width for group in self.groups.values())
+        return max(EMPTY, inside + GAP * (len(self.groups) - 1)) + 2 * PAD
+
+
+def draw(topology: Topology) -> str:
+    """The drawing as an <svg> element."""
+    nodes = _nodes(topology)
+    parts: list[str] = []
+    centers: dict[str, int] = {}  # of each GPU
+    above = _links_height(topology)
+    has_gpus, has_rdma = bool(topology.gpus), bool(topology.rdma)
+    height = above + PAD + (BOX + GAP) * (has_gpus + has_rdma) + (BAR + GAP if nodes else 0) + 34
+    left = PAD
+    for node in nodes:
+        parts.append(_rect(left, above, node.width, height - above - PAD, GREY, "#fafafa", 10))
+        parts.append(_text(left + node.width / 2, height - PAD - 11, node.title, size=12))
+        x = left + PAD
+        for group in node.groups.values():
+            parts += _group(group, x, above + PAD, has_gpus, centers)
+            x += group.width + GAP
+        left += node.width + GAP
+    parts += _links(topology, centers, above)
+    width = left - GAP + PAD if nodes else 360
+    if not nodes:
+        parts.append(_text(width / 2, height / 2, "neither GPUs, RDMA devices nor NUMA nodes here"))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'style="max-width:100%;height:auto;background:#fff" role="img" '
+        f'font-family="system-ui, sans-serif" aria-label="{escape(repr(topology).splitlines()[0])}">'
+        + "".join(parts)
+        + "</svg>"
+    )
+
+
+def _nodes(topology: Topology) -> list[Node]:
+    known = {node.number: Node(_node_title(node)) for node in topology.numa}
+    unknown = Node("NUMA node not told")
+    for device in topology.devices:
+        node = known.get(topology.node_of(device), unknown)
+        group = _group_of(device, node)
+        if isinstance(device, Gpu):
+            group.gpus.append(device)
+        else:
+            group.rdma.append(device)
+    return [*known.values(), *([unknown] if unknown.groups else [])]
+
+
+def _node_title(node: NumaNode) -> str:
+    return f"NUMA {node.number} · " + (f"CPUs {node.cpus}" if node.cpus else "memory only")
+
+
+def _group_of(device: Gpu | RdmaDevice, node: Node) -> Group:
+    """Below one root port lies one tree of switches; without switches the host bridge is shared."""
+    if device.pci is None:
+        key, title = "software", "no PCI device"
+    elif len(device.pci.bridges) > 1:
+        key = title = f"PCIe {device.pci.bridges[0]}"
+    else:
+        key = title = device.pci.path[0]
+    return node.groups.setdefault(key, Group(title))
+
+
+def _group(group: Group, x: int, y: int, gpu_row: bool, centers: dict[str, int]) -> list[str]:
+    parts = []
+    bar = y + (BOX + GAP if gpu_row else 0)
+    below = bar + BAR + GAP
+    for gpu, at in zip(group.gpus, _columns(group, x, len(group.gpus)), strict=True):
+        centers[gpu.name] = at + CELL // 2
+        parts += [_line(at + CELL / 2, y + BOX, at + CELL / 2, bar, GREY), _device(gpu, at, y)]
+    for rdma, at in zip(group.rdma, _columns(group, x, len(group.rdma)), strict=True):
+        parts += [_line(at + CELL / 2, bar, at + CELL / 2, below, GREY), _device(rdma, at, below)]
+    parts.append(_rect(x, bar, group.width, BAR, GREY, "#e5e7eb", 4))
+    parts.append(_text(x + group.width / 2, bar + 14, _fit(group.title, group.width), size=10))
+    return parts
+
+
+def _columns(group: Group, x: int, count: int) -> list[int]:
+    """Where `count` boxes begin that stand in the middle of the group."""
+    indent = (group.width - count * (CELL + GAP) + GAP) // 2
+    return [x + indent + index * (CELL + GAP) for index in range(count)]
+
+
+def _device(device: Gpu | RdmaDevice, x: int, y: int) -> str:
+    if isinstance(device, Gpu):
+        where = device.pci.address
+        below, color, fill, dash = where, GREEN, "#eef7dd", ""
+        title = f"{device.name}: {device.model or 'NVIDIA GPU'}, {where}"
+    else:
+        where = device.pci.address if device.pci else device.parent or "software"
+        active = bool(device.active_ports)
+        states = ", ".join(f"port {port.number} {port.state}" for port in device.ports)
+        below = f"{device.gbps:g} Gb/s" if active else "not active"
+        color, fill = (BLUE, "#e3edfd") if active else (GREY, "#f3f4f6")
+        dash = "" if active else "4 3"
+        title = f"{device.name}: {states or 'no port'}, {where}"
+    return (
+        f"<g><title>{escape(title)}</title>"
+        + _rect(x, y, CELL, BOX, color, fill, 6, dash)
+        + _text(x + CELL / 2, y + 18, _fit(device.name, CELL, 8), size=13, bold=True)
+        + _text(x + CELL / 2, y + 33, _fit(below, CELL), size=10)
+        + "</g>"
+    )
+
+
+def _uniform(topology: Topology) -> int:
+    """How many NVLinks join every pair of GPUs; 0 when pairs differ."""
+    counts = {
+        topology.nvlinks.get(frozenset((a.name, b.name)), 0)
+        for a, b in combinations(topology.gpus, 2)
+    }
+    return counts.pop() if len(counts) == 1 else 0
+
+
+def _links_height(topology: Topology) -> int:
+    if not topology.nvlinks:
+        return PAD
+    return PAD + (BAR + GAP if _uniform(topology) else round(1.5 * _rise(len(topology.gpus) - 1)))
+
+
+def _rise(span: int) -> int:
+    """How high the curve between two GPUs goes that have span - 1 others between them."""
+    return 16 + 8 * span
+
+
+def _links(topology: Topology, centers: dict[str, int], above: int) -> list[str]:
+    top = above + PAD  # of the boxes
+    if count := _uniform(topology):
+        left, right = min(centers.values()), max(centers.values())
+        parts = [_line(x, PAD + BAR, x, top, GREEN, 3) for x in centers.values()]
+        parts.append(_rect(left - 40, PAD, right - left + 80, BAR, GREEN, "#eef7dd", 4))
+        label = f"NVLink: {count} between every two GPUs"
+        return [*parts, _text((left + right) / 2, PAD + 14, label, size=11)]
+    parts = []
+    order = list(centers)
+    for pair, count in sorted(topology.nvlinks.items(), key=lambda item: sorted(item[0])):
+        a, b = sorted(pair, key=order.index)
+        rise = _rise(order.index(b) - order.index(a))
+        x1, x2 = centers[a] + 10, centers[b] - 10
+        parts.append(
+            f'<path d="M{x1} {top} C{x1} {top - 2 * rise}, {x2} {top - 2 * rise}, {x2} {top}" '
+            f'fill="none" stroke="{GREEN}" stroke-width="{1 + min(count, 18) / 6:.1f}"/>'
+        )
+        parts.append(_text((x1 + x2) / 2, top - 1.5 * rise - 3, f"NV{count}", size=10))
+    return parts
+
+
+def _fit(text: str, width: int, letter: int = 6) -> str:
+    """Cuts a text that would leave its box; `letter` is the width of one, in pixels."""
+    room = max(3, width // letter)
+    return text if len(text) <= room else text[: room - 1] + "…"
+
+
+def _rect(
+    x: float, y: float, w: float, h: float, stroke: str, fill: str, radius: int, dash: str = ""
+) -> str:
+    dashed = f' stroke-dasharray="{dash}"' if dash else ""
+    return (
+        f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="{radius}" '
+        f'fill="{fill}" stroke="{stroke}"{dashed}/>'
+    )
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, color: str, width: float = 1.5) -> str:
+    return (
+        f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{color}" stroke-width="{width}"/>'
+    )
+
+
+def _text(x: float, y: float, text: str, size: int = 12, bold: bool = False) -> str:
+    weight = ' font-weight="600"' if bold else ""
+    return (
+        f'<text x="{x}" y="{y}" text-anchor="middle" font-size="{size}" fill="{INK}"{weight} '
+        'stroke="#fff" stroke-width="2" paint-order="stroke">'
+        f"{escape(text)}</text>"
+    )

@@ -1,0 +1,49 @@
+"""A tree of small text files such as /sys: the real one, or a recorded one in the tests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+
+def natural(name: str) -> list[Any]:
+    """Sort key by which mlx5_2 comes before mlx5_10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+class Tree:
+    """What cannot be read (absent, forbidden, refused by the driver) is None or empty, never an error."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).resolve()
+
+    def text(self, path: str) -> str | None:
+        try:
+            return (self.root / path).read_text(errors="replace").strip()
+        except OSError:  # sysfs answers EINVAL for an unused GID, EACCES in some containers, ...
+            return None
+
+    def integer(self, path: str) -> int | None:
+        """A decimal or 0x... number; None also for a file that holds no number."""
+        try:
+            return int(self.text(path) or "", 0)
+        except ValueError:
+            return None
+
+    def names(self, path: str) -> list[str]:
+        try:
+            return sorted((entry.name for entry in (self.root / path).iterdir()), key=natural)
+        except OSError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        return (self.root / path).exists()
+
+    def target(self, path: str) -> Path | None:
+        """Where a link of the tree ends, relative to its root."""
+        link = self.root / path
+        if not link.exists():
+            return None
+        end = link.resolve()
+        return end.relative_to(self.root) if end.is_relative_to(self.root) else None
