@@ -143,6 +143,9 @@ void bind_async_event(py::module_& m) {
       .def_property_readonly(
           "type", [](const AsyncEvent& e) { return rdma::event_name(e.type); },
           "\"QP_FATAL\", \"PORT_ERR\", ...: ibv_event_type without its prefix.")
+      .def_property_readonly(
+          "help", [](const AsyncEvent& e) { return rdma::event_help(e.type); },
+          "What it means and what to do.")
       .def_readonly("qp_num", &AsyncEvent::qp_number, "0 unless the event names a queue pair.")
       .def_readonly("port", &AsyncEvent::port, "0 unless the event names a port.")
       .def("__repr__", [](const AsyncEvent& e) {

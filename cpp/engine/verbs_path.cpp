@@ -161,6 +161,7 @@ bool VerbsPath::idle() const {
 
 Settings VerbsPath::settings() const {
   const std::lock_guard lock(mutex_);
+  if (!queue_pair_) return {};  // closed
   Settings all = settings_of(*queue_pair_, remote_.slot_nbytes > 0 ? &remote_.queue_pair : nullptr);
   all.emplace_back("send_depth", services_.options.send_depth - kReserve);
   return all;

@@ -58,33 +58,6 @@ void make_non_blocking(int fd, const std::string& what) {
   }
 }
 
-bool names_queue_pair(ibv_event_type type) noexcept {
-  switch (type) {
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_SQ_DRAINED:
-    case IBV_EVENT_PATH_MIG:
-    case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED: return true;
-    default: return false;
-  }
-}
-
-bool names_port(ibv_event_type type) noexcept {
-  switch (type) {
-    case IBV_EVENT_PORT_ACTIVE:
-    case IBV_EVENT_PORT_ERR:
-    case IBV_EVENT_LID_CHANGE:
-    case IBV_EVENT_PKEY_CHANGE:
-    case IBV_EVENT_SM_CHANGE:
-    case IBV_EVENT_CLIENT_REREGISTER:
-    case IBV_EVENT_GID_CHANGE: return true;
-    default: return false;
-  }
-}
-
 }  // namespace
 
 std::vector<std::string> Device::names(const driver::Verbs& verbs) {
@@ -142,9 +115,7 @@ std::optional<AsyncEvent> Device::next_async_event() {
     if (errno != EINTR) driver::throw_verbs_error("ibv_get_async_event of " + name_, errno);
   }
   // Read before the acknowledgement: until then the queue pair cannot be destroyed.
-  AsyncEvent decoded{event.event_type, 0, 0};
-  if (names_queue_pair(event.event_type)) decoded.qp_number = event.element.qp->qp_num;
-  if (names_port(event.event_type)) decoded.port = event.element.port_num;
+  const AsyncEvent decoded = AsyncEvent::decode(event);
   verbs_->ack_async_event(&event);
   return decoded;
 }

@@ -9,16 +9,11 @@
 #include <vector>
 
 #include "driver/verbs.hpp"
+#include "rdma/async_event.hpp"
 #include "rdma/maker.hpp"
 #include "rdma/port_choice.hpp"
 
 namespace zerohop::rdma {
-
-struct AsyncEvent {
-  ibv_event_type type;
-  std::uint32_t qp_number;  // 0 unless the event names a queue pair
-  int port;                 // 0 unless the event names a port
-};
 
 class Device {
  public:

@@ -43,31 +43,6 @@ const char* atomic_cap_name(ibv_atomic_cap cap) noexcept {
   return at(kNames, cap);
 }
 
-const char* event_name(ibv_event_type type) noexcept {
-  static constexpr const char* kNames[] = {"CQ_ERR",
-                                           "QP_FATAL",
-                                           "QP_REQ_ERR",
-                                           "QP_ACCESS_ERR",
-                                           "COMM_EST",
-                                           "SQ_DRAINED",
-                                           "PATH_MIG",
-                                           "PATH_MIG_ERR",
-                                           "DEVICE_FATAL",
-                                           "PORT_ACTIVE",
-                                           "PORT_ERR",
-                                           "LID_CHANGE",
-                                           "PKEY_CHANGE",
-                                           "SM_CHANGE",
-                                           "SRQ_ERR",
-                                           "SRQ_LIMIT_REACHED",
-                                           "QP_LAST_WQE_REACHED",
-                                           "CLIENT_REREGISTER",
-                                           "GID_CHANGE",
-                                           "WQ_FATAL"};
-  static_assert(std::size(kNames) == IBV_EVENT_WQ_FATAL + 1);
-  return at(kNames, type);
-}
-
 const char* opcode_name(ibv_wc_opcode opcode) noexcept {
   switch (opcode) {
     case IBV_WC_SEND: return "SEND";

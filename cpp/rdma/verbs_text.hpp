@@ -14,7 +14,6 @@ unsigned mtu_bytes(unsigned mtu) noexcept;  // ibv_mtu -> 256 ... 4096; 0 for no
 const char* port_state_name(ibv_port_state state) noexcept;
 const char* link_layer_name(std::uint8_t link_layer) noexcept;
 const char* atomic_cap_name(ibv_atomic_cap cap) noexcept;
-const char* event_name(ibv_event_type type) noexcept;
 const char* opcode_name(ibv_wc_opcode opcode) noexcept;
 
 }  // namespace zerohop::rdma

@@ -45,6 +45,11 @@ class AsyncEvent:
     """
     def __repr__(self) -> str: ...
     @property
+    def help(self) -> str:
+        """
+        What it means and what to do.
+        """
+    @property
     def port(self) -> int:
         """
         0 unless the event names a port.

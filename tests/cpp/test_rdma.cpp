@@ -58,6 +58,20 @@ TEST_CASE_FIXTURE(Fixture, "a device is found by name and its descriptors never 
       contains(message_of([&] { Device::open(fake.table(), "fake0", {.port = 2}); }), "no port 2"));
 }
 
+TEST_CASE("an async event is told with its place, cause and remedy") {
+  const auto told = [](ibv_event_type type, std::uint32_t qp, int port) {
+    return describe(AsyncEvent{type, qp, port}, "mlx5_0");
+  };
+  CHECK(contains(told(IBV_EVENT_PORT_ERR, 0, 2), "device mlx5_0: PORT_ERR on port 2: the link"));
+  CHECK(contains(told(IBV_EVENT_QP_FATAL, 77, 0), "QP_FATAL of queue pair 77: "));
+  CHECK(contains(told(static_cast<ibv_event_type>(99), 0, 0), "UNKNOWN: "));
+  for (int type = 0; type <= IBV_EVENT_WQ_FATAL; ++type) {
+    CAPTURE(type);
+    const bool ends = type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR;
+    CHECK(ends_device(static_cast<ibv_event_type>(type)) == ends);
+  }
+}
+
 TEST_CASE_FIXTURE(Fixture, "async events are decoded, then acknowledged") {
   CHECK_FALSE(device->next_async_event().has_value());
   ibv_qp qp{};

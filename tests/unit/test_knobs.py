@@ -54,7 +54,8 @@ def test_the_route_shows_what_is_in_effect(monkeypatch: pytest.MonkeyPatch) -> N
     ):
         inbox = b.empty(8)
         peer = a.connect(b.address)
-        settings = peer.route(a.empty(8), inbox.remote).settings
+        source = a.empty(8)
+        settings = peer.route(source, inbox.remote).settings
     assert settings["device"] == "soft0"
     assert settings["mtu"] == 1024
     assert (settings["rd_atomic_out"], settings["rd_atomic_in"]) == (2, 2)
@@ -62,6 +63,7 @@ def test_the_route_shows_what_is_in_effect(monkeypatch: pytest.MonkeyPatch) -> N
     assert settings["traffic_class"] == 96
     assert settings["port_num"] == 1
     assert settings["remote_gid"] != settings["gid"]
+    assert peer.route(source, inbox.remote).settings == {}  # closed with its endpoint
 
 
 def test_an_endpoint_that_cannot_have_its_port_or_gid_says_so() -> None:

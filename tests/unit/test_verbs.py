@@ -203,4 +203,5 @@ def test_async_event_names_the_queue_pair(pair: Pair, device: verbs.Device) -> N
         assert event is not None, f"only {events} came"
         events.append(event)
     assert events[-1].type == "QP_ACCESS_ERR"
+    assert "no right" in events[-1].help
     assert repr(events[-1]) == f"<AsyncEvent QP_ACCESS_ERR qp_num={there.qp.number:#x}>"

@@ -1,0 +1,29 @@
+// Asynchronous events: what a device says by itself, outside of any completion.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <string>
+
+namespace zerohop::rdma {
+
+struct AsyncEvent {
+  ibv_event_type type;
+  std::uint32_t qp_number;  // 0 unless the event names a queue pair
+  int port;                 // 0 unless the event names a port
+
+  static AsyncEvent decode(const ibv_async_event& event) noexcept;
+};
+
+const char* event_name(ibv_event_type type) noexcept;  // "PORT_ERR": without its prefix
+// What it means and what to do: half a sentence.
+const char* event_help(ibv_event_type type) noexcept;
+
+// The whole device, or every queue of it, is of no use any more.
+bool ends_device(ibv_event_type type) noexcept;
+
+// "device rxe0: PORT_ERR on port 1: the link went down, ..."
+std::string describe(const AsyncEvent& event, const std::string& device);
+
+}  // namespace zerohop::rdma
