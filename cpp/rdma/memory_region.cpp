@@ -65,31 +65,78 @@ ibv_mr* register_range(const ProtectionDomain& domain, void* address, std::size_
   return verbs.reg_mr(domain.handle(), address, nbytes, access & ~IBV_ACCESS_OPTIONAL_RANGE);
 }
 
+// Some adapters register only the first max_mr_size bytes, silently; a length of 0 means "all of
+// the address space" to others.
+void check_size(const Device& device, const std::string& what, std::uint64_t nbytes) {
+  const std::uint64_t most = device.attributes().max_mr_size;
+  if (nbytes > 0 && nbytes <= most) return;
+  throw RegistrationError(
+      what + ": " + device.name() + " allows 1 to " + std::to_string(most) + " bytes in one region",
+      EINVAL);
+}
+
+std::string advice_for_dmabuf(int error_number) {
+  switch (error_number) {
+    case EOPNOTSUPP:
+    case EPROTONOSUPPORT:
+    case ENOSYS:
+      return "registering a dma-buf takes Linux 5.12 and an adapter whose driver offers it";
+    case EBADF: return "the descriptor is no dma-buf";
+    case ENOMEM: return "the exporter's window (BAR1 of a GPU) or the adapter's memory is used up";
+    default: return "the device refuses the dma-buf or the access bits";
+  }
+}
+
+ibv_mr* register_dmabuf(const ProtectionDomain& domain, const DmabufRange& range, int access,
+                        const driver::Mlx5dv* data_direct) {
+  if (data_direct != nullptr) {
+    return data_direct->reg_dmabuf_mr(domain.handle(), range.offset, range.nbytes, range.address,
+                                      range.fd, access, driver::kMlx5DataDirect);
+  }
+  if (domain.verbs().reg_dmabuf_mr == nullptr) {
+    errno = ENOSYS;
+    return nullptr;
+  }
+  return domain.verbs().reg_dmabuf_mr(domain.handle(), range.offset, range.nbytes, range.address,
+                                      range.fd, access);
+}
+
 }  // namespace
 
 std::shared_ptr<MemoryRegion> MemoryRegion::create(std::shared_ptr<ProtectionDomain> domain,
                                                    void* address, std::size_t nbytes, int access) {
-  // Some adapters register only the first max_mr_size bytes, silently; a length of 0 means "all of
-  // the address space" to others.
-  const std::uint64_t most = domain->device().attributes().max_mr_size;
-  if (nbytes == 0 || nbytes > most) {
-    throw RegistrationError(describe(address, nbytes, access) + ": " + domain->device().name() +
-                                " allows 1 to " + std::to_string(most) + " bytes in one region",
-                            EINVAL);
-  }
+  const std::string what = describe(address, nbytes, access);
+  check_size(domain->device(), what, nbytes);
   Handle handle(register_range(*domain, address, nbytes, access), Deregister{{&domain->verbs()}});
   if (handle == nullptr) {
     const int error_number = errno;  // building the message may change it
-    throw RegistrationError(errno_message(describe(address, nbytes, access), error_number) + "; " +
-                                advice(error_number, access),
+    throw RegistrationError(errno_message(what, error_number) + "; " + advice(error_number, access),
                             error_number);
   }
-  return std::shared_ptr<MemoryRegion>(
-      new MemoryRegion(std::move(domain), std::move(handle), access));
+  return std::shared_ptr<MemoryRegion>(new MemoryRegion(
+      std::move(domain), std::move(handle), reinterpret_cast<std::uintptr_t>(address), access));
 }
 
-MemoryRegion::MemoryRegion(std::shared_ptr<ProtectionDomain> domain, Handle handle, int access)
-    : domain_(std::move(domain)), handle_(std::move(handle)), access_(access) {}
+std::shared_ptr<MemoryRegion> MemoryRegion::create_dmabuf(std::shared_ptr<ProtectionDomain> domain,
+                                                          const DmabufRange& range, int access,
+                                                          const driver::Mlx5dv* data_direct) {
+  const std::string what =
+      describe(reinterpret_cast<void*>(range.address), range.nbytes, access) + " as a dma-buf";
+  check_size(domain->device(), what, range.nbytes);
+  Handle handle(register_dmabuf(*domain, range, access, data_direct),
+                Deregister{{&domain->verbs()}});
+  if (handle == nullptr) {
+    const int error_number = errno;
+    throw RegistrationError(
+        errno_message(what, error_number) + "; " + advice_for_dmabuf(error_number), error_number);
+  }
+  return std::shared_ptr<MemoryRegion>(
+      new MemoryRegion(std::move(domain), std::move(handle), range.address, access));
+}
+
+MemoryRegion::MemoryRegion(std::shared_ptr<ProtectionDomain> domain, Handle handle,
+                           std::uint64_t address, int access)
+    : domain_(std::move(domain)), handle_(std::move(handle)), address_(address), access_(access) {}
 
 void MemoryRegion::Deregister::operator()(ibv_mr* mr) const noexcept {
   if (is_this_process()) driver::report_errno(verbs->dereg_mr(mr), "ibv_dereg_mr");

@@ -1,13 +1,24 @@
 // A registered range of memory: the adapter may touch it while this object lives.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
+#include "driver/mlx5dv.hpp"
 #include "rdma/protection_domain.hpp"
 
 namespace zerohop::rdma {
+
+// A part of a dma-buf, and the address under which keys name it. Both begin at the same offset in
+// their page.
+struct DmabufRange {
+  int fd = -1;               // the caller's; may be closed once registered
+  std::uint64_t offset = 0;  // in the dma-buf
+  std::uint64_t nbytes = 0;  // > 0
+  std::uint64_t address = 0;
+};
 
 class MemoryRegion {
  public:
@@ -17,9 +28,21 @@ class MemoryRegion {
   static std::shared_ptr<MemoryRegion> create(std::shared_ptr<ProtectionDomain> domain,
                                               void* address, std::size_t nbytes, int access);
 
+  // Registers a part of a dma-buf; as above. data_direct: the table with which to register for the
+  // adapter's Data Direct function, null for the usual way.
+  static std::shared_ptr<MemoryRegion> create_dmabuf(std::shared_ptr<ProtectionDomain> domain,
+                                                     const DmabufRange& range, int access,
+                                                     const driver::Mlx5dv* data_direct = nullptr);
+
   std::uint32_t lkey() const noexcept { return handle_->lkey; }
-  std::uint32_t rkey() const noexcept { return handle_->rkey; }
-  std::uint64_t address() const noexcept { return reinterpret_cast<std::uint64_t>(handle_->addr); }
+  // Whoever is given this key reaches the memory until it is deregistered, so that it was asked for
+  // is remembered.
+  std::uint32_t rkey() const noexcept {
+    exposed_.store(true, std::memory_order_relaxed);
+    return handle_->rkey;
+  }
+  bool exposed() const noexcept { return exposed_.load(std::memory_order_relaxed); }
+  std::uint64_t address() const noexcept { return address_; }
   std::size_t nbytes() const noexcept { return handle_->length; }
   int access() const noexcept { return access_; }
 
@@ -28,11 +51,14 @@ class MemoryRegion {
     void operator()(ibv_mr* mr) const noexcept;
   };
   using Handle = std::unique_ptr<ibv_mr, Deregister>;
-  MemoryRegion(std::shared_ptr<ProtectionDomain> domain, Handle handle, int access);
+  MemoryRegion(std::shared_ptr<ProtectionDomain> domain, Handle handle, std::uint64_t address,
+               int access);
 
   std::shared_ptr<ProtectionDomain> domain_;
   Handle handle_;
+  std::uint64_t address_;
   int access_;
+  mutable std::atomic<bool> exposed_{false};
 };
 
 }  // namespace zerohop::rdma

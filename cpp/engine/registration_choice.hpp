@@ -1,0 +1,77 @@
+// How GPU memory is registered with an adapter: decided from facts, with the reason.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "gpu/device_facts.hpp"
+#include "gpu/memory_kind.hpp"
+
+namespace zerohop::engine {
+
+enum class RegistrationWay {
+  dmabuf,   // the adapter's driver maps a dma-buf that the GPU's driver exports
+  peermem,  // the kernel module nvidia-peermem translates the GPU's addresses
+  staged,   // not at all: bytes go through pinned host memory
+  refused,
+};
+const char* way_name(RegistrationWay way) noexcept;
+
+// What the program asks for. Throws std::invalid_argument for other words than "" (automatic),
+// "dmabuf", "peermem" and "staged".
+enum class RegistrationDemand { automatic, dmabuf, peermem, staged };
+RegistrationDemand parse_registration(std::string_view word);
+
+// Relaxed ordering lets writes pass each other on their way to the memory, which some platforms
+// need for full speed. What a completion or notification tells of is in place all the same (man
+// ibv_reg_mr); only transfers that overlap, posted without waiting in between, land in any order.
+enum class RelaxedOrdering { automatic, on, off };
+// Throws std::invalid_argument for other words than "auto", "on" and "off".
+RelaxedOrdering parse_relaxed_ordering(std::string_view word);
+
+// A registration that was tried with a little memory of the very GPU and adapter.
+struct Attempt {
+  bool made = false;
+  int cuda_error = 0;    // CUresult of the export
+  int error_number = 0;  // errno of the registration
+  bool worked() const noexcept { return made && cuda_error == 0 && error_number == 0; }
+};
+
+// Of one GPU and one adapter.
+struct PairFacts {
+  std::string adapter;              // "mlx5_0"
+  int kernel = 0;                   // 1000 * major + minor
+  std::string peermem;              // name of the loaded kernel module, empty: none
+  bool library_has_dmabuf = false;  // ibv_reg_dmabuf_mr
+  Attempt dmabuf;
+  Attempt peermem_attempt;
+  bool data_direct = false;       // dma-bufs go through mlx5 Data Direct
+  bool relaxed_ordering = false;  // the adapter took it
+  gpu::DeviceFacts gpu;
+};
+
+// Of the memory in question.
+struct MemoryFacts {
+  gpu::MemoryKind kind = gpu::MemoryKind::unknown;
+  bool gpudirect_capable = false;
+  std::size_t chunks = 1;  // separately mapped pieces of physical memory
+  std::uint64_t nbytes = 0;
+};
+
+struct RegistrationOrder {  // what the program orders
+  RegistrationDemand demand = RegistrationDemand::automatic;
+  RelaxedOrdering relaxed_ordering = RelaxedOrdering::automatic;
+};
+
+struct RegistrationChoice {
+  RegistrationWay way = RegistrationWay::refused;
+  bool relaxed_ordering = false;
+  bool data_direct = false;
+  std::string reason;  // why this way; for staged and refused also what would give a better one
+};
+
+RegistrationChoice choose_registration(const PairFacts& pair, const MemoryFacts& memory,
+                                       const RegistrationOrder& order);
+
+}  // namespace zerohop::engine
