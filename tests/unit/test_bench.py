@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from zerohop.bench import iperf3, peer, plan, ucx
 from zerohop.bench.plan import GIB, KIB, MIB, Options
-from zerohop.bench.rows import Figures, Row, header, write_json
+from zerohop.bench.rows import Figures, Row, header, medians, write_json
 from zerohop.bench.targets import verdicts
 
 UCX_TEXT = """
@@ -60,6 +60,13 @@ def test_ucx_runs_once_more_only_when_the_first_run_was_short(
     assert runs == [20, ucx.MOST, 20]
     expected = {"p50": 9e-6, "p99": 9e-6, "mean": 10e-6}
     assert ucx.latency(8, 1e-6, (50, 99)) == pytest.approx(expected)
+
+
+def test_a_figure_taken_several_times_is_its_median() -> None:
+    taken = [row("write", 8, "bandwidth", value) for value in (5.0, 1.0, 2.0)]
+    others = [row("write", 8, "bandwidth", 7.0, impl="ucx"), row("read", 8, "bandwidth", 9.0)]
+    merged = medians([taken[0], *others, *taken[1:]])
+    assert merged == [row("write", 8, "bandwidth", 2.0), *others]
 
 
 def test_iperf3_counts_what_the_receiver_got() -> None:

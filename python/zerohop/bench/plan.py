@@ -47,6 +47,7 @@ class Plan:
     left_out: tuple[int, ...]  # sizes that memory does not allow
     blocks: tuple[int, ...]  # how many blocks a write_many has
     seconds: float  # of each measurement, about
+    rounds: int  # how often ours and theirs take turns at one figure, which is the median
     idle_peers: tuple[int, ...]
     ucx_ranks: tuple[int, ...]  # percentiles of UCX's latency: a run each
 
@@ -54,6 +55,9 @@ class Plan:
     def arena_nbytes(self) -> int:
         largest_many = max(BLOCK_TESTS.values()) * max(self.blocks)
         return max(*self.sizes, largest_many)
+
+    def rounds_of(self, nbytes: int) -> int:
+        return self.rounds if nbytes <= LARGE_NBYTES else 1
 
 
 def make_plan(options: Options, free: int) -> Plan:
@@ -65,7 +69,8 @@ def make_plan(options: Options, free: int) -> Plan:
         sizes=sizes or (min(wanted),),
         left_out=tuple(size for size in wanted if size > largest and size != min(wanted)),
         blocks=QUICK_BLOCKS if options.quick else FULL_BLOCKS,
-        seconds=0.08 if options.quick else 0.4,
+        seconds=0.08 if options.quick else 0.2,
+        rounds=1 if options.quick else 3,
         idle_peers=(100,) if options.quick else (100, 1000),
         ucx_ranks=(50,) if options.quick else (50, 90, 99),
     )

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import json
 import platform
+import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,14 @@ def header(suite: str, versions: dict[str, str]) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         **versions,
     }
+
+
+def medians(rows: Iterable[Row]) -> list[Row]:
+    """One row for each figure that was taken several times: the median of its values."""
+    values: dict[Row, list[float]] = {}
+    for row in rows:
+        values.setdefault(dataclasses.replace(row, value=0.0), []).append(row.value)
+    return [dataclasses.replace(row, value=statistics.median(v)) for row, v in values.items()]
 
 
 def write_json(path: Path, head: dict[str, Any], rows: Iterable[Row]) -> None:

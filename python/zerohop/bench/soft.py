@@ -17,7 +17,6 @@ from zerohop.bench.idle import hold_peers
 from zerohop.bench.peer import PeerFailed
 from zerohop.bench.plan import (
     BLOCK_TESTS,
-    DRIVERS,
     MIB,
     SIZED_TESTS,
     Options,
@@ -27,7 +26,7 @@ from zerohop.bench.plan import (
     make_plan,
 )
 from zerohop.bench.report import print_report
-from zerohop.bench.rows import Figures, Row, header, write_json
+from zerohop.bench.rows import Figures, Row, header, medians, write_json
 from zerohop.bench.worker import work
 from zerohop.host import available_memory, human_bytes
 from zerohop.local import RankFailed, Ranks
@@ -83,14 +82,11 @@ class Suite:
             for nbytes in plan.sizes:
                 for test in SIZED_TESTS:
                     self._progress.update(task, description=f"{test} {human_bytes(nbytes)}")
-                    self._ours(ranks, test, nbytes, "cpp")
-                    self._theirs(ranks, test, nbytes)
-                    self._ours(ranks, test, nbytes, "python")
+                    self._take_turns(ranks, test, nbytes)
                     self._progress.advance(task)
             for test, nbytes in blocks:
                 self._progress.update(task, description=f"{test} {human_bytes(nbytes)}")
-                for driver in DRIVERS:
-                    self._ours(ranks, test, nbytes, driver)
+                self._take_turns(ranks, test, nbytes)
                 self._progress.advance(task)
             self._progress.update(task, description="cost per call")
             for test, driver, metric, seconds in ranks.ask("call costs")[0]:
@@ -102,6 +98,15 @@ class Suite:
         self._progress.update(task, description="idle peers")
         self._idle()
         self._progress.advance(task)
+
+    def _take_turns(self, ranks: Ranks, test: str, nbytes: int) -> None:
+        known = len(self._rows)
+        for _ in range(self._plan.rounds_of(nbytes)):
+            self._ours(ranks, test, nbytes, "cpp")
+            if test in SIZED_TESTS:
+                self._theirs(ranks, test, nbytes)
+            self._ours(ranks, test, nbytes, "python")
+        self._rows[known:] = medians(self._rows[known:])
 
     def _ours(self, ranks: Ranks, test: str, nbytes: int, driver: str) -> None:
         samples, seconds, times = self._timed(ranks, test, nbytes, driver)
