@@ -1,0 +1,1 @@
+"""Virtual machines with Soft-RoCE: a Linux kernel under QEMU that runs the programs of this host."""

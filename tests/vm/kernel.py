@@ -1,0 +1,167 @@
+"""A Linux kernel with Soft-RoCE, from a Debian package that is unpacked, not installed, and cached.
+
+ZEROHOP_TEST_KERNEL chooses a version ("6.1" takes the newest 6.1 kernel). Without it the newest kernel
+in the cache is taken, or, when there is none, the newest that apt knows.
+"""
+
+from __future__ import annotations
+
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from vm.unavailable import Unavailable
+
+# What a guest needs, with everything those depend on. rdma_rxe asks for the crc32 transform by name
+# when a link is added, which no dependency list shows.
+MODULES = [
+    "virtio_pci",
+    "virtio_console",
+    "virtio_net",
+    "9pnet_virtio",
+    "9p",
+    "overlay",
+    "dummy",
+    "crc32_generic",
+    "ib_uverbs",
+    "rdma_ucm",
+    "rdma_rxe",
+]
+OPTIONAL = {"crc32_generic"}  # newer kernels need no module for it
+PACKAGE = re.compile(r"linux-image-(\d[\w.+~-]*)-amd64")
+FLAVOURS = ("-cloud", "-rt")  # the first lacks rdma_rxe, the second is for other purposes
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A folder with `vmlinuz` and `modules/`: unpacked .ko files, in the order to load them."""
+
+    folder: Path
+
+    @property
+    def image(self) -> Path:
+        return self.folder / "vmlinuz"
+
+    @property
+    def modules(self) -> list[Path]:
+        return sorted((self.folder / "modules").iterdir())
+
+
+def cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "zerohop" / "vm"
+
+
+def kernel() -> Kernel:
+    """The kernel to test on; fetched on the first call on this machine. Raises Unavailable."""
+    wanted = os.environ.get("ZEROHOP_TEST_KERNEL", "")
+    folder = cache()
+    folder.mkdir(parents=True, exist_ok=True)
+    cached = _newest([path.name for path in folder.iterdir()], wanted)
+    if cached is None:
+        cached = _available(wanted)
+        _fetch(cached, folder)
+    return Kernel(folder / cached)
+
+
+def _newest(names: list[str], wanted: str) -> str | None:
+    def version(match: re.Match[str]) -> list[int]:
+        return [int(number) for number in re.findall(r"\d+", match[1])]
+
+    matches = [match for name in names if (match := PACKAGE.fullmatch(name))]
+    usable = [m for m in matches if m[1].startswith(wanted) and not m[1].endswith(FLAVOURS)]
+    return max(usable, key=version)[0] if usable else None
+
+
+def _run(*command: str, cwd: Path | None = None) -> str:
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+    try:
+        done = subprocess.run(
+            [shutil.which(command[0], path=path) or command[0], *command[1:]],
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+        )
+    except FileNotFoundError as error:
+        raise Unavailable(f"{command[0]} is missing: run .ci/packages vm") from error
+    except subprocess.CalledProcessError as error:
+        raise Unavailable(f"{' '.join(command)} failed: {error.stderr.strip()[-500:]}") from error
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"{' '.join(command)} took more than {error.timeout} s") from error
+    return done.stdout
+
+
+def _available(wanted: str) -> str:
+    names = _run("apt-cache", "search", "--names-only", "^linux-image-[0-9].*-amd64$")
+    found = _newest([line.split()[0] for line in names.splitlines()], wanted)
+    if found is None:
+        raise Unavailable(
+            f"apt knows no kernel linux-image-{wanted}*-amd64: run apt-get update, on a Debian "
+            "system, or unpack one elsewhere and copy its folder from that system's "
+            f"{cache()}"
+        )
+    return found
+
+
+def _fetch(package: str, folder: Path) -> None:
+    """Leaves `folder/package` complete or not at all, whoever else fetches at the same time."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".fetching-") as name:
+        work = Path(name)
+        print(f"fetching {package}", flush=True)
+        _run("apt-get", "download", "-q", package, cwd=work)
+        (archive,) = work.glob("*.deb")
+        _run("dpkg-deb", "-x", str(archive), str(work / "tree"))
+        ready = work / "ready"
+        (ready / "modules").mkdir(parents=True)
+        (image,) = (work / "tree/boot").glob("vmlinuz-*")
+        shutil.move(image, ready / "vmlinuz")
+        _keep_modules(work / "tree", ready / "modules")
+        try:
+            ready.rename(folder / package)
+        except OSError:
+            if not (folder / package / "vmlinuz").exists():
+                raise
+
+
+def _keep_modules(tree: Path, kept: Path) -> None:
+    (modules,) = (tree / "lib/modules").iterdir()
+    _run("depmod", "-b", str(tree), modules.name)
+    for number, path in enumerate(_load_order(modules)):
+        content = path.read_bytes()
+        if path.suffix == ".xz":
+            content = lzma.decompress(content)
+        elif path.suffix != ".ko":
+            raise Unavailable(
+                f"kernel modules like {path.name} cannot be unpacked: choose another "
+                "kernel by ZEROHOP_TEST_KERNEL"
+            )
+        (kept / f"{number:02}-{_module_name(path)}.ko").write_bytes(content)
+
+
+def _module_name(path: Path | str) -> str:
+    return Path(path).name.split(".ko")[0].replace("-", "_")
+
+
+def _load_order(modules: Path) -> list[Path]:
+    """The files of MODULES, each behind those it depends on."""
+    needs: dict[str, list[str]] = {}  # by name: its file, then the files it needs
+    for line in (modules / "modules.dep").read_text().splitlines():
+        file, _, rest = line.partition(":")
+        needs[_module_name(file)] = [file, *rest.split()]
+    built_in = {_module_name(x) for x in (modules / "modules.builtin").read_text().splitlines()}
+    order: list[str] = []
+    for name in MODULES:
+        if name in built_in or (name in OPTIONAL and name not in needs):
+            continue
+        if name not in needs:
+            raise Unavailable(f"the kernel {modules.name} has no module {name}")
+        # modules.dep lists dependencies so that the last is to be loaded first
+        order += [file for file in reversed(needs[name]) if file not in order]
+    return [modules / file for file in order]
