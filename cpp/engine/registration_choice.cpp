@@ -45,7 +45,12 @@ std::string refusal_of_memory(const PairFacts& pair, const MemoryFacts& memory) 
   return "";
 }
 
-std::string refusal_of_export(const PairFacts& pair) {
+std::string refusal_of_export(const PairFacts& pair, const MemoryFacts& memory) {
+  if (memory.chunks > 1 && pair.dmabuf.cuda_error == driver::kCudaErrorInvalidValue) {
+    return "the " + std::to_string(memory.chunks) +
+           " chunks of physical memory that the array lies across were made with different "
+           "properties, or on different GPUs: register it in parts, or allocate it in one piece";
+  }
   return "the NVIDIA driver refuses to export memory of " + pair.gpu.device_name() +
          " as a dma-buf (CUDA error " + std::to_string(pair.dmabuf.cuda_error) +
          "): use its open kernel modules, version 515 or newer";
@@ -73,7 +78,7 @@ std::string refusal_of_adapter(const PairFacts& pair, const char* way, int error
 }
 
 // Why dma-buf is no way for this memory; empty when it is.
-std::string refusal_of_dmabuf(const PairFacts& pair) {
+std::string refusal_of_dmabuf(const PairFacts& pair, const MemoryFacts& memory) {
   if (!pair.gpu.dmabuf) {
     return "the NVIDIA driver exports no dma-bufs: install its open kernel modules (nvidia-open), "
            "version 515 or newer";
@@ -85,7 +90,7 @@ std::string refusal_of_dmabuf(const PairFacts& pair) {
     return "Linux " + std::to_string(pair.kernel / 1000) + "." +
            std::to_string(pair.kernel % 1000) + " does not register dma-bufs: boot 5.12 or newer";
   }
-  if (pair.dmabuf.cuda_error != 0) return refusal_of_export(pair);
+  if (pair.dmabuf.cuda_error != 0) return refusal_of_export(pair, memory);
   if (pair.dmabuf.error_number != 0) {
     return refusal_of_adapter(pair, "dma-buf", pair.dmabuf.error_number);
   }
@@ -180,7 +185,7 @@ RegistrationChoice choose_registration(const PairFacts& pair, const MemoryFacts&
                    " does not support relaxed ordering for GPU memory: leave it at auto");
   }
   const std::string unreachable = refusal_of_memory(pair, memory);
-  const std::string dmabuf = unreachable.empty() ? refusal_of_dmabuf(pair) : unreachable;
+  const std::string dmabuf = unreachable.empty() ? refusal_of_dmabuf(pair, memory) : unreachable;
   const std::string peermem = unreachable.empty() ? refusal_of_peermem(pair, memory) : unreachable;
   switch (order.demand) {
     case RegistrationDemand::dmabuf:

@@ -3,16 +3,12 @@
 #include <algorithm>
 
 namespace zerohop::engine {
-namespace {
-
-int access_bits(bool writable) {
+int access_bits(bool writable) noexcept {
   constexpr int kRead = IBV_ACCESS_REMOTE_READ;
   constexpr int kWrite =
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
   return writable ? kRead | kWrite : kRead;
 }
-
-}  // namespace
 
 std::shared_ptr<rdma::MemoryRegion> Registrations::find_or_create(const Extent& extent,
                                                                   bool writable, bool shared) {

@@ -119,6 +119,11 @@ int dealloc_pd(ibv_pd* pd) {
 ibv_mr* register_with(const char* function, ibv_pd* pd, void* address, std::size_t nbytes,
                       int access) {
   if (current->fails(function)) return nullptr;
+  const bool relaxed = (access & IBV_ACCESS_RELAXED_ORDERING) != 0;
+  if (relaxed && current->relaxed_ordering_error != 0) {
+    return null_with<ibv_mr>(current->relaxed_ordering_error);
+  }
+  if (nbytes >= current->least_refused) return null_with<ibv_mr>(ENOMEM);
   current->registered_by = function;
   current->registered_access = access;
   auto* mr = new ibv_mr{};
@@ -132,11 +137,38 @@ ibv_mr* register_with(const char* function, ibv_pd* pd, void* address, std::size
   return mr;
 }
 ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t nbytes, int access) {
+  if (current->address_error != 0) return null_with<ibv_mr>(current->address_error);
   return register_with("reg_mr", pd, address, nbytes, access);
 }
 ibv_mr* reg_mr_iova2(ibv_pd* pd, void* address, std::size_t nbytes, std::uint64_t,
                      unsigned access) {
+  if (current->address_error != 0) return null_with<ibv_mr>(current->address_error);
   return register_with("reg_mr_iova2", pd, address, nbytes, static_cast<int>(access));
+}
+ibv_mr* register_dmabuf_with(const char* function, ibv_pd* pd, std::uint64_t offset,
+                             std::size_t nbytes, std::uint64_t iova, int fd, int access) {
+  if (current->dmabuf_error != 0) return null_with<ibv_mr>(current->dmabuf_error);
+  if (fd < 0) return null_with<ibv_mr>(EBADF);
+  // As libibverbs does, the address of such a region is its offset.
+  ibv_mr* mr = register_with(function, pd, reinterpret_cast<void*>(offset), nbytes, access);
+  if (mr == nullptr) return nullptr;
+  current->registered_offset = offset;
+  current->registered_iova = iova;
+  return mr;
+}
+ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t nbytes, std::uint64_t iova,
+                      int fd, int access) {
+  return register_dmabuf_with("reg_dmabuf_mr", pd, offset, nbytes, iova, fd, access);
+}
+ibv_mr* mlx5_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t nbytes, std::uint64_t iova,
+                           int fd, int access, int mlx5_access) {
+  current->registered_mlx5_access = mlx5_access;
+  return register_dmabuf_with("mlx5dv_reg_dmabuf_mr", pd, offset, nbytes, iova, fd, access);
+}
+int get_data_direct_sysfs_path(ibv_context*, char* path, std::size_t) {
+  if (current->fails("get_data_direct_sysfs_path")) return errno;
+  *path = '\0';
+  return current->data_direct ? 0 : ENODEV;
 }
 int dereg_mr(ibv_mr* mr) {
   const int result = current->remove(mr, "mr");
@@ -225,14 +257,22 @@ std::shared_ptr<const driver::Verbs> make_table() {
 #undef ZEROHOP_FAKE
   table->query_gid_table = query_gid_table;
   table->reg_mr_iova2 = reg_mr_iova2;
+  table->reg_dmabuf_mr = reg_dmabuf_mr;
   table->query_port = query_port;
   table->reg_mr = reg_mr;
   return table;
 }
 
+std::shared_ptr<const driver::Mlx5dv> make_mlx5dv() {
+  auto table = std::make_shared<driver::Mlx5dv>();
+  table->get_data_direct_sysfs_path = get_data_direct_sysfs_path;
+  table->reg_dmabuf_mr = mlx5_reg_dmabuf_mr;
+  return table;
+}
+
 }  // namespace
 
-FakeVerbs::FakeVerbs() : table_(make_table()) {
+FakeVerbs::FakeVerbs() : table_(make_table()), mlx5dv_(make_mlx5dv()) {
   current = this;
   std::strcpy(fake_device.name, "fake0");
   device.phys_port_cnt = 1;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver/mlx5dv.hpp"
 #include "driver/verbs.hpp"
 
 namespace zerohop::testing {
@@ -21,6 +22,8 @@ class FakeVerbs {
   FakeVerbs& operator=(const FakeVerbs&) = delete;
 
   std::shared_ptr<const driver::Verbs> table() const { return table_; }
+  // Its calls are counted and fail as those of table().
+  std::shared_ptr<const driver::Mlx5dv> mlx5dv() const { return mlx5dv_; }
 
   // The fail_at-th call (from 1; 0: none) fails with error_number, in its own convention.
   int fail_at = 0;
@@ -41,8 +44,18 @@ class FakeVerbs {
 
   std::vector<std::pair<ibv_qp_attr, int>> transitions;  // modify_qp: attributes and mask
   ibv_qp_init_attr created{};                            // create_qp: last accepted
-  std::string registered_by;                             // reg_mr or reg_mr_iova2
+  std::string registered_by;                             // reg_mr, reg_mr_iova2, ...
   int registered_access = 0;
+  std::uint64_t registered_offset = 0;  // of reg_dmabuf_mr, as the next
+  std::uint64_t registered_iova = 0;
+  int registered_mlx5_access = 0;
+
+  // Of every registration of a dma-buf, and of every one by address; 0: they work.
+  int dmabuf_error = 0;
+  int address_error = 0;
+  int relaxed_ordering_error = 0;                   // of those that ask for it
+  bool data_direct = false;                         // whether the device has such a function
+  std::uint64_t least_refused = ~std::uint64_t{0};  // nbytes from which on: ENOMEM
 
   std::size_t live() const { return objects_.size(); }
   const std::vector<std::string>& violations() const { return violations_; }
@@ -58,6 +71,7 @@ class FakeVerbs {
     std::vector<void*> parents;
   };
   std::shared_ptr<const driver::Verbs> table_;
+  std::shared_ptr<const driver::Mlx5dv> mlx5dv_;
   std::map<void*, Object> objects_;
   std::vector<std::string> violations_;
 };

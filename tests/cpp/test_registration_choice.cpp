@@ -95,6 +95,12 @@ TEST_CASE("each lack of dma-buf is named with its fix") {
     c.pair.dmabuf.cuda_error = 801;
     check_no_dmabuf(c, "CUDA error 801");
   }
+  SUBCASE("chunks that do not go together") {
+    c.pair.dmabuf.cuda_error = 1;
+    c.memory.chunks = 2;
+    check_says(c.choose(Demand::automatic), Way::staged, "different properties");
+    check_says(c.choose(Demand::dmabuf), Way::refused, "register it in parts");
+  }
   SUBCASE("the adapter's driver has none") {
     c.pair.dmabuf.error_number = EOPNOTSUPP;
     check_no_dmabuf(c, "its driver does not offer it");

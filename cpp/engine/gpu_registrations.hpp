@@ -1,0 +1,69 @@
+// Registers GPU memory with the Endpoint's adapter, and finds the registration it has already.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "engine/region_cache.hpp"
+#include "engine/registration_probe.hpp"
+
+namespace zerohop::engine {
+
+struct GpuOptions {
+  RelaxedOrdering relaxed_ordering = RelaxedOrdering::automatic;
+  RegionCache::Limits cache;
+};
+
+class GpuRegistrations {
+ public:
+  GpuRegistrations(Adapter adapter, std::shared_ptr<const driver::Cuda> cuda, HostFacts host,
+                   const GpuOptions& options);
+  ~GpuRegistrations() { cache_->close(); }
+  GpuRegistrations(const GpuRegistrations&) = delete;
+  GpuRegistrations& operator=(const GpuRegistrations&) = delete;
+
+  struct Request {
+    Extent extent;
+    int ordinal = 0;  // of the GPU
+    bool writable = false;
+    bool shared = true;  // as of Registrations
+    RegistrationDemand demand = RegistrationDemand::automatic;
+  };
+  // The choice is never null and never `refused`; there is no region where it is `staged`. Throws
+  // RegistrationError with the reason when the way asked for is not to be had or the memory is no
+  // GPU's, and CudaError when the GPU fails.
+  Registered find_or_create(const Request& request);
+
+  // What `ordinal` and the adapter can do together; tried on the first call.
+  const PairFacts& pair_facts(int ordinal) { return pair(ordinal).facts; }
+  RegionCache::Stats stats() const { return cache_->stats(); }
+
+ private:
+  struct Pair {
+    std::shared_ptr<gpu::Device> device;
+    PairFacts facts;
+  };
+
+  const Pair& pair(int ordinal);
+  Registered create(const Pair& pair, const Request& request, const MemoryFacts& memory) const;
+  std::shared_ptr<rdma::MemoryRegion> try_choice(const Pair& pair, const Request& request,
+                                                 const RegistrationChoice& choice,
+                                                 PairFacts& facts) const;
+  MemoryFacts ask_memory(const RegionCache::Key& key) const;
+  void sweep_sometimes();
+
+  const Adapter adapter_;
+  const std::shared_ptr<const driver::Cuda> cuda_;
+  const HostFacts host_;
+  const GpuOptions options_;
+  const std::shared_ptr<RegionCache> cache_;
+  std::mutex mutex_;           // guards all below
+  std::map<int, Pair> pairs_;  // entries stay where they are
+  std::uint64_t misses_since_sweep_ = 0;
+};
+
+// The adapter behind the domain, with libmlx5's functions where that may drive it.
+Adapter make_adapter(std::shared_ptr<rdma::ProtectionDomain> domain);
+
+}  // namespace zerohop::engine

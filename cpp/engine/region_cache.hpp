@@ -1,0 +1,111 @@
+// Keeps registrations of GPU memory for the next use of the same memory.
+//
+// A registration is known by the memory itself, not by its address: by the chunks it lies across,
+// each with its extent and buffer id, which the driver gives to no other memory again. What was
+// freed and allocated anew at the same address is therefore never met with a stale registration.
+// One that nobody uses stays until there are too many, and keeps its memory from being freed until
+// then (the driver holds what is exported). One whose key was given to a peer ends with its last
+// user: closing a Memory ends the peers' right to it.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "engine/registration_choice.hpp"
+#include "gpu/allocation.hpp"
+#include "rdma/memory_region.hpp"
+
+namespace zerohop::engine {
+
+// A registration and why it is of that kind.
+struct Registered {
+  std::shared_ptr<rdma::MemoryRegion> region;  // null: none, or staged
+  std::shared_ptr<const RegistrationChoice> choice;
+};
+
+class RegionCache : public std::enable_shared_from_this<RegionCache> {
+ public:
+  // Of what nobody uses.
+  struct Limits {
+    std::size_t entries = 1024;
+    std::uint64_t nbytes = std::uint64_t{1} << 30;
+  };
+
+  // What a registration is of.
+  struct Key {
+    Extent extent;
+    std::vector<gpu::Chunk> chunks;  // that the extent lies across
+    int access = 0;                  // IBV_ACCESS_* bits
+  };
+
+  struct Stats {
+    std::uint64_t hits = 0;
+    std::uint64_t misses = 0;
+    std::uint64_t evictions = 0;  // unused registrations ended for lack of room
+    std::uint64_t stale = 0;      // ... because their memory had been freed
+    std::uint64_t entries = 0;    // registrations there are
+    std::uint64_t unused = 0;     // ... that nobody uses
+    std::uint64_t nbytes = 0;     // registered
+    std::uint64_t unused_nbytes = 0;
+  };
+
+  explicit RegionCache(const Limits& limits) : limits_(limits) {}
+
+  // A registration that covers the extent with the same rights, whose memory is still the same;
+  // made in that way, if one is named. Without a region if there is none, which counts as a miss.
+  // It is in use until the pointer to the region and its copies are gone.
+  Registered find(const Key& key, std::optional<RegistrationWay> way = {});
+  // Takes a fresh registration in, for use.
+  Registered insert(Key key, Registered fresh);
+
+  // Ends the unused registrations that `is_stale`, asked for each one's key, is true for.
+  template <typename IsStale>
+  void sweep(IsStale is_stale);
+  // Keeps nothing that is unused from now on.
+  void close();
+
+  Stats stats() const;
+
+ private:
+  struct Entry;
+  using Entries = std::list<Entry>;
+  using Index = std::multimap<std::uint64_t, Entries::iterator>;  // by the begin of the extent
+  struct Entry {
+    Key key;
+    Registered registered;
+    std::size_t users = 0;
+    Index::iterator index{};
+  };
+
+  std::optional<Entries::iterator> find_entry(const Key& key, std::optional<RegistrationWay> way);
+  Registered hand_out(Entries::iterator entry);
+  void release(Entries::iterator entry) noexcept;
+  void drop_unused(Entries::iterator entry, Entries& doomed) noexcept;
+  void enforce_limits(Entries& doomed) noexcept;
+
+  mutable std::mutex mutex_;
+  Limits limits_;
+  Index index_;
+  Entries used_;
+  Entries unused_;  // the least recently used first
+  Stats stats_;
+};
+
+template <typename IsStale>
+void RegionCache::sweep(IsStale is_stale) {
+  Entries doomed;  // deregistered, which may wait, after the lock is given up
+  const std::lock_guard lock(mutex_);
+  for (auto next = unused_.begin(); next != unused_.end();) {
+    const auto entry = next++;
+    if (!is_stale(entry->key)) continue;
+    ++stats_.stale;
+    drop_unused(entry, doomed);
+  }
+}
+
+}  // namespace zerohop::engine

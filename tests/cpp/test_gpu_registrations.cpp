@@ -1,0 +1,355 @@
+// Registration of GPU memory on tables without a GPU and without an adapter.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "engine/gpu_registrations.hpp"
+#include "fake_cuda.hpp"
+#include "fake_verbs.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+using gpu::MemoryKind;
+using testing::FakeCuda;
+using testing::FakeVerbs;
+using Way = RegistrationWay;
+using Demand = RegistrationDemand;
+
+constexpr std::uint64_t kBase = 0x7f0000000000;
+constexpr std::uint64_t kKiB = 1 << 10;
+constexpr std::uint64_t kMiB = 1 << 20;
+const HostFacts kHost{.kernel = 6001, .peermem = ""};
+const HostFacts kHostWithPeermem{.kernel = 6001, .peermem = "nvidia_peermem"};
+
+Adapter open_adapter(const FakeVerbs& verbs, bool mlx5 = false) {
+  return {rdma::ProtectionDomain::create(rdma::Device::open(verbs.table(), "fake0")),
+          mlx5 ? verbs.mlx5dv() : nullptr};
+}
+
+struct Fixture {
+  FakeCuda cuda;
+  FakeVerbs verbs;
+  GpuOptions options;
+  std::unique_ptr<GpuRegistrations> registrations;
+
+  Fixture() {
+    verbs.device.max_mr_size = 1 << 30;
+    cuda.add(MemoryKind::plain, kBase, kMiB);
+    open();
+  }
+  void open(const HostFacts& host = kHost, bool mlx5 = false) {
+    registrations.reset();
+    registrations =
+        std::make_unique<GpuRegistrations>(open_adapter(verbs, mlx5), cuda.table(), host, options);
+  }
+  Registered get(std::uint64_t begin, std::uint64_t nbytes, Demand demand = Demand::automatic,
+                 bool shared = true) {
+    return registrations->find_or_create(
+        {.extent = {begin, begin + nbytes}, .writable = true, .shared = shared, .demand = demand});
+  }
+  std::string refusal(std::uint64_t begin, std::uint64_t nbytes, Demand demand) {
+    try {
+      get(begin, nbytes, demand);
+      return "";
+    } catch (const RegistrationError& error) {
+      return error.what();
+    }
+  }
+  RegionCache::Stats stats() const { return registrations->stats(); }
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE_FIXTURE(Fixture, "memory is registered through the dma-buf of its pages") {
+  const Registered registered = get(kBase + 5000, 10000);
+  CHECK(registered.choice->way == Way::dmabuf);
+  CHECK(registered.choice->relaxed_ordering);
+  REQUIRE(registered.region);
+  CHECK(registered.region->address() == kBase + 5000);
+  CHECK(registered.region->nbytes() == 10000);
+  CHECK(verbs.registered_by == "reg_dmabuf_mr");
+  CHECK(verbs.registered_offset == (kBase + 5000) % 4096);
+  CHECK(verbs.registered_iova == kBase + 5000);
+  CHECK((verbs.registered_access & IBV_ACCESS_RELAXED_ORDERING) != 0);
+  CHECK((verbs.registered_access & IBV_ACCESS_REMOTE_WRITE) != 0);
+  CHECK(cuda.exports.back().range.begin % 4096 == 0);
+  CHECK(cuda.open_exports() == 0);  // the registration needs the descriptor no more
+  CHECK(cuda.allocated == 0);       // by the probe
+  CHECK(cuda.depth == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a GPU and an adapter are tried once") {
+  (void)get(kBase, 4096);
+  const auto exports = cuda.exports.size();
+  (void)get(kBase + 8192, 4096);
+  CHECK(cuda.exports.size() == exports + 1);
+  CHECK(registrations->pair_facts(0).dmabuf.worked());
+  CHECK(registrations->pair_facts(0).adapter == "fake0");
+}
+
+TEST_CASE_FIXTURE(Fixture, "memory across several chunks is one registration") {
+  cuda.add_chunks(2 * kBase, 2 * kMiB, 3);
+  const Registered registered = get(2 * kBase + kMiB, 4 * kMiB);
+  CHECK(registered.choice->way == Way::dmabuf);
+  CHECK(registered.region->nbytes() == 4 * kMiB);
+}
+
+TEST_CASE_FIXTURE(Fixture, "without dma-buf the module serves, and without both memory is staged") {
+  verbs.dmabuf_error = EOPNOTSUPP;
+  open(kHostWithPeermem);
+  CHECK(get(kBase, 4096).choice->way == Way::peermem);
+  CHECK(verbs.registered_by == "reg_mr_iova2");  // that knows relaxed ordering
+  CHECK(contains(refusal(kBase, 4096, Demand::dmabuf), "its driver does not offer it"));
+  verbs.address_error = EFAULT;
+  open(kHostWithPeermem);
+  const Registered staged = get(kBase, 4096);
+  CHECK(staged.choice->way == Way::staged);
+  CHECK(staged.region == nullptr);
+  CHECK(contains(staged.choice->reason, "DOCA-OFED"));
+  open(kHost);
+  CHECK(contains(get(kBase, 4096).choice->reason, "modprobe nvidia-peermem"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "each way can be forced") {
+  open(kHostWithPeermem);
+  CHECK(get(kBase, 4096, Demand::dmabuf).choice->way == Way::dmabuf);
+  CHECK(get(kBase, 4096, Demand::peermem).choice->way == Way::peermem);
+  CHECK(get(kBase, 4096, Demand::peermem).choice->way == Way::peermem);
+  CHECK(get(kBase, 4096, Demand::dmabuf).choice->way == Way::dmabuf);
+  CHECK(stats().entries == 2);
+  CHECK(stats().hits == 2);
+  CHECK(get(kBase, 4096, Demand::staged).choice->way == Way::staged);
+}
+
+TEST_CASE_FIXTURE(Fixture, "memory that no adapter reaches is staged; no GPU's memory is refused") {
+  cuda.add(MemoryKind::pool, 2 * kBase, kMiB);
+  cuda.add(MemoryKind::managed, 3 * kBase, kMiB);
+  cuda.add(MemoryKind::pinned, 4 * kBase, kMiB);
+  CHECK(get(2 * kBase, 4096).choice->way == Way::staged);
+  CHECK(contains(refusal(2 * kBase, 4096, Demand::dmabuf), "stream-ordered pool"));
+  CHECK(get(3 * kBase, 4096).choice->way == Way::staged);
+  CHECK(contains(refusal(4 * kBase, 4096, Demand::automatic), "register it as a host array"));
+  CHECK(contains(refusal(5 * kBase, 4096, Demand::automatic), "not mapped"));
+  CHECK(contains(refusal(kBase + kMiB - 100, 4096, Demand::automatic), "not mapped"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "what the memory itself is refused leads to the next way") {
+  verbs.least_refused = 512 * kKiB;
+  const Registered staged = get(kBase, kMiB);
+  CHECK(staged.choice->way == Way::staged);
+  CHECK(contains(staged.choice->reason, "BAR1"));
+  CHECK(get(kBase, 4096).choice->way == Way::dmabuf);
+  CHECK(contains(refusal(kBase, kMiB, Demand::dmabuf), "BAR1"));
+  cuda.export_error = 1;
+  CHECK(contains(get(kBase + 4096, 4096).choice->reason, "CUDA error 1"));
+  CHECK(cuda.open_exports() == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "relaxed ordering is left out where it is refused or not wanted") {
+  SUBCASE("refused") {
+    verbs.relaxed_ordering_error = EINVAL;
+    open();
+    CHECK(!get(kBase, 4096).choice->relaxed_ordering);
+  }
+  SUBCASE("not wanted") {
+    options.relaxed_ordering = RelaxedOrdering::off;
+    open();
+    CHECK(!get(kBase, 4096).choice->relaxed_ordering);
+  }
+  SUBCASE("wanted in vain") {
+    verbs.relaxed_ordering_error = EINVAL;
+    options.relaxed_ordering = RelaxedOrdering::on;
+    open();
+    CHECK(contains(refusal(kBase, 4096, Demand::automatic), "leave it at auto"));
+    return;
+  }
+  CHECK((verbs.registered_access & IBV_ACCESS_RELAXED_ORDERING) == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "Data Direct registers what is mapped for PCIe, else the usual way") {
+  verbs.data_direct = true;
+  cuda.pcie_mapping = true;
+  open(kHost, /*mlx5=*/true);
+  CHECK(get(kBase, 4096).choice->data_direct);
+  CHECK(verbs.registered_by == "mlx5dv_reg_dmabuf_mr");
+  CHECK(verbs.registered_mlx5_access == driver::kMlx5DataDirect);
+  CHECK(cuda.exports.back().flags == driver::kCudaDmabufMappingPcie);
+  cuda.pcie_mapping = false;  // this one memory cannot
+  CHECK(!get(kBase + 8192, 4096).choice->data_direct);
+  CHECK(verbs.registered_by == "reg_dmabuf_mr");
+  CHECK(cuda.exports.back().flags == 0);
+  open(kHost, /*mlx5=*/true);  // no memory can
+  CHECK(!get(kBase, 4096).choice->data_direct);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a registration is used again for the same memory and rights") {
+  const auto region = get(kBase, 64 * kKiB).region;
+  CHECK(get(kBase + 4096, 4096).region.get() == region.get());
+  CHECK(stats().hits == 1);
+  CHECK(stats().entries == 1);
+  CHECK(stats().nbytes == 64 * kKiB);
+  const Registered read_only =
+      registrations->find_or_create({.extent = {kBase, kBase + 4096}, .writable = false});
+  CHECK(read_only.region.get() != region.get());
+  CHECK(get(kBase + 32 * kKiB, 64 * kKiB).region.get() != region.get());  // reaches further
+  CHECK(get(kBase, 4096, Demand::automatic, /*shared=*/false).region.get() != region.get());
+  CHECK(stats().entries == 3);
+  CHECK(stats().misses == 3);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a registration stays for the next use, unless its key was given out") {
+  (void)get(kBase, 4096);
+  CHECK(stats().unused == 1);
+  (void)get(kBase, 4096).region->rkey();
+  CHECK(stats().hits == 1);
+  CHECK(stats().entries == 0);  // closing has ended the peers' right
+}
+
+TEST_CASE_FIXTURE(Fixture, "memory freed and allocated again never meets its old registration") {
+  const auto* before = get(kBase, 4096).region.get();
+  cuda.remove(kBase);
+  CHECK_THROWS_AS(get(kBase, 4096), RegistrationError);
+  cuda.add(MemoryKind::plain, kBase, kMiB);
+  const auto after = get(kBase, 4096);
+  CHECK(after.region.get() != before);
+  CHECK(stats().hits == 0);
+  CHECK(stats().stale == 1);
+  CHECK(stats().entries == 1);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a chunk mapped anew in the middle makes a registration stale") {
+  cuda.add_chunks(2 * kBase, 2 * kMiB, 3);
+  const auto held = get(2 * kBase, 6 * kMiB);
+  cuda.remove(2 * kBase + 2 * kMiB);
+  cuda.add(MemoryKind::vmm, 2 * kBase + 2 * kMiB, 2 * kMiB);
+  CHECK(get(2 * kBase, 4096).region.get() == held.region.get());  // this chunk is the same
+  CHECK(get(2 * kBase + 2 * kMiB, 4096).region.get() != held.region.get());
+  CHECK(get(2 * kBase, 6 * kMiB).region.get() != held.region.get());
+}
+
+TEST_CASE_FIXTURE(Fixture, "the least recently used of the unused are evicted") {
+  options.cache = {.entries = 2, .nbytes = 100 * kKiB};
+  open();
+  const auto used = get(kBase, 200 * kKiB);  // not counted while it is in use
+  (void)get(kBase + 200 * kKiB, 4096);
+  (void)get(kBase + 300 * kKiB, 4096);
+  CHECK(stats().evictions == 0);
+  (void)get(kBase + 200 * kKiB, 4096);  // the other is the older one now
+  (void)get(kBase + 400 * kKiB, 4096);
+  CHECK(stats().evictions == 1);
+  CHECK(stats().unused == 2);
+  const auto misses = stats().misses;
+  (void)get(kBase + 200 * kKiB, 4096);
+  CHECK(stats().misses == misses);
+  (void)get(kBase + 300 * kKiB, 4096);
+  CHECK(stats().misses == misses + 1);
+  (void)get(kBase + 500 * kKiB, 99 * kKiB);  // by bytes
+  CHECK(stats().unused_nbytes <= 100 * kKiB);
+  CHECK(used.region->nbytes() == 200 * kKiB);
+}
+
+TEST_CASE("registrations outlive the cache's owner, and none is left behind") {
+  FakeCuda cuda;
+  FakeVerbs verbs;
+  cuda.add(MemoryKind::plain, kBase, kMiB);
+  {
+    Registered held;
+    {
+      GpuRegistrations registrations(open_adapter(verbs), cuda.table(), kHost, {});
+      held = registrations.find_or_create({.extent = {kBase, kBase + 4096}, .writable = true});
+      (void)registrations.find_or_create({.extent = {kBase + 8192, kBase + 9000}});
+    }
+    CHECK(cuda.retained == 0);
+    CHECK(held.region->nbytes() == 4096);
+    CHECK(verbs.live() == 3);  // context, domain, region
+  }
+  CHECK(verbs.live() == 0);
+  CHECK(verbs.violations() == std::vector<std::string>{});
+}
+
+TEST_CASE_FIXTURE(Fixture, "memory without bytes is not registered") {
+  const Registered nothing = get(kBase, 0);
+  CHECK(nothing.region == nullptr);
+  CHECK(nothing.choice->reason == "it has no bytes");
+}
+
+// Registers by every way; whatever fails is an Error, or a way less.
+void register_everything(FakeCuda& cuda, FakeVerbs& verbs) {
+  GpuRegistrations registrations(open_adapter(verbs, /*mlx5=*/true), cuda.table(), kHostWithPeermem,
+                                 {});
+  const auto get = [&](std::uint64_t at, Demand demand) {
+    return registrations.find_or_create(
+        {.extent = {at, at + 4096}, .writable = true, .demand = demand});
+  };
+  const auto held = get(kBase, Demand::automatic);
+  (void)get(kBase, Demand::automatic);
+  (void)get(kBase + 8192, Demand::peermem);
+}
+
+struct Leftovers {
+  std::string failed;
+  bool error = false;
+};
+
+Leftovers fail_call(int cuda_call, int verbs_call) {
+  FakeCuda cuda;
+  FakeVerbs verbs;
+  cuda.add(MemoryKind::plain, kBase, kMiB);
+  cuda.pcie_mapping = verbs.data_direct = true;
+  cuda.fail_at = cuda_call;
+  verbs.fail_at = verbs_call;
+  verbs.error_number = EIO;
+  Leftovers left;
+  try {
+    register_everything(cuda, verbs);
+  } catch (const Error&) {
+    left.error = true;
+  }
+  CHECK(cuda.retained == 0);
+  CHECK(cuda.depth == 0);
+  CHECK(cuda.allocated == 0);
+  CHECK(cuda.allocations_held == 0);
+  CHECK(cuda.open_exports() == 0);
+  CHECK(verbs.live() == 0);
+  CHECK(verbs.violations() == std::vector<std::string>{});
+  left.failed = cuda_call != 0 ? cuda.failed : verbs.failed;
+  return left;
+}
+
+void fail_every_call(bool of_cuda, const std::vector<std::string>& must_fail) {
+  std::vector<std::string> failed;
+  for (int n = 1;; ++n) {
+    CAPTURE(n);
+    const Leftovers left = fail_call(of_cuda ? n : 0, of_cuda ? 0 : n);
+    if (left.failed.empty()) {
+      CHECK(!left.error);
+      break;
+    }
+    failed.push_back(left.failed);
+  }
+  for (const std::string& function : must_fail) {
+    CAPTURE(function);
+    CHECK(std::find(failed.begin(), failed.end(), function) != failed.end());
+  }
+}
+
+TEST_CASE("any CUDA call may fail and nothing is leaked") {
+  fail_every_call(true, {"init", "primary_context_retain", "context_push", "memory_allocate",
+                         "memory_export_range", "pointer_get_attributes",
+                         "memory_retain_allocation", "pointer_set_attribute"});
+}
+
+TEST_CASE("any verbs call may fail and nothing is leaked") {
+  fail_every_call(false, {"open_device", "alloc_pd", "reg_dmabuf_mr", "mlx5dv_reg_dmabuf_mr",
+                          "reg_mr", "reg_mr_iova2", "get_data_direct_sysfs_path"});
+}
+
+}  // namespace
+}  // namespace zerohop::engine
