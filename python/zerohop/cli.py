@@ -70,6 +70,61 @@ def topo(as_json: bool) -> None:
     print_topology(machine, Console())
 
 
+def _parse_address(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> bytes | None:
+    if text is None:
+        return None
+    from zerohop.doctor.address import decode
+
+    try:
+        return decode(text)
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option(
+    "--want",
+    type=click.Choice(["host", "p2p", "gpudirect", "staged"]),
+    help="Exit with 0 only if this route works here; it is tried.",
+)
+@click.option(
+    "--peer",
+    callback=_parse_address,
+    metavar="ADDRESS",
+    help="Try each route to a counterpart: what its --listen printed, or @FILE with it, which keeps "
+    "the secret in it out of the list of processes.",
+)
+@click.option("--listen", is_flag=True, help="Be the counterpart: print an address and serve.")
+@_device_option
+@click.pass_context
+def doctor(
+    context: click.Context,
+    as_json: bool,
+    want: str | None,
+    peer: bytes | None,
+    listen: bool,
+    device: str | None,
+) -> None:
+    """Say what works on this machine, what does not, and what helps.
+
+    Exit status: 0 if nothing fails, or if the wanted route works; 1 if not; 2 for wrong usage.
+    """
+    if listen and (as_json or want or peer is not None):
+        raise click.UsageError("--listen goes with --verbs alone")
+    from zerohop.doctor import command
+    from zerohop.doctor.host import Host
+
+    if listen:
+        command.listen(device)
+    elif peer is not None:
+        context.exit(0 if command.pair(peer, want, device, as_json) else 1)
+    else:
+        context.exit(0 if command.diagnose(Host(), want, device, as_json) else 1)
+
+
 @main.group()
 def bench() -> None:
     """Measure zerohop beside its peers."""

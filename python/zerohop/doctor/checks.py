@@ -1,0 +1,47 @@
+"""All checks, in the order in which a user goes through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zerohop.doctor import driver, gpudirect, limits, pcie, rdma, sharing, software
+from zerohop.doctor.finding import Finding
+from zerohop.doctor.host import Host
+
+Check = Callable[[Host], Finding]
+
+CHECKS: tuple[Check, ...] = (
+    software.soft0,
+    software.libsodium,
+    driver.driver,
+    driver.gpu_files,
+    driver.cuda,
+    driver.torch_cuda,
+    sharing.p2p,
+    sharing.ipc,
+    sharing.fd_passing,
+    sharing.expandable_segments,
+    software.nvml,
+    rdma.libibverbs,
+    rdma.providers,
+    rdma.uverbs,
+    rdma.ports,
+    rdma.gids,
+    rdma.mtu,
+    gpudirect.dma_buf,
+    gpudirect.rdma_dma_buf,
+    gpudirect.peermem,
+    gpudirect.write_order,
+    gpudirect.bar1,
+    pcie.iommu,
+    pcie.acs,
+    limits.kernel,
+    limits.memlock,
+    limits.max_map_count,
+    limits.shm,
+    limits.numa_balancing,
+)
+
+
+def examine(host: Host) -> list[Finding]:
+    return [check(host) for check in CHECKS]

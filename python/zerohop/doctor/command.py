@@ -1,0 +1,117 @@
+"""The three things `zerohop doctor` does: examine this machine, try a pair of hosts, serve one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+
+from zerohop.doctor.address import encode
+from zerohop.doctor.checks import examine
+from zerohop.doctor.counterpart import CounterpartFailed, counterpart
+from zerohop.doctor.finding import Finding
+from zerohop.doctor.host import Host
+from zerohop.doctor.report import print_findings, print_outcomes, print_verdicts
+from zerohop.doctor.routes import ROUTES, Verdict, judge
+from zerohop.doctor.trial import TIMEOUT_S, Outcome, share, try_routes
+from zerohop.endpoint import Endpoint
+from zerohop.errors import Error, TransferTimeout
+
+LOOK_S = 1.0
+
+
+def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) -> bool:
+    """Whether nothing fails, or with `want` whether that route works; prints why.
+
+    A wanted route that the findings allow is tried with a second process on this machine.
+    """
+    findings = examine(host)
+    verdicts = judge(findings)
+    outcomes: list[Outcome] = []
+    if want is not None:
+        [verdict] = [v for v in verdicts if v.route == want]
+        outcomes = [_try_here(verdict, device)]
+        works = outcomes[0].state == "ok"
+    else:
+        works = all(finding.state != "fail" for finding in findings)
+    if as_json:
+        _print_json(works, findings=findings, routes=verdicts, trials=outcomes)
+    else:
+        console = Console()
+        print_findings(findings, console)
+        print_verdicts(verdicts, console)
+        if outcomes:
+            print_outcomes(outcomes, console)
+    return works
+
+
+def _try_here(verdict: Verdict, device: str | None) -> Outcome:
+    if not verdict.possible:
+        return Outcome(verdict.route, "absent", f"not tried: {verdict.reason}")
+    try:
+        return _with_counterpart(verdict.route, device)
+    except (Error, CounterpartFailed) as error:
+        return Outcome(verdict.route, "fail", str(error))
+
+
+def _with_counterpart(route: str, device: str | None) -> Outcome:
+    with counterpart(device) as address, Endpoint(device, timeout=TIMEOUT_S) as endpoint:
+        return try_routes(endpoint, address, (route,))[0]
+
+
+def pair(address: bytes, want: str | None, device: str | None, as_json: bool) -> bool:
+    """Whether the wanted route to a counterpart works, or without `want` all that exist."""
+    try:
+        with Endpoint(device, timeout=TIMEOUT_S) as endpoint:
+            outcomes = try_routes(endpoint, address, (want,) if want else ROUTES)
+    except Error as error:
+        outcomes = [Outcome(want or "any", "fail", f"cannot connect: {error}")]
+    if want:
+        works = outcomes[0].state == "ok"
+    else:
+        states = [outcome.state for outcome in outcomes]
+        works = "ok" in states and "fail" not in states
+    if as_json:
+        _print_json(works, trials=outcomes)
+    else:
+        print_outcomes(outcomes, Console())
+    return works
+
+
+def listen(device: str | None) -> None:
+    """Prints an address and serves whoever has it, until interrupted."""
+    with Endpoint(device, timeout=TIMEOUT_S) as endpoint:
+        reason = share(endpoint)
+        print(encode(endpoint.address), flush=True)
+        print(f"serving on {endpoint.device}", file=sys.stderr)
+        if endpoint.device == "soft0":
+            hint = "only processes of this host reach it; across hosts: --verbs soft0@INTERFACE"
+            print(f"{hint}, on both", file=sys.stderr)
+        if reason:
+            print(f"no GPU memory: {reason}", file=sys.stderr)
+        try:
+            _greet(endpoint)
+        except KeyboardInterrupt:
+            print("stopped", file=sys.stderr)
+
+
+def _greet(endpoint: Endpoint) -> None:
+    """Says who came; serving itself needs no help from here."""
+    while True:
+        try:
+            peer = endpoint.accept(timeout=LOOK_S)
+        except TransferTimeout:
+            continue  # gives Ctrl-C its chance
+        print(f"{peer.name} on {peer.host} connected", file=sys.stderr)
+
+
+def _print_json(
+    works: bool, **lists: Sequence[Finding] | Sequence[Verdict] | Sequence[Outcome]
+) -> None:
+    value: dict[str, Any] = {"works": works}
+    value.update({name: [asdict(item) for item in items] for name, items in lists.items()})
+    print(json.dumps(value, indent=2))

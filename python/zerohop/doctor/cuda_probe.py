@@ -1,0 +1,148 @@
+"""Asks libcuda about its devices, in a process of its own: it may hang, crash or forbid a later fork.
+
+Run as a script; needs the standard library alone. Prints the fields of facts.Cuda as JSON.
+Constants and signatures: cuda.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+from typing import Any
+
+ATTRIBUTES = {
+    "compute_mode": 20,
+    "virtual_memory": 102,
+    "posix_fd_handles": 103,
+    "gpudirect_vmm": 110,
+    "gpudirect": 116,
+    "flush_options": 117,
+    "write_order": 118,
+    "dma_buf": 124,
+    "ipc_events": 125,
+    "fabric_handles": 128,
+}
+IPC_NBYTES = 2 << 20
+IPC_TIMEOUT_S = 20
+PATTERN = 0x5A
+LAZY_PEER_ACCESS = 1  # the only flag that cuIpcOpenMemHandle takes
+
+
+class CudaFailure(Exception):
+    def __init__(self, call: str, code: int, name: str) -> None:
+        super().__init__(f"{call}: {name} ({code})")
+        self.code = code
+
+
+class IpcHandle(ctypes.Structure):
+    _fields_ = [("reserved", ctypes.c_char * 64)]
+
+
+class Driver:
+    """libcuda with every call checked."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL("libcuda.so.1")
+
+    def call(self, function: str, *arguments: Any) -> None:
+        code = getattr(self._library, function)(*arguments)
+        if code != 0:
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorName(code, ctypes.byref(text))
+            raise CudaFailure(function, code, (text.value or b"unknown error").decode())
+
+    def integer(self, function: str, *arguments: Any) -> int:
+        value = ctypes.c_int()
+        self.call(function, ctypes.byref(value), *arguments)
+        return value.value
+
+
+def probe() -> dict[str, Any]:
+    try:
+        driver = Driver()
+    except OSError as error:
+        return {"reason": f"libcuda.so.1 cannot be loaded ({error})"}
+    facts: dict[str, Any] = {"version": driver.integer("cuDriverGetVersion")}
+    try:
+        driver.call("cuInit", 0)
+        devices = range(driver.integer("cuDeviceGetCount"))
+    except CudaFailure as failure:
+        return {**facts, "reason": str(failure), "code": failure.code}
+    facts["devices"] = [device(driver, ordinal) for ordinal in devices]
+    facts["peers"] = [
+        [a, b]
+        for a in devices
+        for b in devices
+        if a != b and driver.integer("cuDeviceCanAccessPeer", a, b)
+    ]
+    facts["ipc"] = ipc(driver) if len(devices) else ""
+    return facts
+
+
+def device(driver: Driver, ordinal: int) -> dict[str, Any]:
+    name, address = ctypes.create_string_buffer(100), ctypes.create_string_buffer(32)
+    total = ctypes.c_size_t()
+    driver.call("cuDeviceGetName", name, 100, ordinal)
+    driver.call("cuDeviceGetPCIBusId", address, 32, ordinal)
+    driver.call("cuDeviceTotalMem_v2", ctypes.byref(total), ordinal)
+    attributes: dict[str, int] = {}
+    for key, number in ATTRIBUTES.items():
+        try:
+            attributes[key] = driver.integer("cuDeviceGetAttribute", number, ordinal)
+        except CudaFailure:  # a driver that does not know the attribute has not the ability
+            attributes[key] = 0
+    return {
+        "name": name.value.decode(),
+        "pci": address.value.decode().lower(),
+        "nbytes": total.value,
+        "attributes": attributes,
+    }
+
+
+def ipc(driver: Driver) -> str:
+    """Why another process cannot open memory of cuda:0; "" when one just did."""
+    context, memory, handle = ctypes.c_void_p(), ctypes.c_uint64(), IpcHandle()
+    try:
+        driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        driver.call("cuCtxPushCurrent_v2", context)
+        driver.call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(IPC_NBYTES))
+        driver.call("cuMemsetD8_v2", memory, ctypes.c_ubyte(PATTERN), ctypes.c_size_t(IPC_NBYTES))
+        driver.call("cuCtxSynchronize")
+        driver.call("cuIpcGetMemHandle", ctypes.byref(handle), memory)
+    except CudaFailure as failure:
+        return str(failure)
+    command = [sys.executable, __file__, bytes(handle).hex()]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=IPC_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"the other process did not open it within {IPC_TIMEOUT_S} s"
+    return "" if done.returncode == 0 else (done.stdout.strip() or f"exit {done.returncode}")
+
+
+def open_handle(encoded: str) -> str:
+    """The other process: opens the handle and reads what the first one wrote; "" when that is there."""
+    driver = Driver()
+    context, memory, byte = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_ubyte()
+    handle = IpcHandle.from_buffer_copy(bytes.fromhex(encoded))
+    try:
+        driver.call("cuInit", 0)
+        driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        driver.call("cuCtxPushCurrent_v2", context)
+        driver.call("cuIpcOpenMemHandle_v2", ctypes.byref(memory), handle, LAZY_PEER_ACCESS)
+        driver.call("cuMemcpyDtoH_v2", ctypes.byref(byte), memory, ctypes.c_size_t(1))
+        driver.call("cuIpcCloseMemHandle", memory)
+    except CudaFailure as failure:
+        return str(failure)
+    return "" if byte.value == PATTERN else f"read {byte.value:#x} where {PATTERN:#x} was written"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        complaint = open_handle(sys.argv[1])
+        print(complaint)
+        raise SystemExit(1 if complaint else 0)
+    print(json.dumps(probe()))

@@ -1,0 +1,129 @@
+"""Facts that are no files: what libcuda, libibverbs and the kernel answer when asked."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PROBE_TIMEOUT_S = 60.0  # a first context on eight GPUs takes tens of seconds
+PIDFD_GETFD = 438  # the same number on every architecture (man pidfd_getfd)
+
+
+@dataclass(frozen=True)
+class CudaDevice:
+    name: str
+    pci: str  # "0000:06:00.0"
+    nbytes: int  # of its memory
+    attributes: dict[str, int]  # see cuda_probe.ATTRIBUTES; 0 for what the driver does not know
+
+
+@dataclass(frozen=True)
+class Cuda:
+    reason: str = ""  # why there are no devices
+    code: int = 0  # of the CUDA error in the reason
+    version: int = 0  # 13000 is CUDA 13.0
+    devices: tuple[CudaDevice, ...] = ()
+    peers: frozenset[tuple[int, int]] = frozenset()  # (a, b): a can access memory of b
+    ipc: str = ""  # why another process cannot open memory of cuda:0
+
+
+@dataclass(frozen=True)
+class VerbsDevice:
+    name: str
+    reason: str = ""  # why it cannot be opened
+    mtus: dict[str, list[int]] = field(default_factory=dict)  # port: [active, maximum] in bytes
+    dma_buf_errno: int | None = None
+
+
+@dataclass(frozen=True)
+class Verbs:
+    reason: str = ""  # why there is no libibverbs
+    devices: tuple[VerbsDevice, ...] = ()
+
+
+def ask_cuda() -> Cuda:
+    answer = _run("cuda_probe.py")
+    devices = tuple(CudaDevice(**device) for device in answer.pop("devices", ()))
+    peers = frozenset((a, b) for a, b in answer.pop("peers", ()))
+    return Cuda(devices=devices, peers=peers, **answer)
+
+
+def ask_verbs() -> Verbs:
+    answer = _run("verbs_probe.py")
+    devices = tuple(VerbsDevice(**device) for device in answer.pop("devices", ()))
+    return Verbs(devices=devices, **answer)
+
+
+def _run(script: str) -> dict[str, Any]:
+    """What a probe printed; {"reason": ...} when it died, hung or printed something else."""
+    command = [sys.executable, str(Path(__file__).with_name(script))]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"reason": f"{script} did not answer within {PROBE_TIMEOUT_S:.0f} s"}
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        return {"reason": f"{script} ended with status {done.returncode}: {last[0]}"}
+    return answer
+
+
+def may_open(path: Path) -> bool:
+    return os.access(path, os.R_OK | os.W_OK)
+
+
+def file_system_size(path: Path) -> int | None:
+    """Bytes of the file system at a path; None for a path that is not there."""
+    try:
+        stat = os.statvfs(path)
+    except OSError:
+        return None
+    return stat.f_blocks * stat.f_frsize
+
+
+def memlock() -> int | None:
+    """Bytes that this process may pin (ulimit -l); None when unlimited."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def pidfd_problem() -> str:
+    """Why pidfd_getfd is refused even on ourselves, as container filters do; "" when it works."""
+    library = ctypes.CDLL(None, use_errno=True)
+    try:
+        pid_fd = os.pidfd_open(os.getpid())
+    except OSError as error:
+        return f"pidfd_open: {error.strerror}"
+    try:
+        copy = library.syscall(PIDFD_GETFD, pid_fd, pid_fd, 0)
+        if copy < 0:
+            return f"pidfd_getfd: {os.strerror(ctypes.get_errno())}"
+        os.close(copy)
+    finally:
+        os.close(pid_fd)
+    return ""
+
+
+def torch_cuda() -> str | None:
+    """The CUDA version PyTorch was built for ("13.0"), without importing it; None if there is none."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        text = Path(spec.origin).with_name("version.py").read_text()
+    except OSError:
+        return None
+    match = re.search(r"^cuda\b[^=]*=\s*['\"](\d+\.\d+)", text, re.MULTILINE)
+    return match.group(1) if match else None

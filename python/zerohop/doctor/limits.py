@@ -1,0 +1,76 @@
+"""Checks of the kernel and of what it allows a process."""
+
+from __future__ import annotations
+
+from zerohop.doctor.finding import Finding, State
+from zerohop.doctor.host import CAP_IPC_LOCK, Host
+from zerohop.host import human_bytes
+
+DMA_BUF_KERNEL = (5, 12)  # the first with ibv_reg_dmabuf_mr (commit bfe0cc6eb249)
+LEAST_MEMLOCK = 1 << 20  # bytes: queues alone take this much
+DEFAULT_MAPS = 65530  # of vm.max_map_count (kernel: admin-guide/sysctl/vm.rst)
+CROWDED = 0.8  # part of the mappings in use from which on it is worth a warning
+DOCKER_SHM = 64 << 20  # bytes of /dev/shm that docker run gives without --shm-size
+
+
+def kernel(host: Host) -> Finding:
+    """Whether the kernel can register dma-bufs with an RDMA device."""
+    release = host.tree.text("proc/sys/kernel/osrelease")
+    if host.kernel is None:
+        return Finding("kernel", "absent", f"unknown release {release!r}")
+    if host.kernel >= DMA_BUF_KERNEL:
+        return Finding("kernel", "ok", f"Linux {release}, knows dma-buf registration")
+    fix = "for GPUDirect take Linux 5.12 or newer, or nvidia-peermem"
+    return Finding("kernel", "warn", f"Linux {release}, no dma-buf registration", fix)
+
+
+def memlock(host: Host) -> Finding:
+    """How much host memory may be registered: RLIMIT_MEMLOCK, which CAP_IPC_LOCK lifts (man mlock)."""
+    limit = host.ask_memlock()
+    if limit is None:
+        return Finding("memlock", "ok", "unlimited")
+    text = human_bytes(limit)
+    if host.capable(CAP_IPC_LOCK):
+        return Finding("memlock", "ok", f"{text}, lifted by CAP_IPC_LOCK")
+    if not host.topology.rdma:
+        return Finding("memlock", "ok", f"{text}; soft0 pins nothing")
+    fix = "ulimit -l unlimited (limits.conf: memlock; docker run --ulimit memlock=-1)"
+    state: State = "fail" if limit < LEAST_MEMLOCK else "warn"
+    return Finding("memlock", state, f"{text} may be registered with an adapter", fix)
+
+
+def max_map_count(host: Host) -> Finding:
+    """Room for memory mappings: mmap fails with ENOMEM once a process has this many (man mmap)."""
+    limit = host.tree.integer("proc/sys/vm/max_map_count")
+    if limit is None:
+        return Finding("max-map-count", "absent", "not to be read")
+    used = len((host.tree.text("proc/self/maps") or "").splitlines())
+    text = f"{limit}, this process has {used}"
+    if limit < DEFAULT_MAPS or used > CROWDED * limit:
+        return Finding("max-map-count", "warn", text, "sysctl vm.max_map_count=1048576")
+    return Finding("max-map-count", "ok", text)
+
+
+def shm(host: Host) -> Finding:
+    """Size of /dev/shm, which PyTorch's data loaders and NCCL fill; zerohop itself does not."""
+    nbytes = host.size_of("dev/shm")
+    if not nbytes:
+        return Finding("shm", "absent", "no /dev/shm")
+    if nbytes <= DOCKER_SHM:
+        fix = "start the container with --shm-size=8g or --ipc=host"
+        return Finding("shm", "warn", f"{human_bytes(nbytes)} only", fix)
+    return Finding("shm", "ok", human_bytes(nbytes))
+
+
+def numa_balancing(host: Host) -> Finding:
+    """Whether the kernel moves pages between nodes and takes page faults to find out which.
+
+    Bound programs should turn it off (kernel: admin-guide/sysctl/kernel.rst, numa_balancing).
+    """
+    on = host.tree.integer("proc/sys/kernel/numa_balancing")
+    nodes = len(host.topology.numa)
+    if on is None or nodes < 2:
+        return Finding("numa-balancing", "absent", f"{nodes} NUMA node")
+    if on:
+        return Finding("numa-balancing", "warn", "on", "sysctl kernel.numa_balancing=0")
+    return Finding("numa-balancing", "ok", "off")

@@ -1,0 +1,89 @@
+"""Checks of what stands between two PCIe devices that talk without the CPU: IOMMU and ACS."""
+
+from __future__ import annotations
+
+import struct
+from itertools import chain
+
+from zerohop.doctor.finding import Finding
+from zerohop.doctor.host import Host
+from zerohop.topology import Distance, Gpu, PciDevice, RdmaDevice
+
+ACS = 0x000D  # extended capability (PCI Express Base Specification 6.0, 7.7.11)
+EXTENDED = 0x100  # where extended capabilities begin
+REDIRECT = 0x4 | 0x8  # ACS control: P2P request redirect, P2P completion redirect
+
+
+def _pci(device: Gpu | RdmaDevice) -> PciDevice | None:
+    return device.pci
+
+
+def iommu(host: Host) -> Finding:
+    """Whether the IOMMU translates what GPUs and RDMA devices exchange.
+
+    Anything but identity ("pass-through") sends it through the root complex, or breaks it (NCCL
+    user guide, GPU troubleshooting). The mode is the type of a device's group (kernel:
+    ABI/testing/sysfs-kernel-iommu_groups).
+    """
+    devices = [pci for pci in map(_pci, host.topology.devices) if pci is not None]
+    if len(devices) < 2 or not host.topology.gpus:
+        return Finding("iommu", "absent", "no two devices that would talk directly")
+    kinds: dict[str, list[str]] = {}
+    for pci in devices:
+        group = host.tree.target(f"sys/bus/pci/devices/{pci.address}/iommu_group")
+        kind = "off" if group is None else host.tree.text(f"{group}/type") or "of unknown mode"
+        kinds.setdefault(kind, []).append(pci.address)
+    evidence = "; ".join(f"{kind}: {', '.join(where)}" for kind, where in kinds.items())
+    if set(kinds) <= {"off", "identity"}:
+        return Finding("iommu", "ok", evidence)
+    return Finding("iommu", "warn", f"translating ({evidence})", "boot with iommu=pt")
+
+
+def acs(host: Host) -> Finding:
+    """Whether PCIe switches redirect what GPU and RDMA device below them exchange up to the CPU.
+
+    Source: NCCL user guide, GPU troubleshooting, "PCI Access Control Services".
+    """
+    bridges = sorted(set(chain.from_iterable(_between(host))))
+    if not bridges:
+        return Finding("acs", "absent", "no GPU and RDMA device share a PCIe switch")
+    controls = {address: _acs_control(host, address) for address in bridges}
+    redirecting = [a for a, control in controls.items() if control and control & REDIRECT]
+    if redirecting:
+        fix = "disable ACS in the firmware, or on these bridges: setpci -s ADDRESS ECAP_ACS+6.w=0"
+        return Finding("acs", "warn", f"redirects at {', '.join(redirecting)}", fix)
+    if None in controls.values():
+        return Finding("acs", "absent", "unreadable without root", "run the doctor as root")
+    return Finding("acs", "ok", f"no redirection at {', '.join(bridges)}")
+
+
+def _between(host: Host) -> list[list[str]]:
+    """For each GPU and RDMA device on one tree of switches, the bridges that lie between them."""
+    found = []
+    for gpu in host.topology.gpus:
+        for rdma in host.topology.rdma:
+            if host.topology.distance(gpu.name, rdma.name) in (Distance.PIX, Distance.PXB):
+                assert rdma.pci is not None
+                found.append([*set(gpu.pci.bridges) ^ set(rdma.pci.bridges)])
+    return found
+
+
+def _acs_control(host: Host, address: str) -> int | None:
+    """The ACS control word of a bridge, 0 for one without ACS; None when it may not be read.
+
+    An extended capability starts with a word of its id (16 bits), version (4) and successor (12).
+    """
+    try:
+        config = (host.root / f"sys/bus/pci/devices/{address}/config").read_bytes()
+    except OSError:
+        return None
+    if len(config) <= EXTENDED:  # what the kernel shows to others than root
+        return None
+    offset, seen = EXTENDED, set[int]()
+    while EXTENDED <= offset <= len(config) - 8 and offset not in seen:
+        seen.add(offset)
+        (header,) = struct.unpack_from("<I", config, offset)
+        if header & 0xFFFF == ACS:
+            return int(struct.unpack_from("<H", config, offset + 6)[0])
+        offset = header >> 20
+    return 0

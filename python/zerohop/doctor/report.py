@@ -1,0 +1,66 @@
+"""What `zerohop doctor` prints: what is wrong first, each with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from zerohop.doctor.finding import Finding, State
+from zerohop.doctor.routes import Verdict
+from zerohop.doctor.trial import Outcome
+
+ORDER: tuple[State, ...] = ("fail", "warn", "ok")
+STYLES: dict[State, str] = {"fail": "bold red", "warn": "yellow", "ok": "green", "absent": "dim"}
+
+
+def print_findings(findings: Sequence[Finding], console: Console) -> None:
+    table = _table("", "check", "evidence and remedy")
+    present = [finding for finding in findings if finding.state != "absent"]
+    for finding in sorted(present, key=lambda finding: ORDER.index(finding.state)):
+        text = escape(finding.evidence)
+        if finding.fix and finding.state in ("fail", "warn"):
+            text += f"\n[bold]→ {escape(finding.fix)}[/]"
+        table.add_row(_mark(finding.state), finding.name, text)
+    for evidence, names in _absent(findings).items():
+        table.add_row(_mark("absent"), "", f"[dim]{escape(evidence)}: {', '.join(names)}[/]")
+    console.print(table)
+
+
+def _absent(findings: Sequence[Finding]) -> dict[str, list[str]]:
+    """Names of the checks that had nothing to look at, by their reason: a line for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.state == "absent":
+            reasons.setdefault(finding.evidence, []).append(finding.name)
+    return reasons
+
+
+def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
+    table = _table("route", "here", "why")
+    for verdict in verdicts:
+        answer = "[green]possible[/]" if verdict.possible else "[red]no[/]"
+        table.add_row(verdict.route, answer, escape(verdict.reason))
+    console.print(table)
+
+
+def print_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
+    table = _table("", "route", "transfer")
+    for outcome in outcomes:
+        table.add_row(_mark(outcome.state), outcome.route, escape(outcome.evidence))
+    console.print(table)
+
+
+def _mark(state: State) -> str:
+    return f"[{STYLES[state]}]{state}[/]"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns[:-1]:
+        table.add_column(name, no_wrap=True)
+    table.add_column(columns[-1], overflow="fold")
+    return table

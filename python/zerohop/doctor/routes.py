@@ -1,0 +1,77 @@
+"""Which routes the findings allow on this machine, and what stands in the way of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from zerohop.doctor.finding import Finding
+
+ROUTES = ("host", "p2p", "gpudirect", "staged")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    route: str
+    possible: bool
+    reason: str  # what serves it, or what it lacks
+
+
+def judge(findings: Sequence[Finding]) -> list[Verdict]:
+    known = {finding.name: finding for finding in findings}
+    adapter = _lacking(known, "libibverbs", "providers", "uverbs", "ports")
+    adapter += [name for name in ("gids", "memlock") if known[name].state == "fail"]
+    gpu = _lacking(known, "cuda")
+    return [
+        _host(known, adapter),
+        _p2p(known, gpu),
+        _gpudirect(known, gpu, adapter),
+        _staged(known, gpu, adapter),
+    ]
+
+
+def _lacking(known: Mapping[str, Finding], *names: str) -> list[str]:
+    """Names of those that are neither ok nor a mere warning."""
+    return [name for name in names if known[name].state in ("fail", "absent")]
+
+
+def _verdict(
+    known: Mapping[str, Finding], route: str, lacking: Sequence[str], reason: str
+) -> Verdict:
+    if not lacking:
+        return Verdict(route, True, reason)
+    reasons: dict[str, list[str]] = {}
+    for name in lacking:
+        reasons.setdefault(known[name].evidence, []).append(name)
+    text = "; ".join(f"{', '.join(names)}: {evidence}" for evidence, names in reasons.items())
+    return Verdict(route, False, text)
+
+
+def _host(known: Mapping[str, Finding], adapter: list[str]) -> Verdict:
+    if not adapter:
+        return Verdict("host", True, "over an RDMA device")
+    return _verdict(known, "host", _lacking(known, "soft0"), "over soft0")
+
+
+def _p2p(known: Mapping[str, Finding], gpu: list[str]) -> Verdict:
+    lacking = gpu or _lacking(known, "ipc")
+    if known["p2p"].state == "fail":
+        lacking = [*lacking, "p2p"]
+    between = "processes on one GPU" if known["p2p"].state == "absent" else known["p2p"].evidence
+    return _verdict(known, "p2p", lacking, between)
+
+
+def _gpudirect(known: Mapping[str, Finding], gpu: list[str], adapter: list[str]) -> Verdict:
+    lacking = [*gpu, *adapter]
+    by_dma_buf = [n for n in ("dma-buf", "rdma-dma-buf", "kernel") if known[n].state != "ok"]
+    by_peermem = known["peermem"].state == "ok"
+    if not lacking and by_dma_buf and not by_peermem:
+        lacking = [*by_dma_buf, "peermem"]
+    reason = "GPU memory registered through " + ("nvidia-peermem" if by_dma_buf else "dma-buf")
+    return _verdict(known, "gpudirect", lacking, reason)
+
+
+def _staged(known: Mapping[str, Finding], gpu: list[str], adapter: list[str]) -> Verdict:
+    lacking = gpu or (_lacking(known, "soft0") if adapter else [])
+    over = "soft0" if adapter else "an RDMA device"
+    return _verdict(known, "staged", lacking, f"through pinned host memory over {over}")

@@ -1,0 +1,36 @@
+"""Checks of zerohop itself and of the libraries it uses."""
+
+from __future__ import annotations
+
+import re
+
+from zerohop.doctor.finding import Finding
+from zerohop.doctor.host import Host
+
+
+def soft0(host: Host) -> Finding:
+    """Whether two endpoints of this process exchange bytes over the software HCA."""
+    works, evidence = host.ask_loopback()
+    if works:
+        return Finding("soft0", "ok", evidence)
+    fix = "see whether the loopback interface is up and a firewall lets TCP on it pass"
+    return Finding("soft0", "fail", evidence, fix)
+
+
+def libsodium(host: Host) -> Finding:
+    """Which libsodium this process has mapped; it encrypts the control channel."""
+    maps = host.tree.text("proc/self/maps") or ""
+    paths = sorted(set(re.findall(r"\S*/libsodium[^\s/]*", maps)))
+    if paths:
+        return Finding("libsodium", "ok", ", ".join(paths))
+    return Finding("libsodium", "fail", "not loaded", "apt-get install libsodium23")
+
+
+def nvml(host: Host) -> Finding:
+    """Whether NVLinks could be counted."""
+    if len(host.topology.gpus) < 2:
+        return Finding("nvml", "absent", "fewer than two GPUs")
+    if host.topology.notes:
+        note = "; ".join(host.topology.notes)
+        return Finding("nvml", "warn", note, "pip install nvidia-ml-py, for `zerohop topo`")
+    return Finding("nvml", "ok", f"{sum(host.topology.nvlinks.values())} NVLinks between GPUs")

@@ -1,0 +1,109 @@
+"""Small transfers between two endpoints, one for each route: what works, shown rather than concluded.
+
+One side serves (`zerohop doctor --listen`): it shares a little memory of each kind it has. The other
+side tries each route on it and compares the bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from zerohop._core import Memory, Peer, RemoteMemory
+from zerohop.doctor.finding import State
+from zerohop.doctor.routes import ROUTES
+from zerohop.endpoint import Endpoint
+from zerohop.errors import Error, PeerLost, RouteUnavailable
+
+NBYTES = 64 << 10
+TIMEOUT_S = 10.0  # of connecting and of each step
+HOST_MEMORY, GPU_MEMORY = "doctor/cpu", "doctor/cuda"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    route: str
+    state: State
+    evidence: str
+
+
+def share(endpoint: Endpoint) -> str:
+    """Shares memory of every kind, which the endpoint then keeps; returns why there is none of a GPU."""
+    endpoint.share(HOST_MEMORY, endpoint.empty(NBYTES))
+    gpu, reason = gpu_memory(endpoint)
+    if gpu is not None:
+        endpoint.share(GPU_MEMORY, gpu)
+    return reason
+
+
+def gpu_memory(endpoint: Endpoint) -> tuple[Memory | None, str]:
+    """Memory on this side's first GPU, or why there is none."""
+    try:
+        return endpoint.empty(NBYTES, device="cuda:0"), ""
+    except (Error, ValueError) as error:  # ValueError: this build has no GPU memory at all
+        return None, str(error)
+
+
+def try_routes(endpoint: Endpoint, address: bytes, routes: Sequence[str] = ROUTES) -> list[Outcome]:
+    """Connects to a counterpart and tries each route; raises zh.Error when it cannot connect.
+
+    Bounded: every step has a timeout, and a peer that is lost ends the rest at once.
+    """
+    peer = endpoint.connect(address, timeout=TIMEOUT_S)
+    try:
+        return [_try(endpoint, peer, route) for route in routes]
+    finally:
+        peer.close(timeout=0)
+
+
+def _try(endpoint: Endpoint, peer: Peer, route: str) -> Outcome:
+    try:
+        begin = time.perf_counter()
+        evidence = _exchange(endpoint, peer, route)
+        passed = time.perf_counter() - begin
+        return Outcome(route, "ok", f"{NBYTES >> 10} KiB in {passed * 1e3:.1f} ms: {evidence}")
+    except (RouteUnavailable, LookupError) as error:
+        return Outcome(route, "absent", str(error.args[0]))
+    except PeerLost as error:
+        return Outcome(route, "fail", f"the peer is gone: {error}")
+    except Error as error:
+        return Outcome(route, "fail", str(error))
+
+
+def _exchange(endpoint: Endpoint, peer: Peer, route: str) -> str:
+    """Sends a pattern over the route and brings it back; raises when it does not arrive."""
+    pattern = np.random.default_rng().integers(0, 256, NBYTES, dtype="uint8")
+    back = np.zeros(NBYTES, dtype="uint8")
+    far_host = peer[HOST_MEMORY]
+    if route == "host":
+        peer.write(pattern, far_host, require=route).wait()
+        peer.read(far_host, back).wait()
+        return _compare(pattern, back, str(peer.route(pattern, far_host)))
+    near, reason = gpu_memory(endpoint)
+    if near is None:
+        raise LookupError(f"this side has no GPU memory: {reason}")
+    far = _far_gpu(peer)
+    # Host to far GPU by whatever route there is, far GPU to near GPU by the one on trial, and home.
+    peer.write(pattern, far).wait()
+    peer.read(far, near, require=route).wait()
+    peer.write(near, far_host).wait()
+    peer.read(far_host, back).wait()
+    return _compare(pattern, back, str(peer.route(near, far)))
+
+
+def _far_gpu(peer: Peer) -> RemoteMemory:
+    try:
+        return peer[GPU_MEMORY]
+    except KeyError:
+        raise LookupError("the other side has no GPU memory") from None
+
+
+def _compare(sent: npt.NDArray[np.uint8], back: npt.NDArray[np.uint8], route: str) -> str:
+    wrong = int(np.count_nonzero(sent != back))
+    if wrong:
+        raise Error(f"{wrong} of {NBYTES} bytes differ after {route}")
+    return route

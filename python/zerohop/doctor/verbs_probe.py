@@ -1,0 +1,85 @@
+"""Asks libibverbs about its devices, in a process of its own: a broken provider may hang or crash.
+
+Run as a script; needs the standard library alone. Prints the fields of facts.Verbs as JSON.
+Signatures: man ibv_get_device_list, ibv_query_port, ibv_reg_dmabuf_mr.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+PAGE = os.sysconf("SC_PAGESIZE")
+NO_FD = -1
+PORT_ATTR_INTS = 64  # more than struct ibv_port_attr has; it begins with state, max_mtu, active_mtu
+
+
+def signatures(library: ctypes.CDLL) -> None:
+    pointer = ctypes.c_void_p
+    library.ibv_get_device_list.restype = ctypes.POINTER(pointer)
+    library.ibv_get_device_name.restype = ctypes.c_char_p
+    library.ibv_get_device_name.argtypes = [pointer]
+    library.ibv_open_device.restype = pointer
+    library.ibv_open_device.argtypes = [pointer]
+    library.ibv_query_port.argtypes = [pointer, ctypes.c_uint8, pointer]
+    library.ibv_alloc_pd.restype = pointer
+    library.ibv_alloc_pd.argtypes = [pointer]
+
+
+def probe() -> dict[str, Any]:
+    try:
+        library = ctypes.CDLL("libibverbs.so.1", use_errno=True)
+    except OSError as error:
+        return {"reason": f"libibverbs.so.1 cannot be loaded ({error})"}
+    signatures(library)
+    count = ctypes.c_int()
+    handles = library.ibv_get_device_list(ctypes.byref(count))
+    devices = [device(library, handles[index]) for index in range(count.value)]
+    return {"devices": devices}
+
+
+def device(library: ctypes.CDLL, handle: int) -> dict[str, Any]:
+    name = library.ibv_get_device_name(handle).decode()
+    context = library.ibv_open_device(handle)
+    if not context:
+        return {"name": name, "reason": os.strerror(ctypes.get_errno())}
+    numbers = [int(p.name) for p in Path(f"/sys/class/infiniband/{name}/ports").glob("*")]
+    return {
+        "name": name,
+        "mtus": {str(number): mtus(library, context, number) for number in sorted(numbers)},
+        "dma_buf_errno": dma_buf_errno(library, context),
+    }
+
+
+def mtus(library: ctypes.CDLL, context: int, port: int) -> list[int]:
+    """[active, maximum] in bytes, 0 when unknown. The codes 1 to 5 are 256 to 4096 bytes."""
+    attributes = (ctypes.c_int * PORT_ATTR_INTS)()
+    if library.ibv_query_port(context, port, attributes) != 0:
+        return [0, 0]
+    return [128 << code if 1 <= code <= 5 else 0 for code in (attributes[2], attributes[1])]
+
+
+def dma_buf_errno(library: ctypes.CDLL, context: int) -> int | None:
+    """What registering the impossible descriptor -1 is refused with: EBADF when dma-buf is known.
+
+    EOPNOTSUPP or EPROTONOSUPPORT when it is not; None when libibverbs is too old to ask.
+    """
+    domain = library.ibv_alloc_pd(context)
+    if not domain or not hasattr(library, "ibv_reg_dmabuf_mr"):
+        return None
+    register = library.ibv_reg_dmabuf_mr
+    register.restype = ctypes.c_void_p
+    register.argtypes = [
+        *(ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_uint64),
+        *(ctypes.c_int, ctypes.c_int),
+    ]
+    ctypes.set_errno(0)
+    register(domain, 0, PAGE, 0, NO_FD, 0)
+    return ctypes.get_errno()
+
+
+if __name__ == "__main__":
+    print(json.dumps(probe()))

@@ -1,0 +1,244 @@
+"""`zerohop doctor`: what it prints, tries and exits with, and a pair of processes of which one listens."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from doctor_host import host_of
+from machine import plain, virtual
+from rich.console import Console
+from zerohop.cli import main
+from zerohop.doctor import CHECKS, Finding, address, command, trial
+from zerohop.doctor.counterpart import CounterpartFailed, counterpart
+from zerohop.doctor.report import print_findings
+from zerohop.endpoint import Endpoint
+
+SOFT = ["--verbs", "soft0"]
+START_S, STOP_S = 30.0, 20.0
+GONE = address.encode(b"\x00" * 40)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["doctor", *arguments])
+
+
+def test_findings_put_failures_first() -> None:
+    out = io.StringIO()
+    findings = [
+        Finding("fine", "ok", "it works [really]"),
+        Finding("nothing", "absent", "no GPU"),
+        Finding("slow", "warn", "on", "turn it off"),
+        Finding("broken", "fail", "gone", "bring it back"),
+        Finding("void", "absent", "no GPU"),
+    ]
+    print_findings(findings, Console(file=out, width=80))
+    lines = [" ".join(line.split()) for line in out.getvalue().splitlines() if line.strip()]
+    assert lines[2:] == [
+        *("fail broken gone", "→ bring it back", "warn slow on", "→ turn it off"),
+        *("ok fine it works [really]", "absent no GPU: nothing, void"),
+    ]
+
+
+def test_doctor_examines_this_machine() -> None:
+    done = run("--json")
+    value = json.loads(done.output)
+    assert len(value["findings"]) == len(CHECKS)
+    assert {"name": "soft0", "state": "ok"}.items() <= value["findings"][0].items()
+    assert [route["route"] for route in value["routes"]] == ["host", "p2p", "gpudirect", "staged"]
+    failing = [finding for finding in value["findings"] if finding["state"] == "fail"]
+    assert value["works"] == (not failing)
+    assert done.exit_code == (1 if failing else 0)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_failure_without_want_is_exit_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    host = host_of(plain(tmp_path), loopback=(False, "refused"))
+    assert not command.diagnose(host, None, None, as_json)
+    assert "refused" in capsys.readouterr().out
+
+
+def test_wanted_route_is_tried() -> None:
+    done = run("--want", "host", "--json", *SOFT)
+    value = json.loads(done.output)
+    assert done.exit_code == 0, done.output
+    [outcome] = value["trials"]
+    assert (outcome["route"], outcome["state"]) == ("host", "ok")
+    assert outcome["evidence"].startswith("64 KiB in ")
+    assert "soft0" in outcome["evidence"]
+
+
+def test_wanted_route_that_lacks_something_is_not_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not command.diagnose(host_of(plain(tmp_path)), "gpudirect", "soft0", False)
+    assert "not tried: cuda: no NVIDIA GPU" in " ".join(capsys.readouterr().out.split())
+
+
+def test_wanted_route_ignores_failures_elsewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = virtual(tmp_path)  # its driver is not loaded, which is a failure
+    assert command.diagnose(host_of(machine), "host", "soft0", True)
+    value = json.loads(capsys.readouterr().out)
+    assert "fail" in [finding["state"] for finding in value["findings"]]
+
+
+def test_wanted_route_on_a_device_that_is_not_there() -> None:
+    done = run("--want", "host", "--json", "--verbs", "mlx5_99")
+    assert done.exit_code == 1
+    [outcome] = json.loads(done.output)["trials"]
+    assert outcome["state"] == "fail"
+    assert "mlx5_99" in outcome["evidence"]
+
+
+@contextlib.contextmanager
+def listening(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    pipe = subprocess.PIPE
+    full = [sys.executable, "-m", "zerohop", "doctor", "--listen", *arguments]
+    with subprocess.Popen(full, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline().strip()
+        try:
+            assert line, process.communicate()[1]
+            yield process, line
+        finally:
+            process.kill()
+
+
+def test_pair(tmp_path: Path) -> None:
+    with listening(*SOFT) as (process, text):
+        file = tmp_path / "address"
+        file.write_text(f"{text}\n")
+        for form in (text, address.decode(text).hex(), f"@{file}"):
+            done = run("--peer", form, "--json", *SOFT)
+            assert done.exit_code == 0, done.output
+            outcomes = {o["route"]: o for o in json.loads(done.output)["trials"]}
+            assert outcomes["host"]["state"] == "ok"
+            assert list(outcomes) == ["host", "p2p", "gpudirect", "staged"]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=STOP_S)
+    assert process.returncode == 0
+    assert "serving on soft0" in errors
+    assert "--verbs soft0@INTERFACE" in errors
+    assert errors.count(" connected") >= 1
+    assert errors.rstrip().endswith("stopped")
+
+
+def test_pair_of_which_one_is_gone() -> None:
+    with listening(*SOFT) as (process, text):
+        process.kill()
+        process.wait(STOP_S)
+        done = run("--peer", text, *SOFT)
+    assert done.exit_code == 1
+    assert "cannot connect" in done.output
+
+
+def test_wanted_route_of_a_pair_that_has_no_gpu() -> None:
+    """On a machine with a GPU the route may exist: what counts is that status and state agree."""
+    with listening(*SOFT) as (_, text):
+        done = run("--peer", text, "--want", "gpudirect", "--json", *SOFT)
+    [outcome] = json.loads(done.output)["trials"]
+    assert done.exit_code == (0 if outcome["state"] == "ok" else 1)
+    assert outcome["route"] == "gpudirect"
+
+
+def test_peer_that_shares_nothing() -> None:
+    with Endpoint("soft0") as here, Endpoint("soft0") as there:
+        [outcome] = trial.try_routes(here, there.address, ["host"])
+    assert outcome.state == "absent"
+    assert "doctor/cpu" in outcome.evidence
+
+
+def test_bytes_that_differ_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Endpoint("soft0") as here, Endpoint("soft0") as there:
+        trial.share(there)
+        monkeypatch.setattr(trial.np, "count_nonzero", lambda _: 3)
+        [outcome] = trial.try_routes(here, there.address, ["host"])
+    assert outcome.state == "fail"
+    assert "3 of 65536 bytes differ" in outcome.evidence
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--peer", "not an address"],
+        ["--peer", ""],
+        ["--peer", "@/nonexistent"],
+        ["--listen", "--json"],
+        ["--listen", "--want", "host"],
+        ["--listen", "--peer", GONE],
+        ["--want", "teleport"],
+    ],
+)
+def test_wrong_usage_is_exit_2(arguments: list[str]) -> None:
+    assert run(*arguments).exit_code == 2
+
+
+def test_damaged_address_is_exit_1() -> None:
+    done = run("--peer", GONE, *SOFT)
+    assert done.exit_code == 1
+    assert "cannot connect" in done.output
+
+
+def test_address_forms(tmp_path: Path) -> None:
+    raw = bytes(range(200, 256)) * 2
+    file = tmp_path / "raw"
+    file.write_bytes(raw)
+    assert address.decode(address.encode(raw)) == raw
+    assert address.decode(raw.hex()) == raw
+    assert address.decode(f"@{file}") == raw
+    file.write_text(raw.hex() + "\n")
+    assert address.decode(f"@{file}") == raw
+
+
+def test_counterpart_ends_with_its_parent() -> None:
+    code = """
+import sys
+from zerohop.doctor.counterpart import counterpart
+from zerohop.doctor import counterpart as module
+import subprocess
+popen = subprocess.Popen
+def watched(*a, **k):
+    process = popen(*a, **k)
+    print(process.pid, flush=True)
+    return process
+module.subprocess.Popen = watched
+with counterpart("soft0"):
+    import os
+    os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    pidfd_gone(int(done.stdout))
+
+
+def pidfd_gone(pid: int) -> None:
+    """Waits until a process that is not our child has ended."""
+    import select
+
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        readable, _, _ = select.select([fd], [], [], STOP_S)
+        assert readable, f"process {pid} outlives its parent"
+    finally:
+        os.close(fd)
+
+
+def test_counterpart_that_does_not_start() -> None:
+    with pytest.raises(CounterpartFailed, match="mlx5_99"), counterpart("mlx5_99"):
+        pass

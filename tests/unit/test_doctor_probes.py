@@ -1,0 +1,188 @@
+"""What the doctor asks of libcuda, libibverbs and the kernel, with stand-ins where hardware is missing."""
+
+import ctypes
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doctor_host import NBYTES
+from zerohop.doctor import cuda_probe, facts, verbs_probe
+from zerohop.doctor.loopback import loopback
+
+
+class FakeDriver:
+    """libcuda with two GPUs, of which the second can access the first. Calls in `refused` fail."""
+
+    refused: dict[str, int] = {}  # noqa: RUF012
+
+    def call(self, function: str, *arguments: Any) -> None:
+        if function in self.refused:
+            raise cuda_probe.CudaFailure(function, self.refused[function], "CUDA_ERROR")
+        if function == "cuDeviceGetName":
+            arguments[0].value = b"NVIDIA H200"
+        elif function == "cuDeviceGetPCIBusId":
+            arguments[0].value = f"0000:3{'AB'[arguments[2]]}:00.0".encode()
+        elif function == "cuDeviceTotalMem_v2":
+            arguments[0]._obj.value = NBYTES
+        elif function == "cuIpcGetMemHandle":
+            arguments[0]._obj.reserved = b"handle"
+
+    def integer(self, function: str, *arguments: Any) -> int:
+        self.call(function, *arguments)
+        if function == "cuDeviceGetAttribute" and arguments[0] == 128:
+            raise cuda_probe.CudaFailure(function, 1, "CUDA_ERROR_INVALID_VALUE")
+        return {
+            "cuDriverGetVersion": 13000,
+            "cuDeviceGetCount": 2,
+            "cuDeviceGetAttribute": 1,
+            "cuDeviceCanAccessPeer": int(arguments == (1, 0)),
+        }[function]
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> type[FakeDriver]:
+    class Fresh(FakeDriver):
+        refused: dict[str, int] = {}  # noqa: RUF012
+
+    monkeypatch.setattr(cuda_probe, "Driver", Fresh)
+    monkeypatch.setattr(cuda_probe, "ipc", lambda _: "")
+    return Fresh
+
+
+def test_cuda_probe(driver: type[FakeDriver]) -> None:
+    answer = json.loads(json.dumps(cuda_probe.probe()))
+    assert answer["version"] == 13000
+    assert answer["peers"] == [[1, 0]]
+    assert [device["pci"] for device in answer["devices"]] == ["0000:3a:00.0", "0000:3b:00.0"]
+    [first, _] = answer["devices"]
+    assert (first["name"], first["nbytes"]) == ("NVIDIA H200", NBYTES)
+    assert first["attributes"]["dma_buf"] == 1
+    assert first["attributes"]["fabric_handles"] == 0  # the driver does not know it
+    assert set(first["attributes"]) == set(cuda_probe.ATTRIBUTES)
+
+
+def test_cuda_that_does_not_start(driver: type[FakeDriver]) -> None:
+    driver.refused["cuInit"] = 802
+    answer = cuda_probe.probe()
+    assert (answer["reason"], answer["code"]) == ("cuInit: CUDA_ERROR (802)", 802)
+    assert facts.Cuda(**answer).version == 13000
+
+
+def test_ipc_refusal_is_the_sentence() -> None:
+    class Refusing(FakeDriver):
+        refused = {"cuIpcGetMemHandle": 801}  # noqa: RUF012
+
+    assert cuda_probe.ipc(Refusing()) == "cuIpcGetMemHandle: CUDA_ERROR (801)"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("script", ["cuda_probe.py", "verbs_probe.py"])
+def test_probes_without_their_library(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for library in ("libcuda.so.1", "libibverbs.so.1"):
+        (tmp_path / library).write_bytes(b"")  # found first, and no library
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    ask = facts.ask_cuda if script == "cuda_probe.py" else facts.ask_verbs
+    answer = ask()
+    assert "cannot be loaded" in answer.reason
+    assert answer.devices == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import os; os.kill(os.getpid(), 11)", "ended with status -11: no message"),
+        ("raise RuntimeError('a broken provider')", "status 1: RuntimeError: a broken provider"),
+        ("import threading; threading.Event().wait()", "did not answer within 2 s"),
+    ],
+)
+def test_probe_that_dies_or_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, reason: str
+) -> None:
+    (tmp_path / "cuda_probe.py").write_text(code)
+    monkeypatch.setattr(facts, "__file__", str(tmp_path / "facts.py"))
+    monkeypatch.setattr(facts, "PROBE_TIMEOUT_S", 2.0)
+    assert reason in facts.ask_cuda().reason
+
+
+class FakeVerbs:
+    """libibverbs with one device, which refuses dma-bufs with `errno`."""
+
+    def __init__(self, errno: int, opens: bool = True) -> None:
+        self.opens = opens
+
+        def register(*_: object) -> None:
+            ctypes.set_errno(errno)
+
+        self.ibv_reg_dmabuf_mr = register
+
+    def ibv_get_device_name(self, handle: int) -> bytes:
+        return b"rxe0"
+
+    def ibv_open_device(self, handle: int) -> int | None:
+        ctypes.set_errno(13)
+        return 1 if self.opens else None
+
+    def ibv_alloc_pd(self, context: int) -> int:
+        return 1
+
+    def ibv_query_port(self, context: int, port: int, attributes: Any) -> int:
+        attributes[0], attributes[1], attributes[2] = 4, 5, 3
+        return 0
+
+
+@pytest.mark.parametrize("errno", [9, 95])
+def test_verbs_probe(errno: int) -> None:
+    library: Any = FakeVerbs(errno)
+    assert verbs_probe.device(library, 1)["dma_buf_errno"] == errno
+    assert verbs_probe.mtus(library, 1, 1) == [1024, 4096]
+
+
+def test_verbs_probe_of_an_old_library() -> None:
+    library: Any = FakeVerbs(0)
+    del library.ibv_reg_dmabuf_mr
+    assert verbs_probe.dma_buf_errno(library, 1) is None
+
+
+def test_verbs_probe_of_a_closed_device() -> None:
+    library: Any = FakeVerbs(0, opens=False)
+    answer = facts.VerbsDevice(**verbs_probe.device(library, 1))
+    assert (answer.name, answer.reason) == ("rxe0", "Permission denied")
+
+
+def test_questions_to_this_machine() -> None:
+    assert facts.pidfd_problem() == "" or facts.pidfd_problem().startswith("pidfd_")
+    assert facts.memlock() is None or facts.memlock() > 0  # type: ignore[operator]
+    assert (facts.file_system_size(Path("/")) or 0) > 0
+    assert facts.file_system_size(Path("/nonexistent")) is None
+    assert facts.may_open(Path("/dev/null"))
+    assert not facts.may_open(Path("/nonexistent"))
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("cuda: Optional[str] = '13.0'\n", "13.0"),
+        ('cuda = "12.8"\n', "12.8"),
+        ("cuda: Optional[str] = None\n", None),
+        (None, None),
+    ],
+)
+def test_torch_cuda_without_importing_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, version: str | None
+) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text("raise SystemExit('imported')")
+    if text is not None:
+        (tmp_path / "torch/version.py").write_text(f"__version__ = '2.9'\n{text}hip = None\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert facts.torch_cuda() == version
+
+
+def test_loopback_works_here() -> None:
+    works, evidence = loopback()
+    assert works, evidence
+    assert evidence.startswith("64 KiB and a notification arrived")

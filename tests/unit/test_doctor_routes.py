@@ -1,0 +1,165 @@
+"""Which routes the doctor holds possible on a machine, and what it names when one is not."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from doctor_host import (
+    CLOSED,
+    EOPNOTSUPP,
+    OPEN,
+    cuda_of,
+    host_of,
+    offer_device_files,
+    verbs_of,
+)
+from machine import Machine, dgx, plain, software, virtual, without_adapter, workstation
+from zerohop.doctor import CHECKS, Finding, Host, Verdict, examine, judge
+from zerohop.doctor.facts import Cuda, Verbs
+
+
+def ready(machine: Machine) -> Machine:
+    """Everything that a machine of this shape can have."""
+    offer_device_files(machine)
+    machine.write("proc/driver/nvidia/version", OPEN)
+    machine.write("proc/sys/kernel/osrelease", "6.8.0")
+    machine.write("proc/self/maps", "7f00-7f01 r-xp 00 fe:01 1 /usr/lib/libsodium.so.23")
+    return machine
+
+
+def verdicts(host: Host) -> dict[str, Verdict]:
+    return {verdict.route: verdict for verdict in judge(examine(host))}
+
+
+def possible(host: Host) -> list[str]:
+    return [route for route, verdict in verdicts(host).items() if verdict.possible]
+
+
+@pytest.mark.parametrize(
+    ("build", "routes"),
+    [
+        (dgx, ["host", "p2p", "gpudirect", "staged"]),
+        (virtual, ["host", "p2p", "gpudirect", "staged"]),
+        (workstation, ["host", "p2p", "gpudirect", "staged"]),
+        (without_adapter, ["host", "p2p", "staged"]),
+        (software, ["host"]),
+        (plain, ["host"]),
+    ],
+)
+def test_routes_of_sound_machines(
+    tmp_path: Path, build: Callable[[Path], Machine], routes: list[str]
+) -> None:
+    host = host_of(ready(build(tmp_path)))
+    assert possible(host) == routes
+    assert [f for f in examine(host) if f.state == "fail"] == []
+
+
+def test_names_of_checks_are_unique(tmp_path: Path) -> None:
+    findings = examine(host_of(plain(tmp_path)))
+    assert len({finding.name for finding in findings}) == len(CHECKS)
+
+
+def test_reasons_say_what_serves(tmp_path: Path) -> None:
+    known = verdicts(host_of(ready(dgx(tmp_path))))
+    assert known["host"].reason == "over an RDMA device"
+    assert known["p2p"].reason == "every pair of 8 GPUs, over NODE, PIX, SYS"
+    assert known["gpudirect"].reason == "GPU memory registered through dma-buf"
+    assert known["staged"].reason == "through pinned host memory over an RDMA device"
+
+
+def test_reasons_say_what_lacks(tmp_path: Path) -> None:
+    known = verdicts(host_of(ready(plain(tmp_path))))
+    assert known["host"].reason == "over soft0"
+    assert known["staged"].reason == "cuda: no NVIDIA GPU"
+    assert known["gpudirect"].reason == (
+        "cuda: no NVIDIA GPU; providers, uverbs, ports: no RDMA device"
+    )
+
+
+def test_nothing_works_without_soft0_and_adapter(tmp_path: Path) -> None:
+    host = host_of(ready(without_adapter(tmp_path)), loopback=(False, "refused"))
+    known = verdicts(host)
+    assert possible(host) == ["p2p"]
+    assert known["host"].reason == known["staged"].reason == "soft0: refused"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda machine: (machine.root / "dev/infiniband/uverbs0").unlink(),
+        lambda machine: machine.write("sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN"),
+    ],
+)
+def test_adapter_that_cannot_be_used(tmp_path: Path, spoil: Callable[[Machine], None]) -> None:
+    machine = ready(virtual(tmp_path))
+    spoil(machine)
+    host = host_of(machine)
+    assert possible(host) == ["host", "p2p", "staged"]
+    assert verdicts(host)["host"].reason == "over soft0"
+
+
+def test_adapter_without_library_or_address(tmp_path: Path) -> None:
+    machine = ready(workstation(tmp_path))
+    host = host_of(machine, verbs=Verbs(reason="no libibverbs"))
+    assert "libibverbs, " not in verdicts(host)["gpudirect"].reason
+    assert "libibverbs: no libibverbs" in verdicts(host)["gpudirect"].reason
+    for port in (1, 2):
+        for index in (1, 3):
+            machine.write(f"sys/class/infiniband/mlx5_0/ports/{port}/gids/{index}", "::")
+    assert "gids: mlx5_0/2: no RoCE v2 GID" in verdicts(host_of(machine))["gpudirect"].reason
+
+
+def test_memlock_bars_the_adapter(tmp_path: Path) -> None:
+    host = host_of(ready(virtual(tmp_path)), memlock=64 << 10)
+    assert "gpudirect" not in possible(host)
+
+
+@pytest.mark.parametrize("lack", ["gpu", "adapter", "kernel"])
+def test_registration_by_dma_buf_or_peermem(tmp_path: Path, lack: str) -> None:
+    machine = ready(virtual(tmp_path))
+    cuda, verbs = cuda_of(machine), verbs_of(machine)
+    if lack == "gpu":
+        cuda = cuda_of(machine, dma_buf=0)
+        machine.write("proc/driver/nvidia/version", CLOSED)
+    elif lack == "adapter":
+        verbs = verbs_of(machine, EOPNOTSUPP)
+    else:
+        machine.write("proc/sys/kernel/osrelease", "5.4.0")
+    without = verdicts(host_of(machine, cuda=cuda, verbs=verbs))["gpudirect"]
+    assert not without.possible
+    assert "peermem: " in without.reason
+    machine.write("sys/module/nvidia_peermem/version", "580")
+    loaded = verdicts(host_of(machine, cuda=cuda, verbs=verbs))["gpudirect"]
+    assert loaded.possible
+    assert loaded.reason == "GPU memory registered through nvidia-peermem"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"peers": frozenset()}, "p2p: no GPU can access another one"),
+        ({"ipc": "refused"}, "ipc: refused"),
+        ({"devices": (), "reason": "cuInit"}, "cuda: cuInit"),
+    ],
+)
+def test_p2p_needs_access_and_ipc(tmp_path: Path, change: dict[str, object], reason: str) -> None:
+    machine = ready(without_adapter(tmp_path))
+    cuda: Cuda = replace(cuda_of(machine), **change)  # type: ignore[arg-type]
+    verdict = verdicts(host_of(machine, cuda=cuda))["p2p"]
+    assert (verdict.possible, verdict.reason) == (False, reason)
+
+
+def test_one_gpu_is_shared_by_processes(tmp_path: Path) -> None:
+    verdict = verdicts(host_of(ready(workstation(tmp_path))))["p2p"]
+    assert (verdict.possible, verdict.reason) == (True, "processes on one GPU")
+
+
+def test_finding_without_fix_needs_none(tmp_path: Path) -> None:
+    """On every shape, whatever is wrong comes with a remedy, and what is fine with none."""
+    for number, build in enumerate((dgx, workstation, virtual, software, plain, without_adapter)):
+        folder = tmp_path / str(number)
+        findings: list[Finding] = examine(host_of(build(folder), memlock=1, pidfd="no", size=1))
+        for finding in findings:
+            assert bool(finding.fix) >= (finding.state in ("warn", "fail")), finding
+            assert not (finding.state == "ok" and finding.fix), finding
