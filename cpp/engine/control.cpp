@@ -1,15 +1,13 @@
-// The thread's work: connections come and go, time passes. What the messages mean is in
+// Start, stop, what other threads ask for, and the passing of time. Connections come and go in
+// control_connections.cpp and control_connecting.cpp; what their messages mean later is in
 // control_dialogue.cpp.
 #include "engine/control.hpp"
 
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
-#include "base/error.hpp"
-#include "base/report.hpp"
 #include "engine/socket.hpp"
 
 namespace zerohop::engine {
@@ -18,35 +16,24 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{250};
-constexpr milliseconds kHeartbeatEvery{1000};
-// Together with a tick this keeps the promise of PeerLost within 5 s, with a second to spare for a
-// loaded machine.
-constexpr milliseconds kSilentFor{3500};
-// A queue pair whose other half is gone sees that by itself, mostly at once.
-constexpr milliseconds kNoticeWithin{500};
-constexpr milliseconds kHandshakeFor{10'000};
-// Strangers may hold this many unfinished handshakes open; the oldest makes room for the next.
-constexpr std::size_t kMaxHandshakes = 256;
-
-Failure to_failure(const ChannelFailure& failure) {
-  try {
-    failure.raise();
-  } catch (const Error&) {
-    return Failure::of_current_exception();
-  }
-}
+// A tick that comes this late tells that this process itself stood still.
+constexpr milliseconds kOverslept{1000};
 
 }  // namespace
 
 Control::Control(Address address, std::shared_ptr<rdma::Device> device,
-                 std::shared_ptr<Poller> poller)
-    : address_(std::move(address)), device_(std::move(device)), poller_(std::move(poller)) {}
+                 std::shared_ptr<Poller> poller, MakePeer make_peer)
+    : address_(std::move(address)),
+      device_(std::move(device)),
+      poller_(std::move(poller)),
+      make_peer_(std::move(make_peer)) {}
 
 std::shared_ptr<Control> Control::start(Address& address, std::shared_ptr<rdma::Device> device,
-                                        std::shared_ptr<Poller> poller) {
+                                        std::shared_ptr<Poller> poller, MakePeer make_peer) {
   UniqueFd listener = listen_tcp(address.host);
   address.port = local_port(listener.get());
-  std::shared_ptr<Control> control(new Control(address, std::move(device), std::move(poller)));
+  std::shared_ptr<Control> control(
+      new Control(address, std::move(device), std::move(poller), std::move(make_peer)));
   control->listener_ = std::move(listener);
   Control* self = control.get();  // the thread is joined before the object goes
   self->progress_ = std::make_unique<Progress>([self] { return self->idle(); });
@@ -71,11 +58,7 @@ std::shared_ptr<Attempt> Control::connect(const Address& address) {
 
 void Control::abandon(const std::shared_ptr<Attempt>& attempt) {
   progress_->run([this, attempt] {
-    const auto found = dials_.find(attempt->address.id);
-    if (found == dials_.end()) return;
-    std::erase(found->second.waiting, attempt);
-    if (!found->second.waiting.empty()) return;
-    dials_.erase(found);
+    if (!dials_.remove(attempt)) return;
     for (const auto& [fd, link] : std::unordered_map(links_)) {
       if (link->dialled && link->dialled->id == attempt->address.id && !link->established) {
         drop(*link, "the caller of connect() gave up");
@@ -132,12 +115,7 @@ void Control::stop() {
       if (link->established) send(*link, Bye{.reason = "its endpoint was closed"});
       drop(*link, "this endpoint was closed");
     }
-    for (const auto& [id, dial] : std::exchange(dials_, {})) {
-      for (const auto& attempt : dial.waiting) {
-        attempt->error = Failure{.message = "this endpoint was closed"};
-        attempt->done.store(true);
-      }
-    }
+    dials_.finish_all(Failure{.message = "this endpoint was closed"});
     poller_->wake();
   });
   progress_->stop();
@@ -156,7 +134,7 @@ milliseconds Control::idle() {
 
 void Control::tick(Clock::time_point now) {
   // When this process itself was stopped (a debugger, a suspended machine), silence proves nothing.
-  const bool overslept = last_tick_ != Clock::time_point{} && now - last_tick_ > kHeartbeatEvery;
+  const bool overslept = last_tick_ != Clock::time_point{} && now - last_tick_ > kOverslept;
   if (overslept) {
     for (auto& [fd, link] : links_) link->heard = now;
   }
@@ -166,188 +144,7 @@ void Control::tick(Clock::time_point now) {
     progress_->change(listener_.get(), EPOLLIN);
     listening_ = true;
   }
-  std::vector<Address> due;  // first collected: dial() may end a Dial at once
-  for (auto& [id, dial_again] : dials_) {
-    if (now < dial_again.again_at || dial_again.waiting.empty()) continue;
-    dial_again.again_at = Clock::time_point::max();
-    due.push_back(dial_again.waiting.front()->address);
-  }
-  for (const Address& address : due) dial(address);
-}
-
-void Control::check_link(Link& link, Clock::time_point now) {
-  if (!link.established) {
-    // Who dialled has a deadline of its own.
-    if (!link.dialled && now - link.opened > kHandshakeFor)
-      drop(link, "its handshake took too long");
-    return;
-  }
-  const bool waits = link.requeue && link.requeue->generation > link.peer->generation;
-  if (waits && now - link.requeued > kNoticeWithin) {
-    link.peer->path().abandon("the peer replaced its queue pair after an error");
-  }
-  if (now - link.heard > kSilentFor) {
-    return drop(link, "no sign of life for 3.5 s (it hangs or is stopped, or the network is cut)");
-  }
-  if (now - link.spoke >= kHeartbeatEvery) send(link, Heartbeat{.sequence = ++link.heartbeats});
-}
-
-void Control::accept_ready() {
-  try {
-    while (UniqueFd fd = accept_tcp(listener_.get())) {
-      const auto is_open = [](const auto& entry) { return !entry.second->peer; };
-      if (static_cast<std::size_t>(std::ranges::count_if(links_, is_open)) >= kMaxHandshakes) {
-        const auto older = [](const auto& a, const auto& b) {
-          return a.second->opened < b.second->opened;
-        };
-        auto strangers = links_ | std::views::filter(is_open);
-        const std::shared_ptr<Link> oldest = std::ranges::min_element(strangers, older)->second;
-        drop(*oldest, "too many handshakes are open");
-      }
-      add_link(Channel::accept(std::move(fd), address_.secret));
-    }
-  } catch (const Error& error) {
-    // The connection stays pending and would wake this thread for ever: look again at the next
-    // tick.
-    progress_->change(listener_.get(), 0);
-    listening_ = false;
-    report(std::string("endpoint cannot accept a connection: ") + error.what());
-  }
-}
-
-void Control::on_async_event() {
-  while (const auto event = device_->next_async_event()) {
-    // Errors of one queue pair reach its path as completions; these two end all of them.
-    if (event->type != IBV_EVENT_DEVICE_FATAL && event->type != IBV_EVENT_CQ_ERR) continue;
-    const std::string reason = "device " + device_->name() + " failed (asynchronous event " +
-                               std::to_string(event->type) + ")";
-    for (const auto& [fd, link] : std::unordered_map(links_)) drop(*link, reason);
-  }
-}
-
-void Control::begin(const std::shared_ptr<Attempt>& attempt) {
-  const EndpointId& id = attempt->address.id;
-  if (auto peer = find(id); peer && peer->alive()) {
-    attempt->peer = std::move(peer);
-    attempt->done.store(true);
-    return poller_->wake();
-  }
-  Dial& waiting = dials_[id];
-  waiting.waiting.push_back(attempt);
-  if (waiting.waiting.size() == 1) dial(attempt->address);
-}
-
-void Control::dial(const Address& address) {
-  std::shared_ptr<Peer> peer;
-  try {
-    peer = make_peer_({.id = address.id, .name = address.name, .host_name = {}, .pid = 0});
-    peer->secret = address.secret;
-    Link& link =
-        add_link(Channel::initiate(start_connect(address.host, address.port), address.secret));
-    link.dialled = address;
-    link.peer = peer;
-    send(link, make_hello(address.id, *peer));
-  } catch (const std::exception&) {
-    finish(address.id, nullptr, Failure::of_current_exception());
-    if (peer) peer->lose("it could not be dialled");
-  }
-}
-
-// Gives everyone who waits for that peer the result.
-void Control::finish(const EndpointId& id, std::shared_ptr<Peer> peer,
-                     std::optional<Failure> error) {
-  const auto found = dials_.find(id);
-  if (found == dials_.end()) return;
-  for (const auto& attempt : found->second.waiting) {
-    attempt->peer = peer;
-    attempt->error = error;
-    attempt->done.store(true);
-  }
-  dials_.erase(found);
-  poller_->wake();
-}
-
-Link& Control::add_link(std::unique_ptr<Channel> channel) {
-  auto link = std::make_shared<Link>();
-  link->channel = std::move(channel);
-  const int fd = link->channel->fd();
-  progress_->watch(fd, EPOLLIN, [this, link](std::uint32_t) { on_ready(link); });
-  links_.emplace(fd, link);
-  watch_output(*link);
-  return *link;
-}
-
-void Control::on_ready(const std::shared_ptr<Link>& link) {
-  const bool open = link->channel->progress([&](std::span<const std::byte> bytes) {
-    link->heard = Clock::now();
-    // A message may end the link: those behind it belong to nobody.
-    if (links_.contains(link->channel->fd())) on_message(*link, decode_control_message(bytes));
-  });
-  const auto known = links_.find(link->channel->fd());
-  if (known == links_.end() || known->second != link) return;
-  if (open) return watch_output(*link);
-  const auto failure = link->channel->failure();
-  if (failure && link->dialled && !link->established) {
-    finish(link->dialled->id, nullptr, to_failure(*failure));
-  }
-  drop(*link, failure ? failure->message : "its control connection ended");
-}
-
-void Control::watch_output(Link& link) {
-  const bool wanted = link.channel->wants_write();
-  if (wanted == link.watches_output) return;
-  link.watches_output = wanted;
-  progress_->change(link.channel->fd(), wanted ? EPOLLIN | EPOLLOUT : EPOLLIN);
-}
-
-void Control::send(Link& link, const ControlMessage& message) {
-  try {
-    link.channel->send(encode(message));
-  } catch (const Error&) {
-    return;  // the channel is closed: its descriptor says so, and on_ready() ends the link
-  }
-  link.spoke = Clock::now();
-  watch_output(link);
-}
-
-// Ends the connection. Whoever waits for it learns why.
-void Control::drop(Link& link, const std::string& reason) {
-  const auto known = links_.find(link.channel->fd());
-  if (known == links_.end() || known->second.get() != &link) return;
-  const std::shared_ptr<Link> alive = known->second;
-  progress_->unwatch(link.channel->fd());
-  links_.erase(known);
-  link.channel->close(reason);
-  if (!link.peer) return;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto published = peers_.find(link.peer->identity().id);
-    if (published != peers_.end() && published->second == link.peer) {
-      peers_.erase(published);
-      last_loss_ = "peer '" + link.peer->identity().name + "' is lost: " + reason;
-      lonely_.store(peers_.empty());
-    }
-    forget_lost_strangers();
-  }
-  link.peer->lose(reason);
-  poller_->wake();
-}
-
-// Who came and went before accept() can still be accepted, for what it has sent; but not without
-// end.
-void Control::forget_lost_strangers() {
-  constexpr std::size_t kKept = 64;
-  if (accepted_.size() <= kKept) return;
-  const auto lost =
-      std::ranges::find_if(accepted_, [](const auto& peer) { return !peer->alive(); });
-  if (lost != accepted_.end()) accepted_.erase(lost);
-}
-
-Link* Control::link_of(const Peer& peer) {
-  for (const auto& [fd, link] : links_) {
-    if (link->peer.get() == &peer) return link.get();
-  }
-  return nullptr;
+  for (const Address& address : dials_.due(now)) dial(address);
 }
 
 }  // namespace zerohop::engine

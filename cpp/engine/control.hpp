@@ -15,10 +15,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/deadline.hpp"
 #include "base/failure.hpp"
 #include "engine/channel.hpp"
 #include "engine/control_message.hpp"
+#include "engine/dials.hpp"
 #include "engine/link.hpp"
 #include "engine/peer.hpp"
 #include "engine/progress.hpp"
@@ -26,24 +26,16 @@
 
 namespace zerohop::engine {
 
-// One call of connect(), until it has a Peer or an error.
-struct Attempt {
-  explicit Attempt(Address to) : address(std::move(to)) {}
-  const Address address;
-  std::shared_ptr<Peer> peer;
-  std::optional<Failure> error;
-  std::atomic<bool> done{false};  // peer or error is set
-};
-
 class Control : public std::enable_shared_from_this<Control> {
  public:
   using Clock = std::chrono::steady_clock;
-  using MakePeer = std::function<std::shared_ptr<Peer>(Peer::Identity)>;
+  // Makes a Peer that passes its words on to this Control. Called on the progress thread.
+  using MakePeer =
+      std::function<std::shared_ptr<Peer>(const std::weak_ptr<Control>&, Peer::Identity)>;
 
-  // Listens on the address of the device; fills host and port of `address`. Starts the thread.
+  // Listens on the host of `address` and fills in its port. Starts the thread.
   static std::shared_ptr<Control> start(Address& address, std::shared_ptr<rdma::Device> device,
-                                        std::shared_ptr<Poller> poller);
-  void set_make_peer(MakePeer make_peer) { make_peer_ = std::move(make_peer); }
+                                        std::shared_ptr<Poller> poller, MakePeer make_peer);
 
   // --- any thread ---
   std::shared_ptr<Attempt> connect(const Address& address);
@@ -61,7 +53,8 @@ class Control : public std::enable_shared_from_this<Control> {
   void stop();  // leaves every peer, then joins the thread
 
  private:
-  Control(Address address, std::shared_ptr<rdma::Device> device, std::shared_ptr<Poller> poller);
+  Control(Address address, std::shared_ptr<rdma::Device> device, std::shared_ptr<Poller> poller,
+          MakePeer make_peer);
 
   std::chrono::milliseconds idle();
   void tick(Clock::time_point now);
@@ -71,7 +64,9 @@ class Control : public std::enable_shared_from_this<Control> {
 
   void begin(const std::shared_ptr<Attempt>& attempt);
   void dial(const Address& address);
-  void finish(const EndpointId& id, std::shared_ptr<Peer> peer, std::optional<Failure> error);
+  std::shared_ptr<Peer> make_peer(Peer::Identity identity);
+  void finish(const EndpointId& id, const std::shared_ptr<Peer>& peer,
+              const std::optional<Failure>& error);
   Link& add_link(std::unique_ptr<Channel> channel);
   void on_ready(const std::shared_ptr<Link>& link);
   void watch_output(Link& link);
@@ -100,7 +95,7 @@ class Control : public std::enable_shared_from_this<Control> {
   const Address address_;
   const std::shared_ptr<rdma::Device> device_;
   const std::shared_ptr<Poller> poller_;
-  MakePeer make_peer_;
+  const MakePeer make_peer_;
   Shares shares_;
 
   UniqueFd listener_;
@@ -108,11 +103,7 @@ class Control : public std::enable_shared_from_this<Control> {
   Clock::time_point last_tick_{};
   std::unordered_map<int, std::shared_ptr<Link>> links_;  // by descriptor
   std::map<EndpointId, std::uint32_t> established_;       // connections ever made, by peer
-  struct Dial {
-    std::vector<std::shared_ptr<Attempt>> waiting;
-    Clock::time_point again_at = Clock::time_point::max();  // after a yielded attempt
-  };
-  std::map<EndpointId, Dial> dials_;
+  Dials dials_;
 
   std::atomic<bool> lonely_{false};
 

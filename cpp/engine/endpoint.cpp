@@ -32,6 +32,19 @@ void check_slots(std::uint64_t first, std::uint64_t count) {
   }
 }
 
+Peer::Host with_words_to(const std::weak_ptr<Control>& weak, Peer::Host host) {
+  host.tell = [weak](const std::shared_ptr<Peer>& peer, ControlMessage message) {
+    if (auto control = weak.lock()) control->tell(peer, std::move(message));
+  };
+  host.repair = [weak](const std::shared_ptr<Peer>& peer) {
+    if (auto control = weak.lock()) control->repair(peer);
+  };
+  host.leave = [weak](const std::shared_ptr<Peer>& peer) {
+    if (auto control = weak.lock()) control->leave(peer, "it was closed");
+  };
+  return host;
+}
+
 }  // namespace
 
 Endpoint::Endpoint(const EndpointOptions& options)
@@ -45,32 +58,22 @@ Endpoint::Endpoint(const EndpointOptions& options)
   address_.name = options_.name.empty() ? default_name() : options_.name;
   address_.device = device->name();
   address_.host = control_host(*device);
-  control_ = Control::start(address_, device, services_.poller);
-  control_->set_make_peer(
-      [host = make_peer_host(device_reason), services = services_](Peer::Identity identity) {
-        return Peer::create(host, services, std::move(identity));
-      });
+  control_ = Control::start(address_, device, services_.poller, peer_maker(device_reason));
 }
 
-Peer::Host Endpoint::make_peer_host(const std::string& device_reason) {
-  const std::weak_ptr<Control> weak = control_;
-  return {.own_id = address_.id,
-          .device = address_.device,
-          .device_reason = device_reason,
-          .default_timeout = options_.timeout,
-          .registrations = registrations_,
-          .tell =
-              [weak](const std::shared_ptr<Peer>& peer, ControlMessage message) {
-                if (auto control = weak.lock()) control->tell(peer, std::move(message));
-              },
-          .repair =
-              [weak](const std::shared_ptr<Peer>& peer) {
-                if (auto control = weak.lock()) control->repair(peer);
-              },
-          .leave =
-              [weak](const std::shared_ptr<Peer>& peer) {
-                if (auto control = weak.lock()) control->leave(peer, "it was closed");
-              }};
+Control::MakePeer Endpoint::peer_maker(const std::string& device_reason) const {
+  const Peer::Host host{.own_id = address_.id,
+                        .device = address_.device,
+                        .device_reason = device_reason,
+                        .default_timeout = options_.timeout,
+                        .registrations = registrations_,
+                        .tell = {},
+                        .repair = {},
+                        .leave = {}};
+  return
+      [host, services = services_](const std::weak_ptr<Control>& control, Peer::Identity identity) {
+        return Peer::create(with_words_to(control, host), services, std::move(identity));
+      };
 }
 
 Endpoint::~Endpoint() {

@@ -79,7 +79,7 @@ class Endpoint {
   Entered enter() const;
   void check_open() const;
   void stop();
-  Peer::Host make_peer_host(const std::string& device_reason);
+  Control::MakePeer peer_maker(const std::string& device_reason) const;
 
   const EndpointOptions options_;
   const unsigned generation_;             // of the process (fork)
