@@ -10,8 +10,8 @@
 #include <variant>
 
 #include "base/error.hpp"
+#include "couple.hpp"
 #include "engine/control.hpp"
-#include "engine/endpoint.hpp"
 #include "engine/socket.hpp"
 #include "softhca/softhca.hpp"
 
@@ -20,18 +20,7 @@ namespace {
 
 using namespace zerohop::engine;
 
-constexpr double kTimeout = 20.0;  // seconds: for what must happen
-constexpr double kSoon = 5.0;      // seconds: the promise
-
-Deadline within(double seconds) { return Deadline::after(Deadline::Seconds(seconds)); }
-
-EndpointOptions options(const char* name) {
-  EndpointOptions chosen;
-  chosen.device = "soft0";
-  chosen.name = name;
-  chosen.timeout = kTimeout;
-  return chosen;
-}
+constexpr double kSoon = 5.0;  // seconds: the promise
 
 std::atomic<bool> queue_pairs_refused{false};
 
@@ -106,7 +95,7 @@ class Yielder {
   }
 
   void yield_to_one() {
-    const Deadline deadline = within(kTimeout);
+    const Deadline deadline = soon();
     await(listener_.get(), deadline);
     channel_ = Channel::accept(accept_tcp(listener_.get()), address.secret);
     bool greeted = false;
@@ -148,7 +137,7 @@ TEST_CASE("an acceptor that cannot make a peer tells the dialler why") {
   CHECK_THROWS_AS((void)dialler.connect(acceptor.address.to_bytes(), within(kSoon)), PeerLost);
 
   acceptor.broken = nullptr;
-  CHECK(dialler.connect(acceptor.address.to_bytes(), within(kTimeout))->alive());
+  CHECK(dialler.connect(acceptor.address.to_bytes(), soon())->alive());
 }
 
 TEST_CASE("a dial that fails before its first byte ends the attempt, and only that") {
@@ -160,7 +149,7 @@ TEST_CASE("a dial that fails before its first byte ends the attempt, and only th
 
   dialler.broken = nullptr;
   const auto attempt = dialler.control->connect(acceptor.address());
-  REQUIRE(dialler.poller().wait([&] { return attempt->done.load(); }, within(kTimeout)));
+  REQUIRE(dialler.poller().wait([&] { return attempt->done.load(); }, soon()));
   CHECK(attempt->peer != nullptr);
 }
 
@@ -182,8 +171,8 @@ TEST_CASE("a queue pair that cannot be replaced ends the peer, on both sides") {
   Station dialler;
   Endpoint acceptor(options("acceptor"));
   const auto attempt = dialler.control->connect(acceptor.address());
-  const auto there = acceptor.accept(within(kTimeout));
-  REQUIRE(dialler.poller().wait([&] { return attempt->done.load(); }, within(kTimeout)));
+  const auto there = acceptor.accept(soon());
+  REQUIRE(dialler.poller().wait([&] { return attempt->done.load(); }, soon()));
   REQUIRE(attempt->peer != nullptr);
 
   queue_pairs_refused = true;
@@ -199,7 +188,7 @@ TEST_CASE("a queue pair that cannot be replaced ends the peer, on both sides") {
 
   queue_pairs_refused = false;
   const auto again = dialler.control->connect(acceptor.address());
-  REQUIRE(dialler.poller().wait([&] { return again->done.load(); }, within(kTimeout)));
+  REQUIRE(dialler.poller().wait([&] { return again->done.load(); }, soon()));
   CHECK(again->peer != nullptr);
 }
 

@@ -8,31 +8,13 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "engine/endpoint.hpp"
+#include "couple.hpp"
 
 using namespace zerohop;
 using namespace zerohop::engine;
+using namespace zerohop::testing;
 
 namespace {
-
-constexpr double kTimeout = 20.0;
-
-Deadline soon() { return Deadline::after(Deadline::Seconds(kTimeout)); }
-
-EndpointOptions options(const char* name) {
-  EndpointOptions chosen;
-  chosen.device = "soft0";
-  chosen.name = name;
-  chosen.timeout = kTimeout;
-  return chosen;
-}
-
-struct Couple {
-  Endpoint left{options("left")};
-  Endpoint right{options("right")};
-  std::shared_ptr<Peer> to_right = left.connect(right.address().to_bytes(), soon());
-  std::shared_ptr<Peer> to_left = right.accept(soon());
-};
 
 Memory numbers(Endpoint& endpoint, std::int64_t count) {
   const std::vector<std::int64_t> shape{count};

@@ -1,0 +1,207 @@
+// Credits: how a sender learns which of its messages the receiver has taken out of its slots.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "couple.hpp"
+#include "engine/device_choice.hpp"
+#include "engine/verbs_path.hpp"
+
+namespace zerohop::testing {
+namespace {
+
+using namespace zerohop::engine;
+
+constexpr std::uint32_t kSlots = 4;  // of the liar, the fewest that a path accepts
+constexpr std::uint32_t kSlot = 7;   // of the board, for the liar's notifications
+
+std::shared_ptr<Transfer> notify(Peer& peer, std::uint32_t slot, std::uint32_t value) {
+  return peer.notify({.slot = slot, .value = value});
+}
+
+TEST_CASE("a dialogue needs no writes for its credits: the messages bring them") {
+  constexpr std::uint32_t kRounds = 1000;
+  Couple couple;
+  for (std::uint32_t round = 1; round <= kRounds; ++round) {
+    notify(*couple.to_right, 1, round);
+    REQUIRE(couple.right.wait_notify(1, 1, true, soon()).second == round);
+    notify(*couple.to_left, 2, round);
+    REQUIRE(couple.left.wait_notify(2, 1, true, soon()).second == round);
+  }
+  CHECK(couple.to_right->stats().work_requests.load() == kRounds);
+  CHECK(couple.to_left->stats().work_requests.load() == kRounds);
+}
+
+TEST_CASE("a long one-way stream gets its credits from writes, few of them") {
+  constexpr std::uint32_t kCount = 10'000;
+  Couple couple;
+  std::shared_ptr<Transfer> last;
+  for (std::uint32_t value = 1; value <= kCount; ++value) {
+    last = notify(*couple.to_right, 1, value);
+  }
+  REQUIRE(last->wait(soon()));
+  (void)last->result();
+  CHECK(couple.to_left->stats().notifications_in.load() == kCount);
+  CHECK(couple.to_right->stats().work_requests.load() == kCount);
+  const std::uint64_t credits = couple.to_left->stats().work_requests.load();
+  CHECK(credits >= kCount / PathBuffers::kMessageSlots);
+  CHECK(credits <= kCount / (PathBuffers::kMessageSlots / 4));
+}
+
+// The other end of a path: a bare queue pair that may say anything.
+class Liar {
+ public:
+  Liar()
+      : device_(open_device("soft0")),
+        domain_(rdma::ProtectionDomain::create(device_)),
+        queue_(rdma::CompletionQueue::create(device_, 64)),
+        region_(rdma::MemoryRegion::create(domain_, slots_.data(), slots_.size(),
+                                           IBV_ACCESS_LOCAL_WRITE)),
+        queue_pair_(rdma::QueuePair::create(domain_, queue_, queue_)) {
+    queue_pair_->to_init();
+    for (int i = 0; i < 32; ++i) post_receive();
+  }
+
+  PathTerms terms() const {
+    return {.queue_pair = queue_pair_->address(), .receive_slots = kSlots, .slot_nbytes = 4096};
+  }
+  void connect(const PathTerms& remote) { queue_pair_->connect(remote.queue_pair); }
+
+  void say(const Message& message) {
+    ibv_send_wr request{};
+    ibv_sge element{reinterpret_cast<std::uint64_t>(&message), sizeof message, 0};
+    request.opcode = IBV_WR_SEND;
+    request.send_flags = IBV_SEND_INLINE;
+    post(request, element);
+  }
+
+  void write_credits(std::uint32_t taken) {
+    ibv_send_wr request{};
+    ibv_sge element{};
+    request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    request.imm_data = __builtin_bswap32(taken);
+    request.num_sge = 0;
+    post(request, element, 0);
+  }
+
+ private:
+  void post(ibv_send_wr& request, ibv_sge& element, int elements = 1) {
+    request.sg_list = &element;
+    request.num_sge = elements;
+    ibv_send_wr* bad = nullptr;
+    REQUIRE(queue_pair_->post_send(request, &bad) == 0);
+  }
+
+  void post_receive() {
+    ibv_sge element{reinterpret_cast<std::uint64_t>(slots_.data()),
+                    static_cast<std::uint32_t>(slots_.size()), region_->lkey()};
+    ibv_recv_wr request{};
+    request.sg_list = &element;
+    request.num_sge = 1;
+    ibv_recv_wr* bad = nullptr;
+    REQUIRE(queue_pair_->post_receive(request, &bad) == 0);
+  }
+
+  std::array<std::byte, 4096> slots_{};
+  std::shared_ptr<rdma::Device> device_;
+  std::shared_ptr<rdma::ProtectionDomain> domain_;
+  std::shared_ptr<rdma::CompletionQueue> queue_;
+  std::shared_ptr<rdma::MemoryRegion> region_;
+  std::unique_ptr<rdma::QueuePair> queue_pair_;
+};
+
+// A notification as any other, but for the number of messages that its sender claims to have taken.
+Message claim(std::uint32_t taken) {
+  return {.kind = MessageKind::notify,
+          .taken = static_cast<std::uint16_t>(taken),
+          .tag = kSlot,
+          .value = 1};
+}
+
+// A path whose peer is a Liar.
+struct Deceived {
+  Deceived() {
+    auto device = open_device("soft0");
+    services.domain = rdma::ProtectionDomain::create(device);
+    services.poller = std::make_shared<Poller>(device, std::chrono::microseconds(200), nullptr);
+    services.board = std::make_shared<Board>();
+    path = VerbsPath::create(services, "liar", [this] { broken = true; });
+    liar.connect(path->terms());
+    path->connect(liar.terms());
+  }
+  ~Deceived() {
+    path->close([](Effect effect) { return Failure{.message = "closed", .effect = effect}; });
+  }
+
+  std::shared_ptr<Transfer> notify() {
+    auto transfer = std::make_shared<Transfer>(services.poller, 0);
+    Job job(transfer, IBV_WR_RDMA_WRITE);
+    job.then({.kind = MessageKind::notify, .tag = 1, .value = 1});
+    path->submit(std::move(job), soon());
+    return transfer;
+  }
+  template <typename Ready>
+  bool wait(Ready ready) {
+    return services.poller->wait(ready, soon());
+  }
+
+  PathServices services;
+  Liar liar;
+  std::atomic<bool> broken{false};
+  std::shared_ptr<VerbsPath> path;
+};
+
+// As many messages as the liar has slots for are on their way, and one more waits.
+std::shared_ptr<Transfer> fill(Deceived& end) {
+  std::shared_ptr<Transfer> last;
+  for (std::uint32_t i = 0; i < kSlots; ++i) last = end.notify();
+  REQUIRE(end.wait([&] { return last->done(); }));
+  auto waiting = end.notify();
+  CHECK_FALSE(waiting->done());
+  return waiting;
+}
+
+TEST_CASE("credits let a waiting message go, in a message as in a write") {
+  for (const bool in_message : {true, false}) {
+    CAPTURE(in_message);
+    Deceived end;
+    const auto waiting = fill(end);
+    in_message ? end.liar.say(claim(1)) : end.liar.write_credits(1);
+    REQUIRE(end.wait([&] { return waiting->done(); }));
+    (void)waiting->result();
+    CHECK(end.services.board->peek(kSlot) == (in_message ? 1 : 0));
+    CHECK_FALSE(end.broken);
+  }
+}
+
+TEST_CASE("a peer that claims to have taken what was not sent is refused") {
+  const std::uint32_t backwards = 0u - 1;
+  for (const std::uint32_t taken : {kSlots + 1, 1000u, backwards}) {
+    for (const bool in_message : {true, false}) {
+      CAPTURE(taken);
+      CAPTURE(in_message);
+      Deceived end;
+      const auto waiting = fill(end);
+      in_message ? end.liar.say(claim(taken)) : end.liar.write_credits(taken);
+      REQUIRE(end.wait([&] { return end.broken.load(); }));
+      REQUIRE(waiting->done());
+      std::string cause;
+      try {
+        (void)waiting->result();
+      } catch (const VerbsError& error) {
+        cause = error.what();
+      }
+      CHECK(cause.find("it takes more than was sent") != std::string::npos);
+      CHECK(end.services.board->peek(kSlot) == 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zerohop::testing
