@@ -11,6 +11,7 @@ from support.arrays import array
 from support.attempt import Attempt, within
 from support.keeper import Keeper, keep
 from support.link import until
+from support.system import socket_inodes
 
 
 def answer_pings(ep, peer, link):
@@ -113,6 +114,38 @@ def test_accept_hands_out_each_peer_once(remote, open_endpoint):
         for number, ep in enumerate(endpoints):
             assert ep.wait_notify(1) == number + 1
         s.link.meet("done")
+
+
+def accept_late(ep, peer, link):
+    """Accepts nobody until told to; then only the last comer is alive."""
+    link.meet("all came and went")
+    alive = None
+    met = 0
+    while alive is None:
+        peer = ep.accept(timeout=5)
+        met += 1
+        if peer.alive:
+            alive = peer
+    link.send(met)
+    alive.notify(1, 5).wait()
+    with pytest.raises(zh.TransferTimeout):
+        ep.accept(timeout=0.05)
+
+
+def test_those_who_leave_before_they_are_accepted_do_not_pile_up(process, device, open_endpoint):
+    comers = 150
+    with process(accept_late, connected=False) as s:
+        before = len(socket_inodes(s.pid))
+        for _ in range(comers):
+            with zh.Endpoint(device, timeout=5) as ep:
+                ep.connect(s.address)
+        until(lambda: len(socket_inodes(s.pid)) <= before, "their connections are closed")
+        honest = open_endpoint()
+        with within(5):
+            honest.connect(s.address)
+        s.link.meet("all came and went")
+        assert s.link.recv() < 100  # what the lost ones have sent is kept for some of them
+        assert honest.wait_notify(1) == 5
 
 
 def write_own_row(ep, peer, link, count):

@@ -13,8 +13,9 @@ from support.arrays import array
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.forge import with_other_port
 from support.keeper import Keeper, keep
+from support.link import until
 from support.proxy import Proxy, cut, flip, nothing, withhold
-from support.system import connected_sockets, listening_ports
+from support.system import connected_sockets, listening_ports, socket_inodes
 
 RNG = random.Random(5)
 GARBAGE = {
@@ -59,13 +60,22 @@ def test_garbage_to_every_port_does_no_harm(process, open_endpoint, name):
 
 
 def test_a_flood_of_half_open_connections_blocks_nobody(process, open_endpoint):
+    """Callers who never finish: beyond a number of them the oldest go, and honest ones get in."""
+    flood = 400  # more unfinished handshakes than a control port keeps open
     with process(keep) as s, ExitStack() as stack:
         keeper = Keeper(s.link)
-        for place in listening_ports(s.pid):
-            for number in range(150):
-                connection = stack.enter_context(socket.create_connection(place))
-                with suppress(OSError):
-                    connection.sendall(b"zerohop"[: number % 8])
+        before = len(socket_inodes(s.pid))
+        control = control_port(s.address, listening_ports(s.pid))
+        for number in range(flood):
+            connection = stack.enter_context(socket.create_connection(control))
+            with suppress(OSError):
+                connection.sendall(b"zerohop"[: number % 8])
+        with within(5):
+            assert open_endpoint().connect(s.address).alive
+        until(lambda: len(socket_inodes(s.pid)) < before + 300, "the oldest are turned away")
+        data = next(place for place in listening_ports(s.pid) if place != control)
+        for _ in range(flood):
+            stack.enter_context(socket.create_connection(data)).sendall(b"zerohop")
         check_working(s, keeper)
         with within(5):
             assert open_endpoint().connect(s.address).alive

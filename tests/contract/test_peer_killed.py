@@ -195,6 +195,44 @@ def test_an_idle_peer_that_hangs_is_lost(process):
         check_all_lost_at_once(at)
 
 
+NBYTES = 4000  # of a message that travels eagerly
+STALL = 2.0  # seconds
+WAITING = 64 << 20  # bytes of messages without a recv that a peer may have at the receiver
+
+
+def send_until_it_stalls(ep, peer, link):
+    """Numbered messages until the receiver takes no more: then send holds the caller up."""
+    values = np.zeros(NBYTES // 4, np.uint32)
+    memory = ep.register(values)
+    count = took = 0
+    while took < 0.9 * STALL or count * NBYTES < 0.9 * WAITING:
+        begin = time.monotonic()
+        peer.send(memory, tag=1)
+        took = time.monotonic() - begin
+        count += 1
+        values[:] = count
+    link.send(count)
+    link.recv(60)
+
+
+def test_what_arrived_before_the_loss_is_still_received(process):
+    """More messages than the receiver holds without a recv; all it has are good, then no more."""
+    with process(send_until_it_stalls, timeout=STALL) as s:
+        sent = s.link.recv(40)
+        s.signal(signal.SIGKILL)
+        until(lambda: not s.peer.alive, "the dead peer is not alive", LOST_WITHIN)
+        arrived = s.peer.stats()["messages_in"]
+        assert 0.9 * WAITING < arrived * NBYTES < 1.1 * WAITING
+        assert arrived < sent
+        sink = np.zeros(NBYTES // 4, np.uint32)
+        memory = s.ep.register(sink)
+        for number in range(arrived):
+            assert s.peer.recv(memory, tag=1).wait() == NBYTES
+            assert sink[0] == sink[-1] == number
+        with pytest.raises(zh.PeerLost), within(1.0):
+            s.peer.recv(memory, tag=1).wait()
+
+
 def see_loss(ep, peer, link):
     waiting = peer.recv(ep.empty(8))
     link.send("waiting")
