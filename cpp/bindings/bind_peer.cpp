@@ -106,14 +106,13 @@ TransferHandle read(const PeerHandle& self, const RemoteMemory& source, py::hand
   return handle_of(self, without_gil([&] { return self.peer->read({&pair, 1}, options); }));
 }
 
-// The pairs of write_many (local first) or read_many (remote first). The list keeps its members
-// alive.
+// The pairs of write_many (local first) or read_many (remote first).
 struct Pairs {
-  py::tuple items;                 // keeps the members alive, whatever becomes of the caller's list
+  py::tuple items;                 // keeps the members alive, which a generator makes only for us
   std::vector<Memory> registered;  // of members that are plain arrays
   std::vector<Peer::Pair> pairs;
 
-  Pairs(engine::Endpoint& endpoint, const py::sequence& list, std::size_t local) : items(list) {
+  Pairs(engine::Endpoint& endpoint, const py::iterable& list, std::size_t local) : items(list) {
     const std::size_t count = items.size();
     pairs.reserve(count);
     registered.reserve(count);  // pointers into it stay valid
@@ -133,7 +132,7 @@ struct Pairs {
 };
 
 template <std::size_t kLocal>
-TransferHandle many(const PeerHandle& self, const py::sequence& list, py::object notify,
+TransferHandle many(const PeerHandle& self, const py::iterable& list, py::object notify,
                     py::object stream, std::optional<std::string> require,
                     std::optional<double> timeout) {
   const auto options =
@@ -209,9 +208,10 @@ notified once the data has arrived here. Otherwise as write().)")
            R"(
 Write many arrays as one Transfer, with one doorbell for up to 32 work requests.
 
-pairs: list of (Memory or array, RemoteMemory). Otherwise as write(); the notification follows the last.)")
+pairs: list, generator, ... of (Memory or array, RemoteMemory). Otherwise as write(); the notification follows the last.)")
       .def("read_many", &many<1>, py::arg("pairs"), py::kw_only(), notify, stream, require, timeout,
-           "Read many arrays as one Transfer. pairs: list of (RemoteMemory, Memory or array).")
+           "Read many arrays as one Transfer. pairs: as for write_many, of (RemoteMemory, Memory "
+           "or array).")
       .def(
           "fetch_add",
           [](const PeerHandle& self, const RemoteMemory& word, const py::object& value) {
@@ -316,7 +316,10 @@ Endpoint's). Raises TransferTimeout, PeerLost.)")
           },
           py::arg("timeout") = py::none(), R"(
 Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), then leave. The other side
-sees PeerLost. Calling it again does nothing.)")
+sees PeerLost. Calling it again does nothing.
+
+A send() of more than 4064 bytes is posted as an offer and its bytes leave with the recv of the other side:
+close() does not wait for that recv, and a send still without one ends with PeerLost. Wait for its Transfer first.)")
       .def("__repr__", &describe);
 }
 

@@ -747,6 +747,9 @@ class Peer:
         """
         Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), then leave. The other side
         sees PeerLost. Calling it again does nothing.
+
+        A send() of more than 4064 bytes is posted as an offer and its bytes leave with the recv of the other side:
+        close() does not wait for that recv, and a send still without one ends with PeerLost. Wait for its Transfer first.
         """
     def compare_swap(
         self, remote: RemoteMemory, expected: typing.Any, desired: typing.Any
@@ -788,7 +791,7 @@ class Peer:
         """
     def read_many(
         self,
-        pairs: collections.abc.Sequence,
+        pairs: collections.abc.Iterable,
         *,
         notify: typing.Any = None,
         stream: typing.Any = None,
@@ -796,7 +799,7 @@ class Peer:
         timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
     ) -> Transfer:
         """
-        Read many arrays as one Transfer. pairs: list of (RemoteMemory, Memory or array).
+        Read many arrays as one Transfer. pairs: as for write_many, of (RemoteMemory, Memory or array).
         """
     def recv(self, array: typing.Any, tag: typing.Any = 0) -> Transfer:
         """
@@ -844,7 +847,7 @@ class Peer:
         """
     def write_many(
         self,
-        pairs: collections.abc.Sequence,
+        pairs: collections.abc.Iterable,
         *,
         notify: typing.Any = None,
         stream: typing.Any = None,
@@ -854,7 +857,7 @@ class Peer:
         """
         Write many arrays as one Transfer, with one doorbell for up to 32 work requests.
 
-        pairs: list of (Memory or array, RemoteMemory). Otherwise as write(); the notification follows the last.
+        pairs: list, generator, ... of (Memory or array, RemoteMemory). Otherwise as write(); the notification follows the last.
         """
     @property
     def alive(self) -> bool: ...

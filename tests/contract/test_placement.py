@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from support.arrays import KINDS, block, pattern
@@ -114,6 +116,69 @@ def test_read_many_fetches_each_piece(remote, kind):
         np.testing.assert_array_equal(target.bytes, expected)
         target.check_guards()
         Keeper(s.link).end()
+
+
+class MadeWhenAsked(Sequence):
+    """A sequence that keeps nothing: each item is made anew and is the caller's alone."""
+
+    def __init__(self, make, count):
+        self._make, self._count = make, count
+
+    def __len__(self):
+        return self._count
+
+    def __getitem__(self, index):
+        if not 0 <= index < self._count:
+            raise IndexError(index)
+        return self._make(index)
+
+
+LAZY = {
+    "generator": lambda make, count: (make(n) for n in range(count)),
+    "sequence": MadeWhenAsked,
+    "map": lambda make, count: map(make, range(count)),
+}
+
+
+@pytest.mark.parametrize("registered", [True, False])
+@pytest.mark.parametrize("lazy", LAZY)
+def test_write_many_takes_pairs_that_are_made_when_asked_for(remote, lazy, registered):
+    """Nobody but the transfer holds the arrays, their registrations and the remote slices."""
+    with remote(keep) as s:
+        count, nbytes = 300, 5000
+        keeper = Keeper(s.link)
+        target = keeper.array("empty", np.zeros((count, nbytes), np.uint8))
+
+        def make(number):
+            values = np.full(nbytes, number % 251, np.uint8)
+            return (s.ep.register(values) if registered else values, target.remote[number])
+
+        transfer = s.peer.write_many(LAZY[lazy](make, count))
+        filler = [
+            np.full(nbytes, 255, np.uint8) for _ in range(count)
+        ]  # takes freed memory, if any
+        transfer.wait()
+        expected = np.arange(count) % 251
+        assert (target.show() == expected[:, None]).all()
+        assert len(filler) == count
+        keeper.end()
+
+
+def test_an_error_of_the_generator_comes_through_and_nothing_is_written(remote):
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        source, target = block(s.ep, "numpy", 64), keeper.block("numpy", 64)
+        before = target.show()
+
+        def pairs():
+            yield source.memory, target.remote
+            raise LookupError("out of pairs")
+
+        with pytest.raises(LookupError, match="out of pairs"):
+            s.peer.write_many(pairs())
+        s.peer.read(target.remote, source.memory).wait()  # whatever was posted has been done
+        np.testing.assert_array_equal(target.show(), before)
+        keeper.end()
 
 
 @pytest.mark.parametrize("many", ["write_many", "read_many"])

@@ -65,7 +65,9 @@ def test_a_signal_handler_closes_the_endpoint_that_is_waited_on(thread, device, 
         assert ep.closed
         assert not peer.alive
         del ep, peer
-        until(lambda: gc.collect() >= 0 and len(socket_inodes()) <= before, "its sockets are closed")
+        until(
+            lambda: gc.collect() >= 0 and len(socket_inodes()) <= before, "its sockets are closed"
+        )
         Keeper(s.link).end()
 
 
@@ -97,7 +99,9 @@ def test_ctrl_c_ends_the_wait_of_a_close_and_closes(process, device):
             transfer.wait(1)
         ep.close()  # again: nothing happens
         del ep, peer, transfer
-        until(lambda: gc.collect() >= 0 and len(socket_inodes()) <= before, "its sockets are closed")
+        until(
+            lambda: gc.collect() >= 0 and len(socket_inodes()) <= before, "its sockets are closed"
+        )
 
 
 def test_ctrl_c_ends_the_wait_of_a_peers_close(process):

@@ -69,6 +69,7 @@ class Station {
   Peer::Host host(const std::weak_ptr<Control>& weak) {
     return {.own_id = address.id,
             .device = "soft0",
+            .device_reason = "it was asked for",
             .default_timeout = kTimeout,
             .registrations = std::make_shared<Registrations>(services_.domain),
             .tell = [](const std::shared_ptr<Peer>&, ControlMessage) {},
