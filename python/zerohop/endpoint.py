@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import weakref
@@ -100,6 +99,8 @@ class Endpoint(_core.Endpoint):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        import asyncio  # half of what `import zerohop` would cost
+
         await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:

@@ -121,6 +121,12 @@ def test_rdma_dma_buf(machine: Machine, errno: int | None, state: str, words: st
     assert (finding.state, finding.evidence) == (state, f"mlx5_0: {words}")
 
 
+def test_rdma_dma_buf_is_for_gpus(tmp_path: Path) -> None:
+    machine = software(tmp_path)
+    finding = gpudirect.rdma_dma_buf(host_of(machine, verbs=verbs_of(machine, EOPNOTSUPP)))
+    assert (finding.state, finding.evidence) == ("absent", "no NVIDIA GPU")
+
+
 def test_rdma_dma_buf_without_a_device_that_opens(machine: Machine) -> None:
     verbs = Verbs(devices=(VerbsDevice("mlx5_0", reason="Permission denied"),))
     assert gpudirect.rdma_dma_buf(host_of(machine, verbs=verbs)).state == "absent"

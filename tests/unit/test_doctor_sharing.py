@@ -109,5 +109,11 @@ def test_expandable_segments(
     assert finding.state == state
 
 
+def test_expandable_segments_without_cuda(machine: Machine) -> None:
+    environ = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    host = host_of(machine, cuda=Cuda(reason="cuInit refused"), environ=environ)
+    assert sharing.expandable_segments(host).state == "absent"
+
+
 def test_expandable_segments_without_gpu(tmp_path: Path) -> None:
     assert sharing.expandable_segments(host_of(plain(tmp_path))).state == "absent"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 PROBE_TIMEOUT_S = 60.0  # a first context on eight GPUs takes tens of seconds
-PIDFD_GETFD = 438  # the same number on every architecture (man pidfd_getfd)
+PIDFD_OPEN, PIDFD_GETFD = 434, 438  # the same numbers on every architecture (man syscalls)
 
 
 @dataclass(frozen=True)
@@ -101,19 +101,16 @@ def memlock() -> int | None:
 
 def pidfd_problem() -> str:
     """Why pidfd_getfd is refused even on ourselves, as container filters do; "" when it works."""
-    library = ctypes.CDLL(None, use_errno=True)
-    try:
-        pid_fd = os.pidfd_open(os.getpid())
-    except OSError as error:
-        return f"pidfd_open: {error.strerror}"
-    try:
-        copy = library.syscall(PIDFD_GETFD, pid_fd, pid_fd, 0)
-        if copy < 0:
-            return f"pidfd_getfd: {os.strerror(ctypes.get_errno())}"
-        os.close(copy)
-    finally:
-        os.close(pid_fd)
-    return ""
+    call = ctypes.CDLL(None, use_errno=True).syscall  # not every Python has os.pidfd_open
+    pid_fd = call(PIDFD_OPEN, os.getpid(), 0)
+    if pid_fd < 0:
+        return f"pidfd_open: {os.strerror(ctypes.get_errno())}"
+    copy = call(PIDFD_GETFD, pid_fd, pid_fd, 0)
+    problem = f"pidfd_getfd: {os.strerror(ctypes.get_errno())}" if copy < 0 else ""
+    for fd in (pid_fd, copy):
+        if fd >= 0:
+            os.close(fd)
+    return problem
 
 
 def torch_cuda() -> str | None:

@@ -102,7 +102,7 @@ def _window(host: Host, gpu: Gpu) -> int:
     text = host.tree.text(f"sys/bus/pci/devices/{gpu.pci.address}/resource") or ""
     sizes = []
     for line in text.splitlines()[:6]:
-        begin, end, _ = (int(word, 16) for word in line.split())
+        begin, end = (int(word, 16) for word in line.split()[:2])
         if end > begin:
             sizes.append(end - begin + 1)
     return sizes[1] if len(sizes) > 1 else 0
@@ -110,6 +110,8 @@ def _window(host: Host, gpu: Gpu) -> int:
 
 def rdma_dma_buf(host: Host) -> Finding:
     """Whether each RDMA device registers dma-bufs: ibv_reg_dmabuf_mr refuses descriptor -1 by EBADF."""
+    if not host.topology.gpus:
+        return Finding("rdma-dma-buf", "absent", "no NVIDIA GPU")
     lines, states = [], list[State]()
     for device in host.verbs.devices:
         if device.reason:

@@ -81,8 +81,8 @@ def expandable_segments(host: Host) -> Finding:
         host.environ.get(name, "") for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
     )
     on = "expandable_segments:true" in text.lower().replace(" ", "")
-    if not host.topology.gpus:
-        return Finding("expandable-segments", "absent", "no NVIDIA GPU")
+    if not host.cuda.devices:
+        return Finding("expandable-segments", "absent", host.cuda.reason)
     if not on:
         return Finding("expandable-segments", "ok", "off")
     if exports_dma_buf(host):
