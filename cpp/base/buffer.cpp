@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/host_memory.hpp"
 
 namespace zerohop {
 namespace {
@@ -21,6 +22,20 @@ namespace {
       errno_message(what, error_number) +
           "; ask for less, or raise the memory or file-size limit of this process",
       error_number);
+}
+
+// fallocate would take every page of the machine before it finds that there are too few, and the
+// kernel would kill other processes first, as shared memory counts as nobody's. Small buffers are
+// not worth the look.
+void check_available(std::uint64_t nbytes) {
+  constexpr std::uint64_t kSmall = 16 << 20;
+  if (nbytes <= kSmall) return;
+  const std::uint64_t available = available_memory();
+  if (nbytes <= available) return;
+  throw RegistrationError("cannot allocate " + std::to_string(nbytes) +
+                              " bytes of shared memory: only " + std::to_string(available) +
+                              " bytes are available to this process; ask for less",
+                          ENOMEM);
 }
 
 // Takes the pages now: a memfd that is only sized would find out at the first touch of each page.
@@ -36,6 +51,7 @@ void reserve(int fd, std::uint64_t nbytes) {
 
 Buffer::Buffer(std::uint64_t nbytes) : nbytes_(nbytes) {
   if (nbytes == 0) return;
+  check_available(nbytes);
   if (nbytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) {
     fail(nbytes, "fallocate", EFBIG);
   }

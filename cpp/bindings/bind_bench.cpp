@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/host_memory.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
 #include "engine/loops.hpp"
@@ -102,6 +103,8 @@ double tcp_stream(int fd, ByteArray message, std::size_t times, bool outgoing, d
 
 void bind_bench(py::module_& m) {
   using py::arg;
+  m.def("available_memory", &available_memory, arg("root") = "",
+        "Bytes that new allocations may take, by /proc and the control group below `root`.");
   m.def("bench_ping_pong", &ping_pong, arg("endpoint"), arg("peer"), arg("source"), arg("target"),
         arg("slot"), arg("rounds"), arg("first"), arg("timeout"),
         "Seconds of each half round trip of write + notify.");

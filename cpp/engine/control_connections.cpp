@@ -169,11 +169,13 @@ void Control::check_link(Link& link, Clock::time_point now) {
 
 void Control::on_async_event() {
   while (const auto event = device_->next_async_event()) {
-    // Errors of one queue pair reach its path as completions; these two end all of them.
-    if (event->type != IBV_EVENT_DEVICE_FATAL && event->type != IBV_EVENT_CQ_ERR) continue;
-    const std::string reason = "device " + device_->name() + " failed (asynchronous event " +
-                               std::to_string(event->type) + ")";
-    for (const auto& [fd, link] : std::unordered_map(links_)) drop(*link, reason);
+    const std::string sentence = rdma::describe(*event, device_->name());
+    if (rdma::ends_device(event->type)) {
+      for (const auto& [fd, link] : std::unordered_map(links_)) drop(*link, sentence);
+    } else if (event->type == IBV_EVENT_PORT_ERR || event->type == IBV_EVENT_GID_CHANGE) {
+      report(sentence);  // transfers will fail as timeouts, which do not tell why
+    }
+    // Errors of one queue pair reach its path as completions.
   }
 }
 

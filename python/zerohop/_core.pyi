@@ -28,6 +28,7 @@ __all__: list[str] = [
     "SendRequest",
     "Transfer",
     "WC",
+    "available_memory",
     "bench_ping_pong",
     "bench_post",
     "bench_stream",
@@ -972,6 +973,11 @@ class Endpoint:
         """
     @property
     def timeout(self) -> float: ...
+
+def available_memory(root: str = "") -> int:
+    """
+    Bytes that new allocations may take, by /proc and the control group below `root`.
+    """
 
 def bench_ping_pong(
     endpoint: Endpoint,

@@ -7,19 +7,12 @@ import os
 import platform
 from pathlib import Path
 
+from zerohop import _core
+
 
 def available_memory(root: Path = Path("/")) -> int:
     """Bytes that new allocations may take: MemAvailable, or what the control group leaves if less."""
-    lines = (root / "proc/meminfo").read_text().splitlines()
-    fields = dict(line.split(":", 1) for line in lines)
-    free = int(fields["MemAvailable"].split()[0]) * 1024  # the unit is always kB (man 5 proc)
-    group = root / "sys/fs/cgroup"
-    try:
-        limit = (group / "memory.max").read_text().strip()
-        used = int((group / "memory.current").read_text())
-    except FileNotFoundError:  # the root group has no limit, and cgroup v1 no such file
-        return free
-    return free if limit == "max" else max(0, min(free, int(limit) - used))
+    return _core.available_memory(str(root))
 
 
 def cpu_model(root: Path = Path("/")) -> str:
