@@ -5,16 +5,63 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import zerohop as zh
 
-def test_first_exchange_runs(repository: Path) -> None:
+
+def examples(repository: Path) -> list[str]:
     text = (repository / "README.md").read_text()
-    [example] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    command = [sys.executable, "-W", "error", "-c", example]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    first, route = done.stdout.splitlines()
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+def python(code: str, *arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-W", "error", "-c", code, *arguments]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd
+    )
+
+
+def test_first_exchange_runs(repository: Path, tmp_path: Path) -> None:
+    with python(examples(repository)[0], cwd=tmp_path) as process:
+        printed, errors = process.communicate()
+    assert process.returncode == 0, errors
+    first, route = printed.splitlines()
     assert first == "499500.0"
     assert "soft0" in route
+
+
+def test_two_processes_exchange(repository: Path, tmp_path: Path) -> None:
+    code = examples(repository)[1]
+    card = tmp_path / "address.bin"
+    with python(code, "serve", cwd=tmp_path) as server:  # ends by itself: every wait is bounded
+        while not (card.exists() and card.stat().st_size):
+            assert server.poll() is None, server.communicate()[1]
+        with python(code, cwd=tmp_path) as client:
+            assert client.communicate() == ("", "")
+        assert server.communicate() == ("499500.0\n", "")
+
+
+def test_the_other_calls_run(repository: Path) -> None:
+    with zh.Endpoint("soft0") as ours, zh.Endpoint("soft0") as theirs:
+        peer = ours.connect(theirs.address)
+        back = theirs.accept()
+        remote, counters = theirs.empty((4, 16)), theirs.empty(8, "int64")
+        names = {
+            "peer": peer,
+            "local": ours.empty((4, 16)),
+            "remote": remote.remote,
+            "counters": counters.remote,
+            "moves": [(0, 3), (1, 2)],
+            "message": np.arange(5),
+            "answer": np.empty(7),
+        }
+        received = back.recv(np.empty(5, np.int64), tag=3)
+        back.send(np.ones(7), tag=4)
+        exec(examples(repository)[2], names)  # noqa: S102
+        assert received.wait() == 40
+        assert (names["before"], names["nbytes"]) == (1, 56)
+        assert list(np.asarray(counters))[3] == 5
+        assert theirs.wait_notify(8) == 2
 
 
 def test_knobs_are_the_ones_that_the_code_reads(repository: Path) -> None:
