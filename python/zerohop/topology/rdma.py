@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from zerohop.topology.pci import PciDevice, read_pci_device
 from zerohop.topology.tree import Tree
 
+UNUSED = ":".join(["0000"] * 8)  # an empty entry of a GID table
+
 
 @dataclass(frozen=True)
 class Gid:
@@ -90,8 +92,11 @@ def _port(tree: Tree, where: str, number: str) -> Port:
 
 
 def _gid(tree: Tree, port: str, index: str) -> Gid | None:
+    text = tree.text(f"{port}/gids/{index}")
+    if text in (None, UNUSED):
+        return None
     try:
-        value = ipaddress.IPv6Address(tree.text(f"{port}/gids/{index}") or "::")
+        value = ipaddress.IPv6Address(text)
     except ValueError:
         return None
     if int(value) & (1 << 64) - 1 == 0:  # unused: nothing, or a bare subnet prefix

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ class Tree:
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).resolve()
+        self._prefix = f"{self.root}/"
 
     def text(self, path: str) -> str | None:
-        try:
-            return (self.root / path).read_text(errors="replace").strip()
+        try:  # no Path: a machine has thousands of GIDs, a file each
+            with open(f"{self._prefix}{path}", "rb") as file:
+                return file.read().decode(errors="replace").strip()
         except OSError:  # sysfs answers EINVAL for an unused GID, EACCES in some containers, ...
             return None
 
@@ -33,7 +36,7 @@ class Tree:
 
     def names(self, path: str) -> list[str]:
         try:
-            return sorted((entry.name for entry in (self.root / path).iterdir()), key=natural)
+            return sorted(os.listdir(f"{self._prefix}{path}"), key=natural)
         except OSError:
             return []
 
