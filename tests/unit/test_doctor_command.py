@@ -18,7 +18,7 @@ from rich.console import Console
 from zerohop.cli import main
 from zerohop.doctor import CHECKS, Finding, address, command, trial
 from zerohop.doctor.counterpart import CounterpartFailed, counterpart
-from zerohop.doctor.report import print_findings
+from zerohop.doctor.report import print_findings, print_outcomes
 from zerohop.endpoint import Endpoint
 
 SOFT = ["--verbs", "soft0"]
@@ -45,6 +45,18 @@ def test_findings_put_failures_first() -> None:
         *("fail broken gone", "→ bring it back", "warn slow on", "→ turn it off"),
         *("ok fine it works [really]", "absent no GPU: nothing, void"),
     ]
+
+
+def test_routes_that_lack_the_same_share_a_row() -> None:
+    out = io.StringIO()
+    outcomes = [
+        trial.Outcome("host", "ok", "64 KiB"),
+        trial.Outcome("p2p", "absent", "no GPU [here]"),
+        trial.Outcome("staged", "absent", "no GPU [here]"),
+    ]
+    print_outcomes(outcomes, Console(file=out, width=80))
+    lines = [" ".join(line.split()) for line in out.getvalue().splitlines() if line.strip()]
+    assert lines[2:] == ["ok host 64 KiB", "absent p2p, staged no GPU [here]"]
 
 
 def test_doctor_examines_this_machine() -> None:

@@ -68,6 +68,13 @@ def test_table_shows_ports_and_addresses(tmp_path: Path) -> None:
     ]
 
 
+def test_table_shows_few_of_many_addresses(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    gids = [(n, f"::ffff:10.0.0.{n}", "RoCE v2", "eth0") for n in range(1, 6)]
+    machine.rdma("mlx5_0", "0000:00 04.0", link="Ethernet", gids=gids)
+    assert "10.0.0.1, 10.0.0.2, 10.0.0.3, and 2 more" in printed(look(machine))
+
+
 def test_table_without_rdma_device_names_soft0(tmp_path: Path) -> None:
     text = printed(look(plain(tmp_path)))
     assert "No RDMA device: soft0" in text

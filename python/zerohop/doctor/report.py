@@ -49,8 +49,11 @@ def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
 
 def print_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
     table = _table("", "route", "transfer")
+    alike: dict[tuple[State, str], list[str]] = {}  # routes that lack the same thing share a row
     for outcome in outcomes:
-        table.add_row(_mark(outcome.state), outcome.route, escape(outcome.evidence))
+        alike.setdefault((outcome.state, outcome.evidence), []).append(outcome.route)
+    for (state, evidence), routes in alike.items():
+        table.add_row(_mark(state), ", ".join(routes), escape(evidence))
     console.print(table)
 
 

@@ -20,6 +20,8 @@ STYLES = {
     "SYS": "red",
 }
 
+SHOWN = 3  # addresses of a port; containers give it dozens
+
 
 def print_topology(topology: Topology, console: Console) -> None:
     parts: list[RenderableType] = []
@@ -88,7 +90,8 @@ def _addresses(port: Port) -> list[str]:
     """What peers reach the port by: its LID, and its GIDs that leave the local network."""
     lid = [f"LID {port.lid}"] if port.lid else []
     routable = {str(g.value.ipv4_mapped or g.value) for g in port.gids if g.routable}
-    return lid + sorted(routable)
+    more = [f"and {len(routable) - SHOWN} more"] if len(routable) > SHOWN else []
+    return lid + sorted(routable)[:SHOWN] + more
 
 
 def _networks(topology: Topology) -> Table:

@@ -78,13 +78,12 @@ class Topology:
 
     def label(self, a: str | int, b: str | int) -> str:
         """The distance as the matrix shows it: "PIX", "NV18"."""
-        distance = self.distance(a, b)
-        if distance is not Distance.NV:
-            return distance.name
         one, other = self.find(a), self.find(b)
-        assert isinstance(one, Gpu)
-        assert isinstance(other, Gpu)
-        return f"NV{self.nvlinks[frozenset((one.name, other.name))]}"
+        if isinstance(one, Gpu) and isinstance(other, Gpu):
+            count = self.nvlinks.get(frozenset((one.name, other.name)))
+            if count:
+                return f"NV{count}"
+        return self.distance(a, b).name
 
     def node_of(self, device: Gpu | RdmaDevice | NumaNode) -> int:
         """The number of a device's NUMA node, -1 if unknown. A machine with one node needs no telling."""
