@@ -27,7 +27,7 @@ demo: $(VENV)/installed ## processes exchange arrays through queue pairs (ARGS="
 test: lint ctest pytest ## linters, C++ tests (release, ASAN+UBSAN, TSAN), Python tests
 
 ##@ Parts of them
-.PHONY: build lint ctest $(PRESETS:%=ctest-%) pytest
+.PHONY: build lint ctest $(PRESETS:%=ctest-%) pytest vm
 build: $(VENV)/installed ## the package, built and installed into .venv
 
 lint: $(VENV)/installed $(VENV)/test-group ## clang-format, ruff, mypy
@@ -43,6 +43,9 @@ $(PRESETS:%=ctest-%): ctest-%: $(VENV)/test-group
 
 pytest: $(VENV)/installed $(VENV)/test-group ## the Python tests (ARGS="-k name")
 	@python -m pytest $(ARGS)
+
+vm: $(VENV)/installed $(VENV)/test-group $(VENV)/vm-packages ## tests in virtual machines (ZEROHOP_TEST_VM=skip: none)
+	@python -m pytest tests/vm $(ARGS)
 
 ##@ More
 .PHONY: bench stubs clean distclean help
@@ -76,8 +79,8 @@ $(VENV)/build-group $(VENV)/test-group: $(VENV)/%-group: pyproject.toml $(VENV)/
 	pip install -qq --group $* $(if $(filter test,$*),--group build --group lint)
 	touch $@
 
-$(VENV)/bench-packages: .ci/packages
-	@.ci/packages bench
+$(VENV)/bench-packages $(VENV)/vm-packages: $(VENV)/%-packages: .ci/packages
+	@test "$*-$(ZEROHOP_TEST_VM)" = vm-skip || .ci/packages $*
 	touch $@
 
 $(VENV)/installed: $(VENV)/build-group $(SOURCES)

@@ -12,20 +12,26 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from support.arrays import KINDS, Kind, missing_reason
+from support.arrays import KINDS as ALL_KINDS
+from support.arrays import Kind, missing_reason
 from support.partner import Partners
+from support.patience import patient
 from support.session import Remote
 
 # The one list of devices. The next ones (rxe0, p2p) are added from outside.
 DEVICES = os.environ.get("ZEROHOP_TEST_DEVICES", "soft0").split(",")
+KINDS = os.environ.get("ZEROHOP_TEST_KINDS", ",".join(ALL_KINDS)).split(",")
+PARTNERS = os.environ.get("ZEROHOP_TEST_PARTNERS", "thread,process").split(",")
 TEST_TIMEOUT = 60  # seconds, for a test that names none
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).resolve().parent
     for item in items:
-        if here in item.path.parents and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT))
+        if here in item.path.parents:
+            own = item.get_closest_marker("timeout")
+            seconds = own.args[0] if own else TEST_TIMEOUT
+            item.add_marker(pytest.mark.timeout(patient(seconds)), append=False)
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +46,7 @@ def device(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=["thread", "process"])
+@pytest.fixture(params=PARTNERS)
 def remote(request: pytest.FixtureRequest, partners: Partners, device: str) -> Remote:
     """The partner is a thread of this process, then a process."""
     return Remote(partners, request.param, device)
@@ -77,7 +83,7 @@ def open_endpoint(device: str) -> Iterator[Callable[..., object]]:
     made: list[zh.Endpoint] = []
 
     def make(**options: object) -> zh.Endpoint:
-        made.append(zh.Endpoint(device, **{"timeout": 10.0, **options}))
+        made.append(zh.Endpoint(device, **{"timeout": patient(10.0), **options}))
         return made[-1]
 
     yield make

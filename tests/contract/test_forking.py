@@ -18,6 +18,7 @@ from support.arrays import array
 from support.attempt import Attempt, within
 from support.keeper import Keeper, keep
 from support.link import until
+from support.patience import patient
 
 
 @contextmanager
@@ -204,7 +205,7 @@ def test_a_new_endpoint_in_the_child_works_or_is_refused_in_words(device):
     script = NEW_IN_CHILD.format(device=device)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script],
-        capture_output=True, check=False, timeout=30, text=True,
+        capture_output=True, check=False, timeout=patient(30), text=True,
     )  # fmt: skip
     assert done.returncode in (0, 4), done.stderr
 
@@ -217,7 +218,7 @@ def test_programs_started_by_this_one_inherit_no_descriptor(process):
         listing += "if os.path.islink(f'/proc/self/fd/{n}')), sep='\\n')"
         done = subprocess.run(
             [sys.executable, "-c", listing], close_fds=False, capture_output=True, check=True,
-            timeout=20, text=True,
+            timeout=patient(20), text=True,
         )  # fmt: skip
         for word in ("eventpoll", "eventfd", "timerfd", "memfd"):
             assert word not in done.stdout

@@ -15,6 +15,7 @@ from support.attempt import within
 from support.forge import Forged
 from support.keeper import Keeper, keep
 from support.link import until
+from support.patience import patient
 
 BIG = 16 << 20  # bytes
 
@@ -232,7 +233,11 @@ def test_the_interpreter_exits_in_good_order_with_everything_open(device):
     """Nothing hangs and nothing aborts when a script simply ends."""
     script = EXIT.format(device=device)
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=False, timeout=20, text=True
+        [sys.executable, "-c", script],
+        capture_output=True,
+        check=False,
+        timeout=patient(20),
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "last line\n"

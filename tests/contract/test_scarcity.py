@@ -15,6 +15,7 @@ import zerohop as zh
 from support.arrays import array
 from support.attempt import Attempt, within
 from support.keeper import Keeper, keep
+from support.patience import patient
 
 # Everything that could want shared memory; prints "works" or the typed error.
 USE_ALL = """
@@ -54,7 +55,7 @@ def test_a_full_dev_shm_is_no_crash(device, filled):
     code = USE_ALL.format(device=device, filled=filled)
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", mount, "sh", sys.executable, "-c", code],
-        capture_output=True, check=False, timeout=40, text=True,
+        capture_output=True, check=False, timeout=patient(40), text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     said = done.stdout.strip()
@@ -177,6 +178,6 @@ print("done")
 def test_without_memory_making_more_fails_clearly(device):
     done = subprocess.run(
         [sys.executable, "-c", NO_MEMORY.format(device=device)],
-        capture_output=True, check=False, timeout=40, text=True,
+        capture_output=True, check=False, timeout=patient(40), text=True,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-LOST_WITHIN = 5.0  # seconds; the guarantee: a dead or silent peer becomes PeerLost in this time
+from support.patience import LOST_WITHIN, patient
+
+__all__ = ["LOST_WITHIN", "Attempt", "within"]
 
 
 class Attempt:
@@ -23,7 +25,7 @@ class Attempt:
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(call, args, started), daemon=True)
         self._thread.start()
-        assert started.wait(10), "the thread did not start"
+        assert started.wait(patient(10)), "the thread did not start"
 
     def _run(self, call: Callable[..., Any], args: tuple[Any, ...], started: Any) -> None:
         started.set()
@@ -38,6 +40,7 @@ class Attempt:
         return self._thread.is_alive()
 
     def _join(self, timeout: float) -> None:
+        timeout = patient(timeout)
         self._thread.join(timeout)
         assert not self._thread.is_alive(), f"still blocked after {timeout} s"
 
@@ -60,6 +63,7 @@ class Attempt:
 @contextmanager
 def within(seconds: float, at_least: float = 0.0) -> Iterator[None]:
     """Fails when the block takes longer than `seconds` (or less than `at_least`)."""
+    seconds = patient(seconds)
     start = time.monotonic()
     yield
     took = time.monotonic() - start

@@ -16,8 +16,9 @@ from typing import Any
 import zerohop as zh
 
 from support.link import DEFAULT_TIMEOUT, Link
+from support.patience import patient
 
-TIMEOUT = 10.0  # seconds; the default bound of every endpoint made for a test
+TIMEOUT = patient(10.0)  # seconds; the default bound of every endpoint made for a test
 
 
 @dataclass(frozen=True)

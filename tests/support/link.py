@@ -10,10 +10,10 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-DEFAULT_TIMEOUT = 20.0  # seconds; long enough for a busy two-core machine
+from support.patience import patient
 
-
-START_TIMEOUT = 40.0  # seconds; where the other side may import NumPy or PyTorch first
+DEFAULT_TIMEOUT = patient(20.0)  # seconds; long enough for a busy two-core machine
+START_TIMEOUT = patient(40.0)  # seconds; where the other side may import NumPy or PyTorch first
 
 
 class LinkClosed(Exception):
@@ -59,6 +59,7 @@ def until(condition: Callable[[], Any], what: str, timeout: float = 10.0) -> Any
 
     For facts of the system that offer nothing to wait on (a refcount, /proc, a counter).
     """
+    timeout = patient(timeout)
     end = time.monotonic() + timeout
     while True:
         value = condition()

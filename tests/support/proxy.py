@@ -45,7 +45,7 @@ def withhold(place: int) -> Damage:
 
 
 class Proxy:
-    """Listens on `port` and connects each caller to `target`."""
+    """Listens on `port` of the target's host and connects each caller to `target`."""
 
     def __init__(
         self, target: tuple[str, int], *, there: Damage = nothing, back: Damage = nothing
@@ -54,7 +54,7 @@ class Proxy:
         self.recorded: list[bytes] = []  # what the callers sent
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server((target[0], 0))
         self.port = self._listener.getsockname()[1]
         self._start(self._accept)
 

@@ -78,7 +78,8 @@ class Command:
             self._changed.wait_for(lambda: self._status is not None or self._lost, timeout)
             if self._status is not None:
                 return self._status
-        raise CommandFailed(f"did not end within {timeout:.0f} s\n{self.report()}")
+            reason = self._lost or f"did not end within {timeout:.0f} s"
+        raise CommandFailed(f"{reason}\n{self.report()}")
 
     def check(self, timeout: float) -> str:
         """Its standard output, when it has succeeded."""
@@ -89,5 +90,4 @@ class Command:
         return self.stdout
 
     def report(self) -> str:
-        lost = f"\n{self._lost}" if self._lost else ""
-        return f"$ {' '.join(self.argv)}\n{self.stdout}\n{self.stderr}{lost}"
+        return f"$ {' '.join(self.argv)}\n{self.stdout}\n{self.stderr}"

@@ -66,7 +66,10 @@ def command_line(machine: Machine, initramfs: Path, agent: int, qmp: int, log: P
     line += ["-smp", str(machine.cpus), "-m", f"{machine.memory_mib}M"]
     line += ["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
     line += ["-kernel", str(machine.kernel.image), "-initrd", str(initramfs)]
-    line += ["-append", " ".join(["console=ttyS0 quiet panic=-1 mitigations=off", *words])]
+    line += [
+        "-append",
+        " ".join(["console=ttyS0 quiet panic=-1 mitigations=off no_timer_check", *words]),
+    ]
     line += ["-serial", "stdio" if machine.shell else f"file:{log}"]
     line += ["-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap"]
     line += ["-device", "virtio-9p-pci,fsdev=root,mount_tag=root"]

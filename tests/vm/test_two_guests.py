@@ -1,0 +1,136 @@
+"""Two hosts on one wire, which is cut and healed while bytes are on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from vm.interpreter import Interpreter, RemoteError
+from vm.pair import Pair
+
+pytestmark = pytest.mark.timeout(300)
+
+LOST_WITHIN = 5.0 + 5.0  # seconds: what is guaranteed, and what an emulated processor may add
+NBYTES = 4 << 20
+
+SETUP = """
+import numpy as np, zerohop as zh
+nbytes = 4 << 20
+ep = zh.Endpoint("rxe0", timeout=60.0)
+inbox = ep.empty(nbytes)
+counter = ep.register(np.zeros(1, np.int64))
+ep.share("inbox", inbox)
+ep.share("counter", counter)
+"""
+
+
+@dataclass
+class Sides:
+    """The two programs. Each has `ep`; connect() gives each a `peer`, in place of the last one."""
+
+    pair: Pair
+    a: Interpreter
+    b: Interpreter
+
+    def connect(self) -> None:
+        self.a.run("if 'peer' in globals(): peer.close()")
+        address = self.b.run("answer = ep.address.hex()")
+        self.b.begin("peer = ep.accept(timeout=60)")
+        self.a.run(f"peer = ep.connect(bytes.fromhex({address!r}), timeout=60)")
+        self.b.finish(60)
+
+    def check_a_transfer(self, seed: int) -> None:
+        """Bytes written by a, with a notification, are those that b then finds."""
+        self.b.begin(
+            "slot = ep.wait_notify(7, timeout=60); "
+            "answer = [slot, int(np.asarray(inbox).astype(np.int64).sum())]"
+        )
+        expected = self.a.run(f"""
+            data = np.random.default_rng({seed}).integers(0, 256, nbytes, np.uint8)
+            peer.write(ep.register(data), peer["inbox"], notify=(7, {seed})).wait()
+            answer = int(data.astype(np.int64).sum())
+        """)
+        assert self.b.finish(60) == [seed, expected]
+
+
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Sides]:
+    with Pair(wires=1) as pair:
+        made = Sides(pair, *(Interpreter(guest, SETUP) for guest in pair.guests))
+        for program in (made.a, made.b):
+            program.wait_ready()
+        yield made
+
+
+@pytest.fixture
+def sides(programs: Sides) -> Sides:
+    """Both on a whole wire, connected anew."""
+    programs.pair.wires[0].heal()
+    programs.connect()
+    return programs
+
+
+def lost(side: Interpreter, cut_at: float) -> RemoteError:
+    """The end of what the side was doing: PeerLost, in the guaranteed time after the cut."""
+    with pytest.raises(RemoteError) as caught:
+        side.finish(60)
+    took = time.monotonic() - cut_at
+    assert caught.value.kind == "PeerLost", caught.value
+    assert took < LOST_WITHIN, f"PeerLost came after {took:.1f} s"
+    return caught.value
+
+
+def test_every_operation_crosses_the_wire(sides: Sides) -> None:
+    sides.check_a_transfer(seed=1)
+    assert sides.a.run('answer = peer.fetch_add(peer["counter"][0], 5).wait()') in (0, None)
+    assert sides.b.run("answer = int(np.asarray(counter)[0])") == 5
+    sides.a.run("""
+        back = ep.empty(nbytes)
+        peer.read(peer["inbox"], back).wait()
+        assert np.array_equal(np.asarray(back), data)
+    """)
+    sides.b.begin(
+        "into = ep.empty(100000); peer.recv(into, tag=3).wait(); answer = int(np.asarray(into)[9])"
+    )
+    sides.a.run("peer.send(ep.register(np.full(100000, 7, np.uint8)), tag=3).wait()")
+    assert sides.b.finish(60) == 7
+
+
+@pytest.mark.parametrize("cut", ["both ends see it", "one end sees nothing"])
+def test_a_cut_wire_ends_what_is_under_way_and_a_healed_one_serves_again(
+    sides: Sides, cut: str
+) -> None:
+    sides.check_a_transfer(seed=2)
+    sides.b.begin("ep.wait_notify(9, timeout=120)")
+    sides.a.begin("""
+        data = ep.empty(nbytes)
+        inbox_there = peer["inbox"]
+        for count in range(100000):
+            peer.write(data, inbox_there, timeout=120).wait(120)
+            if count == 2:
+                say("streaming")
+    """)
+    sides.a.heard("streaming", 60)
+    (wire,) = sides.pair.wires
+    wire.cut(*(() if cut == "both ends see it" else (1,)))
+    cut_at = time.monotonic()
+    error = lost(sides.a, cut_at)
+    assert error.effect in ("some", "all"), error
+    lost(sides.b, cut_at)
+    with pytest.raises(RemoteError, match="PeerLost"):
+        sides.a.run("peer.write(data, inbox_there)")
+
+    wire.heal()
+    sides.connect()
+    sides.check_a_transfer(seed=3)
+
+
+def test_a_guest_whose_plug_is_pulled_is_lost(sides: Sides) -> None:
+    """The last one: nothing runs in that guest any more."""
+    sides.check_a_transfer(seed=4)
+    sides.a.begin("ep.wait_notify(9, timeout=120)")
+    sides.pair.b.kill()
+    lost(sides.a, time.monotonic())
