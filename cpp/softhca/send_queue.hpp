@@ -3,10 +3,11 @@
 
 #include <infiniband/verbs.h>
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+
+#include "softhca/ring.hpp"
 
 namespace zerohop::softhca {
 
@@ -33,43 +34,27 @@ struct SendEntry {
 };
 
 // Entries are named by the number of their request: head() is the oldest that is not complete.
-class SendQueue {
+class SendQueue : public Ring {
  public:
   SendQueue(std::uint32_t depth, std::uint32_t most_sge, std::uint32_t most_inline)
-      : depth_(depth),
-        mask_(std::bit_ceil(depth) - 1),
+      : Ring(depth),
         most_sge_(most_sge),
         most_inline_(most_inline),
-        entries_(new SendEntry[mask_ + 1]),
-        sges_(new ibv_sge[std::size_t{mask_ + 1} * most_sge]),
-        inline_data_(new std::byte[std::size_t{mask_ + 1} * most_inline]) {}
+        entries_(new SendEntry[places()]),
+        sges_(new ibv_sge[places() * most_sge]),
+        inline_data_(new std::byte[places() * most_inline]) {}
 
-  bool full() const noexcept { return tail_ - head_ == depth_; }
-  bool empty() const noexcept { return tail_ == head_; }
-  std::uint32_t head() const noexcept { return head_; }
-  std::uint32_t tail() const noexcept { return tail_; }
-
-  SendEntry& at(std::uint32_t number) noexcept { return entries_[number & mask_]; }
-  ibv_sge* sges(std::uint32_t number) noexcept {
-    return &sges_[std::size_t{number & mask_} * most_sge_];
-  }
+  SendEntry& at(std::uint32_t number) noexcept { return entries_[place(number)]; }
+  ibv_sge* sges(std::uint32_t number) noexcept { return &sges_[place(number) * most_sge_]; }
   std::byte* inline_data(std::uint32_t number) noexcept {
-    return &inline_data_[std::size_t{number & mask_} * most_inline_];
+    return &inline_data_[place(number) * most_inline_];
   }
   std::uint32_t most_sge() const noexcept { return most_sge_; }
   std::uint32_t most_inline() const noexcept { return most_inline_; }
 
-  void push() noexcept { ++tail_; }  // the entry at tail() is filled
-  void pop() noexcept { ++head_; }
-  void clear() noexcept { head_ = tail_ = 0; }
-
  private:
-  std::uint32_t depth_;
-  std::uint32_t mask_;
   std::uint32_t most_sge_;
   std::uint32_t most_inline_;
-  std::uint32_t head_ = 0;
-  std::uint32_t tail_ = 0;
   std::unique_ptr<SendEntry[]> entries_;
   std::unique_ptr<ibv_sge[]> sges_;
   std::unique_ptr<std::byte[]> inline_data_;
