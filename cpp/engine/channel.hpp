@@ -13,7 +13,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -59,7 +58,6 @@ class Channel {
 
   int fd() const noexcept { return fd_.get(); }  // stays open, though shut down, until destruction
   State state() const noexcept { return state_.load(std::memory_order_acquire); }
-  std::chrono::steady_clock::time_point started() const noexcept { return started_; }
 
   // True while bytes wait for the socket: poll for output as well. send() may turn it true in any
   // thread, so whoever sends asks afterwards and wakes the thread that polls.
@@ -107,7 +105,6 @@ class Channel {
 
   const UniqueFd fd_;
   const Role role_;
-  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::atomic<State> state_{State::handshaking};
 
   // Receiving: only the thread in progress().

@@ -3,7 +3,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -62,7 +61,7 @@ UniqueFd open_socket(int family) {
                  error_number);
 }
 
-// What getsockname and getpeername fill in; 0 as the port of any other kind of socket.
+// What getsockname fills in; 0 as the port of any other kind of socket.
 struct SocketName {
   sockaddr_storage storage{};
   socklen_t nbytes = sizeof(storage);
@@ -138,30 +137,6 @@ UniqueFd start_connect(const std::string& host, std::uint16_t port) {
     throw_unreachable(place(host, port), errno);
   }
   return fd;
-}
-
-void finish_connect(int fd, const Deadline& deadline) {
-  pollfd wait{fd, POLLOUT, 0};
-  for (;;) {
-    const int ready = ::poll(&wait, 1, deadline.remaining_ms());
-    if (ready > 0) break;
-    if (ready < 0 && errno != EINTR) throw Error(errno_message("poll failed", errno), errno);
-    if (deadline.passed()) throw_unreachable("the other side", ETIMEDOUT);
-  }
-  int error_number = 0;
-  socklen_t nbytes = sizeof(error_number);
-  if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error_number, &nbytes) != 0) error_number = errno;
-  if (error_number != 0) throw_unreachable("the other side", error_number);
-}
-
-std::string remote_name(int fd) {
-  SocketName name;
-  char host[NI_MAXHOST];
-  if (::getpeername(fd, name.get(), &name.nbytes) != 0 || name.port() == 0 ||
-      ::getnameinfo(name.get(), name.nbytes, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) {
-    return "an unknown host";
-  }
-  return place(host, name.port());
 }
 
 }  // namespace zerohop::engine

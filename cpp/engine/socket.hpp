@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 
-#include "base/deadline.hpp"
 #include "base/unique_fd.hpp"
 
 namespace zerohop::engine {
@@ -22,11 +21,5 @@ UniqueFd accept_tcp(int listener);
 // Begins to connect and returns at once; the socket turns writable when it is connected. Throws
 // PeerLost when the network refuses immediately, ProtocolError when `host` is no literal.
 UniqueFd start_connect(const std::string& host, std::uint16_t port);
-
-// Waits until the connection stands. Throws PeerLost: refused, unreachable, or no answer in time.
-void finish_connect(int fd, const Deadline& deadline);
-
-// "10.0.0.5:4711" of the other side, "an unknown host" when the socket is not connected.
-std::string remote_name(int fd);
 
 }  // namespace zerohop::engine

@@ -241,14 +241,11 @@ TEST_CASE("random bytes after a correct beginning are refused") {
   }
 }
 
-TEST_CASE("a silent peer leaves the channel handshaking, with the time it began") {
-  const auto before = std::chrono::steady_clock::now();
+TEST_CASE("a silent peer leaves the channel handshaking") {
   auto [fd, stranger] = socket_pair();
   const auto channel = Channel::accept(std::move(fd), fresh_secret());
   CHECK(channel->progress([](auto) { FAIL("delivered"); }));
   CHECK(channel->state() == State::handshaking);
-  CHECK(channel->started() >= before);
-  CHECK(channel->started() <= std::chrono::steady_clock::now());
 }
 
 }  // namespace
