@@ -27,8 +27,8 @@ using ByteArray = py::array_t<std::uint8_t, py::array::c_style>;
 
 Deadline within(double timeout) { return Deadline::after(Deadline::Seconds(timeout)); }
 
-// The same waiting policy as an Endpoint of default options.
-TcpLoops tcp_loops(int fd) { return {fd, engine::EndpointOptions{}.spin}; }
+// The same waiting policy as the Endpoint's.
+TcpLoops tcp_loops(const Endpoint& endpoint, int fd) { return {fd, endpoint.spin()}; }
 
 std::span<std::byte> bytes_of(ByteArray& array) {
   return {reinterpret_cast<std::byte*>(array.mutable_data()),
@@ -79,22 +79,24 @@ Samples post(const PeerHandle& peer, const Memory& source, const RemoteMemory& t
   return seconds;
 }
 
-Samples tcp_ping_pong(int fd, ByteArray ball, std::size_t rounds, bool first, double timeout) {
+Samples tcp_ping_pong(const Endpoint& endpoint, int fd, ByteArray ball, std::size_t rounds,
+                      bool first, double timeout) {
   const auto bytes = bytes_of(ball);
   const py::gil_scoped_release released;
   Samples seconds(rounds);
-  tcp_loops(fd).ping_pong(bytes, seconds, first, within(timeout));
+  tcp_loops(endpoint, fd).ping_pong(bytes, seconds, first, within(timeout));
   return seconds;
 }
 
-double tcp_stream(int fd, ByteArray message, std::size_t times, bool outgoing, double timeout) {
+double tcp_stream(const Endpoint& endpoint, int fd, ByteArray message, std::size_t times,
+                  bool outgoing, double timeout) {
   const auto bytes = bytes_of(message);
   const py::gil_scoped_release released;
   const auto begin = Deadline::Clock::now();
   if (outgoing) {
-    tcp_loops(fd).stream_out(bytes, times, within(timeout));
+    tcp_loops(endpoint, fd).stream_out(bytes, times, within(timeout));
   } else {
-    tcp_loops(fd).stream_in(bytes, times, within(timeout));
+    tcp_loops(endpoint, fd).stream_in(bytes, times, within(timeout));
   }
   return Deadline::Seconds(Deadline::Clock::now() - begin).count();
 }
@@ -116,10 +118,12 @@ void bind_bench(py::module_& m) {
   m.def("bench_post", &post, arg("peer"), arg("source"), arg("target"), arg("posts"),
         arg("batches"), arg("timeout"),
         "Seconds per post of a write, the mean of each batch of `posts`.");
-  m.def("bench_tcp_ping_pong", &tcp_ping_pong, arg("fd"), arg("ball").noconvert(), arg("rounds"),
-        arg("first"), arg("timeout"), "Seconds of each half round trip on a bare TCP socket.");
-  m.def("bench_tcp_stream", &tcp_stream, arg("fd"), arg("message").noconvert(), arg("times"),
-        arg("outgoing"), arg("timeout"), "Seconds of `times` messages one way on a TCP socket.");
+  m.def("bench_tcp_ping_pong", &tcp_ping_pong, arg("endpoint"), arg("fd"), arg("ball").noconvert(),
+        arg("rounds"), arg("first"), arg("timeout"),
+        "Seconds of each half round trip on a bare TCP socket.");
+  m.def("bench_tcp_stream", &tcp_stream, arg("endpoint"), arg("fd"), arg("message").noconvert(),
+        arg("times"), arg("outgoing"), arg("timeout"),
+        "Seconds of `times` messages one way on a TCP socket.");
 }
 
 }  // namespace zerohop::bindings

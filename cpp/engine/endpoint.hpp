@@ -36,6 +36,7 @@ class Endpoint {
 
   const Address& address() const noexcept { return address_; }
   double timeout() const noexcept { return options_.timeout; }
+  std::chrono::microseconds spin() const noexcept { return options_.spin; }
   // Throws std::invalid_argument unless the timeout is a number of seconds >= 0.
   Deadline deadline(std::optional<double> timeout) const;
 

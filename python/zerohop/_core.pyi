@@ -1019,6 +1019,7 @@ def bench_stream(
     """
 
 def bench_tcp_ping_pong(
+    endpoint: Endpoint,
     fd: typing.SupportsInt | typing.SupportsIndex,
     ball: numpy.typing.NDArray[numpy.uint8],
     rounds: typing.SupportsInt | typing.SupportsIndex,
@@ -1030,6 +1031,7 @@ def bench_tcp_ping_pong(
     """
 
 def bench_tcp_stream(
+    endpoint: Endpoint,
     fd: typing.SupportsInt | typing.SupportsIndex,
     message: numpy.typing.NDArray[numpy.uint8],
     times: typing.SupportsInt | typing.SupportsIndex,

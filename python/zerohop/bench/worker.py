@@ -33,7 +33,7 @@ def work(link: Link, device: str | None, arena_nbytes: int) -> None:
             elif order == "call costs":
                 link.answer(call_costs(side) if side.first else None)
             elif order.test.startswith("tcp_"):
-                link.answer(_measure_tcp(connection, ball, side.first, order))
+                link.answer(_measure_tcp(side, connection, ball, order))
             else:
                 link.answer(_measure(side, order))
         link.exchange(None)  # neither side closes while the other still finishes
@@ -50,12 +50,12 @@ def _measure(side: Side, order: Order) -> float | Sequence[float]:
 
 
 def _measure_tcp(
-    connection: socket.socket, ball: np.ndarray[Any, Any], first: bool, order: Order
+    side: Side, connection: socket.socket, ball: np.ndarray[Any, Any], order: Order
 ) -> float | Sequence[float]:
     message = ball[: order.nbytes]
     run = _core.bench_tcp_ping_pong if order.test == "tcp_latency" else _core.bench_tcp_stream
     seconds: float | Sequence[float] = run(
-        connection.fileno(), message, order.times, first, LOOP_TIMEOUT_S
+        side.endpoint, connection.fileno(), message, order.times, side.first, LOOP_TIMEOUT_S
     )
     return seconds
 
