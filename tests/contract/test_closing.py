@@ -79,6 +79,28 @@ def test_close_waits_for_nothing_that_is_still_on_its_way(remote):
         keeper.end()
 
 
+def receive_the_second(ep, peer, link):
+    link.meet("sent")
+    peer.recv(ep.empty(1 << 20), tag=2).wait()
+    link.meet("received")
+    until(lambda: not peer.alive, "the peer has left", LOST_WITHIN)
+
+
+@pytest.mark.parametrize("what", ["endpoint", "peer"])
+def test_close_does_not_wait_for_a_recv_of_the_other_side(remote, what):
+    """A large send is done when it is received; what nobody received by then ends with PeerLost."""
+    with remote(receive_the_second) as s:
+        memory = s.ep.empty(1 << 20)
+        never, taken = s.peer.send(memory, tag=1), s.peer.send(memory, tag=2)
+        s.link.meet("sent")
+        taken.wait()
+        s.link.meet("received")
+        with within(LOST_WITHIN):
+            (s.ep if what == "endpoint" else s.peer).close()
+        with pytest.raises(zh.PeerLost):
+            never.wait(0)
+
+
 USES = {
     "connect": lambda s, m, r: s.ep.connect(s.address),
     "accept": lambda s, m, r: s.ep.accept(timeout=1),
