@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "rdma/verbs_text.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -52,7 +53,6 @@ VerbsPath::VerbsPath(PathServices services, std::string peer_name, std::function
   limits_ = {.max_sge = queue_pair_->options().send_sge,
              .inline_bytes = queue_pair_->options().inline_bytes,
              .max_message = port.max_msg_sz};
-  mtu_nbytes_ = 128u << port.active_mtu;  // ibv_mtu: IBV_MTU_256 is 1
 }
 
 VerbsPath::~VerbsPath() = default;
@@ -100,6 +100,7 @@ void VerbsPath::connect(const PathTerms& remote) {
   const std::lock_guard lock(mutex_);
   if (state_ != State::unconnected) return;
   remote_ = remote;
+  mtu_nbytes_ = rdma::mtu_bytes(rdma::agree(queue_pair_->address(), remote.queue_pair).mtu);
   decide();  // it lives
   try {
     queue_pair_->connect(remote.queue_pair);

@@ -81,7 +81,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
 
   std::uint32_t eager_limit() const noexcept;  // bytes of payload that travel inside a message
   bool idle() const;                           // nothing posted, nothing waiting to be
-  Settings settings() const;  // none once closed
+  Settings settings() const;                   // none once closed
   PathStats& stats() noexcept { return stats_; }
   const std::shared_ptr<Poller>& poller() const noexcept { return services_.poller; }
 
@@ -135,7 +135,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   Reason close_reason_;
   PathTerms remote_;
   JobLimits limits_;
-  std::uint32_t mtu_nbytes_ = 0;  // of this end's port
+  std::uint32_t mtu_nbytes_ = 0;  // of a packet, as both ends agreed
   SendQueue send_queue_;
   std::deque<Job> jobs_;
   std::atomic<std::size_t> jobs_waiting_{0};

@@ -12,14 +12,15 @@ namespace zerohop::engine {
 namespace {
 
 // Statuses after which the requests behind the failed one surely never ran: it was refused before
-// anything was sent, or by the responder, which executes in order.
+// anything was sent, or ended by the responder, which executes in order.
 bool refused_in_order(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_LOC_LEN_ERR:
     case IBV_WC_LOC_QP_OP_ERR:
     case IBV_WC_LOC_PROT_ERR:
     case IBV_WC_REM_INV_REQ_ERR:
-    case IBV_WC_REM_ACCESS_ERR: return true;
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_OP_ERR: return true;
     default: return false;
   }
 }
@@ -109,9 +110,11 @@ void VerbsPath::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {
     const bool untouched = flushed ? flushed_untouched_ : refused_in_order(status);
     Effect effect = untouched ? Effect::nothing : Effect::all;
     // A refused request may have had predecessors, in its chain or before it, that were executed;
-    // and one of several packets may have been refused in the middle, when its memory was closed.
-    const bool one_packet = chain.requests == 1 && chain.transfer->nbytes() <= mtu_nbytes_;
-    if (untouched && (chain.transfer->progressed() || (!flushed && !one_packet))) {
+    // and one of several packets may have been refused in the middle, when its memory was closed. A
+    // single packet is refused whole, unless the responder says that it failed to carry it out.
+    const bool whole = chain.requests == 1 && chain.transfer->nbytes() <= mtu_nbytes_ &&
+                       status != IBV_WC_REM_OP_ERR;
+    if (untouched && (chain.transfer->progressed() || (!flushed && !whole))) {
       effect = Effect::some;
     }
     cut_off(chain.transfer, effect, status);

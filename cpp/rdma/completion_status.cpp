@@ -46,9 +46,10 @@ constexpr std::array<Meaning, 24> kMeanings{{
         IBV_WC_REM_ACCESS_ERR,
         "the peer's memory does not allow this access: the rkey is wrong or revoked, the "
         "range leaves the region, or the region lacks the remote access bit"),
-    ZEROHOP_STATUS(IBV_WC_REM_OP_ERR,
-                   "the peer could not carry the operation out: look at its own completions and "
-                   "async events for the cause"),
+    ZEROHOP_STATUS(
+        IBV_WC_REM_OP_ERR,
+        "the peer could not carry the operation out to its end: its memory may have been closed "
+        "meanwhile; its own completions and async events tell more"),
     ZEROHOP_STATUS(IBV_WC_RETRY_EXC_ERR,
                    "the peer did not acknowledge within timeout x retry_cnt: it died, its queue "
                    "pair left RTR/RTS, or the network lost the path"),

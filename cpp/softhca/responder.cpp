@@ -50,12 +50,12 @@ bool Responder::begin_train(const wire::Prefix& prefix) noexcept {
   return true;
 }
 
-bool Responder::open(const wire::Packet& packet, Landing& landing) noexcept {
+bool Responder::open(const wire::Packet& packet, std::uint32_t placed, Landing& landing) noexcept {
   landing.kind = Landing::Kind::discard;
   if (discarding_) return true;
   switch (packet.op) {
     case Op::send: return open_send(packet, landing);
-    case Op::write: return open_write(packet, landing);
+    case Op::write: return open_write(packet, placed, landing);
     default: landing.kind = Landing::Kind::none; return open_query(packet);
   }
 }
@@ -101,7 +101,8 @@ void Responder::write_landing(const wire::Packet& packet, Landing& landing) cons
   landing.address = packet.address;
 }
 
-bool Responder::open_write(const wire::Packet& packet, Landing& landing) noexcept {
+bool Responder::open_write(const wire::Packet& packet, std::uint32_t placed,
+                           Landing& landing) noexcept {
   if (has(packet, wire::kImmediate) && !has(packet, wire::kMore) && qp_.receives.empty()) {
     not_ready(landing);
     return true;
@@ -111,7 +112,16 @@ bool Responder::open_write(const wire::Packet& packet, Landing& landing) noexcep
   const bool allowed = (qp_.attributes.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) != 0 &&
                        qp_.device.memory.allows(packet.key, qp_.pd, packet.address, packet.nbytes,
                                                 IBV_ACCESS_REMOTE_WRITE);
-  return allowed ? true : fail(wire::Refusal::access);
+  return allowed ? true : fail(refusal_after(placed));
+}
+
+// An adapter checks a packet of the path MTU once and then places all of it. Here its bytes may
+// come in parts, and the memory may be closed between two of them: a requester that takes an access
+// error on a message of one packet to mean that nothing was written must not get one then.
+wire::Refusal Responder::refusal_after(std::uint32_t placed) const noexcept {
+  const std::uint32_t mtu = 128u << qp_.attributes.path_mtu;  // ibv_mtu: IBV_MTU_256 is 1
+  const std::uint64_t done = std::uint64_t{message_nbytes_} + placed;
+  return done > 0 && done < mtu ? wire::Refusal::operation : wire::Refusal::access;
 }
 
 bool Responder::look_ahead(const wire::Packet& packet, Landing& landing) const noexcept {

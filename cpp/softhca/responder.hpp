@@ -22,10 +22,12 @@ class Responder {
   // What arrives from the peer. All return false after recording a Failure in the queue pair.
   bool begin_train(const wire::Prefix& prefix) noexcept;
   // Decides on a request and says where its payload goes; Landing::Kind::discard: ignored until the
-  // peer starts again.
-  bool open(const wire::Packet& packet, Landing& landing) noexcept;
+  // peer starts again. `placed`: bytes of the payload that look_ahead() has brought there already.
+  bool open(const wire::Packet& packet, std::uint32_t placed, Landing& landing) noexcept;
   // The payload is in place: completes the request.
   bool close(const wire::Packet& packet, const wire::Operands& operands) noexcept;
+  // Why the packet is refused whose memory went away after `placed` bytes of it.
+  wire::Refusal refusal_after(std::uint32_t placed) const noexcept;
   // Where the payload of a later write of the train will go, if that can be said before its turn.
   bool look_ahead(const wire::Packet& packet, Landing& landing) const noexcept;
 
@@ -53,7 +55,7 @@ class Responder {
   bool fail(wire::Refusal refusal) noexcept;
   bool corrupt() noexcept;
   bool open_send(const wire::Packet& packet, Landing& landing) noexcept;
-  bool open_write(const wire::Packet& packet, Landing& landing) noexcept;
+  bool open_write(const wire::Packet& packet, std::uint32_t placed, Landing& landing) noexcept;
   bool open_query(const wire::Packet& packet) noexcept;
   void write_landing(const wire::Packet& packet, Landing& landing) const noexcept;
   bool refuse_receive(ibv_wc_status status, wire::Refusal refusal) noexcept;

@@ -50,6 +50,14 @@ TrainReader::Step TrainReader::corrupt(QueuePair& qp) noexcept {
   return Step::failed;
 }
 
+// The memory of the packet is not, or no longer, there for the bytes from `placed` on.
+TrainReader::Step TrainReader::withdrawn(QueuePair& qp, std::uint32_t placed) noexcept {
+  qp.fail({.kind = response_ ? Failure::Kind::request : Failure::Kind::responder,
+           .status = IBV_WC_LOC_PROT_ERR,
+           .refusal = qp.responder.refusal_after(placed)});
+  return Step::failed;
+}
+
 TrainReader::Step TrainReader::lost(QueuePair& qp, ssize_t result) noexcept {
   if (result < 0 && errno == EAGAIN) return Step::starved;
   if (result < 0 && errno == EINTR) return Step::progress;
@@ -144,12 +152,12 @@ TrainReader::Step TrainReader::open_packet(QueuePair& qp) noexcept {
   }
   if (has_operands(packet_.op)) std::memcpy(&operands_, &buffer_[extra_at], sizeof operands_);
   response_ = is_response(packet_.op);
-  const bool opened = response_ ? qp.requester.open_response(packet_, landing_)
-                                : qp.responder.open(packet_, landing_);
-  if (!opened) return Step::failed;
-  in_packet_ = true;
   payload_done_ = std::min(ahead_, outside(packet_));
   ahead_ -= payload_done_;
+  const bool opened = response_ ? qp.requester.open_response(packet_, landing_)
+                                : qp.responder.open(packet_, payload_done_, landing_);
+  if (!opened) return Step::failed;
+  in_packet_ = true;
   return is_inlined(packet_) ? store(qp, &buffer_[extra_at], packet_.nbytes) : Step::progress;
 }
 
@@ -172,12 +180,7 @@ TrainReader::Step TrainReader::store(QueuePair& qp, const std::byte* from,
     IoVector parts;
     const std::int64_t added =
         landing_.add(qp.device.memory, qp.pd, payload_done_ + stored, nbytes - stored, pins, parts);
-    if (added <= 0) {
-      qp.fail({.kind = response_ ? Failure::Kind::request : Failure::Kind::responder,
-               .status = IBV_WC_LOC_PROT_ERR,
-               .refusal = wire::Refusal::access});
-      return Step::failed;
-    }
+    if (added <= 0) return withdrawn(qp, payload_done_ + stored);
     copy_out(parts, from + stored, static_cast<std::size_t>(added));
     stored += static_cast<std::uint32_t>(added);
   }
@@ -219,9 +222,7 @@ bool TrainReader::gather(QueuePair& qp, Pins& pins, IoVector& out, std::uint32_t
   const std::uint32_t left = packet_.nbytes - payload_done_;
   const std::int64_t added = landing_.add(qp.device.memory, qp.pd, payload_done_, left, pins, out);
   if (added <= 0) {
-    qp.fail({.kind = response_ ? Failure::Kind::request : Failure::Kind::responder,
-             .status = IBV_WC_LOC_PROT_ERR,
-             .refusal = wire::Refusal::access});
+    withdrawn(qp, payload_done_);
     return false;
   }
   const bool all = added == left && gather_ahead(qp, pins, out, ahead);

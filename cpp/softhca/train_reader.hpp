@@ -42,6 +42,7 @@ class TrainReader {
   bool gather_ahead(QueuePair& qp, Pins& pins, IoVector& out, std::uint32_t& ahead) noexcept;
   Step discard(QueuePair& qp) noexcept;
   Step corrupt(QueuePair& qp) noexcept;
+  Step withdrawn(QueuePair& qp, std::uint32_t placed) noexcept;
   Step lost(QueuePair& qp, ssize_t result) noexcept;
   void accept_bytes(std::size_t nbytes, std::uint32_t ahead) noexcept;
 

@@ -1,125 +1,14 @@
-// Strangers at the door of soft0 and corrupt bytes on its connections: nothing crashes, nothing
-// leaks in.
-#include <arpa/inet.h>
+// Corrupt, damaged and cut bytes on the connections of soft0: nothing crashes, nothing leaks in.
 #include <doctest/doctest.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 #include <random>
-#include <thread>
 
-#include "base/unique_fd.hpp"
-#include "soft_side.hpp"
-#include "softhca/context.hpp"
-#include "softhca/gid.hpp"
-#include "softhca/hello.hpp"
-#include "softhca/wire.hpp"
+#include "forger.hpp"
 
 using namespace zerohop::testing;
-using namespace zerohop::softhca;
 using zerohop::UniqueFd;
-namespace wire = zerohop::softhca::wire;
 
 namespace {
-
-UniqueFd dial(const ibv_gid& gid) {
-  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const sockaddr_in address = gid_address(gid);
-  REQUIRE(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
-  return fd;
-}
-
-void say(const UniqueFd& fd, const void* bytes, std::size_t nbytes) {
-  // The other side may have closed already: that is what most cases here expect.
-  [[maybe_unused]] const ssize_t sent = ::send(fd.get(), bytes, nbytes, MSG_NOSIGNAL);
-}
-
-// Reads to the end of the stream; false when the other side keeps it open for too long.
-bool is_closed(const UniqueFd& fd) {
-  char sink[4096];
-  pollfd watched{fd.get(), POLLIN, 0};
-  while (::poll(&watched, 1, 20000) == 1) {
-    if (::recv(fd.get(), sink, sizeof sink, 0) <= 0) return true;
-  }
-  return false;
-}
-
-// A forged peer: knows how to say the hello that `side` expects.
-class Forger {
- public:
-  // Of the two sides the one with the lower GID dials: this one is below every real one.
-  explicit Forger(Side& side) : target(side), gid(side.address().gid) {
-    std::memset(gid.raw + 4, 0, 6);
-  }
-
-  Hello hello() const {
-    Hello hello{};
-    std::memcpy(hello.magic, kHelloMagic, sizeof kHelloMagic);
-    hello.source = gid;
-    hello.destination = target.address().gid;
-    hello.source_qp = number;
-    hello.destination_qp = target.qp->qp_num;
-    hello.source_psn = psn;
-    hello.destination_psn = target.address().psn;
-    return hello;
-  }
-  Address address() const { return {number, psn, gid}; }
-
-  Side& target;
-  ibv_gid gid;
-  std::uint32_t number = 0x4711;
-  std::uint32_t psn = 0x99;
-};
-
-struct Stage {
-  explicit Stage(const SideOptions& options = {}) : side(options), forger(side) {
-    side.connect(forger.address());
-  }
-  // A connection that the side takes for its peer's.
-  UniqueFd enter() {
-    UniqueFd fd = dial(side.address().gid);
-    const Hello hello = forger.hello();
-    say(fd, &hello, sizeof hello);
-    Hello welcome{};
-    REQUIRE(::recv(fd.get(), &welcome, sizeof welcome, MSG_WAITALL) == sizeof welcome);
-    CHECK(welcome.source_qp == side.qp->qp_num);
-    CHECK(welcome.destination_qp == forger.number);
-    return fd;
-  }
-  std::uint64_t rejected() { return Context::of(side.context).listener.rejected(); }
-
-  Side side;
-  Forger forger;
-};
-
-struct Train {
-  wire::Prefix prefix{};
-  std::vector<std::byte> rest;
-
-  void add(const void* bytes, std::size_t nbytes) {
-    const auto* from = static_cast<const std::byte*>(bytes);
-    rest.insert(rest.end(), from, from + nbytes);
-  }
-  void add(const wire::Packet& packet) {
-    add(&packet, sizeof packet);
-    ++prefix.packets;
-  }
-  void send(const UniqueFd& fd) {
-    if (prefix.control_bytes == 0) {
-      prefix.control_bytes = static_cast<std::uint16_t>(sizeof prefix + rest.size());
-    }
-    std::vector<std::byte> all(sizeof prefix);
-    std::memcpy(all.data(), &prefix, sizeof prefix);
-    all.insert(all.end(), rest.begin(), rest.end());
-    say(fd, all.data(), all.size());
-  }
-};
-
-wire::Packet packet_of(wire::Op op) {
-  wire::Packet packet{};
-  packet.op = op;
-  return packet;
-}
 
 void expect_fatal(Stage& stage, UniqueFd& fd) {
   CHECK(is_closed(fd));
@@ -131,71 +20,6 @@ void expect_fatal(Stage& stage, UniqueFd& fd) {
 }
 
 }  // namespace
-
-TEST_CASE("a forged hello fails unless every field is right") {
-  Stage stage;
-  const auto tampered = [&](auto change) {
-    Hello hello = stage.forger.hello();
-    change(hello);
-    UniqueFd fd = dial(stage.side.address().gid);
-    say(fd, &hello, sizeof hello);
-    return is_closed(fd);
-  };
-  CHECK(tampered([](Hello& hello) { hello.magic[7] ^= 1; }));
-  CHECK(tampered([](Hello& hello) { hello.source.raw[5] ^= 1; }));
-  CHECK(tampered([](Hello& hello) { hello.destination.raw[9] ^= 1; }));
-  CHECK(tampered([](Hello& hello) { hello.source_qp ^= 1; }));
-  CHECK(tampered([](Hello& hello) { hello.destination_qp ^= 1; }));
-  CHECK(tampered([](Hello& hello) { hello.source_psn ^= 1; }));
-  CHECK(tampered([](Hello& hello) { hello.destination_psn ^= 1; }));
-  CHECK(tampered([](Hello& hello) { hello.zero = 1; }));
-  CHECK(stage.rejected() == 8);
-  UniqueFd good = stage.enter();
-  CHECK(stage.side.state() == IBV_QPS_RTS);
-  // The place is taken now, even for one who knows everything.
-  CHECK(tampered([](Hello&) {}));
-}
-
-TEST_CASE("a stranger who says nothing, little or too much is closed") {
-  Stage stage;
-  UniqueFd silent = dial(stage.side.address().gid);
-  UniqueFd slow = dial(stage.side.address().gid);
-  const Hello hello = stage.forger.hello();
-  say(slow, &hello, 20);
-  UniqueFd gone = dial(stage.side.address().gid);
-  say(gone, &hello, 63);
-  gone.reset();
-  UniqueFd garbage = dial(stage.side.address().gid);
-  std::vector<std::byte> noise(100000, std::byte{0x55});
-  say(garbage, noise.data(), noise.size());
-  CHECK(is_closed(garbage));
-  CHECK(is_closed(silent));
-  CHECK(is_closed(slow));
-  CHECK(eventually([&] { return stage.rejected() == 4; }));
-  stage.enter();
-}
-
-TEST_CASE("hellos that come in pieces, and before their queue pair is ready, are accepted") {
-  Side side;
-  Forger forger(side);
-  REQUIRE(side.try_init() == 0);
-  UniqueFd fd = dial(side.address().gid);
-  const Hello hello = forger.hello();
-  for (std::size_t i = 0; i < sizeof hello; ++i) {
-    say(fd, reinterpret_cast<const std::byte*>(&hello) + i, 1);
-  }
-  REQUIRE(side.try_ready_to_receive(forger.address()) == 0);
-  REQUIRE(side.try_ready_to_send() == 0);
-  Hello welcome{};
-  CHECK(::recv(fd.get(), &welcome, sizeof welcome, MSG_WAITALL) == sizeof welcome);
-}
-
-TEST_CASE("a thousand strangers do not keep the real peer out") {
-  Stage stage;
-  std::vector<UniqueFd> crowd;
-  for (int i = 0; i < 500; ++i) crowd.push_back(dial(stage.side.address().gid));
-  stage.enter();
-}
 
 TEST_CASE("trains that no correct peer sends are fatal") {
   const auto fatal = [](auto compose) {
@@ -397,4 +221,56 @@ TEST_CASE("random bytes, and good trains with a random bit turned, never crash")
     CHECK(is_closed(fd));
     CHECK(eventually([&] { return stage.side.state() == IBV_QPS_ERR; }));
   }
+}
+
+namespace {
+
+// What the progress thread may be writing at this very moment, on purpose.
+__attribute__((no_sanitize("thread"))) bool holds(const std::byte* at, std::byte value) {
+  return *static_cast<const volatile std::byte*>(at) == value;
+}
+
+// How a write of `nbytes` is refused whose memory is closed when `placed` bytes of it have come.
+wire::Refusal refusal_of(std::uint32_t nbytes, std::uint32_t placed) {
+  constexpr std::byte kMark{0x5a};
+  Stage stage;
+  UniqueFd fd = stage.enter();
+  Train train;
+  wire::Packet packet = packet_of(wire::Op::write);
+  packet.key = stage.side.mr->rkey;
+  packet.address = stage.side.at(0);
+  packet.nbytes = nbytes;
+  train.add(packet);
+  train.send(fd);
+  const std::vector<std::byte> payload(nbytes, kMark);
+  say(fd, payload.data(), placed);
+  if (placed > 0) {
+    REQUIRE(eventually([&] { return holds(&stage.side.buffer[placed - 1], kMark); }));
+  }
+  stage.side.deregister();
+  say(fd, &payload[placed], nbytes - placed);
+  struct {
+    wire::Prefix prefix;
+    wire::Packet packet;
+  } answer{};
+  REQUIRE(::recv(fd.get(), &answer, sizeof answer, MSG_WAITALL) == sizeof answer);
+  CHECK(answer.packet.op == wire::Op::refused);
+  CHECK(answer.packet.sequence == 0);
+  for (std::uint32_t i = placed; i < nbytes; ++i) REQUIRE(stage.side.buffer[i] == std::byte{0});
+  return static_cast<wire::Refusal>(answer.packet.detail);
+}
+
+}  // namespace
+
+TEST_CASE("an access error means that nothing of the packet was placed") {
+  // Of a message of one packet: 4096 bytes is the path MTU.
+  CHECK(refusal_of(4096, 0) == wire::Refusal::access);
+  for (const std::uint32_t placed : {1u, 1000u, 4095u}) {
+    CAPTURE(placed);
+    CHECK(refusal_of(4096, placed) == wire::Refusal::operation);
+  }
+  // Of a longer one an adapter, too, would have placed packets before it refuses one.
+  CHECK(refusal_of(12000, 500) == wire::Refusal::operation);
+  CHECK(refusal_of(12000, 4096) == wire::Refusal::access);
+  CHECK(refusal_of(12000, 9000) == wire::Refusal::access);
 }
