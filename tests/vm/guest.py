@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -37,19 +38,20 @@ class Guest:
 
     def __init__(self, machine: Machine, name: str = "guest") -> None:
         self.machine, self.name = machine, name
-        self._folder = tempfile.TemporaryDirectory(prefix="zerohop-vm-")
-        self._log = Path(self._folder.name) / "console.log"
         self._ready = threading.Event()
         self._lock = threading.Lock()  # guards the two below and the writing side of the agent
         self._commands: dict[int, Command] = {}
         self._last = 0
-        initramfs = Path(self._folder.name) / "initramfs"
-        write_initramfs(machine.kernel, initramfs)
-        self._agent, agent = socket.socketpair()
-        qmp_end, qmp = socket.socketpair()
-        self.qmp = Qmp(qmp_end)
-        with agent, qmp:
-            self.process = qemu.start(machine, initramfs, agent.fileno(), qmp.fileno(), self._log)
+        with ExitStack() as stack:  # nothing is left behind if QEMU does not start
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zerohop-vm-")))
+            self._log = folder / "console.log"
+            write_initramfs(machine.kernel, folder / "initramfs")
+            self._agent, agent = map(stack.enter_context, socket.socketpair())
+            self.qmp, qmp = Qmp.pair()
+            stack.callback(self.qmp.close)
+            with agent, qmp:
+                self.process = qemu.start(machine, folder / "initramfs", agent, qmp, self._log)
+            self._stack = stack.pop_all()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -139,8 +141,7 @@ class Guest:
 
     def close(self) -> None:
         self.kill()
-        self.qmp.close()
-        self._folder.cleanup()
+        self._stack.close()
 
     def __exit__(
         self,

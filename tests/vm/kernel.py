@@ -63,10 +63,17 @@ def kernel() -> Kernel:
     folder = cache()
     folder.mkdir(parents=True, exist_ok=True)
     cached = _newest([path.name for path in folder.iterdir()], wanted)
-    if cached is None:
-        cached = _available(wanted)
-        _fetch(cached, folder)
-    return Kernel(folder / cached)
+    return Kernel(folder / (cached or _download(wanted, folder)))
+
+
+def _download(wanted: str, folder: Path) -> str:
+    try:
+        return _fetch(_available(wanted), folder)
+    except Unavailable:
+        if os.geteuid() != 0:
+            raise
+    _run("apt-get", "update", "-qq")  # the lists were empty, or older than what the mirror keeps
+    return _fetch(_available(wanted), folder)
 
 
 def _newest(names: list[str], wanted: str) -> str | None:
@@ -103,14 +110,13 @@ def _available(wanted: str) -> str:
     found = _newest([line.split()[0] for line in names.splitlines()], wanted)
     if found is None:
         raise Unavailable(
-            f"apt knows no kernel linux-image-{wanted}*-amd64: run apt-get update, on a Debian "
-            "system, or unpack one elsewhere and copy its folder from that system's "
-            f"{cache()}"
+            f"apt knows no package linux-image-{wanted}*-amd64 here: copy the folder "
+            f"{cache()} from a Debian system on which this has run"
         )
     return found
 
 
-def _fetch(package: str, folder: Path) -> None:
+def _fetch(package: str, folder: Path) -> str:
     """Leaves `folder/package` complete or not at all, whoever else fetches at the same time."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".fetching-") as name:
         work = Path(name)
@@ -128,6 +134,7 @@ def _fetch(package: str, folder: Path) -> None:
         except OSError:
             if not (folder / package / "vmlinuz").exists():
                 raise
+    return package
 
 
 def _keep_modules(tree: Path, kept: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import socket
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,14 +85,15 @@ def command_line(machine: Machine, initramfs: Path, agent: int, qmp: int, log: P
 
 
 def start(
-    machine: Machine, initramfs: Path, agent: int, qmp: int, log: Path
+    machine: Machine, initramfs: Path, agent: socket.socket, qmp: socket.socket, log: Path
 ) -> subprocess.Popen[bytes]:
     console = None if machine.shell else subprocess.DEVNULL
+    line = command_line(machine, initramfs, agent.fileno(), qmp.fileno(), log)
     with log.open("wb") as errors:
         return subprocess.Popen(
-            command_line(machine, initramfs, agent, qmp, log),
+            line,
             stdin=console,
             stdout=console,
             stderr=None if machine.shell else errors,
-            pass_fds=[agent, qmp, *machine.wires],
+            pass_fds=[agent.fileno(), qmp.fileno(), *machine.wires],
         )

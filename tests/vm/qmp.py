@@ -16,6 +16,12 @@ class Qmp:
         self._lines = connection.makefile("rb")
         self._greeted = False
 
+    @classmethod
+    def pair(cls) -> tuple[Qmp, socket.socket]:
+        """A Qmp and the socket that QEMU is to inherit."""
+        ours, theirs = socket.socketpair()
+        return cls(ours), theirs
+
     def order(self, execute: str, **arguments: Any) -> Any:
         """Sends one order and returns what QEMU returns. Raises RuntimeError if it refuses."""
         if not self._greeted:
