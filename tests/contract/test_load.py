@@ -57,7 +57,7 @@ def count_notifications(ep, peer, link, count):
 
 def test_many_posted_notifications(remote):
     """The receiver's queue is refilled as fast as notifications come: none is lost."""
-    count = 4000
+    count = int(4000 / SLOW)
     with remote(count_notifications, count) as s:
         for value in range(1, count + 1):
             for slot in range(8):
@@ -90,7 +90,7 @@ def test_senseless_depths_are_refused(open_endpoint, send_depth):
 
 def test_memory_of_messages_is_given_back(process):
     """Unexpected messages take memory until they are received, and no longer."""
-    nbytes, count = 4000, 3000
+    nbytes, count = 4000, int(3000 / SLOW)
     with process(send_then_wait, nbytes, count) as s:
         sink = s.ep.empty(nbytes)
         for turn in range(4):
