@@ -16,18 +16,21 @@
 namespace zerohop::bindings {
 
 engine::Memory register_array(engine::Endpoint& endpoint, py::handle array,
-                              std::optional<bool> writable, bool cache) {
+                              std::optional<bool> writable, bool cache,
+                              const std::optional<std::string>& registration) {
   drain_released();
+  const auto demand = engine::parse_registration(registration.value_or(""));
   ImportedArray imported = import_array(array);
   if (writable.value_or(false) && !imported.writable) {
     throw py::value_error(std::string("writable=True, but the array is read-only: ") +
                           imported.why_read_only);
   }
-  const bool allow = writable.value_or(imported.writable);
-  return without_gil([&] {
-    return endpoint.register_memory(imported.layout, std::move(imported.owner), allow,
-                                    imported.device, cache);
-  });
+  const engine::Endpoint::Registering how{.writable = writable.value_or(imported.writable),
+                                          .device = std::move(imported.device),
+                                          .shared = cache,
+                                          .demand = demand};
+  return without_gil(
+      [&] { return endpoint.register_memory(imported.layout, std::move(imported.owner), how); });
 }
 
 const engine::Memory* find_memory(py::handle object) {
@@ -69,6 +72,7 @@ EndpointHandle make_endpoint(const std::string& device, const std::string& name,
   engine::EndpointOptions options{.device = device,
                                   .port = {},
                                   .queue_pair = {},
+                                  .gpu = {},
                                   .name = name,
                                   .timeout = timeout,
                                   .spin = std::chrono::microseconds(static_cast<long>(spin * 1e6)),
@@ -93,6 +97,14 @@ std::vector<std::shared_ptr<PeerHandle>> peers(const EndpointHandle& self) {
   std::vector<std::shared_ptr<PeerHandle>> handles;
   for (const auto& peer : self->peers()) handles.push_back(face_of(self, peer));
   return handles;
+}
+
+py::dict registration_cache(const Endpoint& self) {
+  const engine::RegionCache::Stats stats = self.gpu_registration_stats();
+  using namespace py::literals;
+  return py::dict("hits"_a = stats.hits, "misses"_a = stats.misses, "evictions"_a = stats.evictions,
+                  "stale"_a = stats.stale, "entries"_a = stats.entries, "nbytes"_a = stats.nbytes,
+                  "unused"_a = stats.unused, "unused_nbytes"_a = stats.unused_nbytes);
 }
 
 void bind_notifications(py::class_<Endpoint, EndpointHandle>& type) {
@@ -140,6 +152,10 @@ void bind_endpoint(py::module_& m) {
       .def_property_readonly("timeout", &Endpoint::timeout)
       .def_property_readonly("closed", &Endpoint::closed)
       .def_property_readonly("peers", &peers, "The Peers that are connected now.")
+      .def_property_readonly("registration_cache", &registration_cache, R"(
+Counters of the registrations of GPU memory, by name: ``hits`` and ``misses`` of look-ups, ``evictions`` of
+unused ones for lack of room (knob ``registration_cache``), ``stale`` ones whose memory had been freed; and
+the ``entries`` and ``nbytes`` that there are, of which nobody uses ``unused`` and ``unused_nbytes``.)")
       .def("connect", &connect, py::arg("address"), py::arg("timeout") = py::none(), R"(
 Connect to the Endpoint with that address (bytes) and return its Peer; the present one if both are
 connected already. Both sides may call it at once.
@@ -149,12 +165,15 @@ AuthenticationError (the secret does not match), ProtocolError (damaged address)
       .def("accept", &accept, py::arg("timeout") = py::none(), R"(
 The next Peer that connected to this Endpoint and was not returned before. Raises TransferTimeout.)")
       .def("register", &register_array, py::arg("array"), py::kw_only(),
-           py::arg("writable") = py::none(), py::arg("cache") = true, R"(
+           py::arg("writable") = py::none(), py::arg("cache") = true,
+           py::arg("registration") = py::none(), R"(
 Register an array, without a copy: numpy, torch, jax, or anything with ``__dlpack__`` or the buffer protocol.
 
 writable: whether peers may write it (default: if the array is writable).
 cache: use a registration again that covers the array; its key then reaches all of what it covers.
 With False the key reaches the array and nothing more.
+registration: how GPU memory is registered, ``"dmabuf"`` or ``"peermem"``, or RegistrationError says what is
+missing (default: the first that works). ``Memory.registration`` tells.
 
 Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError, ValueError.)")
       .def(

@@ -39,6 +39,10 @@ py::capsule dlpack(const Memory& memory, py::object stream, py::object max_versi
                                       .copy = std::move(copy)});
 }
 
+const char* registration(const Memory& memory) {
+  return memory.on_host() ? "host" : engine::way_name(memory.registration()->way);
+}
+
 std::string describe(const Memory& memory) {
   return "<zerohop.Memory " + shape_string(memory.layout().shape.span()) + " " +
          memory.layout().dtype.name() + " on " + memory.device() +
@@ -56,7 +60,10 @@ slices, ``...`` and ``None`` gives a part of the same memory, as numpy's basic i
 ``numpy.asarray(m)``, ``numpy.from_dlpack(m)`` and ``torch.from_dlpack(m)`` share its bytes.)");
   bind_layout_properties(type,
                          [](const Memory& memory) -> const Layout& { return memory.layout(); });
-  type.def_property_readonly("device", &Memory::device, "Where it lies: ``\"cpu\"``.")
+  type.def_property_readonly("device", &Memory::device,
+                             "Where it lies: ``\"cpu\"`` or ``\"cuda:0\"``.")
+      .def_property_readonly("registration", &registration, R"(
+How it is registered: ``"host"``; of GPU memory ``"dmabuf"`` or ``"peermem"``. ``peer.route(...)`` says why.)")
       .def_property_readonly("writable", &Memory::writable, "Whether peers may write it.")
       .def_property_readonly("closed", &Memory::closed)
       .def_property_readonly(

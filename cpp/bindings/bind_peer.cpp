@@ -82,6 +82,12 @@ TransferHandle handle_of(const PeerHandle& self, std::shared_ptr<engine::Transfe
   return {self.endpoint, std::move(transfer), kind, self.peer->host_route()};
 }
 
+// Of a write or read of these pairs.
+TransferHandle handle_of(const PeerHandle& self, std::shared_ptr<engine::Transfer> transfer,
+                         std::span<const Peer::Pair> pairs) {
+  return {self.endpoint, std::move(transfer), ResultKind::none, self.peer->route_of(pairs)};
+}
+
 ResultKind word_kind(const RemoteMemory& word) {
   return word.layout.dtype.code == kDTypeUInt ? ResultKind::unsigned_word : ResultKind::signed_word;
 }
@@ -93,7 +99,8 @@ TransferHandle write(const PeerHandle& self, py::handle source, const RemoteMemo
       Extras{std::move(notify), std::move(stream), std::move(require), timeout}.options();
   const LocalArray local(*self.endpoint, source);
   const Peer::Pair pair{&*local, &destination};
-  return handle_of(self, without_gil([&] { return self.peer->write({&pair, 1}, options); }));
+  return handle_of(self, without_gil([&] { return self.peer->write({&pair, 1}, options); }),
+                   std::span(&pair, 1));
 }
 
 TransferHandle read(const PeerHandle& self, const RemoteMemory& source, py::handle destination,
@@ -103,7 +110,8 @@ TransferHandle read(const PeerHandle& self, const RemoteMemory& source, py::hand
       Extras{std::move(notify), std::move(stream), std::move(require), timeout}.options();
   const LocalArray local(*self.endpoint, destination);
   const Peer::Pair pair{&*local, &source};
-  return handle_of(self, without_gil([&] { return self.peer->read({&pair, 1}, options); }));
+  return handle_of(self, without_gil([&] { return self.peer->read({&pair, 1}, options); }),
+                   std::span(&pair, 1));
 }
 
 // The pairs of write_many (local first) or read_many (remote first).
@@ -141,7 +149,8 @@ TransferHandle many(const PeerHandle& self, const py::iterable& list, py::object
   return handle_of(self, without_gil([&] {
                      return kLocal == 0 ? self.peer->write(pairs.pairs, options)
                                         : self.peer->read(pairs.pairs, options);
-                   }));
+                   }),
+                   pairs.pairs);
 }
 
 RemoteMemory lookup(const PeerHandle& self, const py::str& text, std::optional<double> timeout) {

@@ -48,9 +48,10 @@ class LocalArray {
   std::optional<engine::Memory> registered_;
 };
 
-// Registers an array. writable nullopt: if the array is.
+// Registers an array. writable nullopt: if the array is; registration nullopt: the best there is.
 engine::Memory register_array(engine::Endpoint& endpoint, py::handle array,
-                              std::optional<bool> writable, bool cache);
+                              std::optional<bool> writable, bool cache,
+                              const std::optional<std::string>& registration = {});
 
 // Runs what may block without the GIL.
 template <typename Function>

@@ -45,6 +45,15 @@ constexpr std::array kKnobs{
     Knob{"rd_atomic", set_queue_pair<&rdma::QueuePairOptions::rd_atomic>},
     Knob{"inline_bytes", set_queue_pair<&rdma::QueuePairOptions::inline_bytes>},
     Knob{"send_depth", set_queue_pair<&rdma::QueuePairOptions::send_depth>},
+    Knob{"relaxed_ordering",
+         [](auto& o, int v) {
+           using engine::RelaxedOrdering;
+           constexpr std::array kWords{RelaxedOrdering::off, RelaxedOrdering::on,
+                                       RelaxedOrdering::automatic};
+           o.gpu.relaxed_ordering = kWords.at(static_cast<std::size_t>(v));
+         }},
+    Knob{"registration_cache",
+         [](auto& o, int v) { o.gpu.cache.nbytes = static_cast<std::uint64_t>(v) << 20; }},
 };
 
 }  // namespace

@@ -17,5 +17,6 @@ PYBIND11_MODULE(_core, m) {
   bind_transfer(m);
   bind_peer(m);
   bind_endpoint(m);
+  bind_gpu(m);
   bind_bench(m);
 }

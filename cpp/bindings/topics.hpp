@@ -12,6 +12,7 @@ void bind_remote_memory(pybind11::module_& m);
 void bind_transfer(pybind11::module_& m);
 void bind_peer(pybind11::module_& m);
 void bind_endpoint(pybind11::module_& m);
+void bind_gpu(pybind11::module_& m);
 void bind_bench(pybind11::module_& m);
 
 }  // namespace zerohop::bindings

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "base/buffer.hpp"
@@ -16,6 +17,8 @@
 
 namespace zerohop::engine {
 namespace {
+
+constexpr std::string_view kCudaPrefix = "cuda:";
 
 std::string default_name() {
   std::array<char, 256> host{};
@@ -157,17 +160,52 @@ std::shared_ptr<Peer> Endpoint::accept(const Deadline& deadline) {
   throw TransferTimeout("no peer connected in time: has it been given this Endpoint's address?");
 }
 
-Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> owner, bool writable,
-                                 const std::string& device, bool shared) {
+Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> owner,
+                                 const Registering& how) {
   const Entered entered = enter();
-  if (device != "cpu") {
-    throw RegistrationError(
-        "cannot register memory on " + device +
-        ": this build moves host memory only; copy the array to the host first");
+  if (how.device.starts_with(kCudaPrefix)) return register_gpu_memory(layout, owner, how);
+  if (how.device != "cpu") {
+    throw RegistrationError("cannot register memory on " + how.device +
+                            ": only that of the host and of NVIDIA GPUs is; copy the array to "
+                            "the host first");
   }
-  auto region = registrations_->find_or_create(layout.extent(), writable, shared);
+  auto region = registrations_->find_or_create(layout.extent(), how.writable, how.shared);
   auto pinned = std::make_shared<const Pinned>(std::move(region), std::move(owner));
-  return Memory(address_.id, layout, std::move(pinned), writable, device);
+  return Memory(address_.id, layout, std::move(pinned), how.writable, how.device);
+}
+
+Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void> owner,
+                                     const Registering& how) {
+  Registered registered = gpu_registrations().find_or_create(
+      {.extent = layout.extent(),
+       .ordinal = std::stoi(how.device.substr(kCudaPrefix.size())),
+       .writable = how.writable,
+       .shared = how.shared,
+       .demand = how.demand});
+  if (!registered.region && layout.count() > 0) {
+    throw RegistrationError(address_.device + " cannot reach this memory on " + how.device +
+                            " by itself, and this build does not stage it through the host (" +
+                            registered.choice->reason + "); copy the array to the host first");
+  }
+  auto pinned = std::make_shared<const Pinned>(std::move(registered.region), std::move(owner));
+  return Memory(address_.id, layout, std::move(pinned), how.writable, how.device,
+                std::move(registered.choice));
+}
+
+GpuRegistrations& Endpoint::gpu_registrations() {
+  const std::lock_guard lock(gpu_mutex_);
+  if (!gpu_registrations_) {
+    const driver::CudaLibrary& library = driver::libcuda();
+    if (!library.cuda) throw RegistrationError(library.reason);
+    gpu_registrations_ = std::make_unique<GpuRegistrations>(make_adapter(services_.domain),
+                                                            library.cuda, ask_host(), options_.gpu);
+  }
+  return *gpu_registrations_;
+}
+
+RegionCache::Stats Endpoint::gpu_registration_stats() const {
+  const std::lock_guard lock(gpu_mutex_);
+  return gpu_registrations_ ? gpu_registrations_->stats() : RegionCache::Stats{};
 }
 
 Memory Endpoint::empty(std::span<const std::int64_t> shape, DType dtype) {
@@ -176,7 +214,7 @@ Memory Endpoint::empty(std::span<const std::int64_t> shape, DType dtype) {
   layout.validate();
   auto buffer = std::make_shared<Buffer>(layout.nbytes());
   layout.address = buffer->address();
-  return register_memory(layout, std::move(buffer), /*writable=*/true, "cpu", /*shared=*/false);
+  return register_memory(layout, std::move(buffer), {.writable = true, .shared = false});
 }
 
 void Endpoint::share(const std::string& name, const Memory& memory) {
@@ -257,6 +295,10 @@ void Endpoint::stop() {
   if (!alone.owns_lock()) return;
   control_.reset();
   registrations_.reset();
+  {
+    const std::lock_guard lock(gpu_mutex_);
+    gpu_registrations_.reset();
+  }
   services_.poller.reset();
   services_.domain.reset();
 }

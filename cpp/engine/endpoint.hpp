@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <span>
@@ -12,15 +13,17 @@
 #include <vector>
 
 #include "engine/control.hpp"
+#include "engine/gpu_registrations.hpp"
 #include "engine/memory.hpp"
 #include "engine/peer.hpp"
 
 namespace zerohop::engine {
 
 struct EndpointOptions {
-  std::string device;                   // empty: the first adapter that can serve, else soft0
-  rdma::PortWish port;                  // of the device
-  rdma::QueuePairOptions queue_pair;    // of every Peer
+  std::string device;                 // empty: the first adapter that can serve, else soft0
+  rdma::PortWish port;                // of the device
+  rdma::QueuePairOptions queue_pair;  // of every Peer
+  GpuOptions gpu;
   std::string name;                     // for messages; empty: "<host>:<pid>"
   double timeout = 30.0;                // seconds: the bound of every wait that is given none
   std::chrono::microseconds spin{200};  // how long a wait polls before it sleeps
@@ -48,10 +51,16 @@ class Endpoint {
   std::shared_ptr<Peer> accept(const Deadline& deadline);
   std::vector<std::shared_ptr<Peer>> peers() const;  // none once closed
 
-  // Registers what `layout` covers; `owner` lives as long as the memory is in use. shared: see
-  // Registrations. Throws RegistrationError.
-  Memory register_memory(const Layout& layout, std::shared_ptr<void> owner, bool writable,
-                         const std::string& device, bool shared);
+  struct Registering {
+    bool writable = false;
+    std::string device = "cpu";                                 // as PyTorch names it
+    bool shared = true;                                         // see Registrations
+    RegistrationDemand demand = RegistrationDemand::automatic;  // for GPU memory
+  };
+  // Registers what `layout` covers; `owner` lives as long as the memory is in use. Throws
+  // RegistrationError, CudaError.
+  Memory register_memory(const Layout& layout, std::shared_ptr<void> owner, const Registering& how);
+  RegionCache::Stats gpu_registration_stats() const;  // all zero before the first GPU array
   // Fresh zeroed host memory.
   Memory empty(std::span<const std::int64_t> shape, DType dtype);
 
@@ -78,6 +87,9 @@ class Endpoint {
   // Holds close() back while a call uses what close() releases. Throws Error once closed.
   using Entered = std::shared_lock<std::shared_timed_mutex>;
   Entered enter() const;
+  Memory register_gpu_memory(const Layout& layout, std::shared_ptr<void> owner,
+                             const Registering& how);
+  GpuRegistrations& gpu_registrations();
   void check_open() const;
   void stop();
   Control::MakePeer peer_maker(const std::string& device_reason) const;
@@ -87,6 +99,8 @@ class Endpoint {
   mutable std::shared_timed_mutex life_;  // shared by calls, exclusive to the release in close()
   PathServices services_;
   std::shared_ptr<Registrations> registrations_;
+  mutable std::mutex gpu_mutex_;                         // guards the next
+  std::unique_ptr<GpuRegistrations> gpu_registrations_;  // null before the first GPU array
   Address address_;
   std::atomic<bool> closed_{false};
   std::shared_ptr<Control> control_;

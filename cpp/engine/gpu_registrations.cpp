@@ -17,7 +17,7 @@ std::optional<RegistrationWay> way_of(RegistrationDemand demand) noexcept {
 }
 
 int errno_of(const PairFacts& facts, RegistrationDemand demand) noexcept {
-  return demand == RegistrationDemand::peermem ? facts.peermem_attempt.error_number
+  return demand == RegistrationDemand::peermem ? facts.peermem_trial.error_number
                                                : facts.dmabuf.error_number;
 }
 
@@ -114,7 +114,7 @@ std::shared_ptr<rdma::MemoryRegion> GpuRegistrations::try_choice(const Pair& pai
   const bool dmabuf = choice.way == RegistrationWay::dmabuf;
   const int access = access_bits(request.writable) |
                      (choice.relaxed_ordering ? static_cast<int>(IBV_ACCESS_RELAXED_ORDERING) : 0);
-  Attempt failure{.made = true};
+  Trial failure{.made = true};
   try {
     if (dmabuf) {
       return register_dmabuf(adapter_, *pair.device, extent, access, choice.data_direct);
@@ -129,7 +129,7 @@ std::shared_ptr<rdma::MemoryRegion> GpuRegistrations::try_choice(const Pair& pai
   if (choice.data_direct) {
     facts.data_direct = false;  // the usual way may still do
   } else {
-    (dmabuf ? facts.dmabuf : facts.peermem_attempt) = failure;
+    (dmabuf ? facts.dmabuf : facts.peermem_trial) = failure;
   }
   return nullptr;
 }

@@ -54,7 +54,7 @@ void Job::fill_request(WorkChain& chain, const JobLimits& limits) noexcept {
     if (run_.nbytes > 0 || !next_run()) break;  // the rest is the next request's
   } while (total < limits.max_message && piece_ == begun_in && run_.b_address == remote_end &&
            chain.takes_element());
-  if (opcode_ == IBV_WR_RDMA_WRITE && total <= limits.inline_bytes) {
+  if (opcode_ == IBV_WR_RDMA_WRITE && piece.on_host && total <= limits.inline_bytes) {
     request.send_flags |= IBV_SEND_INLINE;
   }
 }

@@ -22,6 +22,7 @@ struct Piece {
   Layout remote;
   std::uint32_t lkey = 0;
   std::uint32_t rkey = 0;
+  bool on_host = true;  // the local side: the CPU may read it, to send it inline
 };
 
 // What the queue pair and its port allow.

@@ -7,12 +7,14 @@
 namespace zerohop::engine {
 
 Memory::Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Pinned> pinned,
-               bool writable, std::string device)
+               bool writable, std::string device,
+               std::shared_ptr<const RegistrationChoice> registration)
     : endpoint_(endpoint),
       layout_(std::move(layout)),
       lease_(std::make_shared<Lease>()),
       writable_(writable),
-      device_(std::move(device)) {
+      device_(std::move(device)),
+      registration_(std::move(registration)) {
   lease_->pinned = std::move(pinned);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/index.hpp"
 #include "base/layout.hpp"
+#include "engine/registration_choice.hpp"
 #include "engine/remote_memory.hpp"
 #include "rdma/memory_region.hpp"
 
@@ -30,13 +31,16 @@ struct Pinned {
 
 class Memory {
  public:
+  // registration: of GPU memory; null for the host's.
   Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Pinned> pinned, bool writable,
-         std::string device);
+         std::string device, std::shared_ptr<const RegistrationChoice> registration = nullptr);
 
   const Layout& layout() const noexcept { return layout_; }
   bool writable() const noexcept { return writable_; }
   const std::string& device() const noexcept { return device_; }
   const EndpointId& endpoint() const noexcept { return endpoint_; }
+  bool on_host() const noexcept { return registration_ == nullptr; }
+  const RegistrationChoice* registration() const noexcept { return registration_.get(); }
 
   // A part of the same memory; closing either closes both.
   Memory slice(std::span<const Index> indices) const;
@@ -62,6 +66,7 @@ class Memory {
   std::shared_ptr<Lease> lease_;
   bool writable_;
   std::string device_;
+  std::shared_ptr<const RegistrationChoice> registration_;
 };
 
 }  // namespace zerohop::engine

@@ -30,6 +30,13 @@ void check_kind(const std::string& kind) {
                               "': routes are p2p, gpudirect, staged and host");
 }
 
+// send and recv copy through message slots, which the CPU does.
+void check_on_host(const Memory& memory, const char* call) {
+  if (memory.on_host()) return;
+  throw RouteUnavailable(std::string(call) + " moves host memory only, not that of " +
+                         memory.device() + ": use write or read, with notify");
+}
+
 Message notify_message(const Notification& notification) {
   return {.kind = MessageKind::notify, .tag = notification.slot, .value = notification.value};
 }
@@ -45,6 +52,12 @@ Peer::Peer(Host host, Identity identity)
                           " reads and writes by itself; " + host_.device + " serves because " +
                           host_.device_reason,
                 .settings = {}})),
+      gpudirect_route_(std::make_shared<const Route>(Route{
+          .kind = "gpudirect",
+          .device = host_.device,
+          .reason = host_.device + " reads and writes GPU memory by itself; it serves because " +
+                    host_.device_reason,
+          .settings = {}})),
       process_generation_(fork_generation()),
       identity_(std::move(identity)) {}
 
@@ -98,17 +111,26 @@ Deadline Peer::deadline(const std::optional<double>& timeout) const {
 }
 
 Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
-  Route taken = choose_route(local, remote);
+  Route taken = *choose_route(local, remote);
+  if (!local.on_host()) taken.reason += "; " + local.registration()->reason;
   taken.settings = path_->settings();
   return taken;
 }
 
-const Route& Peer::choose_route(const Memory& local, const RemoteMemory& remote) const {
-  if (local.device() != "cpu" || remote.device != "cpu") {
-    throw RouteUnavailable("no route from " + local.device() + " to " + remote.device +
-                           ": this build moves host memory only; copy the array to the host first");
+const Peer::RoutePtr& Peer::choose_route(const Memory& local, const RemoteMemory& remote) const {
+  const bool remote_on_host = remote.device == "cpu";
+  if (!remote_on_host && remote.rkey == 0 && remote.layout.count() > 0) {
+    throw RouteUnavailable("no route to " + remote.device + " of peer '" + identity_.name +
+                           "': its adapter cannot reach that memory; copy it to the host there");
   }
-  return *host_route_;
+  return local.on_host() && remote_on_host ? host_route_ : gpudirect_route_;
+}
+
+const Peer::RoutePtr& Peer::route_of(std::span<const Pair> pairs) const {
+  for (const auto& [local, remote] : pairs) {
+    if (choose_route(*local, *remote) == gpudirect_route_) return gpudirect_route_;
+  }
+  return host_route_;
 }
 
 Piece Peer::make_piece(const Memory& local, const RemoteMemory& remote, RemoteAccess needed,
@@ -134,7 +156,10 @@ Piece Peer::make_piece(const Memory& local, const RemoteMemory& remote, RemoteAc
   const bool is_write = needed == kRemoteWrite;
   check_same_shape(is_write ? local.layout() : remote.layout,
                    is_write ? remote.layout : local.layout());
-  Piece piece{.local = local.layout(), .remote = remote.layout, .rkey = remote.rkey};
+  Piece piece{.local = local.layout(),
+              .remote = remote.layout,
+              .rkey = remote.rkey,
+              .on_host = local.on_host()};
   auto pinned = local.pinned();
   if (pinned->region) piece.lkey = pinned->region->lkey();
   transfer.keep(std::move(pinned));
@@ -153,7 +178,7 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   job.reserve(pairs.size());
   for (const auto& [local, remote] : pairs) {
-    const Route& taken = choose_route(*local, *remote);
+    const Route& taken = *choose_route(*local, *remote);
     if (!options.require.empty() && options.require != taken.kind) {
       throw RouteUnavailable("route '" + options.require + "' is not available: only '" +
                              taken.kind + "' is, because " + taken.reason);
@@ -216,6 +241,7 @@ Peer::Transferring Peer::notify(const Notification& notification) {
 
 Peer::Transferring Peer::send(const Memory& from, std::uint32_t tag) {
   check_alive();
+  check_on_host(from, "send");
   const auto pinned = from.pinned();
   const std::uint64_t nbytes = from.layout().nbytes();
   stats().bytes_out.fetch_add(nbytes, std::memory_order_relaxed);
@@ -254,6 +280,7 @@ Peer::Transferring Peer::send_offer(const Memory& from, std::uint32_t tag) {
 
 Peer::Transferring Peer::receive(const Memory& into, std::uint32_t tag) {
   check_process();
+  check_on_host(into, "recv");
   if (!into.writable()) {
     throw std::invalid_argument("cannot receive into a read-only array: register a writable one");
   }

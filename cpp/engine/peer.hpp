@@ -78,8 +78,10 @@ class Peer : public std::enable_shared_from_this<Peer> {
 
   // With the settings of the queue pair.
   Route route(const Memory& local, const RemoteMemory& remote) const;
-  // Of all transfers between host memory.
-  const std::shared_ptr<const Route>& host_route() const noexcept { return host_route_; }
+  // Of all transfers between host memory, and of one write or read of these pairs.
+  using RoutePtr = std::shared_ptr<const Route>;
+  const RoutePtr& host_route() const noexcept { return host_route_; }
+  const RoutePtr& route_of(std::span<const Pair> pairs) const;
   PathStats& stats() noexcept { return path_->stats(); }
 
   // Waits until everything posted is done, `deadline` at most, then leaves. Idempotent.
@@ -110,7 +112,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void check_process() const;
   void check_alive() const;
   Deadline deadline(const std::optional<double>& timeout) const;
-  const Route& choose_route(const Memory& local, const RemoteMemory& remote) const;
+  const RoutePtr& choose_route(const Memory& local, const RemoteMemory& remote) const;
   Transferring transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                         const TransferOptions& options);
   Piece make_piece(const Memory& local, const RemoteMemory& remote, RemoteAccess needed,
@@ -121,7 +123,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   [[noreturn]] void throw_lost(Effect effect) const;
 
   const Host host_;
-  const std::shared_ptr<const Route> host_route_;
+  const RoutePtr host_route_;
+  const RoutePtr gpudirect_route_;
   const unsigned process_generation_;  // of the process (fork)
   Identity identity_;
   std::shared_ptr<VerbsPath> path_;

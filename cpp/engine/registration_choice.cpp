@@ -106,8 +106,8 @@ std::string refusal_of_peermem(const PairFacts& pair, const MemoryFacts& memory)
            " chunks of physical memory, of which " + pair.peermem +
            " registers only one: use dma-buf, or PyTorch without expandable segments";
   }
-  if (!pair.peermem_attempt.worked()) {
-    return refusal_of_adapter(pair, pair.peermem.c_str(), pair.peermem_attempt.error_number);
+  if (!pair.peermem_trial.worked()) {
+    return refusal_of_adapter(pair, pair.peermem.c_str(), pair.peermem_trial.error_number);
   }
   return "";
 }
@@ -165,14 +165,6 @@ RegistrationDemand parse_registration(std::string_view word) {
                               "': it is dmabuf, peermem or staged");
 }
 
-RelaxedOrdering parse_relaxed_ordering(std::string_view word) {
-  if (word == "auto") return RelaxedOrdering::automatic;
-  if (word == "on") return RelaxedOrdering::on;
-  if (word == "off") return RelaxedOrdering::off;
-  throw std::invalid_argument("relaxed ordering is auto, on or off, not '" + std::string(word) +
-                              "'");
-}
-
 RegistrationChoice choose_registration(const PairFacts& pair, const MemoryFacts& memory,
                                        const RegistrationOrder& order) {
   if (!gpu::is_on_gpu(memory.kind) && memory.kind != MemoryKind::managed) {
@@ -182,7 +174,7 @@ RegistrationChoice choose_registration(const PairFacts& pair, const MemoryFacts&
   if (order.demand == RegistrationDemand::staged) return staged("it was asked for");
   if (order.relaxed_ordering == RelaxedOrdering::on && !pair.relaxed_ordering) {
     return refused(pair.adapter +
-                   " does not support relaxed ordering for GPU memory: leave it at auto");
+                   " does not support relaxed ordering for GPU memory: leave it at 2, automatic");
   }
   const std::string unreachable = refusal_of_memory(pair, memory);
   const std::string dmabuf = unreachable.empty() ? refusal_of_dmabuf(pair, memory) : unreachable;

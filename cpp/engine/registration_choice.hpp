@@ -27,11 +27,9 @@ RegistrationDemand parse_registration(std::string_view word);
 // need for full speed. What a completion or notification tells of is in place all the same (man
 // ibv_reg_mr); only transfers that overlap, posted without waiting in between, land in any order.
 enum class RelaxedOrdering { automatic, on, off };
-// Throws std::invalid_argument for other words than "auto", "on" and "off".
-RelaxedOrdering parse_relaxed_ordering(std::string_view word);
 
 // A registration that was tried with a little memory of the very GPU and adapter.
-struct Attempt {
+struct Trial {
   bool made = false;
   int cuda_error = 0;    // CUresult of the export
   int error_number = 0;  // errno of the registration
@@ -44,8 +42,8 @@ struct PairFacts {
   int kernel = 0;                   // 1000 * major + minor
   std::string peermem;              // name of the loaded kernel module, empty: none
   bool library_has_dmabuf = false;  // ibv_reg_dmabuf_mr
-  Attempt dmabuf;
-  Attempt peermem_attempt;
+  Trial dmabuf;
+  Trial peermem_trial;
   bool data_direct = false;       // dma-bufs go through mlx5 Data Direct
   bool relaxed_ordering = false;  // the adapter took it
   gpu::DeviceFacts gpu;

@@ -37,8 +37,8 @@ class ProbeMemory {
 };
 
 template <typename Register>
-Attempt attempt(Register register_it) {
-  Attempt outcome{.made = true};
+Trial try_it(Register register_it) {
+  Trial outcome{.made = true};
   try {
     (void)register_it();
   } catch (const CudaError& error) {
@@ -71,7 +71,7 @@ int ask_for_dmabuf(const Adapter& adapter) {
 void probe_dmabuf(const Adapter& adapter, const gpu::Device& device, const Extent& memory,
                   PairFacts& facts) {
   const auto with = [&](int access, bool data_direct) {
-    return attempt([&] { return register_dmabuf(adapter, device, memory, access, data_direct); });
+    return try_it([&] { return register_dmabuf(adapter, device, memory, access, data_direct); });
   };
   facts.dmabuf = {.made = true, .error_number = ask_for_dmabuf(adapter)};
   if (facts.dmabuf.worked()) facts.dmabuf = with(kAccess, false);
@@ -82,13 +82,13 @@ void probe_dmabuf(const Adapter& adapter, const gpu::Device& device, const Exten
 
 void probe_peermem(const Adapter& adapter, const Extent& memory, PairFacts& facts) {
   const auto with = [&](int access) {
-    return attempt([&] {
+    return try_it([&] {
       return rdma::MemoryRegion::create(adapter.domain, reinterpret_cast<void*>(memory.begin),
                                         memory.end - memory.begin, access);
     });
   };
-  facts.peermem_attempt = with(kAccess);
-  if (!facts.peermem_attempt.worked() || facts.dmabuf.worked()) return;
+  facts.peermem_trial = with(kAccess);
+  if (!facts.peermem_trial.worked() || facts.dmabuf.worked()) return;
   facts.relaxed_ordering =
       adapter.domain->verbs().reg_mr_iova2 != nullptr && with(kRelaxed).worked();
 }

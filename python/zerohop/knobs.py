@@ -28,6 +28,8 @@ class Knobs(TypedDict, total=False):
     rd_atomic: int
     inline_bytes: int
     send_depth: int
+    relaxed_ordering: int
+    registration_cache: int
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,19 @@ KNOBS = (
     ),
     Knob("inline_bytes", 64, range(1025), "payload copied into a work request instead of fetched"),
     Knob("send_depth", 256, range(1, 16385), "work requests a Peer has posted, at most"),
+    Knob(
+        "relaxed_ordering",
+        2,
+        (0, 1, 2),
+        "whether writes to GPU memory may pass each other on PCIe, which never touches what a "
+        "notification tells of; 0: no, 1: yes, or register() fails, 2: where the adapter takes it",
+    ),
+    Knob(
+        "registration_cache",
+        1024,
+        range(1 << 20),
+        "MiB of GPU memory that stay registered while unused, and are not freed until then",
+    ),
 )
 
 

@@ -167,7 +167,7 @@ TEST_CASE_FIXTURE(Fixture, "relaxed ordering is left out where it is refused or 
     verbs.relaxed_ordering_error = EINVAL;
     options.relaxed_ordering = RelaxedOrdering::on;
     open();
-    CHECK(contains(refusal(kBase, 4096, Demand::automatic), "leave it at auto"));
+    CHECK(contains(refusal(kBase, 4096, Demand::automatic), "leave it at 2"));
     return;
   }
   CHECK((verbs.registered_access & IBV_ACCESS_RELAXED_ORDERING) == 0);

@@ -23,7 +23,7 @@ PairFacts sound_pair() {
   pair.peermem = "nvidia_peermem";
   pair.library_has_dmabuf = true;
   pair.dmabuf = {.made = true};
-  pair.peermem_attempt = {.made = true};
+  pair.peermem_trial = {.made = true};
   pair.relaxed_ordering = true;
   pair.gpu.name = "Fake GPU";
   pair.gpu.gpudirect = true;
@@ -139,7 +139,7 @@ TEST_CASE("each lack of peer memory is named with its fix") {
     check_says(c.choose(Demand::peermem), Way::refused, "3 chunks");
   }
   SUBCASE("an RDMA driver that does not use it") {
-    c.pair.peermem_attempt.error_number = EFAULT;
+    c.pair.peermem_trial.error_number = EFAULT;
     check_says(c.choose(Demand::peermem), Way::refused, "DOCA-OFED");
   }
   check_says(c.choose(Demand::automatic), Way::dmabuf, "dma-buf");
@@ -211,7 +211,7 @@ TEST_CASE("relaxed ordering is used where the adapter takes it, unless it is swi
   c.order.relaxed_ordering = RelaxedOrdering::automatic;
   CHECK(!c.choose(Demand::automatic).relaxed_ordering);
   c.order.relaxed_ordering = RelaxedOrdering::on;
-  check_says(c.choose(Demand::automatic), Way::refused, "leave it at auto");
+  check_says(c.choose(Demand::automatic), Way::refused, "leave it at 2");
   check_says(c.choose(Demand::staged), Way::staged, "asked for");
   c.pair.relaxed_ordering = true;
   CHECK(c.choose(Demand::peermem).relaxed_ordering);
@@ -232,10 +232,6 @@ TEST_CASE("the words for a demand are checked") {
     CHECK(way_name(c.choose(parse_registration(word)).way) == std::string(word));
   }
   CHECK_THROWS_AS(parse_registration("dma-buf"), std::invalid_argument);
-  CHECK(parse_relaxed_ordering("auto") == RelaxedOrdering::automatic);
-  CHECK(parse_relaxed_ordering("on") == RelaxedOrdering::on);
-  CHECK(parse_relaxed_ordering("off") == RelaxedOrdering::off);
-  CHECK_THROWS_AS(parse_relaxed_ordering("1"), std::invalid_argument);
 }
 
 }  // namespace

@@ -1,0 +1,61 @@
+"""Put the rows of one run of tests/gpu/run together with the machine's facts, as gpu.json."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+
+def machine() -> dict[str, Any]:
+    query = "--query-gpu=name,driver_version,memory.total"
+    smi = subprocess.run(
+        ["nvidia-smi", query, "--format=csv,noheader"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    packages = ("torch", "cupy-cuda13x", "jax", "numpy")
+    return {
+        "gpus": smi.stdout.splitlines(),
+        "kernel": platform.release(),
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "packages": {
+            found.metadata["Name"]: found.version
+            for found in metadata.distributions()
+            if found.metadata["Name"] in packages
+        },
+    }
+
+
+def printed_rows(log: Path) -> list[dict[str, Any]]:
+    """Rows of the C++ tests: lines that begin with ROW."""
+    if not log.exists():
+        return []
+    lines = log.read_text().splitlines()
+    return [json.loads(line.removeprefix("ROW ")) for line in lines if line.startswith("ROW ")]
+
+
+def main(results: Path, rows: Path, command: str, status: str) -> None:
+    found = json.loads(rows.read_text()) if rows.exists() else []
+    found += printed_rows(results / "registration.log")
+    summary = {
+        "command": command,
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "status": int(status),
+        "machine": machine(),
+        "rows": found,
+    }
+    text = json.dumps(summary, indent=1)
+    (results / "gpu.json").write_text(text + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4])
