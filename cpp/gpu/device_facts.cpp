@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <fstream>
-#include <iterator>
-#include <sstream>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
 
 #include "driver/cuda_call.hpp"
 
@@ -36,20 +36,31 @@ std::string pci_of(const driver::Cuda& cuda, driver::CudaDevice device) {
 }
 
 std::optional<std::uint64_t> bar1_of(const std::string& pci) {
-  std::ifstream file("/sys/bus/pci/devices/" + pci + "/resource");
-  return largest_window({std::istreambuf_iterator<char>(file), {}});
+  const std::string path = "/sys/bus/pci/devices/" + pci + "/resource";
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
+      std::fopen(path.c_str(), "re"), [](auto* f) { return std::fclose(f); });
+  std::array<char, 4096> content{};
+  if (file == nullptr) return std::nullopt;
+  const std::size_t nbytes = std::fread(content.data(), 1, content.size() - 1, file.get());
+  return largest_window(std::string(content.data(), nbytes));
 }
 
 }  // namespace
 
 std::optional<std::uint64_t> largest_window(const std::string& resource) {
-  std::istringstream lines(resource);
-  lines >> std::hex;
-  std::uint64_t begin = 0, last = 0, flags = 0, largest = 0;
-  while (lines >> begin >> last >> flags) {
-    if (last > begin) largest = std::max(largest, last - begin + 1);
+  std::uint64_t largest = 0;
+  const char* at = resource.c_str();
+  for (;;) {  // a line: the first address, the last, flags
+    std::array<std::uint64_t, 3> numbers{};
+    for (std::uint64_t& number : numbers) {
+      char* end = nullptr;
+      number = std::strtoull(at, &end, 16);
+      if (end == at) return largest > 0 ? std::optional(largest) : std::nullopt;
+      at = end;
+    }
+    const auto [first, last, flags] = numbers;
+    if (last > first) largest = std::max(largest, last - first + 1);
   }
-  return largest > 0 ? std::optional(largest) : std::nullopt;
 }
 
 DeviceFacts ask_device(const driver::Cuda& cuda, driver::CudaDevice device, int ordinal) {
