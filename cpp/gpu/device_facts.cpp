@@ -35,6 +35,8 @@ std::string pci_of(const driver::Cuda& cuda, driver::CudaDevice device) {
   return pci;
 }
 
+// Without iostreams: in processes that had loaded PyTorch or JAX (seen with torch 2.11 and JAX
+// 0.11) reading this file and its numbers through them never came back.
 std::optional<std::uint64_t> bar1_of(const std::string& pci) {
   const std::string path = "/sys/bus/pci/devices/" + pci + "/resource";
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
