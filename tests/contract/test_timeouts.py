@@ -153,7 +153,7 @@ def test_a_stopped_peer_does_not_hold_up_another_connection(process, open_endpoi
     ep = open_endpoint()
     with process(idle, connected=False) as stuck:
         stuck.signal(signal.SIGSTOP)
-        waiting = Attempt(lambda: ep.connect(stuck.address, timeout=4))
+        waiting = Attempt(lambda: ep.connect(stuck.address, timeout=20))  # longer than all below
         with process(keep, endpoint=ep) as s:
             with within(3):
                 memory, view = array(ep, "numpy", np.ones(10))
