@@ -160,6 +160,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   struct Undecided {
     std::shared_ptr<Transfer> transfer;
     Effect effect;
+    int code;  // ibv_wc_status
   };
   std::vector<Undecided> undecided_;
   std::string break_cause_;         // of the present break-down, for those flushed with it

@@ -25,6 +25,14 @@ bool refused_in_order(ibv_wc_status status) {
   }
 }
 
+// Statuses that this end's own device gives before anything is sent: they say nothing of the peer.
+// A refusal by the responder may be its end: when a process dies, the kernel takes its memory
+// regions away before its queue pairs.
+bool refused_here(ibv_wc_status status) {
+  return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
+         status == IBV_WC_LOC_PROT_ERR;
+}
+
 Failure verbs_failure(const std::string& message, int code, Effect effect) {
   return {.kind = Failure::Kind::verbs,
           .message = message + " (" + effect_name(effect) + " of the data may have been written)",
@@ -70,7 +78,8 @@ void VerbsPath::on_error(const ibv_wc& completion) {
     const std::string cause = std::string(rdma::completion_status_name(completion.status)) + ": " +
                               rdma::completion_status_help(completion.status);
     const bool refused = !is_receive && refused_in_order(completion.status);
-    break_down(cause, /*flushed_untouched=*/refused, /*peer_may_be_gone=*/!refused);
+    const bool own_fault = !is_receive && refused_here(completion.status);
+    break_down(cause, /*flushed_untouched=*/refused, /*peer_may_be_gone=*/!own_fault);
   }
   if (!is_receive) fail_chains(completion.wr_id, completion.status);
 }
@@ -124,7 +133,7 @@ void VerbsPath::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {
 // Drops the hold of a transfer that will not be carried out, now or when it is known why.
 void VerbsPath::cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect, int code) {
   if (peer_may_be_gone_) {
-    undecided_.push_back({transfer, effect});
+    undecided_.push_back({transfer, effect, code});
     return;
   }
   const std::string what = code == IBV_WC_WR_FLUSH_ERR
@@ -152,7 +161,7 @@ void VerbsPath::cut_off_jobs() {
 void VerbsPath::decide() {
   peer_may_be_gone_ = false;
   for (const Undecided& cut : std::exchange(undecided_, {})) {
-    cut_off(cut.transfer, cut.effect, IBV_WC_RETRY_EXC_ERR);
+    cut_off(cut.transfer, cut.effect, cut.code);
   }
 }
 

@@ -78,12 +78,24 @@ def check_survivor(process, ep):
         keeper.end()
 
 
+# An adapter serves these by itself, while the process they concern stands still. (soft0 does not:
+# its responder is a thread of that process. The larger ones are under way for long enough.)
+SERVED_BY_ADAPTERS = {"fetch_add", "compare_swap", "notify"}
+
+
+def served_by_itself(process, name):
+    return name in SERVED_BY_ADAPTERS and not process.device.startswith("soft0")
+
+
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_kill_9_in_the_middle(process, name):
     with process(keep, timeout=30.0) as s:
         at = Stage(s)
         s.signal(signal.SIGSTOP)  # so that the operation cannot have ended before the kill
         pending = Attempt(OPERATIONS[name], at)
+        if served_by_itself(process, name):
+            pending.value()
+            pending = Attempt(OPERATIONS["wait_notify"], at)
         with pytest.raises(AssertionError, match="still blocked"):
             pending.failure(zh.PeerLost, timeout=0.05)
         s.signal(signal.SIGKILL)
@@ -178,7 +190,8 @@ def test_a_peer_that_hangs_is_lost_for_every_operation(process):
         at = Stage(s)
         stopped = time.monotonic()
         s.signal(signal.SIGSTOP)
-        pending = {name: Attempt(call, at) for name, call in OPERATIONS.items()}
+        needing = [name for name in OPERATIONS if not served_by_itself(process, name)]
+        pending = {name: Attempt(OPERATIONS[name], at) for name in needing}
         for attempt in pending.values():
             attempt.failure(zh.PeerLost, timeout=2 * LOST_WITHIN)
         late = {name: a.ended_at - stopped for name, a in pending.items()}
@@ -256,11 +269,13 @@ def test_a_short_pause_of_the_peer_is_survived(process):
     with process(keep) as s:
         at = Stage(s)
         s.signal(signal.SIGSTOP)
-        pending = Attempt(OPERATIONS["write"], at)
+        writing = Attempt(OPERATIONS["write"], at)
+        asking = Attempt(Keeper(s.link).peer)  # only the process itself can answer
         with pytest.raises(AssertionError, match="still blocked"):
-            pending.value(timeout=1.0)
+            asking.value(timeout=1.0)
         s.signal(signal.SIGCONT)
-        pending.value()
+        writing.value()
+        assert asking.value()[0]
         assert s.peer.alive
 
 

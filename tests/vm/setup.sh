@@ -8,6 +8,7 @@ mount -t tmpfs shm /dev/shm
 mount -t tmpfs run /run
 hostname "guest-$zerohop_side"
 ip link set lo up
+ulimit -n 65536  # the kernel gives its first process 1024
 
 wire() {  # wire NUMBER NETDEV: an address and a device on it
   ip link set "$2" mtu 4200 up  # room for an RDMA MTU of 4096

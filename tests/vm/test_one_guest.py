@@ -30,12 +30,13 @@ LEFT_OUT = {
     "test_hostile_bytes.py",  # the control channel and the wire of soft0
     "test_partners.py",  # the tests' own tools
     "test_scarcity.py",  # descriptors and memory of the process; starts an interpreter per case
+    "test_shapes.py",  # how an array becomes a list of elements, in the engine
     "test_sharing.py",  # names, over the control channel
     "test_timeouts.py",  # waits in which nothing arrives
     "test_values.py",  # arguments refused before anything is posted
 }
 SLOW = "5"  # ZEROHOP_TEST_SLOW
-TIMEOUT = 2000.0  # seconds; DEBUG
+TIMEOUT = 900.0  # seconds
 FILES = sorted(path.name for path in (REPOSITORY / CONTRACT).glob("test_*.py"))
 RUN = [name for name in FILES if name not in LEFT_OUT]
 
