@@ -1,6 +1,7 @@
 // What a failed transfer says of its destination: nothing, some or all may have been written.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -22,14 +23,15 @@ class Writer {
     services_.poller =
         std::make_shared<engine::Poller>(device, std::chrono::microseconds(200), nullptr);
     services_.board = std::make_shared<engine::Board>();
-    path_ = engine::VerbsPath::create(services_, "forger", [] {});
+    path_ = engine::VerbsPath::create(services_, "forger", [this] { broken_.store(true); });
     const rdma::QueuePairAddress own = path_->terms().queue_pair;
     const Forger forger({own.number, own.psn, own.gid});
     rdma::QueuePairAddress other = own;
     other.number = forger.number;
     other.psn = forger.psn;
     other.gid = forger.gid;
-    path_->connect({.queue_pair = other, .receive_slots = 32, .slot_nbytes = 4096});
+    terms_ = {.queue_pair = other, .receive_slots = 32, .slot_nbytes = 4096};
+    path_->connect(terms_);
     connection_ = forger.enter();
     region_ =
         rdma::MemoryRegion::create(services_.domain, bytes_.data(), nbytes, IBV_ACCESS_LOCAL_WRITE);
@@ -47,6 +49,13 @@ class Writer {
     packet.detail = static_cast<std::uint16_t>(why);
     train.add(packet);
     train.send(connection_);
+  }
+
+  // The owner is there to connect anew: the refusal was not the last thing it did.
+  void reconnect() {
+    REQUIRE(services_.poller->wait([this] { return broken_.load(); }, soon()));
+    path_->renew();
+    path_->connect(terms_);
   }
 
   VerbsError error_of_refused() { return error_of(*refused_); }
@@ -77,7 +86,9 @@ class Writer {
 
   std::vector<std::byte> bytes_;
   engine::PathServices services_;
+  std::atomic<bool> broken_{false};
   std::shared_ptr<engine::VerbsPath> path_;
+  engine::PathTerms terms_;
   UniqueFd connection_;
   std::shared_ptr<rdma::MemoryRegion> region_;
   std::shared_ptr<engine::Transfer> refused_;
@@ -103,6 +114,7 @@ TEST_CASE(
     CAPTURE(row.status);
     Writer writer(row.nbytes);
     writer.refuse(row.why);
+    writer.reconnect();
     const VerbsError refused = writer.error_of_refused();
     CHECK(refused.code() == row.status);
     CHECK(refused.effect() == row.effect);
