@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cerrno>
+#include <stdexcept>
 #include <string>
 
 #include "base/error.hpp"
@@ -15,7 +16,7 @@ namespace {
 
 ibv_gid gid_of(const char* text) {
   ibv_gid gid{};
-  REQUIRE(::inet_pton(AF_INET6, text, gid.raw) == 1);
+  if (::inet_pton(AF_INET6, text, gid.raw) != 1) throw std::invalid_argument(text);
   return gid;
 }
 
