@@ -1,12 +1,11 @@
 #include "bindings/array_import.hpp"
 
 #include "bindings/buffer_import.hpp"
+#include "bindings/demands.hpp"
 #include "bindings/dlpack_import.hpp"
 
 namespace zerohop::bindings {
 namespace {
-
-std::string type_name(py::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
 // Writes through such an array would land in an order that nobody defined.
 bool repeats_elements(const Layout& layout) noexcept {
@@ -40,7 +39,7 @@ ImportedArray import_array(py::handle object) {
   drain_released();
   ImportedArray array;
   if (!import_any(object, array)) {
-    throw py::type_error("a " + type_name(object) +
+    throw py::type_error(a_type_name(object) +
                          " is no array: it has neither __dlpack__ nor the buffer protocol; convert "
                          "it first, for example with numpy.asarray");
   }

@@ -2,12 +2,14 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bindings/arguments.hpp"
 #include "bindings/convert.hpp"
+#include "bindings/demands.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/knobs.hpp"
 #include "bindings/topics.hpp"
@@ -43,6 +45,11 @@ const engine::Memory* find_memory(py::handle object) {
 LocalArray::LocalArray(engine::Endpoint& endpoint, py::handle object)
     : found_(find_memory(object)) {
   if (found_ == nullptr) {
+    if (find_remote(object) != nullptr) {
+      throw py::type_error(
+          "a Memory or an array of this process is needed here, not a RemoteMemory: write() takes "
+          "(local, remote), read() takes (remote, local)");
+    }
     registered_ = register_array(endpoint, object, std::nullopt, /*cache=*/true);
   }
 }
@@ -57,9 +64,17 @@ std::shared_ptr<PeerHandle> face_of(const EndpointHandle& endpoint,
   return face;
 }
 
+std::string waited(double seconds) {
+  char text[40];
+  std::snprintf(text, sizeof text, " (waited %.3g s)", seconds);
+  return text;
+}
+
 namespace {
 
 using engine::Endpoint;
+using Name = Shown<py::str>;
+using Slot = Shown<std::uint64_t>;
 
 // Python's signal handlers (Ctrl-C) run between the steps of a long wait.
 void check_signals() {
@@ -81,16 +96,17 @@ EndpointHandle make_endpoint(const std::string& device, const std::string& name,
   return without_gil([&] { return std::make_shared<Endpoint>(options); });
 }
 
-std::shared_ptr<PeerHandle> connect(const EndpointHandle& self, const py::bytes& address,
-                                    std::optional<double> timeout) {
-  const Deadline deadline = self->deadline(timeout);
-  const auto bytes = as_bytes(address);
-  return face_of(self, without_gil([&] { return self->connect(bytes, deadline); }));
+std::shared_ptr<PeerHandle> connect(const EndpointHandle& self, Shown<py::bytes> address,
+                                    Timeout timeout) {
+  const py::bytes held = demand_bytes(address.object, "an address");
+  const auto bytes = as_bytes(held);
+  const auto dial = [&](const Deadline& deadline) { return self->connect(bytes, deadline); };
+  return face_of(self, waiting(*self, timeout.seconds, dial));
 }
 
-std::shared_ptr<PeerHandle> accept(const EndpointHandle& self, std::optional<double> timeout) {
-  const Deadline deadline = self->deadline(timeout);
-  return face_of(self, without_gil([&] { return self->accept(deadline); }));
+std::shared_ptr<PeerHandle> accept(const EndpointHandle& self, Timeout timeout) {
+  const auto take = [&](const Deadline& deadline) { return self->accept(deadline); };
+  return face_of(self, waiting(*self, timeout.seconds, take));
 }
 
 std::vector<std::shared_ptr<PeerHandle>> peers(const EndpointHandle& self) {
@@ -107,30 +123,56 @@ py::dict registration_cache(const Endpoint& self) {
                   "unused"_a = stats.unused, "unused_nbytes"_a = stats.unused_nbytes);
 }
 
+void share(Endpoint& self, Name text, Shown<engine::Memory> object) {
+  const std::string name = demand_str(text.object, "a name");
+  const engine::Memory& memory = demand_memory(object.object, "memory");
+  if (name.empty()) throw py::value_error("memory is shared under a name, which is not empty");
+  if (memory.endpoint() != self.address().id) {
+    throw RegistrationError(
+        "this memory is registered with another Endpoint: share it there, or register the array "
+        "here");
+  }
+  self.share(name, memory);
+}
+
+Endpoint::Notified wait_notify(Endpoint& self, std::uint32_t first, std::uint32_t count,
+                               Timeout timeout, bool reset) {
+  return waiting(self, timeout.seconds, [&](const Deadline& deadline) {
+    return self.wait_notify(first, count, reset, deadline);
+  });
+}
+
 void bind_notifications(py::class_<Endpoint, EndpointHandle>& type) {
   type.def(
           "wait_notify",
-          [](Endpoint& self, std::uint32_t slot, std::optional<double> timeout, bool reset) {
-            const Deadline deadline = self.deadline(timeout);
-            return without_gil([&] { return self.wait_notify(slot, 1, reset, deadline).second; });
+          [](Endpoint& self, Slot slot, Timeout timeout, bool reset) {
+            const std::uint32_t first = demand_slot(slot.object);
+            return wait_notify(self, first, 1, timeout, reset).second;
           },
           py::arg("slot"), py::arg("timeout") = py::none(), py::arg("reset") = true, R"(
 Wait until a peer has put a value into the slot (0 to 65535) and return it; what was written before it is
 there. reset: also empty the slot. Raises TransferTimeout after `timeout` seconds (default: the Endpoint's).)")
       .def(
           "wait_notify_any",
-          [](Endpoint& self, std::uint32_t first, std::uint32_t count,
-             std::optional<double> timeout, bool reset) {
-            const Deadline deadline = self.deadline(timeout);
-            return without_gil([&] { return self.wait_notify(first, count, reset, deadline); });
+          [](Endpoint& self, Slot first, Slot count, Timeout timeout, bool reset) {
+            const std::uint32_t begin = demand_slot(first.object);
+            const std::uint32_t length = demand_u32(count.object, "the count of slots");
+            return wait_notify(self, begin, length, timeout, reset);
           },
           py::arg("first"), py::arg("count"), py::arg("timeout") = py::none(),
           py::arg("reset") = true,
           "Wait for any slot of [first, first + count); returns (slot, value). As wait_notify().")
-      .def("peek_notify", &Endpoint::peek_notify, py::arg("slot"),
-           "The value in the slot, 0 if it is empty. Never blocks.")
-      .def("reset_notify", &Endpoint::reset_notify, py::arg("slot"),
-           "Empty the slot and return what was in it, 0 if nothing was. Never blocks.");
+      .def(
+          "peek_notify",
+          [](const Endpoint& self, Slot slot) {
+            return self.peek_notify(demand_slot(slot.object));
+          },
+          py::arg("slot"), "The value in the slot, 0 if it is empty. Never blocks.")
+      .def(
+          "reset_notify",
+          [](Endpoint& self, Slot slot) { return self.reset_notify(demand_slot(slot.object)); },
+          py::arg("slot"),
+          "Empty the slot and return what was in it, 0 if nothing was. Never blocks.");
 }
 
 }  // namespace
@@ -143,14 +185,18 @@ void bind_endpoint(py::module_& m) {
       .def_property_readonly(
           "address", [](const Endpoint& self) { return to_bytes(self.address().to_bytes()); },
           "What another Endpoint needs to connect: bytes. Contains a secret.")
-      .def_property_readonly("id",
-                             [](const Endpoint& self) { return engine::to_hex(self.address().id); })
-      .def_property_readonly("name", [](const Endpoint& self) { return self.address().name; })
+      .def_property_readonly(
+          "id", [](const Endpoint& self) { return engine::to_hex(self.address().id); },
+          "Names this Endpoint in the world, hexadecimal; not a secret.")
+      .def_property_readonly(
+          "name", [](const Endpoint& self) { return self.address().name; },
+          "For messages, here and at its peers.")
       .def_property_readonly(
           "device", [](const Endpoint& self) { return self.address().device; },
           "The verbs device, for instance ``\"soft0\"``.")
-      .def_property_readonly("timeout", &Endpoint::timeout)
-      .def_property_readonly("closed", &Endpoint::closed)
+      .def_property_readonly("timeout", &Endpoint::timeout,
+                             "Bound of a wait that is given none, seconds.")
+      .def_property_readonly("closed", &Endpoint::closed, "Whether close() was called.")
       .def_property_readonly("peers", &peers, "The Peers that are connected now.")
       .def_property_readonly("registration_cache", &registration_cache, R"(
 Counters of the registrations of GPU memory, by name: ``hits`` and ``misses`` of look-ups, ``evictions`` of
@@ -190,26 +236,22 @@ Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError
           },
           py::arg("shape"), py::arg("dtype") = "uint8", py::arg("device") = "cpu", R"(
 Fresh zeroed registered memory. shape: int or tuple. dtype: name, numpy or torch dtype.)")
-      .def(
-          "share",
-          [](Endpoint& self, const py::str& name, const engine::Memory& memory) {
-            self.share(name, memory);
-          },
-          py::arg("name"), py::arg("memory"), R"(
+      .def("share", &share, py::arg("name"), py::arg("memory"), R"(
 Publish memory: peers find it by ``peer[name]`` and ``peer.lookup(name)``. Replaces what had the name.)")
       .def(
           "unshare",
-          [](Endpoint& self, const py::str& name) {
+          [](Endpoint& self, Name text) {
+            const std::string name = demand_str(text.object, "a name");
             if (!self.unshare(name)) {
-              throw py::key_error("nothing is shared under the name '" + std::string(name) + "'");
+              throw py::key_error("nothing is shared under the name '" + name + "'");
             }
           },
           py::arg("name"), R"(
 Publish it no longer; KeyError if nothing has that name. Who has its RemoteMemory keeps the right: close the Memory to end that.)")
       .def(
           "close",
-          [](Endpoint& self, std::optional<double> timeout) {
-            const Deadline deadline = self.deadline(timeout);
+          [](Endpoint& self, Timeout timeout) {
+            const Deadline deadline = self.deadline(timeout.seconds);
             without_gil([&] { self.close(deadline); });
           },
           py::arg("timeout") = py::none(), R"(

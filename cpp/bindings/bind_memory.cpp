@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "bindings/arguments.hpp"
+#include "bindings/array_import.hpp"
 #include "bindings/buffer_export.hpp"
 #include "bindings/convert.hpp"
 #include "bindings/dlpack_export.hpp"
@@ -22,7 +23,16 @@ ExportedArray exported(const Memory& memory) {
 int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
   view->obj = nullptr;  // what CPython wants to see after a failure
   try {
-    return fill_buffer(self, view, flags, exported(py::cast<const Memory&>(py::handle(self))));
+    const auto& memory = py::cast<const Memory&>(py::handle(self));
+    const DType dtype = memory.layout().dtype;
+    if ((flags & PyBUF_FORMAT) != 0 && !has_buffer_format(dtype)) {
+      // Whoever took the bits for integers would compute with them.
+      const std::string message =
+          "the buffer protocol knows no " + dtype.name() + ": use torch.from_dlpack";
+      PyErr_SetString(PyExc_BufferError, message.c_str());
+      return -1;
+    }
+    return fill_buffer(self, view, flags, exported(memory));
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_BufferError, error.what());
     return -1;
@@ -41,6 +51,22 @@ py::capsule dlpack(const Memory& memory, py::object stream, py::object max_versi
 
 const char* registration(const Memory& memory) {
   return memory.on_host() ? "host" : engine::way_name(memory.registration()->way);
+}
+
+// numpy.asarray() comes here when there is no buffer to be had.
+py::object to_numpy(const Memory& memory, const py::object& dtype, const py::object& copy) {
+  const ExportedArray array = exported(memory);
+  const py::object view = py::cast(ImportedArray{.layout = array.layout,
+                                                 .writable = array.writable,
+                                                 .device = array.device,
+                                                 .owner = array.owner});
+  return py::module_::import("zerohop.arrays")
+      .attr("to_numpy")(view, array.layout.dtype.name(), dtype, copy);
+}
+
+Memory select(const Memory& memory, py::handle key) {
+  (void)memory.pinned();  // refuses closed memory
+  return memory.slice(parse_index(key));
 }
 
 std::string describe(const Memory& memory) {
@@ -65,7 +91,7 @@ slices, ``...`` and ``None`` gives a part of the same memory, as numpy's basic i
       .def_property_readonly("registration", &registration, R"(
 How it is registered: ``"host"``; of GPU memory ``"dmabuf"`` or ``"peermem"``. ``peer.route(...)`` says why.)")
       .def_property_readonly("writable", &Memory::writable, "Whether peers may write it.")
-      .def_property_readonly("closed", &Memory::closed)
+      .def_property_readonly("closed", &Memory::closed, "Whether it is registered no more.")
       .def_property_readonly(
           "address", [](const Memory& memory) { return memory.layout().address; },
           "Address of the first element in this process.")
@@ -75,8 +101,11 @@ How it is registered: ``"host"``; of GPU memory ``"dmabuf"`` or ``"peermem"``. `
       .def_property_readonly("remote", &Memory::remote, R"(
 The ``RemoteMemory`` to give to a peer: whoever has it may read this memory, and write it if it is
 writable. Raises RegistrationError once closed.)")
-      .def("__getitem__",
-           [](const Memory& memory, py::handle key) { return memory.slice(parse_index(key)); })
+      .def("__getitem__", &select,
+           "A part of the same memory. Raises RegistrationError once closed.")
+      .def("__array__", &to_numpy, py::arg("dtype") = py::none(), py::arg("copy") = py::none(), R"(
+The bytes as a numpy array. bfloat16 and float8 need the package ml_dtypes, else TypeError. Raises
+RegistrationError once closed.)")
       .def("close", &Memory::close, py::call_guard<py::gil_scoped_release>(), R"(
 End the registration: peers can reach the memory no more. Transfers that run finish first. Closes the
 slices of this memory too. Calling it again does nothing.)")

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "bindings/convert.hpp"
+#include "bindings/demands.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
 
@@ -20,52 +20,28 @@ using engine::Memory;
 using engine::Peer;
 using engine::RemoteMemory;
 
-std::uint32_t to_u32(py::handle value, const char* what) {
-  if (!PyLong_Check(value.ptr())) {
-    throw py::type_error(std::string(what) + " must be an int, not " +
-                         Py_TYPE(value.ptr())->tp_name);
-  }
-  int overflow = 0;
-  const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
-  if (overflow != 0 || number < 0 || number > std::numeric_limits<std::uint32_t>::max()) {
-    throw py::value_error(std::string(what) + " must be from 0 to 2**32 - 1");
-  }
-  return static_cast<std::uint32_t>(number);
-}
-
-// 64 bits with or without sign: atomics do not care, their element type says how to read them.
-std::uint64_t to_word(py::handle value, const char* what) {
-  if (!PyLong_Check(value.ptr())) {
-    throw py::type_error(std::string(what) + " must be an int, not " +
-                         Py_TYPE(value.ptr())->tp_name);
-  }
-  int overflow = 0;
-  const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
-  if (overflow == 0) return static_cast<std::uint64_t>(number);
-  const unsigned long long large = overflow > 0 ? PyLong_AsUnsignedLongLong(value.ptr()) : 0;
-  if (overflow < 0 || PyErr_Occurred() != nullptr) {
-    PyErr_Clear();
-    throw py::value_error(std::string(what) + " must fit 64 bits");
-  }
-  return large;
-}
-
 std::optional<engine::Notification> to_notification(const py::object& notify) {
   if (notify.is_none()) return std::nullopt;
-  if (!py::isinstance<py::tuple>(notify) || py::len(notify) != 2) {
-    throw py::type_error("notify must be a tuple (slot, value)");
+  const bool pair = PyTuple_Check(notify.ptr()) || PyList_Check(notify.ptr());
+  if (!pair || PySequence_Fast_GET_SIZE(notify.ptr()) != 2) {
+    throw py::type_error("notify must be a pair (slot, value), not " + a_type_name(notify) +
+                         (pair ? " of " + std::to_string(py::len(notify)) : ""));
   }
-  const auto pair = py::reinterpret_borrow<py::tuple>(notify);
-  return engine::Notification{to_u32(pair[0], "a notification slot"),
-                              to_u32(pair[1], "a notification value")};
+  return engine::Notification{
+      demand_slot(PySequence_Fast_GET_ITEM(notify.ptr(), 0)),
+      demand_u32(PySequence_Fast_GET_ITEM(notify.ptr(), 1), "a notification value")};
 }
+
+using Remote = Shown<RemoteMemory>;
+using Name = Shown<py::str>;
+using Route = Shown<std::optional<std::string>>;
 
 // What the transfer calls have in common.
 struct Extras {
   py::object notify;
   py::object stream;
-  std::optional<std::string> require;
-  std::optional<double> timeout;
+  Route require;
+  Timeout timeout;
 
   engine::TransferOptions options() const {
     if (!stream.is_none()) {
@@ -73,7 +49,9 @@ struct Extras {
           "stream= needs a GPU route, which this build has not: synchronise the "
           "stream, then call without it");
     }
-    return {.notify = to_notification(notify), .require = require.value_or(""), .timeout = timeout};
+    return {.notify = to_notification(notify),
+            .require = demand_route(require.object),
+            .timeout = timeout.seconds};
   }
 };
 
@@ -92,24 +70,22 @@ ResultKind word_kind(const RemoteMemory& word) {
   return word.layout.dtype.code == kDTypeUInt ? ResultKind::unsigned_word : ResultKind::signed_word;
 }
 
-TransferHandle write(const PeerHandle& self, py::handle source, const RemoteMemory& destination,
-                     py::object notify, py::object stream, std::optional<std::string> require,
-                     std::optional<double> timeout) {
-  const auto options =
-      Extras{std::move(notify), std::move(stream), std::move(require), timeout}.options();
+TransferHandle write(const PeerHandle& self, py::handle source, Remote destination,
+                     py::object notify, py::object stream, Route require, Timeout timeout) {
+  const auto options = Extras{std::move(notify), std::move(stream), require, timeout}.options();
+  const RemoteMemory& remote = demand_remote(destination.object, "destination", source);
   const LocalArray local(*self.endpoint, source);
-  const Peer::Pair pair{&*local, &destination};
+  const Peer::Pair pair{&*local, &remote};
   return handle_of(self, without_gil([&] { return self.peer->write({&pair, 1}, options); }),
                    std::span(&pair, 1));
 }
 
-TransferHandle read(const PeerHandle& self, const RemoteMemory& source, py::handle destination,
-                    py::object notify, py::object stream, std::optional<std::string> require,
-                    std::optional<double> timeout) {
-  const auto options =
-      Extras{std::move(notify), std::move(stream), std::move(require), timeout}.options();
+TransferHandle read(const PeerHandle& self, Remote source, py::handle destination,
+                    py::object notify, py::object stream, Route require, Timeout timeout) {
+  const auto options = Extras{std::move(notify), std::move(stream), require, timeout}.options();
+  const RemoteMemory& remote = demand_remote(source.object, "source", destination);
   const LocalArray local(*self.endpoint, destination);
-  const Peer::Pair pair{&*local, &source};
+  const Peer::Pair pair{&*local, &remote};
   return handle_of(self, without_gil([&] { return self.peer->read({&pair, 1}, options); }),
                    std::span(&pair, 1));
 }
@@ -120,32 +96,53 @@ struct Pairs {
   std::vector<Memory> registered;  // of members that are plain arrays
   std::vector<Peer::Pair> pairs;
 
-  Pairs(engine::Endpoint& endpoint, const py::iterable& list, std::size_t local) : items(list) {
+  Pairs(engine::Endpoint& endpoint, py::handle list, std::size_t local) : items(all_of(list)) {
     const std::size_t count = items.size();
     pairs.reserve(count);
     registered.reserve(count);  // pointers into it stay valid
     for (const py::handle item : items) {
-      if (!PyTuple_Check(item.ptr()) || PyTuple_GET_SIZE(item.ptr()) != 2) {
-        throw py::type_error("each entry must be a tuple of a local and a remote array");
-      }
+      if (!PyTuple_Check(item.ptr()) || PyTuple_GET_SIZE(item.ptr()) != 2) refuse(item, local);
       const py::handle mine = PyTuple_GET_ITEM(item.ptr(), static_cast<Py_ssize_t>(local));
       const py::handle theirs = PyTuple_GET_ITEM(item.ptr(), static_cast<Py_ssize_t>(1 - local));
+      const RemoteMemory* remote = find_remote(theirs);
+      if (remote == nullptr) refuse(item, local);
       const Memory* memory = find_memory(mine);
       if (memory == nullptr) {
+        if (find_remote(mine) != nullptr) refuse(item, local);
         memory = &registered.emplace_back(register_array(endpoint, mine, {}, /*cache=*/true));
       }
-      pairs.emplace_back(memory, &py::cast<const RemoteMemory&>(theirs));
+      pairs.emplace_back(memory, remote);
     }
+  }
+
+ private:
+  static py::tuple all_of(py::handle list) {
+    if (!py::isinstance<py::iterable>(list)) {
+      throw py::type_error("pairs must be a list of pairs of arrays, not " + type_name(list));
+    }
+    return py::tuple(py::reinterpret_borrow<py::object>(list));
+  }
+
+  [[noreturn]] void refuse(py::handle item, std::size_t local) const {
+    const std::string which = "pair " + std::to_string(pairs.size());
+    const char* wanted = local == 0 ? "(local, remote)" : "(remote, local)";
+    if (!PyTuple_Check(item.ptr()) || PyTuple_GET_SIZE(item.ptr()) != 2) {
+      throw py::type_error(which + " must be a tuple " + wanted + ", not " + a_type_name(item));
+    }
+    const auto pair = py::reinterpret_borrow<py::tuple>(item);
+    const bool swapped =
+        find_remote(pair[local]) != nullptr && find_remote(pair[1 - local]) == nullptr;
+    throw py::type_error(which + (swapped ? " is swapped: " : ": it must be ") + wanted +
+                         " arrays, the remote one a RemoteMemory, not (" + type_name(pair[0]) +
+                         ", " + type_name(pair[1]) + ")");
   }
 };
 
 template <std::size_t kLocal>
-TransferHandle many(const PeerHandle& self, const py::iterable& list, py::object notify,
-                    py::object stream, std::optional<std::string> require,
-                    std::optional<double> timeout) {
-  const auto options =
-      Extras{std::move(notify), std::move(stream), std::move(require), timeout}.options();
-  const Pairs pairs(*self.endpoint, list, kLocal);
+TransferHandle many(const PeerHandle& self, Shown<py::iterable> list, py::object notify,
+                    py::object stream, Route require, Timeout timeout) {
+  const auto options = Extras{std::move(notify), std::move(stream), require, timeout}.options();
+  const Pairs pairs(*self.endpoint, list.object, kLocal);
   return handle_of(self, without_gil([&] {
                      return kLocal == 0 ? self.peer->write(pairs.pairs, options)
                                         : self.peer->read(pairs.pairs, options);
@@ -153,16 +150,18 @@ TransferHandle many(const PeerHandle& self, const py::iterable& list, py::object
                    pairs.pairs);
 }
 
-RemoteMemory lookup(const PeerHandle& self, const py::str& text, std::optional<double> timeout) {
-  const std::string name = text;
-  const Deadline deadline = self.endpoint->deadline(timeout);
-  return without_gil([&] { return *self.peer->lookup(name, deadline, /*now=*/false); });
+RemoteMemory lookup(const PeerHandle& self, Name text, Timeout timeout) {
+  const std::string name = demand_str(text.object, "a name");
+  return waiting(*self.endpoint, timeout.seconds, [&](const Deadline& deadline) {
+    return *self.peer->lookup(name, deadline, /*now=*/false);
+  });
 }
 
-RemoteMemory get_item(const PeerHandle& self, const py::str& text) {
-  const std::string name = text;
-  const Deadline deadline = self.endpoint->deadline({});
-  const auto found = without_gil([&] { return self.peer->lookup(name, deadline, /*now=*/true); });
+RemoteMemory get_item(const PeerHandle& self, Name text) {
+  const std::string name = demand_str(text.object, "a name");
+  const auto found = waiting(*self.endpoint, {}, [&](const Deadline& deadline) {
+    return self.peer->lookup(name, deadline, /*now=*/true);
+  });
   if (!found) {
     throw py::key_error("peer '" + self.peer->identity().name +
                         "' shares nothing under the name '" + name +
@@ -188,7 +187,7 @@ py::dict stats(const PeerHandle& self) {
 std::string describe(const PeerHandle& self) {
   const auto& identity = self.peer->identity();
   return "<zerohop.Peer '" + identity.name + "' on " + identity.host_name +
-         (self.peer->alive() ? ">" : ", lost>");
+         (self.alive() ? ">" : ", lost>");
 }
 
 void bind_transfers(py::class_<PeerHandle, std::shared_ptr<PeerHandle>>& type) {
@@ -223,8 +222,9 @@ pairs: list, generator, ... of (Memory or array, RemoteMemory). Otherwise as wri
            "or array).")
       .def(
           "fetch_add",
-          [](const PeerHandle& self, const RemoteMemory& word, const py::object& value) {
-            const std::uint64_t add = to_word(value, "the summand");
+          [](const PeerHandle& self, Remote remote, Shown<std::uint64_t> value) {
+            const RemoteMemory& word = demand_remote(remote.object, "remote");
+            const std::uint64_t add = demand_word(value.object, "the summand");
             return handle_of(self, without_gil([&] { return self.peer->fetch_add(word, add); }),
                              word_kind(word));
           },
@@ -233,10 +233,11 @@ Add to one remote 8-byte element (int64 or uint64, aligned to 8), atomically amo
 the peer's device; wait() returns the old value. Overflow wraps.)")
       .def(
           "compare_swap",
-          [](const PeerHandle& self, const RemoteMemory& word, const py::object& expected,
-             const py::object& desired) {
-            const std::uint64_t old_value = to_word(expected, "the expected value");
-            const std::uint64_t new_value = to_word(desired, "the desired value");
+          [](const PeerHandle& self, Remote remote, Shown<std::uint64_t> expected,
+             Shown<std::uint64_t> desired) {
+            const RemoteMemory& word = demand_remote(remote.object, "remote");
+            const std::uint64_t old_value = demand_word(expected.object, "the expected value");
+            const std::uint64_t new_value = demand_word(desired.object, "the desired value");
             return handle_of(self, without_gil([&] {
                                return self.peer->compare_swap(word, old_value, new_value);
                              }),
@@ -247,9 +248,9 @@ Replace one remote 8-byte element by `desired` if it equals `expected`, atomical
 wait() returns the old value, which tells whether it did.)")
       .def(
           "notify",
-          [](const PeerHandle& self, const py::object& slot, const py::object& value) {
-            const engine::Notification notification{to_u32(slot, "a notification slot"),
-                                                    to_u32(value, "a notification value")};
+          [](const PeerHandle& self, Shown<std::uint64_t> slot, Shown<std::uint64_t> value) {
+            const engine::Notification notification{
+                demand_slot(slot.object), demand_u32(value.object, "a notification value")};
             return handle_of(self, without_gil([&] { return self.peer->notify(notification); }));
           },
           py::arg("slot"), py::arg("value"), R"(
@@ -260,8 +261,8 @@ the data of any write() called earlier.)");
 void bind_messages(py::class_<PeerHandle, std::shared_ptr<PeerHandle>>& type) {
   type.def(
           "send",
-          [](const PeerHandle& self, const py::object& array, const py::object& tag) {
-            const std::uint32_t number = to_u32(tag, "a tag");
+          [](const PeerHandle& self, const py::object& array, Shown<std::uint64_t> tag) {
+            const std::uint32_t number = demand_u32(tag.object, "a tag");
             const LocalArray local(*self.endpoint, array);
             return handle_of(self, without_gil([&] { return self.peer->send(*local, number); }));
           },
@@ -272,8 +273,8 @@ Up to 4064 bytes are copied and done when they are in the peer's memory; larger 
 are until the peer's recv has read them. Bytes are matched, not shapes or dtypes.)")
       .def(
           "recv",
-          [](const PeerHandle& self, const py::object& array, const py::object& tag) {
-            const std::uint32_t number = to_u32(tag, "a tag");
+          [](const PeerHandle& self, const py::object& array, Shown<std::uint64_t> tag) {
+            const std::uint32_t number = demand_u32(tag.object, "a tag");
             const LocalArray local(*self.endpoint, array);
             return handle_of(self, without_gil([&] { return self.peer->receive(*local, number); }),
                              ResultKind::nbytes);
@@ -303,24 +304,39 @@ Endpoint's). Raises TransferTimeout, PeerLost.)")
            "The memory the peer shares under `name`; KeyError if it shares none.")
       .def(
           "route",
-          [](const PeerHandle& self, py::handle local, const RemoteMemory& remote) {
-            return self.peer->route(*LocalArray(*self.endpoint, local), remote);
+          [](const PeerHandle& self, py::handle local, Remote remote) {
+            const RemoteMemory& theirs = demand_remote(remote.object, "remote", local);
+            return self.peer->route(*LocalArray(*self.endpoint, local), theirs);
           },
           py::arg("local"), py::arg("remote"), "Which way bytes between the two would go, and why.")
-      .def_property_readonly("alive", [](const PeerHandle& self) { return self.peer->alive(); })
       .def_property_readonly(
-          "id", [](const PeerHandle& self) { return engine::to_hex(self.peer->identity().id); })
-      .def_property_readonly("name",
-                             [](const PeerHandle& self) { return self.peer->identity().name; })
-      .def_property_readonly("host",
-                             [](const PeerHandle& self) { return self.peer->identity().host_name; })
-      .def_property_readonly("pid",
-                             [](const PeerHandle& self) { return self.peer->identity().pid; })
-      .def("stats", &stats, "Counters since the connection was made, as a dict of ints.")
+          "alive", [](const PeerHandle& self) { return self.alive(); },
+          "Whether it is connected; False once it is lost, and in a forked child.")
+      .def_property_readonly(
+          "timeout", [](const PeerHandle& self) { return self.endpoint->timeout(); },
+          "Bound of a wait that is given none, seconds: the Endpoint's.")
+      .def_property_readonly(
+          "id", [](const PeerHandle& self) { return engine::to_hex(self.peer->identity().id); },
+          "The ``id`` of its Endpoint, hexadecimal.")
+      .def_property_readonly(
+          "name", [](const PeerHandle& self) { return self.peer->identity().name; },
+          "The ``name`` of its Endpoint.")
+      .def_property_readonly(
+          "host", [](const PeerHandle& self) { return self.peer->identity().host_name; },
+          "The name of the host that its process runs on.")
+      .def_property_readonly(
+          "pid", [](const PeerHandle& self) { return self.peer->identity().pid; },
+          "The id of its process, on its host.")
+      .def("stats", &stats, R"(
+Counters since the connection was made, as a dict of ints.
+
+work_requests, doorbells: posted to the device, and how often it was told. bytes_out, bytes_in: of the
+writes and sends, and of the reads, that were posted. messages_in, notifications_in: that came from the
+peer. queue_full: how often a call waited for room. queue_pair_errors: how often it had to be replaced.)")
       .def(
           "close",
-          [](const PeerHandle& self, std::optional<double> timeout) {
-            const Deadline deadline = self.endpoint->deadline(timeout);
+          [](const PeerHandle& self, Timeout timeout) {
+            const Deadline deadline = self.endpoint->deadline(timeout.seconds);
             without_gil([&] { self.peer->close(deadline); });
           },
           py::arg("timeout") = py::none(), R"(

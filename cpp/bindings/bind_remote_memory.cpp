@@ -6,6 +6,7 @@
 
 #include "bindings/arguments.hpp"
 #include "bindings/convert.hpp"
+#include "bindings/demands.hpp"
 #include "bindings/topics.hpp"
 #include "engine/remote_memory.hpp"
 
@@ -49,8 +50,10 @@ belongs to; ``Endpoint.register(array, cache=False)`` makes one that covers the 
           "endpoint_id", [](const RemoteMemory& memory) { return engine::to_hex(memory.endpoint); },
           "The ``id`` of the Endpoint whose memory it is.")
       .def("to_bytes", &pack)
-      .def_static("from_bytes", &unpack, py::arg("data"),
-                  "Raises ProtocolError for bytes that are not a RemoteMemory's.")
+      .def_static(
+          "from_bytes",
+          [](Shown<py::bytes> data) { return unpack(demand_bytes(data.object, "data")); },
+          py::arg("data"), "Raises ProtocolError for bytes that are not a RemoteMemory's.")
       .def("__getitem__", [](const RemoteMemory& memory,
                              py::handle key) { return memory.slice(parse_index(key)); })
       .def("__len__", [](const RemoteMemory& memory) { return layout_length(memory.layout); })

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/unique_fd.hpp"
+#include "bindings/demands.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
 
@@ -30,15 +31,17 @@ py::object result_of(const TransferHandle& handle) {
   return py::none();
 }
 
-py::object wait(const TransferHandle& handle, std::optional<double> timeout) {
+py::object wait(const TransferHandle& handle, Timeout timeout) {
   if (!handle.transfer->done()) {
     handle.endpoint->check_process();
-    const Deadline deadline = handle.endpoint->deadline(timeout);
+    const Deadline deadline = handle.endpoint->deadline(timeout.seconds);
     const bool done = without_gil([&] { return handle.transfer->wait(deadline); });
     if (!done) {
-      throw TransferTimeout("the transfer of " + std::to_string(handle.transfer->nbytes()) +
-                                " bytes is not done yet; it goes on: wait again, or close the peer",
-                            0, Effect::all);
+      throw TransferTimeout(
+          "the transfer of " + std::to_string(handle.transfer->nbytes()) +
+              " bytes is not done yet; it goes on: wait again, or close the peer" +
+              waited(timeout.seconds.value_or(handle.endpoint->timeout())),
+          0, Effect::all);
     }
   }
   return result_of(handle);
@@ -119,8 +122,9 @@ Transfer: ask ``Peer.route``.)")
 One asynchronous operation. When it is done without error the source may be reused and the bytes are
 at the destination. Dropping it changes nothing: the transfer goes on, and keeps its memory alive.
 
-``await transfer`` is ``transfer.wait()`` for asyncio. Cancelling the task ends the waiting, not the
-transfer.)")
+``await transfer`` is ``transfer.wait()`` for asyncio. ``asyncio.gather(a, b)`` and ``asyncio.wait_for(a, 5)``
+take transfers as they are; for a task, ``asyncio.ensure_future(a)`` (create_task wants a coroutine).
+Cancelling ends the waiting, not the transfer.)")
       .def("wait", &wait, py::arg("timeout") = py::none(), R"(
 Wait until done, at most ``timeout`` seconds (default: the Endpoint's). Any number of threads may wait.
 
@@ -130,8 +134,9 @@ VerbsError, ... whose ``effect`` tells what may have been written.)")
       .def_property_readonly(
           "done", [](const TransferHandle& handle) { return handle.transfer->done(); },
           "Whether it has ended, with or without error. Never blocks.")
-      .def_property_readonly("nbytes",
-                             [](const TransferHandle& handle) { return handle.transfer->nbytes(); })
+      .def_property_readonly(
+          "nbytes", [](const TransferHandle& handle) { return handle.transfer->nbytes(); },
+          "Bytes of all its arrays; of a recv, those there is room for.")
       .def_property_readonly(
           "timeout", [](const TransferHandle& handle) { return handle.endpoint->timeout(); },
           "Bound of a wait that is given none, seconds: the Endpoint's.")

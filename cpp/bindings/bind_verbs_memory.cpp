@@ -1,6 +1,7 @@
 // zh.verbs: memory regions and slices of them.
 #include <limits>
 
+#include "bindings/demands.hpp"
 #include "bindings/verbs_objects.hpp"
 #include "rdma/verbs_text.hpp"
 
@@ -20,6 +21,15 @@ const rdma::MemoryRegion& VerbsRegion::get() const {
   return *region_;
 }
 
+namespace {
+
+[[noreturn]] void refuse(py::handle local) {
+  throw py::type_error("local must be a MemoryRegion, a slice of one, or a list of those, not " +
+                       type_name(local) + ": register an array with ProtectionDomain.register");
+}
+
+}  // namespace
+
 LocalElements LocalElements::parse(py::handle local) {
   LocalElements list;
   if (local.is_none()) return list;
@@ -28,13 +38,16 @@ LocalElements LocalElements::parse(py::handle local) {
       auto region = item.cast<std::shared_ptr<VerbsRegion>>();
       const std::size_t nbytes = region->get().nbytes();
       list.add({std::move(region), 0, nbytes});
-    } else {
+    } else if (py::isinstance<VerbsSlice>(item)) {
       list.add(item.cast<VerbsSlice>());
+    } else {
+      refuse(item);
     }
   };
   if (py::isinstance<VerbsRegion>(local) || py::isinstance<VerbsSlice>(local)) {
     add_one(local);
   } else {
+    if (!PyList_Check(local.ptr()) && !PyTuple_Check(local.ptr())) refuse(local);
     for (py::handle item : local) add_one(item);
   }
   return list;
@@ -60,14 +73,26 @@ std::uint64_t LocalElements::nbytes() const noexcept {
 
 namespace {
 
-VerbsSlice slice_of(const std::shared_ptr<VerbsRegion>& region, const py::slice& range) {
+// A slice that reaches beyond the region is refused, not clamped: fewer bytes would move than
+// asked.
+VerbsSlice slice_of(const std::shared_ptr<VerbsRegion>& region, Shown<py::slice> shown) {
+  const py::handle key = shown.object;
+  if (!PySlice_Check(key.ptr())) {
+    throw py::type_error("a memory region is sliced in bytes, region[begin:end], not with " +
+                         a_type_name(key));
+  }
   py::ssize_t start = 0;
   py::ssize_t stop = 0;
   py::ssize_t step = 0;
-  py::ssize_t length = 0;
-  const auto nbytes = static_cast<py::ssize_t>(region->get().nbytes());
-  if (!range.compute(nbytes, &start, &stop, &step, &length)) throw py::error_already_set();
+  if (PySlice_Unpack(key.ptr(), &start, &stop, &step) != 0) throw py::error_already_set();
   if (step != 1) throw py::value_error("a memory region is sliced in bytes with step 1");
+  const auto nbytes = static_cast<py::ssize_t>(region->get().nbytes());
+  const auto inside = [nbytes](py::ssize_t at) { return at >= -nbytes && at <= nbytes; };
+  if (!inside(start) || (!inside(stop) && stop != PY_SSIZE_T_MAX)) {  // which stands for no end
+    throw py::index_error("slice " + py::str(key).cast<std::string>() +
+                          " reaches beyond the region of " + std::to_string(nbytes) + " bytes");
+  }
+  const py::ssize_t length = PySlice_AdjustIndices(nbytes, &start, &stop, step);
   return {region, static_cast<std::size_t>(start), static_cast<std::size_t>(length)};
 }
 
@@ -108,7 +133,8 @@ region[a:b] is a MemorySlice of bytes a to b.)");
       .def_property_readonly("closed", &VerbsRegion::closed)
       .def("close", &VerbsRegion::close, R"(
 Deregister now: its keys are no longer valid, and work requests that still use it fail.)")
-      .def("__getitem__", slice_of, py::arg("bytes"))
+      .def("__getitem__", slice_of, py::arg("bytes"),
+           "Bytes begin to end. IndexError beyond the region.")
       .def("__len__", [](const VerbsRegion& r) { return r.get().nbytes(); })
       .def("__repr__", describe);
 

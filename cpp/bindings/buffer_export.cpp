@@ -65,6 +65,11 @@ void release_buffer(PyObject*, Py_buffer* view) { delete static_cast<Export*>(vi
 
 }  // namespace
 
+bool has_buffer_format(DType dtype) noexcept {
+  return dtype.code <= kDTypeFloat || dtype.code == kDTypeBool ||
+         (dtype.code == kDTypeComplex && dtype.bits != 32);
+}
+
 int fill_buffer(PyObject* exporter, Py_buffer* view, int flags,
                 const ExportedArray& array) noexcept {
   view->obj = nullptr;

@@ -10,8 +10,11 @@
 
 namespace zerohop::bindings {
 
-// 0, or -1 with a Python error set. Types that the struct module cannot name (bfloat16, float8_*,
-// complex32) leave as unsigned integers of the same width, to be viewed by the consumer.
+// Whether the buffer protocol can name the type: not bfloat16, float8_*, complex32.
+bool has_buffer_format(DType dtype) noexcept;
+
+// 0, or -1 with a Python error set. Types without a format leave as unsigned integers of the same
+// width, to be viewed by the consumer.
 int fill_buffer(PyObject* exporter, Py_buffer* view, int flags,
                 const ExportedArray& array) noexcept;
 

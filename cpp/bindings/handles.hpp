@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/error.hpp"
+#include "base/fork.hpp"
 #include "bindings/array_import.hpp"
 #include "bindings/owner.hpp"
 #include "engine/endpoint.hpp"
@@ -18,6 +20,9 @@ using EndpointHandle = std::shared_ptr<engine::Endpoint>;
 struct PeerHandle {
   EndpointHandle endpoint;  // whose thread serves the peer
   std::shared_ptr<engine::Peer> peer;
+  unsigned process = fork_generation();  // the one that is connected
+
+  bool alive() const noexcept { return process == fork_generation() && peer->alive(); }
 };
 
 // The one handle of a peer: Python sees the same object for the same connection.
@@ -58,6 +63,21 @@ template <typename Function>
 auto without_gil(Function&& function) {
   const py::gil_scoped_release released;
   return std::forward<Function>(function)();
+}
+
+// " (waited 2.5 s)"
+std::string waited(double seconds);
+
+// The same for what waits: a timeout says how long that was.
+template <typename Function>
+auto waiting(const engine::Endpoint& endpoint, std::optional<double> timeout, Function&& function) {
+  const Deadline deadline = endpoint.deadline(timeout);
+  try {
+    return without_gil([&] { return function(deadline); });
+  } catch (const TransferTimeout& late) {
+    throw TransferTimeout(late.what() + waited(timeout.value_or(endpoint.timeout())), late.code(),
+                          late.effect());
+  }
 }
 
 }  // namespace zerohop::bindings

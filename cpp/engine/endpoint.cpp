@@ -26,12 +26,18 @@ std::string default_name() {
   return std::string(host.data()) + ":" + std::to_string(::getpid());
 }
 
+// "slot 9", "slots 4 to 7"
+std::string slots_text(std::uint64_t first, std::uint64_t count) {
+  const std::string begin = std::to_string(first);
+  if (count == 1) return "slot " + begin;
+  return "slots " + begin + " to " + std::to_string(first + count - 1);
+}
+
 void check_slots(std::uint64_t first, std::uint64_t count) {
   if (count == 0) throw std::invalid_argument("a notification range needs at least one slot");
   if (first + count > Board::kSlots) {
-    throw std::out_of_range(
-        "notification slots [" + std::to_string(first) + ", " + std::to_string(first + count) +
-        ") are out of range: slots go from 0 to " + std::to_string(Board::kSlots - 1));
+    throw std::out_of_range("out of range: notification " + slots_text(first, count) +
+                            ", they go from 0 to " + std::to_string(Board::kSlots - 1));
   }
 }
 
@@ -43,7 +49,7 @@ Peer::Host with_words_to(const std::weak_ptr<Control>& weak, Peer::Host host) {
     if (auto control = weak.lock()) control->repair(peer);
   };
   host.leave = [weak](const std::shared_ptr<Peer>& peer) {
-    if (auto control = weak.lock()) control->leave(peer, "it was closed");
+    if (auto control = weak.lock()) control->leave(peer, "close() was called");
   };
   return host;
 }
@@ -255,16 +261,17 @@ Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t coun
   if (const auto loss = control_->lonely()) {
     throw PeerLost(*loss + "; no peer is left that could notify: connect or accept one");
   }
-  throw TransferTimeout("no notification came to slots [" + std::to_string(first) + ", " +
-                        std::to_string(first + count) + ") in time");
+  throw TransferTimeout("no notification came to " + slots_text(first, count) + " in time");
 }
 
 std::uint32_t Endpoint::peek_notify(std::uint32_t slot) const {
+  check_open();
   check_slots(slot, 1);
   return services_.board->peek(slot);
 }
 
 std::uint32_t Endpoint::reset_notify(std::uint32_t slot) {
+  check_open();
   check_slots(slot, 1);
   return services_.board->reset(slot);
 }

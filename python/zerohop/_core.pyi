@@ -28,6 +28,7 @@ __all__: list[str] = [
     "SendRequest",
     "Transfer",
     "WC",
+    "announce_exit",
     "available_memory",
     "bench_ping_pong",
     "bench_post",
@@ -36,10 +37,6 @@ __all__: list[str] = [
     "bench_tcp_stream",
     "bench_write_many",
     "device_names",
-    "gpu_count",
-    "gpu_export_dmabuf",
-    "gpu_facts",
-    "gpu_memory",
     "report",
     "verbs_devices",
 ]
@@ -76,7 +73,10 @@ class MemoryRegion:
 
     region[a:b] is a MemorySlice of bytes a to b.
     """
-    def __getitem__(self, bytes: slice) -> MemorySlice: ...
+    def __getitem__(self, bytes: typing.Any) -> MemorySlice:
+        """
+        Bytes begin to end. IndexError beyond the region.
+        """
     def __len__(self) -> int: ...
     def __repr__(self) -> str: ...
     def close(self) -> None:
@@ -584,6 +584,11 @@ class Memory:
     slices, ``...`` and ``None`` gives a part of the same memory, as numpy's basic indexing does.
     ``numpy.asarray(m)``, ``numpy.from_dlpack(m)`` and ``torch.from_dlpack(m)`` share its bytes.
     """
+    def __array__(self, dtype: typing.Any = None, copy: typing.Any = None) -> typing.Any:
+        """
+        The bytes as a numpy array. bfloat16 and float8 need the package ml_dtypes, else TypeError. Raises
+        RegistrationError once closed.
+        """
     def __dlpack__(
         self,
         *,
@@ -598,7 +603,10 @@ class Memory:
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __enter__(self) -> typing.Any: ...
     def __exit__(self, *args) -> None: ...
-    def __getitem__(self, arg0: typing.Any) -> Memory: ...
+    def __getitem__(self, arg0: typing.Any) -> Memory:
+        """
+        A part of the same memory. Raises RegistrationError once closed.
+        """
     def __len__(self) -> int: ...
     def __repr__(self) -> str: ...
     def close(self) -> None:
@@ -612,7 +620,10 @@ class Memory:
         Address of the first element in this process.
         """
     @property
-    def closed(self) -> bool: ...
+    def closed(self) -> bool:
+        """
+        Whether it is registered no more.
+        """
     @property
     def contiguous(self) -> bool:
         """
@@ -621,7 +632,7 @@ class Memory:
     @property
     def device(self) -> str:
         """
-        Where it lies: ``"cpu"`` or ``"cuda:0"``.
+        Where it lies: ``"cpu"``.
         """
     @property
     def dtype(self) -> str: ...
@@ -634,11 +645,6 @@ class Memory:
         """
     @property
     def ndim(self) -> int: ...
-    @property
-    def registration(self) -> str:
-        """
-        How it is registered: ``"host"``; of GPU memory ``"dmabuf"`` or ``"peermem"``. ``peer.route(...)`` says why.
-        """
     @property
     def remote(self) -> RemoteMemory:
         """
@@ -692,8 +698,9 @@ class Transfer:
     One asynchronous operation. When it is done without error the source may be reused and the bytes are
     at the destination. Dropping it changes nothing: the transfer goes on, and keeps its memory alive.
 
-    ``await transfer`` is ``transfer.wait()`` for asyncio. Cancelling the task ends the waiting, not the
-    transfer.
+    ``await transfer`` is ``transfer.wait()`` for asyncio. ``asyncio.gather(a, b)`` and ``asyncio.wait_for(a, 5)``
+    take transfers as they are; for a task, ``asyncio.ensure_future(a)`` (create_task wants a coroutine).
+    Cancelling ends the waiting, not the transfer.
     """
     def __await__(self) -> typing.Any: ...
     def __repr__(self) -> str: ...
@@ -717,7 +724,10 @@ class Transfer:
         Whether it has ended, with or without error. Never blocks.
         """
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        """
+        Bytes of all its arrays; of a recv, those there is room for.
+        """
     @property
     def route(self) -> Route:
         """
@@ -762,13 +772,18 @@ class Peer:
         close() does not wait for that recv, and a send still without one ends with PeerLost. Wait for its Transfer first.
         """
     def compare_swap(
-        self, remote: RemoteMemory, expected: typing.Any, desired: typing.Any
+        self,
+        remote: RemoteMemory,
+        expected: typing.SupportsInt | typing.SupportsIndex,
+        desired: typing.SupportsInt | typing.SupportsIndex,
     ) -> Transfer:
         """
         Replace one remote 8-byte element by `desired` if it equals `expected`, atomically as fetch_add();
         wait() returns the old value, which tells whether it did.
         """
-    def fetch_add(self, remote: RemoteMemory, value: typing.Any) -> Transfer:
+    def fetch_add(
+        self, remote: RemoteMemory, value: typing.SupportsInt | typing.SupportsIndex
+    ) -> Transfer:
         """
         Add to one remote 8-byte element (int64 or uint64, aligned to 8), atomically among all operations of
         the peer's device; wait() returns the old value. Overflow wraps.
@@ -780,7 +795,11 @@ class Peer:
         The memory the peer shares under `name`; waits for it to be shared, at most `timeout` seconds (default: the
         Endpoint's). Raises TransferTimeout, PeerLost.
         """
-    def notify(self, slot: typing.Any, value: typing.Any) -> Transfer:
+    def notify(
+        self,
+        slot: typing.SupportsInt | typing.SupportsIndex,
+        value: typing.SupportsInt | typing.SupportsIndex,
+    ) -> Transfer:
         """
         Put a value (not 0) into a slot (0 to 65535) of the peer's notification board. It is not seen before
         the data of any write() called earlier.
@@ -811,7 +830,9 @@ class Peer:
         """
         Read many arrays as one Transfer. pairs: as for write_many, of (RemoteMemory, Memory or array).
         """
-    def recv(self, array: typing.Any, tag: typing.Any = 0) -> Transfer:
+    def recv(
+        self, array: typing.Any, tag: typing.SupportsInt | typing.SupportsIndex = 0
+    ) -> Transfer:
         """
         Receive the next message of that tag into an array (or Memory); wait() returns its number of bytes.
 
@@ -822,7 +843,9 @@ class Peer:
         """
         Which way bytes between the two would go, and why.
         """
-    def send(self, array: typing.Any, tag: typing.Any = 0) -> Transfer:
+    def send(
+        self, array: typing.Any, tag: typing.SupportsInt | typing.SupportsIndex = 0
+    ) -> Transfer:
         """
         Send an array (or Memory) to a matching recv of the peer, in order for each tag (0 to 2**32 - 1).
 
@@ -832,6 +855,10 @@ class Peer:
     def stats(self) -> dict:
         """
         Counters since the connection was made, as a dict of ints.
+
+        work_requests, doorbells: posted to the device, and how often it was told. bytes_out, bytes_in: of the
+        writes and sends, and of the reads, that were posted. messages_in, notifications_in: that came from the
+        peer. queue_full: how often a call waited for room. queue_pair_errors: how often it had to be replaced.
         """
     def write(
         self,
@@ -870,15 +897,30 @@ class Peer:
         pairs: list, generator, ... of (Memory or array, RemoteMemory). Otherwise as write(); the notification follows the last.
         """
     @property
-    def alive(self) -> bool: ...
+    def alive(self) -> bool:
+        """
+        Whether it is connected; False once it is lost, and in a forked child.
+        """
     @property
-    def host(self) -> str: ...
+    def host(self) -> str:
+        """
+        The name of the host that its process runs on.
+        """
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """
+        The ``id`` of its Endpoint, hexadecimal.
+        """
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """
+        The ``name`` of its Endpoint.
+        """
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int:
+        """
+        The id of its process, on its host.
+        """
 
 class Endpoint:
     def __init__(
@@ -916,12 +958,7 @@ class Endpoint:
         The value in the slot, 0 if it is empty. Never blocks.
         """
     def register(
-        self,
-        array: typing.Any,
-        *,
-        writable: bool | None = None,
-        cache: bool = True,
-        registration: str | None = None,
+        self, array: typing.Any, *, writable: bool | None = None, cache: bool = True
     ) -> Memory:
         """
         Register an array, without a copy: numpy, torch, jax, or anything with ``__dlpack__`` or the buffer protocol.
@@ -929,8 +966,6 @@ class Endpoint:
         writable: whether peers may write it (default: if the array is writable).
         cache: use a registration again that covers the array; its key then reaches all of what it covers.
         With False the key reaches the array and nothing more.
-        registration: how GPU memory is registered, ``"dmabuf"`` or ``"peermem"``, or RegistrationError says what is
-        missing (default: the first that works). ``Memory.registration`` tells.
 
         Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError, ValueError.
         """
@@ -972,30 +1007,40 @@ class Endpoint:
         What another Endpoint needs to connect: bytes. Contains a secret.
         """
     @property
-    def closed(self) -> bool: ...
+    def closed(self) -> bool:
+        """
+        Whether close() was called.
+        """
     @property
     def device(self) -> str:
         """
         The verbs device, for instance ``"soft0"``.
         """
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """
+        Names this Endpoint in the world, hexadecimal; not a secret.
+        """
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """
+        For messages, here and at its peers.
+        """
     @property
     def peers(self) -> list[Peer]:
         """
         The Peers that are connected now.
         """
     @property
-    def registration_cache(self) -> dict:
+    def timeout(self) -> float:
         """
-        Counters of the registrations of GPU memory, by name: ``hits`` and ``misses`` of look-ups, ``evictions`` of
-        unused ones for lack of room (knob ``registration_cache``), ``stale`` ones whose memory had been freed; and
-        the ``entries`` and ``nbytes`` that there are, of which nobody uses ``unused`` and ``unused_nbytes``.
+        Bound of a wait that is given none, seconds.
         """
-    @property
-    def timeout(self) -> float: ...
+
+def announce_exit() -> None:
+    """
+    From now on errors end threads other than the main one quietly.
+    """
 
 def available_memory(root: str = "") -> int:
     """
@@ -1077,30 +1122,6 @@ def bench_write_many(
     """
 
 def device_names() -> list[str]: ...
-def gpu_count() -> int:
-    """
-    How many GPUs the driver shows; 0 without a driver.
-    """
-
-def gpu_export_dmabuf(array: typing.Any) -> tuple:
-    """
-    The pages an array lies in as a dma-buf: a file descriptor, which the caller closes, and the offset of the
-    first element in it. Raises CudaError.
-    """
-
-def gpu_facts(ordinal: typing.SupportsInt | typing.SupportsIndex) -> dict:
-    """
-    What the driver says of ``cuda:<ordinal>`` as far as adapters are concerned. write_order: what makes their
-    writes visible to a running kernel: nothing (``kept``), a ``flush`` or a ``read`` by the adapter. Raises
-    CudaError.
-    """
-
-def gpu_memory(array: typing.Any) -> dict:
-    """
-    The kind of memory an array lies in and the allocation around it: addresses, and chunks as tuples of begin,
-    end and buffer id, which no other memory of the process ever has. Raises CudaError, RegistrationError.
-    """
-
 def report(sentence: str) -> None:
     """
     Report a failure that cannot be raised: it becomes a ResourceWarning in the main thread.

@@ -1,16 +1,37 @@
-"""``await transfer``: completions reach an event loop through a descriptor."""
+"""asyncio: what the blocking calls of Endpoint and Peer are for coroutines.
+
+    from zerohop import aio
+
+    await transfer                                   # Transfer.wait(); gather and wait_for take it too
+    value = await aio.wait_notify(ep, 7)             # Endpoint.wait_notify
+    peer = await aio.connect(ep, address)            # Endpoint.connect; accept likewise
+    memory = await aio.lookup(peer, "kv")            # Peer.lookup
+
+Timeouts, results and errors are those of the blocking calls. Cancelling loses nothing: a notification
+stays in its slot, and an accepted Peer goes to the next accept.
+
+Completions of transfers reach the event loop through a descriptor; each other call has a thread.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
+import time
 import weakref
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from zerohop import _core
+from zerohop.endpoint import Endpoint
+from zerohop.errors import TransferTimeout
 
-__all__ = ["await_transfer"]
+__all__ = ["accept", "connect", "lookup", "wait_notify", "wait_notify_any"]
+
+_STEP = 0.1  # seconds after which a thread looks whether anybody still waits for it
+T = TypeVar("T")
 
 
 class _LoopBell:
@@ -59,4 +80,99 @@ def await_transfer(transfer: _core.Transfer) -> Generator[Any, None, Any]:
             yield from future
         finally:
             bound.cancel()
+        if not transfer.done:
+            raise TransferTimeout(
+                f"the transfer of {transfer.nbytes} bytes is not done yet; it goes on: await it "
+                f"again, or close the peer (waited {transfer.timeout:.3g} s)",
+                effect="all",
+            )
     return transfer.wait(0)
+
+
+async def _in_thread(
+    function: Callable[[], T], on_cancel: Callable[[Future[T]], None] | None = None
+) -> T:
+    """function() in a thread of its own: the loop's pool is small, and its end waits for them all."""
+    pool = ThreadPoolExecutor(1, "zerohop.aio")
+    future = pool.submit(function)
+    pool.shutdown(wait=False)
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        if on_cancel is not None:
+            future.add_done_callback(on_cancel)
+        raise
+
+
+async def _in_steps(
+    step: Callable[[float], T],
+    timeout: float,
+    on_cancel: Callable[[Future[T]], None] | None = None,
+) -> T:
+    """step(seconds) again and again until it is done, `timeout` is over or the task is cancelled."""
+    until = time.monotonic() + timeout
+    nobody_waits = threading.Event()
+
+    def work() -> T:
+        while True:
+            left = until - time.monotonic()
+            try:
+                return step(min(max(left, 0.0), _STEP))
+            except TransferTimeout as late:
+                if nobody_waits.is_set() or left <= _STEP:
+                    what, _, _ = str(late).partition(" (waited")
+                    raise TransferTimeout(f"{what} (waited {timeout:.3g} s)") from None
+
+    try:
+        return await _in_thread(work, on_cancel)
+    finally:
+        nobody_waits.set()
+
+
+async def connect(endpoint: Endpoint, address: bytes, timeout: float | None = None) -> _core.Peer:
+    """As Endpoint.connect. A cancelled one may still connect: then connecting again is quick."""
+    return await _in_thread(lambda: endpoint.connect(address, timeout))
+
+
+async def accept(endpoint: Endpoint, timeout: float | None = None) -> _core.Peer:
+    """As Endpoint.accept."""
+
+    def give_back(future: Future[_core.Peer]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            endpoint.put_back(future.result())
+
+    bound = endpoint.timeout if timeout is None else timeout
+    return await _in_steps(endpoint.accept, bound, give_back)
+
+
+async def lookup(peer: _core.Peer, name: str, timeout: float | None = None) -> _core.RemoteMemory:
+    """As Peer.lookup."""
+    bound = peer.timeout if timeout is None else timeout
+    return await _in_steps(lambda seconds: peer.lookup(name, seconds), bound)
+
+
+async def wait_notify(
+    endpoint: Endpoint, slot: int, timeout: float | None = None, reset: bool = True
+) -> int:
+    """As Endpoint.wait_notify."""
+    _, value = await wait_notify_any(endpoint, slot, 1, timeout, reset)
+    return value
+
+
+async def wait_notify_any(
+    endpoint: Endpoint, first: int, count: int, timeout: float | None = None, reset: bool = True
+) -> tuple[int, int]:
+    """As Endpoint.wait_notify_any."""
+    bound = endpoint.timeout if timeout is None else timeout
+    until = time.monotonic() + bound
+
+    def look(seconds: float) -> tuple[int, int]:
+        return endpoint.wait_notify_any(first, count, seconds, reset=False)
+
+    while True:
+        slot, value = await _in_steps(look, bound)
+        # Taken here, behind the last point where the task can be cancelled.
+        taken = endpoint.reset_notify(slot) if reset else value
+        if taken:
+            return slot, taken
+        bound = max(0.0, until - time.monotonic())  # another waiter was quicker

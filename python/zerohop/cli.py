@@ -36,7 +36,8 @@ def main() -> None:
     "--size",
     type=click.FloatRange(min=0.01),
     metavar="MB",
-    help="Size of the grid in MB. Default: 400, or what memory allows.",
+    help="Size of the heat equation's grid in MB (10**6 bytes). Default: 400, or what memory allows. "
+    "The model's state_dict, 328 MB, is moved in any case.",
 )
 @click.option("--steps", default=50, show_default=True, type=click.IntRange(1), help="Time steps.")
 @click.pass_context

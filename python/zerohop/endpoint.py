@@ -5,14 +5,21 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
+from collections import deque
+from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsFloat
 
 from zerohop import _core
 from zerohop.knobs import KNOBS, Knobs, chosen
 
 if TYPE_CHECKING:
+    from typing import SupportsIndex, TypeAlias
+
     from typing_extensions import Self, Unpack
+
+    Bytes: TypeAlias = bytes | bytearray | memoryview
+    Seconds: TypeAlias = SupportsFloat | SupportsIndex
 
 __all__ = ["Endpoint"]
 
@@ -33,6 +40,18 @@ def _number_from_env(name: str, default: float) -> float:
     if not 0 <= value < float("inf"):
         raise ValueError(f"{name}={text!r} is not a number of seconds >= 0: correct or unset it")
     return value
+
+
+def _check_text(what: str, value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{what} must be a str, not {type(value).__name__}")
+
+
+def _check_timeout(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, SupportsFloat):
+        raise TypeError(f"timeout must be a number of seconds, not {type(value).__name__}")
+    if not 0 <= float(value) < float("inf"):
+        raise ValueError(f"timeout must be a number of seconds >= 0, not {value}")
 
 
 class Endpoint(_core.Endpoint):
@@ -66,10 +85,11 @@ class Endpoint(_core.Endpoint):
         name: str | None = None,
         **knobs: Unpack[Knobs],
     ) -> None:
+        _check_text("device", device)
+        _check_text("name", name)
         if timeout is None:
             timeout = _number_from_env("ZEROHOP_TIMEOUT", _DEFAULT_TIMEOUT)
-        if not 0 <= timeout < float("inf"):
-            raise ValueError(f"timeout must be a number of seconds >= 0, not {timeout}")
+        _check_timeout(timeout)
         super().__init__(
             device=device if device is not None else os.environ.get("ZEROHOP_DEVICE", ""),
             name=name or "",
@@ -77,9 +97,28 @@ class Endpoint(_core.Endpoint):
             spin=_number_from_env("ZEROHOP_SPIN", _DEFAULT_SPIN),
             knobs=chosen(knobs),
         )
+        self._put_back: deque[_core.Peer] = deque()
         _open.add(self)
 
+    def connect(self, address: Bytes, timeout: Seconds | None = None) -> _core.Peer:
+        # In Python: even a misspelled keyword then shows no argument. The address holds a secret.
+        return super().connect(address, timeout)
+
+    connect.__doc__ = _core.Endpoint.connect.__doc__
+
+    def accept(self, timeout: Seconds | None = None) -> _core.Peer:
+        with suppress(IndexError):
+            return self._put_back.popleft()
+        return super().accept(timeout)
+
+    accept.__doc__ = _core.Endpoint.accept.__doc__
+
+    def put_back(self, peer: _core.Peer) -> None:
+        """Have the next `accept` return this Peer, for instance because its caller was cancelled."""
+        self._put_back.append(peer)
+
     def __enter__(self) -> Self:
+        self.peek_notify(0)  # raises if it is closed, or was made before a fork
         return self
 
     def __exit__(
@@ -91,7 +130,7 @@ class Endpoint(_core.Endpoint):
         self.close()
 
     async def __aenter__(self) -> Self:
-        return self
+        return self.__enter__()
 
     async def __aexit__(
         self,
@@ -123,6 +162,7 @@ if Endpoint.__doc__ is not None:  # python -OO drops it
 
 @atexit.register
 def _close_all() -> None:
+    _core.announce_exit()
     # Before the interpreter and the C++ library take their globals down under a running thread.
     for endpoint in list(_open):
         endpoint.close(timeout=0)

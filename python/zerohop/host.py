@@ -42,6 +42,15 @@ def human_bytes(nbytes: float) -> str:
     return f"{nbytes:.4g} GiB"
 
 
+def decimal_bytes(nbytes: float) -> str:
+    """Powers of 1000, to stand beside GB/s: 65536 -> '65.54 kB'."""
+    for unit in ("B", "kB", "MB"):
+        if nbytes < 1000:
+            return f"{nbytes:.4g} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.4g} GB"
+
+
 def human_seconds(seconds: float) -> str:
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= scale:

@@ -104,7 +104,7 @@ def test_default_grid_is_cut_to_the_memory_there_is() -> None:
 @pytest.mark.parametrize("grid_nbytes", [None, 400_000_000])
 def test_too_little_memory_says_what_is_needed(grid_nbytes: int | None) -> None:
     options = demo.Options(ranks=4, grid_nbytes=grid_nbytes)
-    with pytest.raises(demo.DoesNotFit, match=r"4 ranks need .* GiB of memory but only .* MiB"):
+    with pytest.raises(demo.DoesNotFit, match=r"4 ranks need .* GB of memory but only .* MB"):
         demo.choose_grid(options, 1 << 30, torch=True)
 
 

@@ -247,3 +247,19 @@ def test_request_is_checked_when_it_is_built(pair: Pair) -> None:
         verbs.SendRequest("write", here.mr, remote=remote, imm=1)
     with pytest.raises(ValueError, match="step 1"):
         here.mr[0:8:2]
+
+
+def test_local_bytes_are_regions_and_lie_inside_them(pair: Pair) -> None:
+    here, there = pair
+    nbytes = here.mr.nbytes
+    with pytest.raises(TypeError, match="must be a MemoryRegion.* not ndarray.*register"):
+        here.qp.post_send("write", np.zeros(3), remote=there.mr.remote)
+    with pytest.raises(TypeError, match="not ndarray"):
+        here.qp.post_send("write", [np.zeros(3)], remote=there.mr.remote)
+    with pytest.raises(TypeError, match=r"region\[begin:end\], not with an int"):
+        here.mr[3]
+    for beyond in (slice(0, nbytes + 1), slice(nbytes + 1, None), slice(-nbytes - 1, None)):
+        with pytest.raises(IndexError, match=f"beyond the region of {nbytes} bytes"):
+            here.mr[beyond]
+    assert (here.mr[-8:].offset, here.mr[-8:].nbytes, here.mr[:].nbytes) == (nbytes - 8, 8, nbytes)
+    assert (here.mr[nbytes:].nbytes, here.mr[9:3].nbytes) == (0, 0)

@@ -23,7 +23,7 @@ from rich.progress import (
 )
 
 from zerohop.demo.model import model_nbytes
-from zerohop.host import available_memory, has_torch, human_bytes
+from zerohop.host import available_memory, decimal_bytes, has_torch
 from zerohop.local import RankFailed, Ranks
 
 DEFAULT_GRID_NBYTES = 400_000_000
@@ -73,8 +73,8 @@ def choose_grid(options: Options, free: int, torch: bool) -> int:
     if options.grid_nbytes is not None or smallest > usable:
         need = needed_memory(wanted, options.ranks, torch) if options.grid_nbytes else smallest
         raise DoesNotFit(
-            f"{options.ranks} ranks need {human_bytes(need)} of memory but only "
-            f"{human_bytes(usable)} of the {human_bytes(free)} available may be used: "
+            f"{options.ranks} ranks need {decimal_bytes(need)} of memory but only "
+            f"{decimal_bytes(usable)} of the {decimal_bytes(free)} available may be used: "
             "free some memory, or use fewer --ranks or a smaller --size"
         )
     return (usable - options.ranks * PROCESS_NBYTES) // GRIDS
@@ -90,7 +90,7 @@ def run(options: Options, console: Console) -> bool:
         grid_nbytes = choose_grid(options, free, has_torch())
         side = grid_side(grid_nbytes)
         if options.grid_nbytes is None and grid_nbytes < DEFAULT_GRID_NBYTES:
-            console.print(f"The grid is cut to {human_bytes(grid_nbytes)}: memory is short here.")
+            console.print(f"The grid is cut to {decimal_bytes(grid_nbytes)}: memory is short here.")
         job = Job(options.ranks, side, options.steps, options.device)
         with _progress(console) as progress:
             bars = _Bars(progress)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from zerohop.host import human_bytes, human_seconds
+from zerohop.host import decimal_bytes, human_seconds
 from zerohop.stats import percentiles
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def _transfers(job: Job, results: list[RankResult]) -> Table:
         table.add_column(name, justify="left" if name in ("what", "by") else "right")
 
     def row(what: str, by: str, nbytes: int, seconds: float, measured: bool = True) -> None:
-        rate = f"{nbytes / seconds / 1e9:.2f}" if measured and nbytes and seconds else ""
-        table.add_row(what, by, human_bytes(nbytes), f"{seconds:.2f}", rate)
+        rate = f"{nbytes / seconds / 1e9:.3g}" if measured and nbytes and seconds else ""
+        table.add_row(what, by, decimal_bytes(nbytes), f"{seconds:.2f}", rate)
 
     first = results[0].heat
     writes = 2 * (job.ranks - 1) * job.steps
@@ -79,7 +79,9 @@ def _transfers(job: Job, results: list[RankResult]) -> Table:
 
 def _latencies(results: list[RankResult]) -> Table:
     nbytes = results[0].heat.halo_nbytes
-    table = Table(title=f"halo exchange, {human_bytes(nbytes)} to each neighbour and as much back")
+    table = Table(
+        title=f"halo exchange, {decimal_bytes(nbytes)} to each neighbour and as much back"
+    )
     table.add_column("time of")
     for name in ("p50", "p90", "p99"):
         table.add_column(name, justify="right")

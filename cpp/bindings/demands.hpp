@@ -1,0 +1,73 @@
+// Arguments that users get wrong: taken as they come and checked by hand. pybind11's own refusal
+// prints every argument, whole arrays and the secrets in addresses included.
+#pragma once
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/memory.hpp"
+
+namespace zerohop::bindings {
+
+namespace py = pybind11;
+
+// Any object whatsoever; signatures show T.
+template <typename T>
+struct Shown {
+  py::handle object;
+};
+
+// Seconds; None leaves it to the Endpoint. Refuses anything else when the call is dispatched.
+struct Timeout {
+  std::optional<double> seconds;
+};
+
+// The class name alone, without its module, behind "a " or "an ".
+std::string type_name(py::handle object);
+std::string a_type_name(py::handle object);
+
+// --- each throws py::type_error, py::value_error or py::index_error that names `what` ---
+std::optional<double> demand_timeout(py::handle object);
+std::string demand_str(py::handle object, const char* what);
+std::string demand_route(py::handle object);  // None: any, ""
+const engine::Memory& demand_memory(py::handle object, const char* what);
+// `local` is the other array of the same call: for messages.
+const engine::RemoteMemory& demand_remote(py::handle object, const char* what,
+                                          py::handle local = {});
+std::uint32_t demand_u32(py::handle object, const char* what);
+std::uint32_t demand_slot(py::handle object);
+// 64 bits with or without sign: atomics do not care, their element type says how to read them.
+std::uint64_t demand_word(py::handle object, const char* what);
+// bytes, bytearray or memoryview. The message shows nothing of the object.
+py::bytes demand_bytes(py::handle object, const char* what);
+
+// Null if it is something else.
+const engine::RemoteMemory* find_remote(py::handle object);
+
+}  // namespace zerohop::bindings
+
+namespace pybind11::detail {
+
+template <typename T>
+struct type_caster<zerohop::bindings::Shown<T>> {
+  PYBIND11_TYPE_CASTER(zerohop::bindings::Shown<T>, make_caster<T>::name);
+  bool load(handle source, bool) noexcept {
+    value.object = source;
+    return true;
+  }
+};
+
+template <>
+struct type_caster<zerohop::bindings::Timeout> {
+  PYBIND11_TYPE_CASTER(zerohop::bindings::Timeout, make_caster<std::optional<double>>::name);
+  bool load(handle source, bool) {
+    value.seconds = zerohop::bindings::demand_timeout(source);
+    return true;
+  }
+};
+
+}  // namespace pybind11::detail

@@ -1,0 +1,310 @@
+"""The mistakes that everybody makes once: a sentence says what was wrong, and shows no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import threading
+import warnings
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.arrays import array
+from support.keeper import Keeper, keep
+from support.link import until
+from zerohop import aio
+
+DUMPS = ("incompatible", "Invoked with", "cast", "PYBIND11", "\n")
+
+
+def complaint(kind, call) -> str:
+    with pytest.raises(kind) as caught:
+        call()
+    text = str(caught.value)
+    assert not any(word in text for word in DUMPS), text
+    assert len(text) < 250, text
+    return text
+
+
+def test_mistakes_at_a_peer(thread):
+    with thread(keep) as s:
+        memory, _ = array(s.ep, "numpy", np.zeros(8))
+        far = Keeper(s.link).array("numpy", np.zeros(8)).remote
+        x, p, nobody = np.zeros(8), s.peer, object()
+        cases = {
+            "pass its .remote": lambda: p.write(x, memory),
+            "destination must be a RemoteMemory, not ndarray: the two are swapped":
+                lambda: p.write(far, x),
+            "source must be a RemoteMemory, not ndarray: the two are swapped": lambda: p.read(x, far),
+            "not str: look the name up": lambda: p.write(x, "m"),
+            "not a RemoteMemory": lambda: p.write(far, far),
+            "an object is no array": lambda: p.write(nobody, far),
+            "remote must be a RemoteMemory, not ndarray": lambda: p.fetch_add(x, 1),
+            "summand must be an int, not str": lambda: p.fetch_add(far[0], "1"),
+            "a name must be a str, not int": lambda: p[3],
+            "a name must be a str, not NoneType": lambda: p.lookup(None),
+            "require must be a str, not int": lambda: p.write(x, far, require=3),
+            "timeout must be a number of seconds, or None, not str":
+                lambda: p.write(x, far, timeout="1"),
+            "timeout must be a number": lambda: p.write(x, far).wait("1"),
+            "notify must be a pair .slot, value., not an int": lambda: p.write(x, far, notify=7),
+            "not a tuple of 3": lambda: p.write(x, far, notify=(1, 2, 3)),
+            "slot must be an int, not bool": lambda: p.notify(True, 1),
+            "value must be an int, not float": lambda: p.notify(1, 1.0),
+            "a tag must be an int, not str": lambda: p.send(x, "tag"),
+            "pairs must be a list of pairs of arrays, not int": lambda: p.write_many(3),
+            "pair 1 is swapped: .local, remote.": lambda: p.write_many([(x, far), (far, x)]),
+            "pair 0 is swapped: .remote, local.": lambda: p.read_many([(memory, far)]),
+            "pair 2 must be a tuple .local, remote., not a Memory":
+                lambda: p.write_many([(x, far), (x, far), memory]),
+            "pair 0: it must be .* not .ndarray, Memory": lambda: p.write_many([(x, memory)]),
+        }  # fmt: skip
+        for text, call in cases.items():
+            said = complaint(TypeError, call)
+            assert re.search(text, said), (text, said)
+        for call in (lambda: p.write(x, far, timeout=-1), lambda: p.write(x, far).wait(-1)):
+            assert "timeout must be a number of seconds >= 0, not -1" in complaint(ValueError, call)
+        s.link.send(("end",))
+
+
+def test_mistakes_at_an_endpoint(open_endpoint):
+    ep, other = open_endpoint(), open_endpoint()
+    cases = {
+        "memory must be a Memory, not ndarray: register": lambda: ep.share("y", np.zeros(3)),
+        "a name must be a str, not int": lambda: ep.share(3, ep.empty(3)),
+        "an address must be bytes, not str": lambda: ep.connect("abc"),
+        "slot must be an int, not str": lambda: ep.wait_notify("3"),
+        "timeout must be a number of seconds": lambda: ep.wait_notify(3, "1"),
+        "data must be bytes, not str": lambda: zh.RemoteMemory.from_bytes("abc"),
+        "device must be a str, not int": lambda: zh.Endpoint(3),
+        "name must be a str, not int": lambda: zh.Endpoint(name=5),
+        "timeout must be a number of seconds, not str": lambda: zh.Endpoint(timeout="5"),
+    }
+    for text, call in cases.items():
+        said = complaint(TypeError, call)
+        assert text in said, (text, said)
+    with pytest.raises(ValueError, match="not empty"):
+        ep.share("", ep.empty(3))
+    with pytest.raises(zh.RegistrationError, match="another Endpoint"):
+        ep.share("x", other.empty(3))
+
+
+def test_no_error_shows_an_address(open_endpoint):
+    ep, other = open_endpoint(), open_endpoint()
+    address = other.address
+    shown = repr(address[8:24])[2:-1]
+    calls = [
+        lambda: ep.connect(address, timout=3),
+        lambda: ep.connect(address, "3"),
+        lambda: ep.connect(address, 3, 4),
+        lambda: ep.connect([address]),
+        lambda: zh._core.Endpoint.connect(ep, address, "3"),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError) as caught:
+            call()
+        assert shown not in str(caught.value)
+        assert str(address)[2:20] not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_an_address_is_anything_with_bytes(open_endpoint, kind):
+    ep, other = open_endpoint(), open_endpoint()
+    assert ep.connect(kind(other.address)).id == other.id
+
+
+@pytest.mark.parametrize("slot", [-1, 65536, 1 << 70])
+def test_every_call_names_the_same_range_of_slots(thread, slot):
+    with thread(keep) as s:
+        for call in (s.ep.wait_notify, s.ep.peek_notify, s.ep.reset_notify):
+            with pytest.raises(IndexError, match="slots go from 0 to 65535"):
+                call(slot)
+        with pytest.raises(IndexError, match="slots go from 0 to 65535"):
+            s.peer.notify(slot, 1)
+        with pytest.raises(IndexError, match="slots go from 0 to 65535"):
+            s.peer.write_many([], notify=(slot, 1))
+        with pytest.raises(IndexError, match="0 to 65535"):
+            s.ep.wait_notify_any(65535, 2)
+        s.link.send(("end",))
+
+
+def put(ep, peer, link):
+    peer.notify(np.uint16(4), np.int64(9)).wait()
+    peer.write_many([], notify=[np.int8(5), np.uint32(8)]).wait()
+    link.recv()
+
+
+def test_numpy_integers_are_integers(thread):
+    with thread(put) as s:
+        assert s.ep.wait_notify(np.int32(4)) == 9
+        assert s.ep.wait_notify_any(np.int32(5), np.uint8(1)) == (5, 8)
+        s.link.send("end")
+
+
+def test_dtypes_are_named_as_numpy_does(open_endpoint):
+    for dtype in (int, float, bool, complex):
+        memory = open_endpoint().empty(3, dtype)
+        assert memory.dtype == np.dtype(dtype).name
+
+
+def test_closed_memory_is_no_array(open_endpoint):
+    memory = open_endpoint().empty(3)
+    view = np.asarray(memory)
+    memory.close()
+    for call in (
+        lambda: np.asarray(memory),
+        lambda: np.array(memory, float),
+        lambda: memory[0],
+        lambda: memory[:],
+        lambda: memory.remote,
+    ):
+        with pytest.raises(zh.RegistrationError, match="closed"):
+            call()
+    assert "closed" in repr(memory)
+    assert view.sum() == 0  # a view outlives the registration
+
+
+def test_array_honours_dtype_and_copy(open_endpoint):
+    memory = open_endpoint().empty(3, "int32")
+    assert np.shares_memory(np.asarray(memory), memory.__array__())
+    assert memory.__array__(float).dtype == float
+    assert not np.shares_memory(memory.__array__(copy=True), memory.__array__())
+    with pytest.raises(ValueError, match="without a copy"):
+        memory.__array__(float, copy=False)
+
+
+def test_types_that_numpy_lacks_do_not_become_integers(open_endpoint, monkeypatch):
+    memory = open_endpoint().empty((3, 4), "bfloat16")
+    with pytest.raises(BufferError, match="bfloat16"):
+        memoryview(memory)
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(TypeError, match=r"torch\.from_dlpack"):
+        np.asarray(memory)
+    # ml_dtypes registers types of its own with NumPy; any 2-byte type shows that it is asked.
+    stand_in = type(sys)("ml_dtypes")
+    stand_in.bfloat16 = np.float16
+    monkeypatch.setitem(sys.modules, "ml_dtypes", stand_in)
+    array = np.asarray(memory[:, ::2])
+    assert (array.dtype, array.shape, array.strides) == (np.float16, (3, 2), (8, 4))
+    assert array.ctypes.data == memory.address
+
+
+def test_bfloat16_in_numpy(open_endpoint):
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    assert np.asarray(open_endpoint().empty(3, "bfloat16")).dtype == ml_dtypes.bfloat16
+
+
+def test_a_timeout_says_how_long_it_waited(thread):
+    with thread(keep) as s:
+        sink = np.zeros(3)
+        for call in (
+            lambda: s.ep.wait_notify(9, timeout=0.02),
+            lambda: s.ep.accept(timeout=0.02),
+            lambda: s.peer.lookup("nothing", timeout=0.02),
+            lambda: s.peer.recv(sink, tag=4).wait(0.02),
+        ):
+            with pytest.raises(zh.TransferTimeout, match=r"waited 0\.02 s"):
+                call()
+        with pytest.raises(zh.TransferTimeout, match="to slot 9 in time"):
+            s.ep.wait_notify(9, timeout=0)
+        with pytest.raises(zh.TransferTimeout, match="to slots 4 to 7 in time"):
+            s.ep.wait_notify_any(4, 4, timeout=0)
+        s.link.send(("end",))
+
+
+def test_a_closed_endpoint_says_so(open_endpoint):
+    ep = open_endpoint()
+    ep.close()
+    for call in (ep.wait_notify, ep.peek_notify, ep.reset_notify):
+        with pytest.raises(zh.Error, match="closed"):
+            call(1)
+    with pytest.raises(zh.Error, match="closed"), ep:
+        pass
+
+
+def test_a_peer_is_not_alive_in_a_forked_child(open_endpoint):
+    ep, other = open_endpoint(), open_endpoint()
+    peer = ep.connect(other.address)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forks beside threads
+        child = os.fork()
+    if child == 0:
+        os._exit(10 + peer.alive)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 10
+    assert peer.alive
+
+
+WAITING_DAEMON = """
+import threading
+import zerohop as zh
+ep = zh.Endpoint("soft0")
+entered = threading.Event()
+def wait():
+    entered.set()
+    ep.wait_notify(1, timeout=60)
+threading.Thread(target=wait, daemon=True).start()
+entered.wait()
+"""
+
+
+def test_a_daemon_thread_that_waits_ends_quietly():
+    done = subprocess.run(
+        [sys.executable, "-c", WAITING_DAEMON],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def say_hello(ep, peer, link):
+    link.recv()
+    ep.share("kv", ep.empty(4))
+    peer.notify(3, 33).wait()
+    link.recv()
+
+
+def test_blocking_calls_have_coroutines(thread):
+    async def work(s):
+        waiting = asyncio.gather(aio.wait_notify(s.ep, 3), aio.lookup(s.peer, "kv"))
+        await asyncio.sleep(0)
+        s.link.send("go")
+        value, memory = await asyncio.wait_for(waiting, 20)
+        assert (value, memory.shape) == (33, (4,))
+        with pytest.raises(zh.TransferTimeout, match=r"slot 3 in time \(waited 0\.05 s\)"):
+            await aio.wait_notify(s.ep, 3, timeout=0.05)
+        s.link.send("end")
+
+    with thread(say_hello) as s:
+        asyncio.run(work(s))
+
+
+def test_cancelled_coroutines_lose_nothing(open_endpoint):
+    ep, other = open_endpoint(), open_endpoint()
+
+    async def work():
+        tasks = [asyncio.create_task(c) for c in (aio.accept(ep), aio.wait_notify(ep, 6))]
+        await asyncio.sleep(0)  # they have begun
+        for task in tasks:
+            task.cancel()
+        assert [type(e) for e in await asyncio.gather(*tasks, return_exceptions=True)] == [
+            asyncio.CancelledError
+        ] * 2
+        theirs = await aio.connect(other, ep.address)
+        await asyncio.gather(theirs.notify(6, 1), theirs.notify(7, 2))
+        assert (await aio.accept(ep, timeout=10)).id == other.id
+        assert await aio.wait_notify_any(ep, 6, 1) == (6, 1)
+        assert await aio.wait_notify(ep, 7, reset=False) == 2
+        assert ep.reset_notify(7) == 2
+
+    asyncio.run(work())
+    until(
+        lambda: not any(t.name.startswith("zerohop.aio") for t in threading.enumerate()),
+        "threads end",
+    )
