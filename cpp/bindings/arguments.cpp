@@ -17,10 +17,11 @@ std::int64_t parse_size(py::handle size) {
 // numpy.dtype has a name, scalar types such as numpy.float16 have __name__, and torch dtypes print
 // as "torch.float16".
 std::string dtype_name(py::handle dtype) {
+  const void* type = dtype.ptr();
   // As numpy.dtype(int) on 64-bit Linux.
-  if (dtype.is(reinterpret_cast<PyObject*>(&PyLong_Type))) return "int64";
-  if (dtype.is(reinterpret_cast<PyObject*>(&PyFloat_Type))) return "float64";
-  if (dtype.is(reinterpret_cast<PyObject*>(&PyComplex_Type))) return "complex128";
+  if (type == &PyLong_Type) return "int64";
+  if (type == &PyFloat_Type) return "float64";
+  if (type == &PyComplex_Type) return "complex128";
   if (py::isinstance<py::str>(dtype)) return dtype.cast<std::string>();
   for (const char* attribute : {"name", "__name__"}) {
     const py::object name = py::getattr(dtype, attribute, py::none());

@@ -73,7 +73,7 @@ class MemoryRegion:
 
     region[a:b] is a MemorySlice of bytes a to b.
     """
-    def __getitem__(self, bytes: typing.Any) -> MemorySlice:
+    def __getitem__(self, bytes: slice) -> MemorySlice:
         """
         Bytes begin to end. IndexError beyond the region.
         """
@@ -920,6 +920,11 @@ class Peer:
     def pid(self) -> int:
         """
         The id of its process, on its host.
+        """
+    @property
+    def timeout(self) -> float:
+        """
+        Bound of a wait that is given none, seconds: the Endpoint's.
         """
 
 class Endpoint:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self, Unpack
 
-    Bytes: TypeAlias = bytes | bytearray | memoryview
     Seconds: TypeAlias = SupportsFloat | SupportsIndex
 
 __all__ = ["Endpoint"]
@@ -100,7 +99,7 @@ class Endpoint(_core.Endpoint):
         self._put_back: deque[_core.Peer] = deque()
         _open.add(self)
 
-    def connect(self, address: Bytes, timeout: Seconds | None = None) -> _core.Peer:
+    def connect(self, address: bytes, timeout: Seconds | None = None) -> _core.Peer:
         # In Python: even a misspelled keyword then shows no argument. The address holds a secret.
         return super().connect(address, timeout)
 
