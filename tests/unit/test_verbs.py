@@ -93,7 +93,7 @@ def test_region_covers_the_array(device: verbs.Device) -> None:
     mr = device.pd().register(array)
     assert (mr.address, mr.nbytes) == (array.ctypes.data, array.nbytes)
     assert mr[8:24].remote == (mr.address + 8, mr.rkey)
-    assert mr[100:1000].nbytes == 28  # slices end at the end, as everywhere in Python
+    assert mr[100:].nbytes == 28
     assert hex(mr.rkey) in repr(mr)
 
 
