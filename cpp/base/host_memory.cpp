@@ -1,32 +1,46 @@
 #include "base/host_memory.hpp"
 
 #include <algorithm>
-#include <fstream>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <string_view>
 
 namespace zerohop {
 namespace {
 
 constexpr std::uint64_t kUnknown = std::numeric_limits<std::uint64_t>::max();
 
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+// stdio, not iostreams: frameworks bring other copies of the C++ library into the process, and
+// streams of two copies share locale state.
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+File open_file(const std::string& path) { return File(std::fopen(path.c_str(), "re")); }
+
 // The number behind `key` in a file of "key number" lines.
 std::optional<std::uint64_t> find_number(const std::string& path, const std::string& key) {
-  std::ifstream file(path);
-  std::string word;
-  std::uint64_t number = 0;
-  while (file >> word) {
-    if (word == key && file >> number) return number;
-    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  const File file = open_file(path);
+  std::array<char, 256> line{};
+  while (file && std::fgets(line.data(), line.size(), file.get()) != nullptr) {
+    const std::string_view text = line.data();
+    if (!text.starts_with(key) || text.size() == key.size() || text[key.size()] != ' ') continue;
+    return std::strtoull(line.data() + key.size(), nullptr, 10);
   }
   return std::nullopt;
 }
 
 // The number that is all of a file; nullopt for "max" and where there is no such file.
 std::optional<std::uint64_t> read_number(const std::string& path) {
-  std::ifstream file(path);
-  std::uint64_t number = 0;
-  return file >> number ? std::optional(number) : std::nullopt;
+  const File file = open_file(path);
+  unsigned long long number = 0;
+  return file && std::fscanf(file.get(), "%llu", &number) == 1 ? std::optional(number)
+                                                               : std::nullopt;
 }
 
 // What one control group leaves. File pages that nobody uses do not count as taken.
@@ -41,10 +55,11 @@ std::uint64_t left_by_group(const std::string& folder) {
 
 // Below the mount point: "/" in most containers, which see their own group as the top.
 std::string own_group(const std::string& root) {
-  std::ifstream file(root + "/proc/self/cgroup");
-  std::string line;
-  while (std::getline(file, line)) {
-    if (line.starts_with("0::")) return line.substr(3);
+  const File file = open_file(root + "/proc/self/cgroup");
+  std::array<char, 4096> line{};
+  while (file && std::fgets(line.data(), line.size(), file.get()) != nullptr) {
+    const std::string_view text = line.data();
+    if (text.starts_with("0::")) return std::string(text.substr(3, text.find('\n') - 3));
   }
   return "/";
 }

@@ -252,7 +252,7 @@ def test_request_is_checked_when_it_is_built(pair: Pair) -> None:
 def test_local_bytes_are_regions_and_lie_inside_them(pair: Pair) -> None:
     here, there = pair
     nbytes = here.mr.nbytes
-    with pytest.raises(TypeError, match="must be a MemoryRegion.* not ndarray.*register"):
+    with pytest.raises(TypeError, match=r"must be a MemoryRegion.* not ndarray.*register"):
         here.qp.post_send("write", np.zeros(3), remote=there.mr.remote)
     with pytest.raises(TypeError, match="not ndarray"):
         here.qp.post_send("write", [np.zeros(3)], remote=there.mr.remote)
