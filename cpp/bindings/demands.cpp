@@ -76,7 +76,10 @@ std::optional<double> demand_timeout(py::handle object) {
 
 std::string demand_str(py::handle object, const char* what) {
   if (!PyUnicode_Check(object.ptr())) refuse(what, "a str", object);
-  return object.cast<std::string>();
+  Py_ssize_t nbytes = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(object.ptr(), &nbytes);
+  if (text == nullptr) throw py::error_already_set();  // half a surrogate pair
+  return {text, static_cast<std::size_t>(nbytes)};
 }
 
 std::string demand_route(py::handle object) {

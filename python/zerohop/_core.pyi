@@ -37,6 +37,10 @@ __all__: list[str] = [
     "bench_tcp_stream",
     "bench_write_many",
     "device_names",
+    "gpu_count",
+    "gpu_export_dmabuf",
+    "gpu_facts",
+    "gpu_memory",
     "report",
     "verbs_devices",
 ]
@@ -632,7 +636,7 @@ class Memory:
     @property
     def device(self) -> str:
         """
-        Where it lies: ``"cpu"``.
+        Where it lies: ``"cpu"`` or ``"cuda:0"``.
         """
     @property
     def dtype(self) -> str: ...
@@ -645,6 +649,11 @@ class Memory:
         """
     @property
     def ndim(self) -> int: ...
+    @property
+    def registration(self) -> str:
+        """
+        How it is registered: ``"host"``; of GPU memory ``"dmabuf"`` or ``"peermem"``. ``peer.route(...)`` says why.
+        """
     @property
     def remote(self) -> RemoteMemory:
         """
@@ -963,7 +972,12 @@ class Endpoint:
         The value in the slot, 0 if it is empty. Never blocks.
         """
     def register(
-        self, array: typing.Any, *, writable: bool | None = None, cache: bool = True
+        self,
+        array: typing.Any,
+        *,
+        writable: bool | None = None,
+        cache: bool = True,
+        registration: str | None = None,
     ) -> Memory:
         """
         Register an array, without a copy: numpy, torch, jax, or anything with ``__dlpack__`` or the buffer protocol.
@@ -971,6 +985,8 @@ class Endpoint:
         writable: whether peers may write it (default: if the array is writable).
         cache: use a registration again that covers the array; its key then reaches all of what it covers.
         With False the key reaches the array and nothing more.
+        registration: how GPU memory is registered, ``"dmabuf"`` or ``"peermem"``, or RegistrationError says what is
+        missing (default: the first that works). ``Memory.registration`` tells.
 
         Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError, ValueError.
         """
@@ -1035,6 +1051,13 @@ class Endpoint:
     def peers(self) -> list[Peer]:
         """
         The Peers that are connected now.
+        """
+    @property
+    def registration_cache(self) -> dict:
+        """
+        Counters of the registrations of GPU memory, by name: ``hits`` and ``misses`` of look-ups, ``evictions`` of
+        unused ones for lack of room (knob ``registration_cache``), ``stale`` ones whose memory had been freed; and
+        the ``entries`` and ``nbytes`` that there are, of which nobody uses ``unused`` and ``unused_nbytes``.
         """
     @property
     def timeout(self) -> float:
@@ -1127,6 +1150,30 @@ def bench_write_many(
     """
 
 def device_names() -> list[str]: ...
+def gpu_count() -> int:
+    """
+    How many GPUs the driver shows; 0 without a driver.
+    """
+
+def gpu_export_dmabuf(array: typing.Any) -> tuple:
+    """
+    The pages an array lies in as a dma-buf: a file descriptor, which the caller closes, and the offset of the
+    first element in it. Raises CudaError.
+    """
+
+def gpu_facts(ordinal: typing.SupportsInt | typing.SupportsIndex) -> dict:
+    """
+    What the driver says of ``cuda:<ordinal>`` as far as adapters are concerned. write_order: what makes their
+    writes visible to a running kernel: nothing (``kept``), a ``flush`` or a ``read`` by the adapter. Raises
+    CudaError.
+    """
+
+def gpu_memory(array: typing.Any) -> dict:
+    """
+    The kind of memory an array lies in and the allocation around it: addresses, and chunks as tuples of begin,
+    end and buffer id, which no other memory of the process ever has. Raises CudaError, RegistrationError.
+    """
+
 def report(sentence: str) -> None:
     """
     Report a failure that cannot be raised: it becomes a ResourceWarning in the main thread.
