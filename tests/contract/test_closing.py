@@ -98,7 +98,7 @@ def test_close_does_not_wait_for_a_recv_of_the_other_side(remote, what):
         with within(LOST_WITHIN):
             (s.ep if what == "endpoint" else s.peer).close()
         with pytest.raises(zh.PeerLost):
-            never.wait(0)
+            never.wait(LOST_WITHIN)
 
 
 USES = {
