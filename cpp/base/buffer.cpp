@@ -51,11 +51,11 @@ void reserve(int fd, std::uint64_t nbytes) {
 
 Buffer::Buffer(std::uint64_t nbytes) : nbytes_(nbytes) {
   if (nbytes == 0) return;
-  check_available(nbytes);
   if (nbytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) {
     fail(nbytes, "fallocate", EFBIG);
   }
-  fd_.reset(::memfd_create("zerohop", MFD_CLOEXEC));
+  check_available(nbytes);
+  fd_ = UniqueFd::open([] { return ::memfd_create("zerohop", MFD_CLOEXEC); });
   if (!fd_) fail(nbytes, "memfd_create", errno);
   reserve(fd_.get(), nbytes);
   void* data = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);

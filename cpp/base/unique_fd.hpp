@@ -1,34 +1,52 @@
 // The one owner of a file descriptor.
+//
+// A child made by fork(2) has none of them: while any process holds a socket open, its peer does
+// not learn that the owner died. The child closes them all before any other code runs in it.
 #pragma once
 
-#include <unistd.h>
-
+#include <mutex>
 #include <utility>
+
+#include "base/fork.hpp"
 
 namespace zerohop {
 
 class UniqueFd {
  public:
   UniqueFd() = default;
-  explicit UniqueFd(int fd) noexcept : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  // Owns a descriptor that exists already, or none (-1).
+  explicit UniqueFd(int fd) noexcept;
+  // Owns what `make()` opens, or nothing where that returns -1 and sets errno. No fork comes
+  // between the two, so `make` must be one short system call.
+  template <typename Make>
+  static UniqueFd open(Make make) {
+    const std::lock_guard guard(no_fork());
+    UniqueFd made;
+    made.own(make());
+    return made;
+  }
+  UniqueFd(UniqueFd&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), generation_(other.generation_) {}
   UniqueFd& operator=(UniqueFd&& other) noexcept {
-    if (this != &other) reset(std::exchange(other.fd_, -1));
+    std::swap(fd_, other.fd_);
+    std::swap(generation_, other.generation_);
+    other.reset();
     return *this;
   }
   ~UniqueFd() { reset(); }
 
   int get() const noexcept { return fd_; }
   explicit operator bool() const noexcept { return fd_ >= 0; }
-  int release() noexcept { return std::exchange(fd_, -1); }
-  void reset(int fd = -1) noexcept {
-    // close() is not retried on EINTR: Linux has released the descriptor by then (man 2 close).
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = fd;
-  }
+  int release() noexcept;
+  void reset() noexcept;
 
  private:
+  static std::mutex& no_fork() noexcept;  // a leaf, held by fork(2) too
+  void own(int fd) noexcept;              // with no_fork() held
+  int disown() noexcept;                  // likewise
+
   int fd_ = -1;
+  unsigned generation_ = 0;  // of the process that owns it; a child's copy is closed already
 };
 
 }  // namespace zerohop

@@ -51,9 +51,9 @@ py::object wait(const TransferHandle& handle, Timeout timeout) {
 // that completes a transfer never needs the GIL for it.
 class Bell {
  public:
-  Bell() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (!fd_)
-      throw Error(errno_message("eventfd failed; raise the limit of open files", errno), errno);
+  Bell() : fd_(UniqueFd::open([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })) {
+    if (fd_) return;
+    throw Error(errno_message("eventfd failed; raise the limit of open files", errno), errno);
   }
 
   int fileno() const noexcept { return fd_.get(); }

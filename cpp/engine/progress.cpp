@@ -17,14 +17,14 @@
 namespace zerohop::engine {
 namespace {
 
-UniqueFd checked(int fd, const char* what) {
-  if (fd < 0) {
+UniqueFd checked(UniqueFd fd, const char* what) {
+  if (!fd) {
     throw Error(
         errno_message(std::string(what) + " failed; raise the limit of open files (ulimit -n)",
                       errno),
         errno);
   }
-  return UniqueFd(fd);
+  return fd;
 }
 
 }  // namespace
@@ -32,8 +32,10 @@ UniqueFd checked(int fd, const char* what) {
 Progress::Progress(Idle idle)
     : generation_(fork_generation()),
       idle_(std::move(idle)),
-      epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
-      bell_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
+      epoll_(
+          checked(UniqueFd::open([] { return ::epoll_create1(EPOLL_CLOEXEC); }), "epoll_create1")),
+      bell_(checked(UniqueFd::open([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }),
+                    "eventfd")) {
   watch(bell_.get(), EPOLLIN, [this](std::uint32_t) {
     std::uint64_t rings = 0;
     [[maybe_unused]] const auto got = ::read(bell_.get(), &rings, sizeof rings);

@@ -49,7 +49,8 @@ void set_stream_options(int fd) {
 }
 
 UniqueFd open_socket(int family) {
-  UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  UniqueFd fd = UniqueFd::open(
+      [family] { return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (!fd) throw Error(errno_message("cannot open a TCP socket", errno), errno);
   return fd;
 }
@@ -105,7 +106,8 @@ std::uint16_t local_port(int fd) {
 
 UniqueFd accept_tcp(int listener) {
   for (;;) {
-    UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd fd = UniqueFd::open(
+        [listener] { return ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
     if (fd) {
       set_stream_options(fd.get());
       return fd;

@@ -65,8 +65,9 @@ void VerbsPath::handle(const Message& message, std::span<const std::byte> payloa
   switch (message.kind) {
     case MessageKind::notify:
       if (message.tag >= Board::kSlots || message.value == 0) refuse("a notification out of range");
-      services_.board->put(message.tag, message.value);
+      // Counted first: who sees the value sees it counted.
       stats_.notifications_in.fetch_add(1, std::memory_order_relaxed);
+      services_.board->put(message.tag, message.value);
       services_.poller->wake();
       return;
     case MessageKind::eager:

@@ -9,7 +9,6 @@
 
 #include "softhca/context.hpp"
 #include "softhca/gid.hpp"
-#include "softhca/inherited.hpp"
 #include "softhca/queue_pair.hpp"
 
 namespace zerohop::softhca {
@@ -103,16 +102,16 @@ void Connection::adopt(UniqueFd fd, const Hello& hello) noexcept {
   heard_ = hello;
   set_options(fd_.get());
   if (!say_hello() || !qp_.device.poller.add(fd_.get(), EPOLLIN, qp_)) {
-    inherited::close(fd_);  // the peer dials again
+    fd_.reset();  // the peer dials again
     return;
   }
   open();
 }
 
 void Connection::dial() noexcept {
-  fd_ = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  fd_ = UniqueFd::open(
+      [] { return ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (!fd_) return redial_later();
-  inherited::track(fd_.get());
   set_options(fd_.get());
   heard_nbytes_ = 0;
   phase_ = Phase::dialling;
@@ -223,7 +222,7 @@ bool Connection::discard_input() noexcept {
 
 void Connection::drop_socket() noexcept {
   if (fd_) qp_.device.poller.remove(fd_.get());
-  inherited::close(fd_);
+  fd_.reset();
   wants_write_ = false;
 }
 

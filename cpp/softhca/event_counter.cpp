@@ -2,21 +2,19 @@
 
 #include <sys/eventfd.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
 
 #include "base/error.hpp"
-#include "softhca/inherited.hpp"
 
 namespace zerohop::softhca {
 
-EventCounter::EventCounter() : fd_(::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC)) {
+EventCounter::EventCounter()
+    : fd_(UniqueFd::open([] { return ::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC); })) {
   if (!fd_) throw Error(errno_message("eventfd failed", errno), errno);
-  inherited::track(fd_.get());
 }
-
-EventCounter::~EventCounter() { inherited::untrack(fd_.get()); }
 
 void EventCounter::add() noexcept {
   const std::uint64_t one = 1;

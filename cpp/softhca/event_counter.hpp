@@ -8,7 +8,6 @@ namespace zerohop::softhca {
 class EventCounter {
  public:
   EventCounter();  // throws Error when the process is out of descriptors
-  ~EventCounter();
   EventCounter(const EventCounter&) = delete;
   EventCounter& operator=(const EventCounter&) = delete;
 

@@ -9,7 +9,6 @@
 #include "base/error.hpp"
 #include "softhca/context.hpp"
 #include "softhca/gid.hpp"
-#include "softhca/inherited.hpp"
 #include "softhca/queue_pair.hpp"
 
 namespace zerohop::softhca {
@@ -25,7 +24,8 @@ constexpr milliseconds kParkTime{5000};       // from hello to ibv_modify_qp(RTR
 constexpr milliseconds kRestTime{100};        // without accepting, when out of descriptors
 
 UniqueFd listen_on(in_addr address, sockaddr_in& bound) {
-  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  UniqueFd fd = UniqueFd::open(
+      [] { return ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   bound = {};
   bound.sin_family = AF_INET;
   bound.sin_addr = address;
@@ -48,19 +48,15 @@ Listener::Listener(Context& context, in_addr address) : context_(context) {
   if (!context_.poller.add(fd_.get(), EPOLLIN, *this)) {
     throw Error(errno_message("epoll_ctl failed", errno), errno);
   }
-  inherited::track(fd_.get());
 }
 
-Listener::~Listener() {
-  context_.timers.cancel(*this);
-  for (Stranger& stranger : strangers_) inherited::close(stranger.fd);
-  inherited::close(fd_);
-}
+Listener::~Listener() { context_.timers.cancel(*this); }
 
 void Listener::on_ready(std::uint32_t) noexcept {
   bury();
   for (int i = 0; i < kAcceptsAtOnce; ++i) {
-    UniqueFd connection(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd connection = UniqueFd::open(
+        [this] { return ::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
     if (connection) {
       admit(std::move(connection));
     } else {
@@ -75,7 +71,6 @@ void Listener::admit(UniqueFd connection) noexcept {
   try {
     Stranger& stranger = strangers_.emplace_back(*this, std::move(connection));
     stranger.deadline = Clock::now() + kHelloTime;
-    inherited::track(stranger.fd.get());
     if (!context_.poller.add(stranger.fd.get(), EPOLLIN, stranger)) return reject(stranger);
     if (!timing_) wake_at(stranger.deadline);
     hear(stranger);  // a hello sent with the connection is there already
@@ -143,8 +138,7 @@ bool Listener::is_there(const Stranger& stranger) noexcept {
 
 void Listener::reject(Stranger& stranger) noexcept {
   rejected_.fetch_add(1, std::memory_order_relaxed);
-  UniqueFd fd = release(stranger);
-  inherited::close(fd);
+  release(stranger).reset();
 }
 
 UniqueFd Listener::release(Stranger& stranger) noexcept {

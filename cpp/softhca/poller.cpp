@@ -3,15 +3,11 @@
 #include <cerrno>
 
 #include "base/error.hpp"
-#include "softhca/inherited.hpp"
 
 namespace zerohop::softhca {
-Poller::Poller() : fd_(::epoll_create1(EPOLL_CLOEXEC)) {
+Poller::Poller() : fd_(UniqueFd::open([] { return ::epoll_create1(EPOLL_CLOEXEC); })) {
   if (!fd_) throw Error(errno_message("epoll_create1 failed", errno), errno);
-  inherited::track(fd_.get());
 }
-
-Poller::~Poller() { inherited::close(fd_); }
 
 bool Poller::add(int fd, std::uint32_t wanted, Watched& watched) noexcept {
   epoll_event event{.events = wanted, .data = {.ptr = &watched}};

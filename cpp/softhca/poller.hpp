@@ -24,7 +24,6 @@ class Watched {
 class Poller {
  public:
   Poller();  // throws Error
-  ~Poller();
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;
 

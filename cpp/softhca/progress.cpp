@@ -74,23 +74,32 @@ void Progress::stop() noexcept {
 
 void Progress::run() noexcept {
   while (!stopping_.load()) {
-    if (somebody_polls()) {
-      step_back();
-      continue;
-    }
     Poller::Batch batch;
-    watch(batch);
-    if (somebody_polls()) continue;
+    if (somebody_drives()) {
+      step_back();
+      if (!is_recent(last_post_) || is_recent(last_poll_)) continue;
+      context_.poller.look(batch);  // who only posts reads nothing: that is done here now and then
+    } else {
+      watch(batch);
+      if (somebody_drives()) {
+        wake_.withdraw();  // seen; left there, it would make every poll sweep
+        continue;
+      }
+    }
     std::lock_guard guard(context_.control);
     sweep(batch, /*polled=*/false);
   }
 }
 
-bool Progress::somebody_polls() const noexcept {
+bool Progress::is_recent(const std::atomic<std::int64_t>& time) const noexcept {
+  const std::int64_t since = now_ns() - time.load(std::memory_order_relaxed);
+  return since < std::chrono::nanoseconds(kPollsAreRecent).count();
+}
+
+bool Progress::somebody_drives() const noexcept {
   // Who arms a completion queue polls once more and then sleeps: that poll does not count.
   if (armed_.load(std::memory_order_relaxed) > 0) return false;
-  const std::int64_t since = now_ns() - last_poll_.load(std::memory_order_relaxed);
-  return since < std::chrono::nanoseconds(kPollsAreRecent).count();
+  return is_recent(last_poll_) || is_recent(last_post_);
 }
 
 void Progress::step_back() noexcept {
@@ -105,7 +114,7 @@ bool Progress::spin(Poller::Batch& batch) noexcept {
   const auto until = Clock::now() + kSpin;
   do {
     context_.poller.look(batch);
-    if (batch.count > 0 || has_late_.load() || stopping_.load() || somebody_polls()) return true;
+    if (batch.count > 0 || has_late_.load() || stopping_.load() || somebody_drives()) return true;
   } while (Clock::now() < until);
   return false;
 }
@@ -132,18 +141,23 @@ void Progress::armed() noexcept {
   called_back_.notify_all();
 }
 
-void Progress::posted() noexcept { last_poll_.store(now_ns(), std::memory_order_relaxed); }
+void Progress::posted() noexcept { last_post_.store(now_ns(), std::memory_order_relaxed); }
 
 void Progress::poll(CompletionQueue& cq) noexcept {
   const unsigned count = cq.polls.fetch_add(1, std::memory_order_relaxed);
   bool moved = false;
+  bool found_hot = false;
   if (QueuePair* qp = cq.lock_hot()) {
+    found_hot = true;
     std::lock_guard guard(qp->lock, std::adopt_lock);
     moved = qp->serve(/*polled=*/true);
   }
   if (moved || count % kClockEvery == 0) last_poll_.store(now_ns(), std::memory_order_relaxed);
-  const bool overdue = count % sweep_every_.load(std::memory_order_relaxed) == 0 ||
-                       busy_.load(std::memory_order_relaxed);
+  // Only the hot queue pair of a context that has no other can be left alone for long, and not
+  // while an acknowledgement waits for a sweep.
+  const bool may_wait = found_hot && !has_late_.load(std::memory_order_relaxed);
+  const unsigned every = may_wait ? sweep_every_.load(std::memory_order_relaxed) : kSweepEvery;
+  const bool overdue = count % every == 0 || busy_.load(std::memory_order_relaxed);
   if (!overdue || (cq.filled() && count % kSweepAtLeastEvery != 0)) return;
   std::unique_lock guard(context_.control, std::try_to_lock);
   if (!guard) return;

@@ -31,7 +31,7 @@ class Progress final : public Watched {
   // others.
   void poll(CompletionQueue& cq) noexcept;
 
-  // A post that left nothing unsent counts as a poll: its owner is at work and will poll soon.
+  // A post left nothing unsent: its owner is at work and will poll soon.
   void posted() noexcept;
 
   // Whether the sweep in progress is driven by poll_cq. Read with Context::control held.
@@ -50,7 +50,8 @@ class Progress final : public Watched {
 
  private:
   void run() noexcept;
-  bool somebody_polls() const noexcept;
+  bool is_recent(const std::atomic<std::int64_t>& time) const noexcept;
+  bool somebody_drives() const noexcept;
   void step_back() noexcept;
   void watch(Poller::Batch& batch) noexcept;
   bool spin(Poller::Batch& batch) noexcept;
@@ -64,6 +65,7 @@ class Progress final : public Watched {
   std::atomic<bool> watching_{false};       // the thread is in Poller::wait, or about to be
   std::atomic<int> armed_{0};               // completion queues
   std::atomic<std::int64_t> last_poll_{0};  // Clock, in nanoseconds
+  std::atomic<std::int64_t> last_post_{0};  // ... of one that left nothing unsent
   std::atomic<unsigned> sweep_every_{1};    // empty polls
   std::atomic<bool> busy_{false};           // the last sweep found something: look again soon
   bool sweep_is_polled_ = false;            // guarded by Context::control

@@ -6,22 +6,19 @@
 #include <cerrno>
 
 #include "base/error.hpp"
-#include "softhca/inherited.hpp"
 
 namespace zerohop::softhca {
 
 Timers::Timers(Poller& poller)
-    : poller_(poller), fd_(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {
+    : poller_(poller), fd_(UniqueFd::open([] {
+        return ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+      })) {
   if (!fd_ || !poller_.add(fd_.get(), EPOLLIN, *this)) {
     throw Error(errno_message("timerfd failed", errno), errno);
   }
-  inherited::track(fd_.get());
 }
 
-Timers::~Timers() {
-  poller_.remove(fd_.get());
-  inherited::close(fd_);
-}
+Timers::~Timers() { poller_.remove(fd_.get()); }
 
 void Timers::set(Timed& timed, Clock::time_point due) noexcept {
   std::lock_guard guard(mutex_);
