@@ -1,16 +1,12 @@
+#include "bindings/bind_peer.hpp"
+
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <cstdint>
-#include <limits>
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "base/error.hpp"
 #include "bindings/demands.hpp"
-#include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
 
 namespace zerohop::bindings {
@@ -19,136 +15,8 @@ namespace {
 using engine::Memory;
 using engine::Peer;
 using engine::RemoteMemory;
-
-std::optional<engine::Notification> to_notification(const py::object& notify) {
-  if (notify.is_none()) return std::nullopt;
-  const bool pair = PyTuple_Check(notify.ptr()) || PyList_Check(notify.ptr());
-  if (!pair || PySequence_Fast_GET_SIZE(notify.ptr()) != 2) {
-    throw py::type_error("notify must be a pair (slot, value), not " + a_type_name(notify) +
-                         (pair ? " of " + std::to_string(py::len(notify)) : ""));
-  }
-  return engine::Notification{
-      demand_slot(PySequence_Fast_GET_ITEM(notify.ptr(), 0)),
-      demand_u32(PySequence_Fast_GET_ITEM(notify.ptr(), 1), "a notification value")};
-}
-
-using Remote = Shown<RemoteMemory>;
 using Name = Shown<py::str>;
-using Route = Shown<std::optional<std::string>>;
-
-// What the transfer calls have in common.
-struct Extras {
-  py::object notify;
-  py::object stream;
-  Route require;
-  Timeout timeout;
-
-  engine::TransferOptions options() const {
-    if (!stream.is_none()) {
-      throw RouteUnavailable(
-          "stream= needs a GPU route, which this build has not: synchronise the "
-          "stream, then call without it");
-    }
-    return {.notify = to_notification(notify),
-            .require = demand_route(require.object),
-            .timeout = timeout.seconds};
-  }
-};
-
-TransferHandle handle_of(const PeerHandle& self, std::shared_ptr<engine::Transfer> transfer,
-                         ResultKind kind = ResultKind::none) {
-  return {self.endpoint, std::move(transfer), kind, self.peer->host_route()};
-}
-
-// Of a write or read of these pairs.
-TransferHandle handle_of(const PeerHandle& self, std::shared_ptr<engine::Transfer> transfer,
-                         std::span<const Peer::Pair> pairs) {
-  return {self.endpoint, std::move(transfer), ResultKind::none, self.peer->route_of(pairs)};
-}
-
-ResultKind word_kind(const RemoteMemory& word) {
-  return word.layout.dtype.code == kDTypeUInt ? ResultKind::unsigned_word : ResultKind::signed_word;
-}
-
-TransferHandle write(const PeerHandle& self, py::handle source, Remote destination,
-                     py::object notify, py::object stream, Route require, Timeout timeout) {
-  const auto options = Extras{std::move(notify), std::move(stream), require, timeout}.options();
-  const RemoteMemory& remote = demand_remote(destination.object, "destination", source);
-  const LocalArray local(*self.endpoint, source);
-  const Peer::Pair pair{&*local, &remote};
-  return handle_of(self, without_gil([&] { return self.peer->write({&pair, 1}, options); }),
-                   std::span(&pair, 1));
-}
-
-TransferHandle read(const PeerHandle& self, Remote source, py::handle destination,
-                    py::object notify, py::object stream, Route require, Timeout timeout) {
-  const auto options = Extras{std::move(notify), std::move(stream), require, timeout}.options();
-  const RemoteMemory& remote = demand_remote(source.object, "source", destination);
-  const LocalArray local(*self.endpoint, destination);
-  const Peer::Pair pair{&*local, &remote};
-  return handle_of(self, without_gil([&] { return self.peer->read({&pair, 1}, options); }),
-                   std::span(&pair, 1));
-}
-
-// The pairs of write_many (local first) or read_many (remote first).
-struct Pairs {
-  py::tuple items;                 // keeps the members alive, which a generator makes only for us
-  std::vector<Memory> registered;  // of members that are plain arrays
-  std::vector<Peer::Pair> pairs;
-
-  Pairs(engine::Endpoint& endpoint, py::handle list, std::size_t local) : items(all_of(list)) {
-    const std::size_t count = items.size();
-    pairs.reserve(count);
-    registered.reserve(count);  // pointers into it stay valid
-    for (const py::handle item : items) {
-      if (!PyTuple_Check(item.ptr()) || PyTuple_GET_SIZE(item.ptr()) != 2) refuse(item, local);
-      const py::handle mine = PyTuple_GET_ITEM(item.ptr(), static_cast<Py_ssize_t>(local));
-      const py::handle theirs = PyTuple_GET_ITEM(item.ptr(), static_cast<Py_ssize_t>(1 - local));
-      const RemoteMemory* remote = find_remote(theirs);
-      if (remote == nullptr) refuse(item, local);
-      const Memory* memory = find_memory(mine);
-      if (memory == nullptr) {
-        if (find_remote(mine) != nullptr) refuse(item, local);
-        memory = &registered.emplace_back(register_array(endpoint, mine, {}, /*cache=*/true));
-      }
-      pairs.emplace_back(memory, remote);
-    }
-  }
-
- private:
-  static py::tuple all_of(py::handle list) {
-    if (!py::isinstance<py::iterable>(list)) {
-      throw py::type_error("pairs must be a list of pairs of arrays, not " + type_name(list));
-    }
-    return py::tuple(py::reinterpret_borrow<py::object>(list));
-  }
-
-  [[noreturn]] void refuse(py::handle item, std::size_t local) const {
-    const std::string which = "pair " + std::to_string(pairs.size());
-    const char* wanted = local == 0 ? "(local, remote)" : "(remote, local)";
-    if (!PyTuple_Check(item.ptr()) || PyTuple_GET_SIZE(item.ptr()) != 2) {
-      throw py::type_error(which + " must be a tuple " + wanted + ", not " + a_type_name(item));
-    }
-    const auto pair = py::reinterpret_borrow<py::tuple>(item);
-    const bool swapped =
-        find_remote(pair[local]) != nullptr && find_remote(pair[1 - local]) == nullptr;
-    throw py::type_error(which + (swapped ? " is swapped: " : ": it must be ") + wanted +
-                         " arrays, the remote one a RemoteMemory, not (" + type_name(pair[0]) +
-                         ", " + type_name(pair[1]) + ")");
-  }
-};
-
-template <std::size_t kLocal>
-TransferHandle many(const PeerHandle& self, Shown<py::iterable> list, py::object notify,
-                    py::object stream, Route require, Timeout timeout) {
-  const auto options = Extras{std::move(notify), std::move(stream), require, timeout}.options();
-  const Pairs pairs(*self.endpoint, list.object, kLocal);
-  return handle_of(self, without_gil([&] {
-                     return kLocal == 0 ? self.peer->write(pairs.pairs, options)
-                                        : self.peer->read(pairs.pairs, options);
-                   }),
-                   pairs.pairs);
-}
+using Remote = Shown<RemoteMemory>;
 
 RemoteMemory lookup(const PeerHandle& self, Name text, Timeout timeout) {
   const std::string name = demand_str(text.object, "a name");
@@ -190,106 +58,10 @@ std::string describe(const PeerHandle& self) {
          (self.alive() ? ">" : ", lost>");
 }
 
-void bind_transfers(py::class_<PeerHandle, std::shared_ptr<PeerHandle>>& type) {
-  const auto notify = py::arg("notify") = py::none();
-  const auto stream = py::arg("stream") = py::none();
-  const auto require = py::arg("require") = py::none();
-  const auto timeout = py::arg("timeout") = py::none();
-  type.def("write", &write, py::arg("source"), py::arg("destination"), py::kw_only(), notify,
-           stream, require, timeout, R"(
-Write a local array into a remote one of the same shape and dtype (RDMA write).
-
-source: Memory, or an array, which is registered for this call. destination: RemoteMemory.
-notify: (slot, value) to put on the peer's notification board behind the data; value is not 0.
-require: the only kind of route to take, for instance "host"; RouteUnavailable says why not.
-timeout: seconds that a full queue may hold this call up (default: the Endpoint's); the transfer is
-accepted even then. stream: not in this build.
-
-Returns a Transfer. Raises PeerLost, RegistrationError (closed memory), RouteUnavailable, ValueError
-(shapes, dtypes or rights that do not fit).)")
-      .def("read", &read, py::arg("source"), py::arg("destination"), py::kw_only(), notify, stream,
-           require, timeout, R"(
-Read a remote array into a local one of the same shape and dtype (RDMA read). With notify the peer is
-notified once the data has arrived here. Otherwise as write().)")
-      .def("write_many", &many<0>, py::arg("pairs"), py::kw_only(), notify, stream, require,
-           timeout,
-           R"(
-Write many arrays as one Transfer, with one doorbell for up to 32 work requests.
-
-pairs: list, generator, ... of (Memory or array, RemoteMemory). Otherwise as write(); the notification follows the last.)")
-      .def("read_many", &many<1>, py::arg("pairs"), py::kw_only(), notify, stream, require, timeout,
-           "Read many arrays as one Transfer. pairs: as for write_many, of (RemoteMemory, Memory "
-           "or array).")
-      .def(
-          "fetch_add",
-          [](const PeerHandle& self, Remote remote, Shown<std::uint64_t> value) {
-            const RemoteMemory& word = demand_remote(remote.object, "remote");
-            const std::uint64_t add = demand_word(value.object, "the summand");
-            return handle_of(self, without_gil([&] { return self.peer->fetch_add(word, add); }),
-                             word_kind(word));
-          },
-          py::arg("remote"), py::arg("value"), R"(
-Add to one remote 8-byte element (int64 or uint64, aligned to 8), atomically among all operations of
-the peer's device; wait() returns the old value. Overflow wraps.)")
-      .def(
-          "compare_swap",
-          [](const PeerHandle& self, Remote remote, Shown<std::uint64_t> expected,
-             Shown<std::uint64_t> desired) {
-            const RemoteMemory& word = demand_remote(remote.object, "remote");
-            const std::uint64_t old_value = demand_word(expected.object, "the expected value");
-            const std::uint64_t new_value = demand_word(desired.object, "the desired value");
-            return handle_of(self, without_gil([&] {
-                               return self.peer->compare_swap(word, old_value, new_value);
-                             }),
-                             word_kind(word));
-          },
-          py::arg("remote"), py::arg("expected"), py::arg("desired"), R"(
-Replace one remote 8-byte element by `desired` if it equals `expected`, atomically as fetch_add();
-wait() returns the old value, which tells whether it did.)")
-      .def(
-          "notify",
-          [](const PeerHandle& self, Shown<std::uint64_t> slot, Shown<std::uint64_t> value) {
-            const engine::Notification notification{
-                demand_slot(slot.object), demand_u32(value.object, "a notification value")};
-            return handle_of(self, without_gil([&] { return self.peer->notify(notification); }));
-          },
-          py::arg("slot"), py::arg("value"), R"(
-Put a value (not 0) into a slot (0 to 65535) of the peer's notification board. It is not seen before
-the data of any write() called earlier.)");
-}
-
-void bind_messages(py::class_<PeerHandle, std::shared_ptr<PeerHandle>>& type) {
-  type.def(
-          "send",
-          [](const PeerHandle& self, const py::object& array, Shown<std::uint64_t> tag) {
-            const std::uint32_t number = demand_u32(tag.object, "a tag");
-            const LocalArray local(*self.endpoint, array);
-            return handle_of(self, without_gil([&] { return self.peer->send(*local, number); }));
-          },
-          py::arg("array"), py::arg("tag") = 0, R"(
-Send an array (or Memory) to a matching recv of the peer, in order for each tag (0 to 2**32 - 1).
-
-Up to 4064 bytes are copied and done when they are in the peer's memory; larger arrays stay where they
-are until the peer's recv has read them. Bytes are matched, not shapes or dtypes.)")
-      .def(
-          "recv",
-          [](const PeerHandle& self, const py::object& array, Shown<std::uint64_t> tag) {
-            const std::uint32_t number = demand_u32(tag.object, "a tag");
-            const LocalArray local(*self.endpoint, array);
-            return handle_of(self, without_gil([&] { return self.peer->receive(*local, number); }),
-                             ResultKind::nbytes);
-          },
-          py::arg("array"), py::arg("tag") = 0, R"(
-Receive the next message of that tag into an array (or Memory); wait() returns its number of bytes.
-
-A shorter message fills the beginning of a contiguous array. One that does not fit raises ValueError
-and stays for another recv.)");
-}
-
 }  // namespace
 
 void bind_peer(py::module_& m) {
-  py::class_<PeerHandle, std::shared_ptr<PeerHandle>> type(m, "Peer", R"(
+  PeerClass type(m, "Peer", R"(
 The connection to one remote Endpoint, made by ``Endpoint.connect`` or ``Endpoint.accept``.
 
 When the peer dies, hangs or leaves, every pending and later operation raises PeerLost within 5 seconds.

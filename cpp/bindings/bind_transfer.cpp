@@ -141,7 +141,7 @@ VerbsError, ... whose ``effect`` tells what may have been written.)")
           "timeout", [](const TransferHandle& handle) { return handle.endpoint->timeout(); },
           "Bound of a wait that is given none, seconds: the Endpoint's.")
       .def_property_readonly(
-          "route", [](const TransferHandle& handle) { return *handle.route; },
+          "route", [](const TransferHandle& handle) { return handle.transfer->route(); },
           "The route it takes.")
       .def(
           "wait_on",

@@ -36,7 +36,6 @@ struct TransferHandle {
   EndpointHandle endpoint;
   std::shared_ptr<engine::Transfer> transfer;
   ResultKind kind = ResultKind::none;
-  std::shared_ptr<const engine::Route> route;
 };
 
 // The Memory inside `object` (null if it is something else), valid while the object lives.

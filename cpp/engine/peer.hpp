@@ -78,10 +78,6 @@ class Peer : public std::enable_shared_from_this<Peer> {
 
   // With the settings of the queue pair.
   Route route(const Memory& local, const RemoteMemory& remote) const;
-  // Of all transfers between host memory, and of one write or read of these pairs.
-  using RoutePtr = std::shared_ptr<const Route>;
-  const RoutePtr& host_route() const noexcept { return host_route_; }
-  const RoutePtr& route_of(std::span<const Pair> pairs) const;
   PathStats& stats() noexcept { return path_->stats(); }
 
   // Waits until everything posted is done, `deadline` at most, then leaves. Idempotent.
@@ -107,6 +103,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::atomic<bool> found{false};
     RemoteMemory memory;
   };
+
+  using RoutePtr = std::shared_ptr<const Route>;
 
   Peer(Host host, Identity identity);
   void check_process() const;

@@ -12,16 +12,18 @@
 
 #include "base/failure.hpp"
 #include "engine/poller.hpp"
+#include "engine/route.hpp"
 
 namespace zerohop::engine {
 
 class Transfer {
  public:
-  Transfer(std::shared_ptr<Poller> poller, std::uint64_t nbytes)
-      : poller_(std::move(poller)), nbytes_(nbytes) {}
+  Transfer(std::shared_ptr<Poller> poller, std::uint64_t nbytes, std::shared_ptr<const Route> route)
+      : poller_(std::move(poller)), nbytes_(nbytes), route_(std::move(route)) {}
 
   bool done() const noexcept { return done_.load(std::memory_order_acquire); }
   std::uint64_t nbytes() const noexcept { return nbytes_; }
+  const Route& route() const noexcept { return *route_; }
 
   // After done(): the old value of an atomic, the bytes that arrived by recv, else 0. Throws what
   // ended the transfer, if anything did.
@@ -60,6 +62,7 @@ class Transfer {
  private:
   const std::shared_ptr<Poller> poller_;
   const std::uint64_t nbytes_;
+  const std::shared_ptr<const Route> route_;
   std::atomic<int> holds_{1};
   std::atomic<bool> failed_{false};
   std::atomic<bool> progressed_{false};

@@ -141,7 +141,7 @@ struct Deceived {
   }
 
   std::shared_ptr<Transfer> notify() {
-    auto transfer = std::make_shared<Transfer>(services.poller, 0);
+    auto transfer = std::make_shared<Transfer>(services.poller, 0, nullptr);
     Job job(transfer, IBV_WR_RDMA_WRITE);
     job.then({.kind = MessageKind::notify, .tag = 1, .value = 1});
     path->submit(std::move(job), soon());

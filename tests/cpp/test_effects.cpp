@@ -63,7 +63,7 @@ class Writer {
 
  private:
   std::shared_ptr<engine::Transfer> write() {
-    auto transfer = std::make_shared<engine::Transfer>(services_.poller, bytes_.size());
+    auto transfer = std::make_shared<engine::Transfer>(services_.poller, bytes_.size(), nullptr);
     const std::int64_t count = static_cast<std::int64_t>(bytes_.size());
     const Layout local = Layout::contiguous(reinterpret_cast<std::uint64_t>(bytes_.data()),
                                             DType::parse("uint8"), {&count, 1});

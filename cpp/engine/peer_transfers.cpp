@@ -1,0 +1,166 @@
+// What a Peer moves one-sidedly: writes, reads, atomics, notifications.
+#include <stdexcept>
+#include <utility>
+
+#include "base/error.hpp"
+#include "engine/peer.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+void check_notification(const Notification& notification) {
+  if (notification.slot >= Board::kSlots) {
+    throw std::out_of_range("notification slot " + std::to_string(notification.slot) +
+                            " is out of range: slots go from 0 to " +
+                            std::to_string(Board::kSlots - 1));
+  }
+  if (notification.value == 0) {
+    throw std::invalid_argument(
+        "a notification value must not be 0, which means an empty slot: use 1 to 2**32 - 1");
+  }
+}
+
+void check_kind(const std::string& kind) {
+  for (const char* known : {"", "p2p", "gpudirect", "staged", "host"}) {
+    if (kind == known) return;
+  }
+  throw std::invalid_argument("there is no route '" + kind +
+                              "': routes are p2p, gpudirect, staged and host");
+}
+
+void check_required(const std::string& kind, const Route& taken) {
+  if (kind.empty() || kind == taken.kind) return;
+  throw RouteUnavailable("route '" + kind + "' is not available: only '" + taken.kind +
+                         "' is, because " + taken.reason);
+}
+
+Message notify_message(const Notification& notification) {
+  return {.kind = MessageKind::notify, .tag = notification.slot, .value = notification.value};
+}
+
+}  // namespace
+
+Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
+  Route taken = *choose_route(local, remote);
+  if (!local.on_host()) taken.reason += "; " + local.registration()->reason;
+  taken.settings = path_->settings();
+  return taken;
+}
+
+const Peer::RoutePtr& Peer::choose_route(const Memory& local, const RemoteMemory& remote) const {
+  const bool remote_on_host = remote.device == "cpu";
+  if (!remote_on_host && remote.rkey == 0 && remote.layout.count() > 0) {
+    throw RouteUnavailable("no route to " + remote.device + " of peer '" + identity_.name +
+                           "': its adapter cannot reach that memory; copy it to the host there");
+  }
+  return local.on_host() && remote_on_host ? host_route_ : gpudirect_route_;
+}
+
+Piece Peer::make_piece(const Memory& local, const RemoteMemory& remote, RemoteAccess needed,
+                       Transfer& transfer) const {
+  if (local.endpoint() != host_.own_id) {
+    throw RegistrationError(
+        "this memory is registered with another Endpoint: register it with the "
+        "one whose Peer is to move it");
+  }
+  if (remote.endpoint != identity_.id) {
+    throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(remote.endpoint) +
+                                ", not to peer '" + identity_.name + "'");
+  }
+  if ((remote.access & needed) == 0) {
+    throw std::invalid_argument(needed == kRemoteWrite
+                                    ? "the remote memory is read-only: its owner registered a "
+                                      "read-only array, or with writable=False"
+                                    : "the remote memory may not be read");
+  }
+  if (needed == kRemoteRead && !local.writable()) {
+    throw std::invalid_argument("cannot read into a read-only array: register a writable one");
+  }
+  const bool is_write = needed == kRemoteWrite;
+  check_same_shape(is_write ? local.layout() : remote.layout,
+                   is_write ? remote.layout : local.layout());
+  Piece piece{.local = local.layout(),
+              .remote = remote.layout,
+              .rkey = remote.rkey,
+              .on_host = local.on_host()};
+  auto pinned = local.pinned();
+  if (pinned->region) piece.lkey = pinned->region->lkey();
+  transfer.keep(std::move(pinned));
+  return piece;
+}
+
+Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                                  const TransferOptions& options) {
+  check_alive();
+  if (options.notify) check_notification(*options.notify);
+  check_kind(options.require);
+  std::uint64_t nbytes = 0;
+  const RoutePtr* route = &host_route_;  // of the pair that takes the longest way
+  for (const auto& [local, remote] : pairs) {
+    nbytes += local->layout().nbytes();
+    const RoutePtr& taken = choose_route(*local, *remote);
+    check_required(options.require, *taken);
+    if (taken != host_route_) route = &taken;
+  }
+  auto transfer = std::make_shared<Transfer>(path_->poller(), nbytes, *route);
+  Job job(transfer, opcode);
+  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
+  job.reserve(pairs.size());
+  for (const auto& [local, remote] : pairs) {
+    job.add(make_piece(*local, *remote, is_write ? kRemoteWrite : kRemoteRead, *transfer));
+  }
+  if (options.notify) job.then(notify_message(*options.notify));
+  auto& moved = is_write ? stats().bytes_out : stats().bytes_in;
+  moved.fetch_add(nbytes, std::memory_order_relaxed);
+  path_->submit(std::move(job), deadline(options.timeout));
+  return transfer;
+}
+
+Peer::Transferring Peer::write(std::span<const Pair> pairs, const TransferOptions& options) {
+  return transfer(IBV_WR_RDMA_WRITE, pairs, options);
+}
+
+Peer::Transferring Peer::read(std::span<const Pair> pairs, const TransferOptions& options) {
+  return transfer(IBV_WR_RDMA_READ, pairs, options);
+}
+
+Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, std::uint64_t add,
+                                std::uint64_t swap) {
+  check_alive();
+  const DType& dtype = word.layout.dtype;
+  const bool integer = dtype.code == kDTypeInt || dtype.code == kDTypeUInt;
+  if (word.layout.count() != 1 || !integer || dtype.itemsize() != 8 ||
+      word.layout.address % 8 != 0) {
+    throw std::invalid_argument(
+        "an atomic needs one int64 or uint64 element, aligned to 8 bytes: "
+        "select one, instead of " +
+        shape_string(word.layout.shape.span()) + " of " + dtype.name() + " at address " +
+        std::to_string(word.layout.address));
+  }
+  if (word.endpoint != identity_.id) {
+    throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(word.endpoint) +
+                                ", not to peer '" + identity_.name + "'");
+  }
+  if (word.access != (kRemoteRead | kRemoteWrite)) {
+    throw std::invalid_argument("the remote memory is read-only: atomics need a writable array");
+  }
+  auto transfer = std::make_shared<Transfer>(path_->poller(), 8, host_route_);
+  path_->submit(Job::atomic(transfer, opcode, word.layout.address, word.rkey, add, swap),
+                deadline({}));
+  return transfer;
+}
+
+Peer::Transferring Peer::fetch_add(const RemoteMemory& word, std::uint64_t value) {
+  return atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, word, value, 0);
+}
+
+Peer::Transferring Peer::compare_swap(const RemoteMemory& word, std::uint64_t expected,
+                                      std::uint64_t desired) {
+  return atomic(IBV_WR_ATOMIC_CMP_AND_SWP, word, expected, desired);
+}
+
+Peer::Transferring Peer::notify(const Notification& notification) {
+  return transfer(IBV_WR_RDMA_WRITE, {}, {.notify = notification, .require = {}, .timeout = {}});
+}
+
+}  // namespace zerohop::engine
