@@ -35,20 +35,21 @@ def has_torch() -> bool:
 
 def human_bytes(nbytes: float) -> str:
     """Powers of 1024 by their binary names: 65536 -> '64 KiB'."""
-    for unit in ("B", "KiB", "MiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.4g} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.4g} GiB"
+    return _scaled(nbytes, 1024, ("B", "KiB", "MiB", "GiB"))
 
 
 def decimal_bytes(nbytes: float) -> str:
     """Powers of 1000, to stand beside GB/s: 65536 -> '65.54 kB'."""
-    for unit in ("B", "kB", "MB"):
-        if nbytes < 1000:
-            return f"{nbytes:.4g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:.4g} GB"
+    return _scaled(nbytes, 1000, ("B", "kB", "MB", "GB"))
+
+
+def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:
+    *smaller, largest = units
+    for unit in smaller:
+        if value < step:
+            return f"{value:.4g} {unit}"
+        value /= step
+    return f"{value:.4g} {largest}"
 
 
 def human_seconds(seconds: float) -> str:

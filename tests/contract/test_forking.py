@@ -8,25 +8,16 @@ import os
 import subprocess
 import sys
 import traceback
-import warnings
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import zerohop as zh
 from support.arrays import array
 from support.attempt import Attempt, within
+from support.forking import forking
 from support.keeper import Keeper, keep
 from support.link import until
 from support.patience import patient
-
-
-@contextmanager
-def forking():
-    """Python 3.12 warns of forks in processes with threads; that is what is tested here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        yield
 
 
 def run_in_child(work) -> tuple[int, str]:

@@ -8,12 +8,12 @@ import re
 import subprocess
 import sys
 import threading
-import warnings
 
 import numpy as np
 import pytest
 import zerohop as zh
 from support.arrays import array
+from support.forking import forking
 from support.keeper import Keeper, keep
 from support.link import until
 from zerohop import aio
@@ -194,7 +194,8 @@ def test_types_that_numpy_lacks_do_not_become_integers(open_endpoint, monkeypatc
 
 
 def test_bfloat16_in_numpy(open_endpoint):
-    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    import ml_dtypes
+
     assert np.asarray(open_endpoint().empty(3, "bfloat16")).dtype == ml_dtypes.bfloat16
 
 
@@ -229,8 +230,7 @@ def test_a_closed_endpoint_says_so(open_endpoint):
 def test_a_peer_is_not_alive_in_a_forked_child(open_endpoint):
     ep, other = open_endpoint(), open_endpoint()
     peer = ep.connect(other.address)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forks beside threads
+    with forking():
         child = os.fork()
     if child == 0:
         os._exit(10 + peer.alive)

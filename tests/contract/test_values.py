@@ -83,7 +83,8 @@ def test_memory_shares_its_bytes_with_numpy_and_torch(open_endpoint, kind):
 
 
 def test_memory_is_a_torch_tensor_through_dlpack(open_endpoint):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import torch
+
     memory = open_endpoint().empty((3, 4), "bfloat16")
     tensor = torch.from_dlpack(memory)
     tensor.fill_(1.5)

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from support import dlpack
 from zerohop._core import ArrayView
-
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
+import torch
 from zerohop._core import ArrayView
-
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 NUMPY_DTYPES = [
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -76,7 +77,6 @@ def test_types_without_a_format_leave_as_unsigned_integers(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", TORCH_ONLY_DTYPES)
 def test_ml_dtypes_arrays_enter_by_name(dtype: str) -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     source = np.arange(12).astype(getattr(ml_dtypes, dtype)).reshape(3, 4)[:, ::-1]
     view = ArrayView(source)
     assert (view.dtype, view.strides, view.writable) == (dtype, source.strides, True)
@@ -87,7 +87,6 @@ def test_ml_dtypes_arrays_enter_by_name(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_jax_arrays_enter_read_only(dtype: str) -> None:
-    jnp = pytest.importorskip("jax.numpy", reason="JAX is not installed")
     source = jnp.arange(6, dtype=dtype)
     view = ArrayView(source)
     assert (view.dtype, view.shape, view.writable) == (dtype, (6,), False)

@@ -75,9 +75,6 @@ def test_strips_cover_every_row_once() -> None:
 
 
 def test_numpy_stands_in_with_the_names_and_shapes_of_the_torch_model() -> None:
-    pytest.importorskip(
-        "torch", reason="PyTorch is not installed: there is nothing to compare with"
-    )
     state = model.torch_state_dict(device="meta")
     assert {name: tuple(tensor.shape) for name, tensor in state.items()} == model.names_and_shapes()
     assert model.model_nbytes() >= 300 << 20

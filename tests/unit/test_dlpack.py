@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from support import dlpack
 from support.dlpack import OldProducer, Producer
 from zerohop._core import ArrayView
-
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 BYTES = np.arange(64, dtype=np.uint8)
 ADDRESS = BYTES.ctypes.data
