@@ -115,7 +115,7 @@ peer. queue_full: how often a call waited for room. queue_pair_errors: how often
 Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), then leave. The other side
 sees PeerLost. Calling it again does nothing.
 
-A send() of more than 4064 bytes is posted as an offer and its bytes leave with the recv of the other side:
+A send() of more than 16384 bytes is posted as an offer and its bytes leave with the recv of the other side:
 close() does not wait for that recv, and a send still without one ends with PeerLost. Wait for its Transfer first.)")
       .def("__repr__", &describe);
 }

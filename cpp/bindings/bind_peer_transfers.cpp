@@ -219,7 +219,7 @@ void bind_messages(PeerClass& type) {
           py::arg("array"), py::arg("tag") = 0, R"(
 Send an array (or Memory) to a matching recv of the peer, in order for each tag (0 to 2**32 - 1).
 
-Up to 4064 bytes are copied and done when they are in the peer's memory; larger arrays stay where they
+Up to 16384 bytes are copied and done when they are in the peer's memory; larger arrays stay where they
 are until the peer's recv has read them. Bytes are matched, not shapes or dtypes.)")
       .def(
           "recv",

@@ -152,7 +152,8 @@ void VerbsPath::renew() {
 }
 
 std::uint32_t VerbsPath::eager_limit() const noexcept {
-  return PathBuffers::kSlotBytes - sizeof(Message);
+  const std::lock_guard lock(mutex_);
+  return std::min(PathBuffers::kSlotBytes, remote_.slot_nbytes) - sizeof(Message);
 }
 
 bool VerbsPath::idle() const {

@@ -777,7 +777,7 @@ class Peer:
         Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), then leave. The other side
         sees PeerLost. Calling it again does nothing.
 
-        A send() of more than 4064 bytes is posted as an offer and its bytes leave with the recv of the other side:
+        A send() of more than 16384 bytes is posted as an offer and its bytes leave with the recv of the other side:
         close() does not wait for that recv, and a send still without one ends with PeerLost. Wait for its Transfer first.
         """
     def compare_swap(
@@ -858,7 +858,7 @@ class Peer:
         """
         Send an array (or Memory) to a matching recv of the peer, in order for each tag (0 to 2**32 - 1).
 
-        Up to 4064 bytes are copied and done when they are in the peer's memory; larger arrays stay where they
+        Up to 16384 bytes are copied and done when they are in the peer's memory; larger arrays stay where they
         are until the peer's recv has read them. Bytes are matched, not shapes or dtypes.
         """
     def stats(self) -> dict:

@@ -144,6 +144,7 @@ def test_forks_while_bytes_flow(process):
         flowing = Attempt(go_on, s, memory, kept.remote)
         for _ in range(10):
             check_child(gc.collect)
+            kept.show()  # the partner waits for a word, and a large process takes time to fork
         stop.append(True)
         flowing.value()
         np.testing.assert_array_equal(kept.show(), view)
