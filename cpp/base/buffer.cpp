@@ -76,6 +76,9 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 Buffer::~Buffer() {
+  // Before the mapping: closing the last of the two frees the pages, which takes long, and no
+  // descriptor may be opened meanwhile.
+  fd_.reset();
   if (data_ != nullptr) ::munmap(data_, nbytes_);
 }
 

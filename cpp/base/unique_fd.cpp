@@ -25,9 +25,10 @@ void in_parent() { opening.unlock(); }
 
 void in_child() {
   for (int word = 0; word < kMost / 64; ++word) {
-    for (std::uint64_t bits = std::exchange(owned[word], 0); bits != 0; bits &= bits - 1) {
-      ::close(word * 64 + std::countr_zero(bits));
-    }
+    std::uint64_t bits = owned[word];
+    if (bits == 0) continue;  // a write would touch the page
+    owned[word] = 0;
+    for (; bits != 0; bits &= bits - 1) ::close(word * 64 + std::countr_zero(bits));
   }
   opening.unlock();
 }

@@ -35,8 +35,9 @@ class UniqueFd {
   }
   ~UniqueFd() { reset(); }
 
-  int get() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
+  // -1 in a child: the number may be another's there.
+  int get() const noexcept { return generation_ == fork_generation() ? fd_ : -1; }
+  explicit operator bool() const noexcept { return get() >= 0; }
   int release() noexcept;
   void reset() noexcept;
 

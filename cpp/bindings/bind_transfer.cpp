@@ -1,16 +1,13 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/bell.hpp"
 #include "base/error.hpp"
-#include "base/unique_fd.hpp"
 #include "bindings/demands.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
@@ -49,38 +46,32 @@ py::object wait(const TransferHandle& handle, Timeout timeout) {
 
 // Tells an event loop, through a descriptor, which of the transfers it watches are done. The thread
 // that completes a transfer never needs the GIL for it.
-class Bell {
+class DoneBell {
  public:
-  Bell() : fd_(UniqueFd::open([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })) {
-    if (fd_) return;
-    throw Error(errno_message("eventfd failed; raise the limit of open files", errno), errno);
-  }
-
-  int fileno() const noexcept { return fd_.get(); }
+  int fileno() const noexcept { return bell_.fd(); }
 
   void push(std::uint64_t token) {
     {
       const std::lock_guard lock(mutex_);
       tokens_.push_back(token);
     }
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto put = ::write(fd_.get(), &one, sizeof one);
+    bell_.ring();
   }
 
   std::vector<std::uint64_t> drain() {
-    std::uint64_t rings = 0;
-    [[maybe_unused]] const auto got = ::read(fd_.get(), &rings, sizeof rings);
+    bell_.silence();
     const std::lock_guard lock(mutex_);
     return std::exchange(tokens_, {});
   }
 
  private:
-  UniqueFd fd_;
+  Bell bell_;
   std::mutex mutex_;
   std::vector<std::uint64_t> tokens_;
 };
 
-void watch(const std::shared_ptr<Bell>& bell, const TransferHandle& handle, std::uint64_t token) {
+void watch(const std::shared_ptr<DoneBell>& bell, const TransferHandle& handle,
+           std::uint64_t token) {
   handle.transfer->on_done([bell, token] { bell->push(token); });
 }
 
@@ -157,11 +148,12 @@ VerbsError, ... whose ``effect`` tells what may have been written.)")
            })
       .def("__repr__", &describe);
 
-  py::class_<Bell, std::shared_ptr<Bell>>(m, "Bell", "Wakes an event loop; see zerohop.aio.")
+  py::class_<DoneBell, std::shared_ptr<DoneBell>>(m, "Bell",
+                                                  "Wakes an event loop; see zerohop.aio.")
       .def(py::init<>())
-      .def("fileno", &Bell::fileno)
+      .def("fileno", &DoneBell::fileno)
       .def("watch", &watch, py::arg("transfer"), py::arg("token"))
-      .def("drain", &Bell::drain);
+      .def("drain", &DoneBell::drain);
 }
 
 }  // namespace zerohop::bindings

@@ -2,8 +2,6 @@
 
 #include <pthread.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -17,29 +15,19 @@
 namespace zerohop::engine {
 namespace {
 
-UniqueFd checked(UniqueFd fd, const char* what) {
-  if (!fd) {
-    throw Error(
-        errno_message(std::string(what) + " failed; raise the limit of open files (ulimit -n)",
-                      errno),
-        errno);
-  }
-  return fd;
+UniqueFd make_epoll() {
+  UniqueFd fd = UniqueFd::open([] { return ::epoll_create1(EPOLL_CLOEXEC); });
+  if (fd) return fd;
+  throw Error(
+      errno_message("epoll_create1 failed; raise the limit of open files (ulimit -n)", errno),
+      errno);
 }
 
 }  // namespace
 
 Progress::Progress(Idle idle)
-    : generation_(fork_generation()),
-      idle_(std::move(idle)),
-      epoll_(
-          checked(UniqueFd::open([] { return ::epoll_create1(EPOLL_CLOEXEC); }), "epoll_create1")),
-      bell_(checked(UniqueFd::open([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }),
-                    "eventfd")) {
-  watch(bell_.get(), EPOLLIN, [this](std::uint32_t) {
-    std::uint64_t rings = 0;
-    [[maybe_unused]] const auto got = ::read(bell_.get(), &rings, sizeof rings);
-  });
+    : generation_(fork_generation()), idle_(std::move(idle)), epoll_(make_epoll()) {
+  watch(bell_.fd(), EPOLLIN, [this](std::uint32_t) { bell_.silence(); });
   thread_ = std::thread([this] { loop(); });
   ::pthread_setname_np(thread_.native_handle(), "zh-progress");
 }
@@ -57,7 +45,7 @@ void Progress::run(Task task) {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
   }
-  ring();
+  bell_.ring();
 }
 
 void Progress::stop() {
@@ -65,13 +53,8 @@ void Progress::stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  ring();
+  bell_.ring();
   if (thread_.joinable()) thread_.join();
-}
-
-void Progress::ring() noexcept {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto put = ::write(bell_.get(), &one, sizeof one);
 }
 
 void Progress::watch(int fd, std::uint32_t epoll_events, Handler handler) {

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/bell.hpp"
 #include "base/unique_fd.hpp"
 
 namespace zerohop::engine {
@@ -40,12 +41,11 @@ class Progress {
  private:
   void loop();
   bool run_tasks();
-  void ring() noexcept;
 
   const unsigned generation_;
   Idle idle_;
   UniqueFd epoll_;
-  UniqueFd bell_;  // eventfd: tasks are there
+  Bell bell_;  // tasks are there
   std::unordered_map<int, std::shared_ptr<Handler>> handlers_;
 
   std::mutex mutex_;

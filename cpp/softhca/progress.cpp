@@ -21,9 +21,10 @@ constexpr microseconds kStepBack{500};
 // the thread or interrupt that brings the next bytes several microseconds.
 constexpr microseconds kSpin{50};
 // Looking at all connections costs a system call, and so does looking at one.
-constexpr unsigned kSweepEvery = 32;          // empty polls
-constexpr unsigned kSweepEveryAlone = 128;    // when there is no other queue pair to look after
-constexpr unsigned kSweepAtLeastEvery = 512;  // even when the hot queue pair is busy
+constexpr unsigned kSweepEvery = 32;              // empty polls
+constexpr unsigned kSweepEveryAlone = 128;        // when there is no other queue pair to look after
+constexpr unsigned kSweepAtLeastEvery = 512;      // even when the hot queue pair is busy
+constexpr microseconds kSweepAtLeastAfter{1000};  // even when polls are rare
 constexpr unsigned kClockEvery = 8;  // empty polls; reading the clock costs as much as half a poll
 
 std::int64_t now_ns() { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); }
@@ -64,7 +65,7 @@ void Progress::start() {
 
 void Progress::stop() noexcept {
   stopping_.store(true);
-  wake_.add();
+  wake_.ring();
   {
     std::lock_guard guard(mutex_);
     called_back_.notify_all();
@@ -82,7 +83,7 @@ void Progress::run() noexcept {
     } else {
       watch(batch);
       if (somebody_drives()) {
-        wake_.withdraw();  // seen; left there, it would make every poll sweep
+        wake_.silence();  // seen; left there, it would make every poll sweep
         continue;
       }
     }
@@ -128,10 +129,10 @@ void Progress::watch(Poller::Batch& batch) noexcept {
   watching_.store(false);
 }
 
-// Only the thread withdraws: a poll that did would take a wake-up which the thread has not seen
+// Only the thread silences: a poll that did would take a wake-up which the thread has not seen
 // yet.
 void Progress::on_ready(std::uint32_t) noexcept {
-  if (!sweep_is_polled_) wake_.withdraw();
+  if (!sweep_is_polled_) wake_.silence();
 }
 
 void Progress::armed() noexcept {
@@ -152,13 +153,21 @@ void Progress::poll(CompletionQueue& cq) noexcept {
     std::lock_guard guard(qp->lock, std::adopt_lock);
     moved = qp->serve(/*polled=*/true);
   }
-  if (moved || count % kClockEvery == 0) last_poll_.store(now_ns(), std::memory_order_relaxed);
+  bool overdue = false;
+  if (moved || count % kClockEvery == 0) {
+    const std::int64_t now = now_ns();
+    last_poll_.store(now, std::memory_order_relaxed);
+    const auto unswept =
+        std::chrono::nanoseconds(now - last_sweep_.load(std::memory_order_relaxed));
+    overdue = unswept > kSweepAtLeastAfter;
+  }
   // Only the hot queue pair of a context that has no other can be left alone for long, and not
   // while an acknowledgement waits for a sweep.
   const bool may_wait = found_hot && !has_late_.load(std::memory_order_relaxed);
   const unsigned every = may_wait ? sweep_every_.load(std::memory_order_relaxed) : kSweepEvery;
-  const bool overdue = count % every == 0 || busy_.load(std::memory_order_relaxed);
-  if (!overdue || (cq.filled() && count % kSweepAtLeastEvery != 0)) return;
+  const bool due = count % every == 0 || busy_.load(std::memory_order_relaxed);
+  const bool may_stay = !due || (cq.filled() && count % kSweepAtLeastEvery != 0);
+  if (!overdue && may_stay) return;
   std::unique_lock guard(context_.control, std::try_to_lock);
   if (!guard) return;
   Poller::Batch batch;
@@ -168,6 +177,7 @@ void Progress::poll(CompletionQueue& cq) noexcept {
 
 void Progress::sweep(const Poller::Batch& batch, bool polled) noexcept {
   sweep_is_polled_ = polled;
+  last_sweep_.store(now_ns(), std::memory_order_relaxed);
   // Before looking for new work: what waited since the last sweep has waited long enough.
   if (has_late_.load(std::memory_order_relaxed)) send_late_acknowledgements();
   const int found = context_.poller.dispatch(batch);
@@ -185,7 +195,7 @@ void Progress::acknowledge_later(QueuePair& qp) noexcept {
     late_ = &qp;
     has_late_.store(true);
   }
-  if (watching_.load()) wake_.add();
+  if (watching_.load()) wake_.ring();
 }
 
 void Progress::send_late_acknowledgements() noexcept {

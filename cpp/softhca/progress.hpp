@@ -11,7 +11,7 @@
 #include <mutex>
 #include <thread>
 
-#include "softhca/event_counter.hpp"
+#include "base/bell.hpp"
 #include "softhca/poller.hpp"
 #include "softhca/timers.hpp"
 
@@ -59,16 +59,17 @@ class Progress final : public Watched {
   void send_late_acknowledgements() noexcept;
 
   Context& context_;
-  EventCounter wake_;
+  Bell wake_;
   std::thread thread_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> watching_{false};       // the thread is in Poller::wait, or about to be
   std::atomic<int> armed_{0};               // completion queues
   std::atomic<std::int64_t> last_poll_{0};  // Clock, in nanoseconds
   std::atomic<std::int64_t> last_post_{0};  // ... of one that left nothing unsent
-  std::atomic<unsigned> sweep_every_{1};    // empty polls
-  std::atomic<bool> busy_{false};           // the last sweep found something: look again soon
-  bool sweep_is_polled_ = false;            // guarded by Context::control
+  std::atomic<std::int64_t> last_sweep_{0};
+  std::atomic<unsigned> sweep_every_{1};  // empty polls
+  std::atomic<bool> busy_{false};         // the last sweep found something: look again soon
+  bool sweep_is_polled_ = false;          // guarded by Context::control
 
   std::mutex mutex_;  // a leaf
   std::condition_variable called_back_;

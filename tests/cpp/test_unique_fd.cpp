@@ -1,6 +1,7 @@
 // Descriptors have one owner, and a child made by fork has none of them.
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/bell.hpp"
 #include "base/unique_fd.hpp"
 
 namespace zerohop {
@@ -56,16 +58,32 @@ TEST_CASE("nothing is owned when opening failed, and errno says why") {
 
 TEST_CASE("a child has no descriptor of its parent, and closes none of its own by mistake") {
   UniqueFd parents = make();
+  const int number = parents.get();
   const int released = make().release();
   CHECK(in_child([&] {
-          if (is_open(parents.get())) return 1;
+          if (is_open(number) || parents) return 1;
           UniqueFd childs = make();
-          if (childs.get() != parents.get()) return 2;  // the number is free again
+          if (childs.get() != number) return 2;  // free again, and not the parent's
           parents.reset();
-          return is_open(childs.get()) && is_open(released) ? 0 : 3;
+          return is_open(number) && is_open(released) ? 0 : 3;
         }) == 0);
-  CHECK(is_open(parents.get()));
+  CHECK(is_open(number));
   ::close(released);
+}
+
+TEST_CASE("a bell rings until it is silenced, however often it was rung") {
+  Bell bell;
+  const auto rings = [&bell] {
+    pollfd readable{.fd = bell.fd(), .events = POLLIN, .revents = 0};
+    return ::poll(&readable, 1, 0) == 1;
+  };
+  CHECK_FALSE(rings());
+  bell.ring();
+  bell.ring();
+  CHECK(rings());
+  bell.silence();
+  CHECK_FALSE(rings());
+  bell.silence();  // returns although there is nothing to take
 }
 
 TEST_CASE("no fork comes between opening and owning") {
