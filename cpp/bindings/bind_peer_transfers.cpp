@@ -153,10 +153,11 @@ source: Memory, or an array, which is registered for this call. destination: Rem
 notify: (slot, value) to put on the peer's notification board behind the data; value is not 0.
 require: the only kind of route to take, for instance "host"; RouteUnavailable says why not.
 timeout: seconds that a full queue may hold this call up (default: the Endpoint's); the transfer is
-accepted even then. stream: not in this build.
+accepted even then. stream: not in this build; the call waits, `timeout` seconds at most, until the GPU of
+a local array has done what its default stream was given before.
 
-Returns a Transfer. Raises PeerLost, RegistrationError (closed memory), RouteUnavailable, ValueError
-(shapes, dtypes or rights that do not fit).)")
+Returns a Transfer. Raises PeerLost, RegistrationError (closed memory), RouteUnavailable, CudaError,
+TransferTimeout (the default stream), ValueError (shapes, dtypes or rights that do not fit).)")
       .def("read", &read, py::arg("source"), py::arg("destination"), py::kw_only(), notify, stream,
            require, timeout, R"(
 Read a remote array into a local one of the same shape and dtype (RDMA read). With notify the peer is
@@ -180,7 +181,8 @@ pairs: list, generator, ... of (Memory or array, RemoteMemory). Otherwise as wri
           },
           py::arg("remote"), py::arg("value"), R"(
 Add to one remote 8-byte element (int64 or uint64, aligned to 8), atomically among all operations of
-the peer's device; wait() returns the old value. Overflow wraps.)")
+the peer's device, not with what a kernel does meanwhile to an element on a GPU; wait() returns the old
+value. Overflow wraps.)")
       .def(
           "compare_swap",
           [](const PeerHandle& self, Remote remote, Shown<std::uint64_t> expected,

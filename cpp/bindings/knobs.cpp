@@ -52,6 +52,8 @@ constexpr std::array kKnobs{
                                        RelaxedOrdering::automatic};
            o.gpu.relaxed_ordering = kWords.at(static_cast<std::size_t>(v));
          }},
+    Knob{"staging_chunk",
+         [](auto& o, int v) { o.gpu.staging_chunk = static_cast<std::size_t>(v); }},
     Knob{"registration_cache",
          [](auto& o, int v) { o.gpu.cache.nbytes = static_cast<std::uint64_t>(v) << 20; }},
 };

@@ -21,6 +21,8 @@ using CudaDeviceAttribute = int;            // CUdevice_attribute
 using CudaPointerAttribute = int;           // CUpointer_attribute
 using CudaCaptureMode = int;                // CUstreamCaptureMode
 using CudaAllocation = unsigned long long;  // CUmemGenericAllocationHandle
+using CudaStream = void*;                   // CUstream
+using CudaEvent = void*;                    // CUevent
 constexpr CudaResult kCudaSuccess = 0;
 
 // X(member, symbol, minimum version as 1000 * major + 10 * minor, parameters); all return
@@ -53,6 +55,18 @@ constexpr CudaResult kCudaSuccess = 0;
   X(memory_export_range, cuMemGetHandleForAddressRange, 11070,                                     \
     (void* handle, CudaAddress address, std::size_t nbytes, int handle_type,                       \
      unsigned long long flags))                                                                    \
+  X(host_allocate, cuMemHostAlloc, 2020, (void** address, std::size_t nbytes, unsigned flags))     \
+  X(host_free, cuMemFreeHost, 2000, (void* address))                                               \
+  X(copy_to_host, cuMemcpyDtoHAsync, 3020,                                                         \
+    (void* to, CudaAddress from, std::size_t nbytes, CudaStream stream))                           \
+  X(copy_to_device, cuMemcpyHtoDAsync, 3020,                                                       \
+    (CudaAddress to, const void* from, std::size_t nbytes, CudaStream stream))                     \
+  X(stream_create, cuStreamCreate, 2000, (CudaStream * stream, unsigned flags))                    \
+  X(stream_destroy, cuStreamDestroy, 4000, (CudaStream stream))                                    \
+  X(event_create, cuEventCreate, 2000, (CudaEvent * event, unsigned flags))                        \
+  X(event_destroy, cuEventDestroy, 4000, (CudaEvent event))                                        \
+  X(event_record, cuEventRecord, 2000, (CudaEvent event, CudaStream stream))                       \
+  X(event_query, cuEventQuery, 2000, (CudaEvent event))                                            \
   X(flush_gpudirect_writes, cuFlushGPUDirectRDMAWrites, 11030, (int target, int scope))            \
   X(get_error_name, cuGetErrorName, 6000, (CudaResult result, const char** text))                  \
   X(get_error_string, cuGetErrorString, 6000, (CudaResult result, const char** text))

@@ -11,7 +11,9 @@ enum : CudaResult {
   kCudaErrorOutOfMemory = 2,
   kCudaErrorNotInitialized = 3,
   kCudaErrorInvalidContext = 201,
+  kCudaErrorNotReady = 600,
   kCudaErrorNotSupported = 801,
+  kCudaErrorTimeout = 909,
 };
 
 enum : CudaDeviceAttribute {
@@ -54,5 +56,10 @@ constexpr int kCudaRangeHandleDmabuf = 1;                   // CUmemRangeHandleT
 constexpr unsigned long long kCudaDmabufMappingPcie = 1;    // CUmemRangeFlags, driver 12.8
 constexpr int kCudaDmabufMappingPcieMinimumDriver = 12080;  // as cuDriverGetVersion counts
 constexpr CudaCaptureMode kCudaCaptureRelaxed = 2;
+constexpr unsigned kCudaHostPortable = 1;        // CU_MEMHOSTALLOC_PORTABLE: pinned for all GPUs
+constexpr unsigned kCudaStreamNonBlocking = 1;   // not ordered with the legacy default stream
+constexpr unsigned kCudaEventDisableTiming = 2;  // CUevent_flags
+// CU_STREAM_LEGACY: the default stream, which PyTorch and CuPy use unless told otherwise.
+inline const CudaStream kCudaLegacyStream = reinterpret_cast<CudaStream>(1);
 
 }  // namespace zerohop::driver

@@ -11,6 +11,8 @@
 #include <memory>
 #include <string>
 
+#include "driver/copier.hpp"
+
 namespace zerohop::driver {
 
 // X(member, symbol, version that introduced it). Symbols that exist in two versions with different
@@ -60,6 +62,11 @@ struct Verbs {
   // caller zeroes the rest.
   int (*query_port)(ibv_context*, std::uint8_t port, ibv_port_attr*) = nullptr;
   ibv_mr* (*reg_mr)(ibv_pd*, void* address, std::size_t nbytes, int access) = nullptr;
+
+  // No symbol of libibverbs: the software HCA alone registers memory that the CPU cannot touch, and
+  // copies it. Null elsewhere.
+  ibv_mr* (*reg_copied_mr)(ibv_pd*, std::uint64_t address, std::size_t nbytes, int access,
+                           std::shared_ptr<Copier> copier) = nullptr;
 };
 
 // What became of loading libibverbs: a table, or the sentence that says why there is none.

@@ -74,6 +74,8 @@ Control::MakePeer Endpoint::peer_maker(const std::string& device_reason) const {
   const Peer::Host host{.own_id = address_.id,
                         .device = address_.device,
                         .device_reason = device_reason,
+                        .software = services_.domain->verbs().reg_copied_mr != nullptr,
+                        .staging_chunk = options_.gpu.staging_chunk,
                         .default_timeout = options_.timeout,
                         .registrations = registrations_,
                         .tell = {},
@@ -193,7 +195,8 @@ Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void>
                             " by itself, and this build does not stage it through the host (" +
                             registered.choice->reason + "); copy the array to the host first");
   }
-  auto pinned = std::make_shared<const Pinned>(std::move(registered.region), std::move(owner));
+  auto pinned = std::make_shared<const Pinned>(std::move(registered.region), std::move(owner),
+                                               std::move(registered.device));
   return Memory(address_.id, layout, std::move(pinned), how.writable, how.device,
                 std::move(registered.choice));
 }
@@ -201,10 +204,14 @@ Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void>
 GpuRegistrations& Endpoint::gpu_registrations() {
   const std::lock_guard lock(gpu_mutex_);
   if (!gpu_registrations_) {
-    const driver::CudaLibrary& library = driver::libcuda();
-    if (!library.cuda) throw RegistrationError(library.reason);
-    gpu_registrations_ = std::make_unique<GpuRegistrations>(make_adapter(services_.domain),
-                                                            library.cuda, ask_host(), options_.gpu);
+    auto cuda = options_.cuda;
+    if (!cuda) {
+      const driver::CudaLibrary& library = driver::libcuda();
+      if (!library.cuda) throw RegistrationError(library.reason);
+      cuda = library.cuda;
+    }
+    gpu_registrations_ = std::make_unique<GpuRegistrations>(
+        make_adapter(services_.domain), std::move(cuda), ask_host(), options_.gpu);
   }
   return *gpu_registrations_;
 }

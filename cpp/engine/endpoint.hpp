@@ -24,10 +24,11 @@ struct EndpointOptions {
   rdma::PortWish port;                // of the device
   rdma::QueuePairOptions queue_pair;  // of every Peer
   GpuOptions gpu;
-  std::string name;                     // for messages; empty: "<host>:<pid>"
-  double timeout = 30.0;                // seconds: the bound of every wait that is given none
-  std::chrono::microseconds spin{200};  // how long a wait polls before it sleeps
-  Poller::Interrupt interrupt;          // what may end a wait early
+  std::string name;                          // for messages; empty: "<host>:<pid>"
+  double timeout = 30.0;                     // seconds: the bound of every wait that is given none
+  std::chrono::microseconds spin{200};       // how long a wait polls before it sleeps
+  Poller::Interrupt interrupt;               // what may end a wait early
+  std::shared_ptr<const driver::Cuda> cuda;  // null: libcuda's, loaded with the first GPU array
 };
 
 class Endpoint {

@@ -60,6 +60,12 @@ const GpuRegistrations::Pair& GpuRegistrations::pair(int ordinal) {
 
 Registered GpuRegistrations::find_or_create(const Request& request) {
   const Pair& pair = this->pair(request.ordinal);
+  Registered registered = find_or_create(pair, request);
+  registered.device = pair.device;
+  return registered;
+}
+
+Registered GpuRegistrations::find_or_create(const Pair& pair, const Request& request) {
   if (request.extent.begin == request.extent.end) {
     return {nullptr, std::make_shared<const RegistrationChoice>(RegistrationChoice{
                          RegistrationWay::staged, false, false, "it has no bytes"})};
@@ -67,7 +73,8 @@ Registered GpuRegistrations::find_or_create(const Request& request) {
   RegionCache::Key key{.extent = request.extent,
                        .chunks = gpu::find_chunks(*cuda_, request.extent),
                        .access = access_bits(request.writable)};
-  const bool cached = request.shared && request.demand != RegistrationDemand::staged;
+  const bool cached = request.shared && request.demand != RegistrationDemand::staged &&
+                      !(pair.facts.software && request.demand == RegistrationDemand::automatic);
   if (cached) {
     // What is found needs no further question: not even of what kind the memory is.
     if (Registered known = cache_->find(key, way_of(request.demand)); known.region) return known;
@@ -86,7 +93,7 @@ MemoryFacts GpuRegistrations::ask_memory(const RegionCache::Key& key) const {
 }
 
 Registered GpuRegistrations::create(const Pair& pair, const Request& request,
-                                    const MemoryFacts& memory) const {
+                                    const MemoryFacts& memory) {
   const RegistrationOrder order{request.demand, options_.relaxed_ordering};
   PairFacts facts = pair.facts;
   for (;;) {
@@ -95,7 +102,10 @@ Registered GpuRegistrations::create(const Pair& pair, const Request& request,
     if (choice->way == RegistrationWay::refused) {
       refuse(request, choice->reason, errno_of(facts, request.demand));
     }
-    if (choice->way == RegistrationWay::staged) return {nullptr, std::move(choice)};
+    if (choice->way == RegistrationWay::staged) {
+      auto region = facts.software ? register_copied(request) : nullptr;
+      return {std::move(region), std::move(choice)};
+    }
     if (auto region = try_choice(pair, request, *choice, facts)) {
       // Refused for memory of cuMemCreate: there the program orders its copies by streams.
       (void)gpu::set_sync_memops(*cuda_, request.extent.begin);
@@ -103,6 +113,20 @@ Registered GpuRegistrations::create(const Pair& pair, const Request& request,
     }
     // What this very memory is refused is a fact like any other: the choice is made again.
   }
+}
+
+std::shared_ptr<gpu::Copier> GpuRegistrations::copier(int ordinal) {
+  const std::lock_guard lock(mutex_);
+  Pair& pair = pairs_.at(ordinal);
+  if (!pair.copier)
+    pair.copier = std::make_shared<gpu::Copier>(pair.device, options_.staging_chunk);
+  return pair.copier;
+}
+
+std::shared_ptr<rdma::MemoryRegion> GpuRegistrations::register_copied(const Request& request) {
+  return rdma::MemoryRegion::create_copied(adapter_.domain, request.extent.begin,
+                                           request.extent.end - request.extent.begin,
+                                           access_bits(request.writable), copier(request.ordinal));
 }
 
 // Null when the memory is refused: then the failure is among the facts.

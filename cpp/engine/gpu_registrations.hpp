@@ -7,12 +7,16 @@
 
 #include "engine/region_cache.hpp"
 #include "engine/registration_probe.hpp"
+#include "gpu/copier.hpp"
 
 namespace zerohop::engine {
 
 struct GpuOptions {
   RelaxedOrdering relaxed_ordering = RelaxedOrdering::automatic;
   RegionCache::Limits cache;
+  // Bytes that are copied at a time between a GPU and pinned memory of the host, where that is the
+  // way; a multiple of 4096.
+  std::size_t staging_chunk = 512 << 10;
 };
 
 class GpuRegistrations {
@@ -30,7 +34,8 @@ class GpuRegistrations {
     bool shared = true;  // as of Registrations
     RegistrationDemand demand = RegistrationDemand::automatic;
   };
-  // The choice is never null and never `refused`; there is no region where it is `staged`. Throws
+  // The choice is never null and never `refused`; where it is `staged`, only the software HCA has a
+  // region. Throws
   // RegistrationError with the reason when the way asked for is not to be had or the memory is no
   // GPU's, and CudaError when the GPU fails.
   Registered find_or_create(const Request& request);
@@ -43,10 +48,14 @@ class GpuRegistrations {
   struct Pair {
     std::shared_ptr<gpu::Device> device;
     PairFacts facts;
+    std::shared_ptr<gpu::Copier> copier;  // null before the first memory that needs it
   };
 
   const Pair& pair(int ordinal);
-  Registered create(const Pair& pair, const Request& request, const MemoryFacts& memory) const;
+  Registered find_or_create(const Pair& pair, const Request& request);
+  Registered create(const Pair& pair, const Request& request, const MemoryFacts& memory);
+  std::shared_ptr<gpu::Copier> copier(int ordinal);
+  std::shared_ptr<rdma::MemoryRegion> register_copied(const Request& request);
   std::shared_ptr<rdma::MemoryRegion> try_choice(const Pair& pair, const Request& request,
                                                  const RegistrationChoice& choice,
                                                  PairFacts& facts) const;

@@ -11,6 +11,7 @@
 #include "base/layout.hpp"
 #include "engine/registration_choice.hpp"
 #include "engine/remote_memory.hpp"
+#include "gpu/device.hpp"
 #include "rdma/memory_region.hpp"
 
 namespace zerohop::engine {
@@ -20,9 +21,11 @@ namespace zerohop::engine {
 struct Pinned {
   std::shared_ptr<rdma::MemoryRegion> region;  // null for memory without bytes
   std::shared_ptr<void> owner;
+  std::shared_ptr<const gpu::Device> device;  // null for the host's memory
 
-  Pinned(std::shared_ptr<rdma::MemoryRegion> r, std::shared_ptr<void> o)
-      : region(std::move(r)), owner(std::move(o)) {}
+  Pinned(std::shared_ptr<rdma::MemoryRegion> r, std::shared_ptr<void> o,
+         std::shared_ptr<const gpu::Device> d = nullptr)
+      : region(std::move(r)), owner(std::move(o)), device(std::move(d)) {}
   // Unregistered before the memory may go away.
   ~Pinned() { region.reset(); }
   Pinned(const Pinned&) = delete;

@@ -7,6 +7,27 @@
 #include "base/fork.hpp"
 
 namespace zerohop::engine {
+namespace {
+
+Route make_gpu_route(const Peer::Host& host) {
+  const std::string serves = "; it serves because " + host.device_reason;
+  if (!host.software) {
+    return {.kind = "gpudirect",
+            .device = host.device,
+            .reason = host.device + " reads and writes GPU memory by itself" + serves,
+            .settings = {}};
+  }
+  return {.kind = "staged",
+          .device = host.device,
+          .reason = host.device +
+                    " is software and copies GPU memory through pinned chunks of the host, as no "
+                    "RDMA adapter is there that could reach it (GPUDirect)" +
+                    serves,
+          .settings = {}};
+}
+
+}  // namespace
+
 Peer::Peer(Host host, Identity identity)
     : host_(std::move(host)),
       host_route_(std::make_shared<const Route>(
@@ -16,12 +37,7 @@ Peer::Peer(Host host, Identity identity)
                           " reads and writes by itself; " + host_.device + " serves because " +
                           host_.device_reason,
                 .settings = {}})),
-      gpudirect_route_(std::make_shared<const Route>(Route{
-          .kind = "gpudirect",
-          .device = host_.device,
-          .reason = host_.device + " reads and writes GPU memory by itself; it serves because " +
-                    host_.device_reason,
-          .settings = {}})),
+      gpu_route_(std::make_shared<const Route>(make_gpu_route(host_))),
       process_generation_(fork_generation()),
       identity_(std::move(identity)) {}
 

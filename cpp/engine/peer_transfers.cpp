@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "engine/peer.hpp"
+#include "gpu/default_stream.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -34,6 +35,22 @@ void check_required(const std::string& kind, const Route& taken) {
                          "' is, because " + taken.reason);
 }
 
+// What the program gave the default stream of each GPU before is done, be it the source's content
+// or the last use of the destination: neither an adapter nor a copy waits for it by itself.
+void wait_for_program(std::span<const Peer::Pair> pairs, const Deadline& deadline) {
+  const gpu::Device* last = nullptr;
+  for (const auto& [local, remote] : pairs) {
+    if (local->on_host() || local->layout().count() == 0) continue;
+    const auto pinned = local->pinned();
+    if (pinned->device.get() == last) continue;
+    last = pinned->device.get();
+    if (gpu::wait_default_stream(*last, deadline)) continue;
+    throw TransferTimeout("what the default stream of " + local->device() +
+                          " was given did not end in time, so nothing was transferred: give a "
+                          "longer timeout");
+  }
+}
+
 Message notify_message(const Notification& notification) {
   return {.kind = MessageKind::notify, .tag = notification.slot, .value = notification.value};
 }
@@ -44,6 +61,9 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   Route taken = *choose_route(local, remote);
   if (!local.on_host()) taken.reason += "; " + local.registration()->reason;
   taken.settings = path_->settings();
+  if (taken.kind == "staged" && !taken.settings.empty()) {
+    taken.settings.emplace_back("staging_chunk", static_cast<std::int64_t>(host_.staging_chunk));
+  }
   return taken;
 }
 
@@ -53,7 +73,7 @@ const Peer::RoutePtr& Peer::choose_route(const Memory& local, const RemoteMemory
     throw RouteUnavailable("no route to " + remote.device + " of peer '" + identity_.name +
                            "': its adapter cannot reach that memory; copy it to the host there");
   }
-  return local.on_host() && remote_on_host ? host_route_ : gpudirect_route_;
+  return local.on_host() && remote_on_host ? host_route_ : gpu_route_;
 }
 
 Piece Peer::make_piece(const Memory& local, const RemoteMemory& remote, RemoteAccess needed,
@@ -110,9 +130,11 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
     job.add(make_piece(*local, *remote, is_write ? kRemoteWrite : kRemoteRead, *transfer));
   }
   if (options.notify) job.then(notify_message(*options.notify));
+  const Deadline until = deadline(options.timeout);
+  wait_for_program(pairs, until);
   auto& moved = is_write ? stats().bytes_out : stats().bytes_in;
   moved.fetch_add(nbytes, std::memory_order_relaxed);
-  path_->submit(std::move(job), deadline(options.timeout));
+  path_->submit(std::move(job), until);
   return transfer;
 }
 
@@ -144,7 +166,8 @@ Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, 
   if (word.access != (kRemoteRead | kRemoteWrite)) {
     throw std::invalid_argument("the remote memory is read-only: atomics need a writable array");
   }
-  auto transfer = std::make_shared<Transfer>(path_->poller(), 8, host_route_);
+  auto transfer = std::make_shared<Transfer>(path_->poller(), 8,
+                                             word.device == "cpu" ? host_route_ : gpu_route_);
   path_->submit(Job::atomic(transfer, opcode, word.layout.address, word.rkey, add, swap),
                 deadline({}));
   return transfer;

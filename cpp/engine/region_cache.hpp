@@ -18,6 +18,7 @@
 
 #include "engine/registration_choice.hpp"
 #include "gpu/allocation.hpp"
+#include "gpu/device.hpp"
 #include "rdma/memory_region.hpp"
 
 namespace zerohop::engine {
@@ -26,6 +27,7 @@ namespace zerohop::engine {
 struct Registered {
   std::shared_ptr<rdma::MemoryRegion> region;  // null: none, or staged
   std::shared_ptr<const RegistrationChoice> choice;
+  std::shared_ptr<const gpu::Device> device{};  // on which the memory lies; not in the cache
 };
 
 class RegionCache : public std::enable_shared_from_this<RegionCache> {

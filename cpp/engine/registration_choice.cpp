@@ -172,6 +172,10 @@ RegistrationChoice choose_registration(const PairFacts& pair, const MemoryFacts&
                    ", not to a GPU: register it as a host array");
   }
   if (order.demand == RegistrationDemand::staged) return staged("it was asked for");
+  if (pair.software && order.demand == RegistrationDemand::automatic) {
+    return staged(pair.adapter + " is software and reaches memory of " + pair.gpu.device_name() +
+                  " by copies through the host only: use an RDMA adapter for GPUDirect");
+  }
   if (order.relaxed_ordering == RelaxedOrdering::on && !pair.relaxed_ordering) {
     return refused(pair.adapter +
                    " does not support relaxed ordering for GPU memory: leave it at 2, automatic");

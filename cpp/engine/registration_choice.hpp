@@ -13,7 +13,7 @@ namespace zerohop::engine {
 enum class RegistrationWay {
   dmabuf,   // the adapter's driver maps a dma-buf that the GPU's driver exports
   peermem,  // the kernel module nvidia-peermem translates the GPU's addresses
-  staged,   // not at all: bytes go through pinned host memory
+  staged,   // not for the adapter's own access: bytes go through pinned host memory
   refused,
 };
 const char* way_name(RegistrationWay way) noexcept;
@@ -41,6 +41,7 @@ struct PairFacts {
   std::string adapter;              // "mlx5_0"
   int kernel = 0;                   // 1000 * major + minor
   std::string peermem;              // name of the loaded kernel module, empty: none
+  bool software = false;            // the adapter is the software HCA, which copies
   bool library_has_dmabuf = false;  // ibv_reg_dmabuf_mr
   Trial dmabuf;
   Trial peermem_trial;

@@ -126,6 +126,7 @@ PairFacts probe_pair(const Adapter& adapter, const gpu::Device& device, const Ho
   facts.adapter = adapter.domain->device().name();
   facts.kernel = host.kernel;
   facts.peermem = host.peermem;
+  facts.software = adapter.domain->verbs().reg_copied_mr != nullptr;
   facts.library_has_dmabuf = adapter.domain->verbs().reg_dmabuf_mr != nullptr;
   facts.gpu = device.facts();
   if (!facts.gpu.gpudirect) return facts;  // nothing to try

@@ -134,6 +134,25 @@ std::shared_ptr<MemoryRegion> MemoryRegion::create_dmabuf(std::shared_ptr<Protec
       new MemoryRegion(std::move(domain), std::move(handle), range.address, access));
 }
 
+std::shared_ptr<MemoryRegion> MemoryRegion::create_copied(std::shared_ptr<ProtectionDomain> domain,
+                                                          std::uint64_t address, std::size_t nbytes,
+                                                          int access,
+                                                          std::shared_ptr<driver::Copier> copier) {
+  const driver::Verbs& verbs = domain->verbs();
+  const std::string what =
+      describe(reinterpret_cast<void*>(address), nbytes, access) + " by copies";
+  check_size(domain->device(), what, nbytes);
+  Handle handle(verbs.reg_copied_mr(domain->handle(), address, nbytes, access, std::move(copier)),
+                Deregister{{&verbs}});
+  if (handle == nullptr) {
+    const int error_number = errno;
+    throw RegistrationError(errno_message(what, error_number) + "; " + advice(error_number, access),
+                            error_number);
+  }
+  return std::shared_ptr<MemoryRegion>(
+      new MemoryRegion(std::move(domain), std::move(handle), address, access));
+}
+
 MemoryRegion::MemoryRegion(std::shared_ptr<ProtectionDomain> domain, Handle handle,
                            std::uint64_t address, int access)
     : domain_(std::move(domain)), handle_(std::move(handle)), address_(address), access_(access) {}

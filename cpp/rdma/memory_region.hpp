@@ -34,6 +34,13 @@ class MemoryRegion {
                                                      const DmabufRange& range, int access,
                                                      const driver::Mlx5dv* data_direct = nullptr);
 
+  // Registers memory that the CPU cannot touch, where the device is software and has it copied:
+  // only where Verbs::reg_copied_mr is there. Throws as above.
+  static std::shared_ptr<MemoryRegion> create_copied(std::shared_ptr<ProtectionDomain> domain,
+                                                     std::uint64_t address, std::size_t nbytes,
+                                                     int access,
+                                                     std::shared_ptr<driver::Copier> copier);
+
   std::uint32_t lkey() const noexcept { return handle_->lkey; }
   // Whoever is given this key reaches the memory until it is deregistered, so that it was asked for
   // is remembered.

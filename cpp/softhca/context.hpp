@@ -4,6 +4,8 @@
 //   1 Context::control      queue pair table, listener, sweeps over the connections; keeps every
 //                           queue pair alive that a sweep looks at
 //   2 QueuePair::lock       everything of one queue pair, and its connection
+//   3 Context::copied_atomics, then a lane of a Copier (gpu/copier.hpp): waited for, given back by
+//     threads that wait for nothing but copies while they have it
 //   3 CompletionQueue       its ring (lock_hot takes 2 after 3, but only by try_lock)
 //   4 CompletionChannel, AsyncEvents, MemoryTable, Timers, Progress: leaves; nothing is taken after
 //   them
@@ -47,6 +49,7 @@ class Context : public ibv_context {
   std::unordered_map<std::uint32_t, QueuePair*> queue_pairs;  // by number; guarded by `control`
 
   MemoryTable memory;
+  std::mutex copied_atomics;  // makes atomics on memory behind a Copier atomic
   AsyncEvents events;
   Poller poller;
   Timers timers;

@@ -24,16 +24,15 @@ struct Landing {
   std::span<const ibv_sge> elements{};
   std::uint64_t offset = 0;
 
-  // Adds the bytes [done, done + nbytes) of the payload to `out`; how many, or -1 when refused.
+  // Adds the bytes [done, done + nbytes) of the payload to `out`; how many (fewer when it is full),
+  // or -1 when refused.
   std::int64_t add(MemoryTable& memory, const ibv_pd* domain, std::uint64_t done,
                    std::uint64_t nbytes, Pins& pins, IoVector& out) const noexcept {
     if (kind == Kind::elements) {
       return add_elements(memory, domain, elements, offset + done, nbytes, access, pins, out);
     }
-    const std::byte* at = memory.pin(key, domain, address + done, nbytes, access, pins);
-    if (at == nullptr) return -1;
-    out.add(at, nbytes);
-    return static_cast<std::int64_t>(nbytes);
+    const Place place = memory.pin(key, domain, address + done, nbytes, access, pins);
+    return place ? static_cast<std::int64_t>(out.add(place, nbytes)) : -1;
   }
 };
 

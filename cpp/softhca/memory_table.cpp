@@ -10,6 +10,12 @@ void Pins::release(MemoryRegion& region) noexcept {
   if (region.pins.fetch_sub(1, std::memory_order_release) == 1) region.pins.notify_all();
 }
 
+bool Pins::adopt(Pins& other) noexcept {
+  if (count_ + other.count_ > kMost) return false;
+  while (other.count_ > 0) regions_[count_++] = other.regions_[--other.count_];
+  return true;
+}
+
 void MemoryTable::add(MemoryRegion& region) {
   std::lock_guard guard(mutex_);
   std::uint32_t key = random_u32();
@@ -28,29 +34,29 @@ void MemoryTable::remove(MemoryRegion& region) noexcept {
   }
 }
 
-std::byte* MemoryTable::pin(std::uint32_t key, const ibv_pd* domain, std::uint64_t address,
-                            std::uint64_t nbytes, int access, Pins& pins) noexcept {
+Place MemoryTable::pin(std::uint32_t key, const ibv_pd* domain, std::uint64_t address,
+                       std::uint64_t nbytes, int access, Pins& pins) noexcept {
   // Scatter/gather lists mostly name one region many times: it is pinned once.
   MemoryRegion* region = pins.count_ > 0 ? pins.regions_[pins.count_ - 1] : nullptr;
   const bool pinned = region != nullptr && region->lkey == key;
   if (!pinned) {
-    if (pins.count_ == Pins::kMost) return nullptr;
+    if (pins.count_ == Pins::kMost) return {};
     std::lock_guard guard(mutex_);
     const auto found = regions_.find(key);
-    if (found == regions_.end()) return nullptr;
+    if (found == regions_.end()) return {};
     region = found->second;
     region->pins.fetch_add(1, std::memory_order_relaxed);  // ordered by the mutex
     pins.regions_[pins.count_++] = region;
   }
   const bool allowed = region->pd == domain && (region->access & access) == access &&
                        region->covers(address, nbytes);
-  return allowed ? region->at(address) : nullptr;
+  return allowed ? region->at(address) : Place{};
 }
 
 bool MemoryTable::allows(std::uint32_t key, const ibv_pd* domain, std::uint64_t address,
                          std::uint64_t nbytes, int access) noexcept {
   Pins pins;
-  return pin(key, domain, address, nbytes, access, pins) != nullptr;
+  return static_cast<bool>(pin(key, domain, address, nbytes, access, pins));
 }
 
 bool MemoryTable::empty() const noexcept {

@@ -1,7 +1,8 @@
 // The registered memory of one device context, found by its 32-bit key.
 //
 // Nobody touches registered memory without a pin, and nobody keeps a pin longer than one I/O step
-// (one non-blocking system call, or one copy). So ibv_dereg_mr removes the key first and then waits
+// (one non-blocking system call, or one copy; for memory that needs a Bounce, one turn of a queue
+// pair). So ibv_dereg_mr removes the key first and then waits
 // for the pins to go: when it returns, no byte of that memory will be touched again, and every
 // later step that asks for the key is refused.
 #pragma once
@@ -12,23 +13,38 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 
+#include "driver/copier.hpp"
+
 namespace zerohop::softhca {
+
+// Where registered bytes are. The CPU may touch them unless there is a copier.
+struct Place {
+  std::byte* at = nullptr;
+  const std::shared_ptr<driver::Copier>* copier = nullptr;  // lives as long as the pin
+
+  explicit operator bool() const noexcept { return at != nullptr; }
+  friend Place operator+(const Place& place, std::size_t nbytes) noexcept {
+    return {place.at + nbytes, place.copier};
+  }
+};
 
 struct MemoryRegion : ibv_mr {
   std::uint64_t iova = 0;  // the address by which work requests name the first byte
   int access = 0;
   void* mapping = nullptr;  // what reg_dmabuf_mr mapped; unmapped with the region
   std::size_t mapping_nbytes = 0;
+  std::shared_ptr<driver::Copier> copier;  // of memory that the CPU cannot touch
   std::atomic<std::uint32_t> pins{0};
 
   bool covers(std::uint64_t address, std::uint64_t nbytes) const noexcept {
     return address >= iova && nbytes <= length && address - iova <= length - nbytes;
   }
-  std::byte* at(std::uint64_t address) const noexcept {
-    return static_cast<std::byte*>(addr) + (address - iova);
+  Place at(std::uint64_t address) const noexcept {
+    return {static_cast<std::byte*>(addr) + (address - iova), copier ? &copier : nullptr};
   }
 };
 
@@ -39,9 +55,13 @@ class Pins {
   Pins() = default;
   Pins(const Pins&) = delete;
   Pins& operator=(const Pins&) = delete;
-  ~Pins() {
+  ~Pins() { release(); }
+
+  void release() noexcept {
     while (count_ > 0) release(*regions_[--count_]);
   }
+  // Takes over what `other` holds; false when there is no room for all of it.
+  bool adopt(Pins& other) noexcept;
 
  private:
   friend class MemoryTable;
@@ -59,10 +79,10 @@ class MemoryTable {
   void remove(MemoryRegion& region) noexcept;
 
   // Where the bytes [address, address + nbytes) of the region `key` are in this process, pinned
-  // until `pins` is destroyed; null when the key, protection domain, bounds or access do not allow
+  // until `pins` releases them; null when the key, protection domain, bounds or access do not allow
   // it, or when `pins` is full. `access` lists the IBV_ACCESS_* bits that the region must have.
-  std::byte* pin(std::uint32_t key, const ibv_pd* domain, std::uint64_t address,
-                 std::uint64_t nbytes, int access, Pins& pins) noexcept;
+  Place pin(std::uint32_t key, const ibv_pd* domain, std::uint64_t address, std::uint64_t nbytes,
+            int access, Pins& pins) noexcept;
 
   // The same question without keeping the memory.
   bool allows(std::uint32_t key, const ibv_pd* domain, std::uint64_t address, std::uint64_t nbytes,
@@ -81,6 +101,8 @@ ibv_mr* reg_mr_iova2(ibv_pd* domain, void* address, std::size_t nbytes, std::uin
                      unsigned int access);
 ibv_mr* reg_dmabuf_mr(ibv_pd* domain, std::uint64_t offset, std::size_t nbytes, std::uint64_t iova,
                       int fd, int access);
+ibv_mr* reg_copied_mr(ibv_pd* domain, std::uint64_t address, std::size_t nbytes, int access,
+                      std::shared_ptr<driver::Copier> copier);
 int dereg_mr(ibv_mr* mr);
 
 }  // namespace zerohop::softhca

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "softhca/bounce.hpp"
 #include "softhca/connection.hpp"
 #include "softhca/poller.hpp"
 #include "softhca/receive_queue.hpp"
@@ -43,6 +44,7 @@ struct Failure {
   Kind kind = Kind::none;
   ibv_wc_status status = IBV_WC_SUCCESS;
   wire::Refusal refusal{};
+  int copy_error = 0;  // of the device's driver, when a copy through a Bounce failed
 };
 
 class QueuePair final : public ibv_qp, public Watched, public Timed {
@@ -61,6 +63,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   ReceiveQueue receives;
   Requester requester;
   Responder responder;
+  Bounce bounce;  // of reader and writer: idle between their turns
   TrainWriter writer;
   TrainReader reader;
   Connection connection;
@@ -80,7 +83,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   void to_reset() noexcept;
   void flush_queues() noexcept;  // in ERR: completes with WR_FLUSH_ERR what was posted
 
-  void complete_send(const SendEntry& entry, ibv_wc_status status) noexcept;
+  void complete_send(const SendEntry& entry, ibv_wc_status status, int vendor = 0) noexcept;
   void complete_receive(const ReceiveEntry& entry, ibv_wc_status status) noexcept;
   void complete_receive(const ReceiveEntry& entry, const wire::Packet& last,
                         std::uint32_t nbytes) noexcept;
@@ -96,7 +99,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
  private:
   bool serve_open(bool polled) noexcept;
   void write(bool acknowledge) noexcept;
-  void fail_oldest(ibv_wc_status status) noexcept;
+  void fail_oldest(ibv_wc_status status, int vendor = 0) noexcept;
   void refuse_request(wire::Refusal refusal) noexcept;
   void finish_closing(bool said) noexcept;
   void flush_sends() noexcept;

@@ -1,6 +1,8 @@
 // How a queue pair moves: serving its connection, completing work, and failing.
 #include <cerrno>
+#include <cstdio>
 
+#include "base/report.hpp"
 #include "softhca/completion_queue.hpp"
 #include "softhca/context.hpp"
 #include "softhca/queue_pair.hpp"
@@ -20,6 +22,17 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
     case IBV_WR_SEND_WITH_IMM: return IBV_WC_SEND;
     default: return IBV_WC_RDMA_WRITE;
   }
+}
+
+// A requester learns of it by its completion; on the other side no completion would tell.
+void report_copy(const Failure& failure) noexcept {
+  if (failure.kind == Failure::Kind::request) return;
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "copying between a GPU and the host failed with CUDA error %d, so a request of a "
+                "peer was not carried out: see the documentation of CUresult",
+                failure.copy_error);
+  report(text);
 }
 
 }  // namespace
@@ -86,7 +99,8 @@ void QueuePair::on_time() noexcept {
 }
 
 void QueuePair::fail(const Failure& failure) noexcept {
-  if (failure_.kind == Failure::Kind::none) failure_ = failure;
+  // A copy belongs to something that came before whatever else went wrong.
+  if (failure_.kind == Failure::Kind::none || failure.copy_error != 0) failure_ = failure;
 }
 
 void QueuePair::settle() noexcept {
@@ -96,6 +110,7 @@ void QueuePair::settle() noexcept {
   if (closing_) return finish_closing(/*said=*/false);
   if (state == IBV_QPS_ERR) return;
   state = IBV_QPS_ERR;
+  if (failure.copy_error != 0) report_copy(failure);
   switch (failure.kind) {
     case Failure::Kind::none: return;
     case Failure::Kind::lost: fail_oldest(IBV_WC_RETRY_EXC_ERR); break;
@@ -104,16 +119,16 @@ void QueuePair::settle() noexcept {
       raise(IBV_EVENT_QP_FATAL);
       break;
     case Failure::Kind::overrun: raise(IBV_EVENT_QP_FATAL); break;
-    case Failure::Kind::request: fail_oldest(failure.status); break;
+    case Failure::Kind::request: fail_oldest(failure.status, failure.copy_error); break;
     case Failure::Kind::withdrawn: raise(IBV_EVENT_QP_ACCESS_ERR); break;
     case Failure::Kind::responder: return refuse_request(failure.refusal);
   }
   to_error();
 }
 
-void QueuePair::fail_oldest(ibv_wc_status status) noexcept {
+void QueuePair::fail_oldest(ibv_wc_status status, int vendor) noexcept {
   if (sends.empty()) return;
-  complete_send(sends.at(sends.head()), status);
+  complete_send(sends.at(sends.head()), status, vendor);
   sends.pop();
 }
 
@@ -186,10 +201,11 @@ void QueuePair::flush_receives() noexcept {
 
 void QueuePair::raise(ibv_event_type type) noexcept { device.events.raise(type, this); }
 
-void QueuePair::complete_send(const SendEntry& entry, ibv_wc_status status) noexcept {
+void QueuePair::complete_send(const SendEntry& entry, ibv_wc_status status, int vendor) noexcept {
   ibv_wc completion{};
   completion.wr_id = entry.wr_id;
   completion.status = status;
+  completion.vendor_err = static_cast<std::uint32_t>(vendor);
   completion.opcode = completion_opcode(entry.opcode);
   completion.qp_num = qp_num;
   completion.byte_len = entry.nbytes;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "softhca/context.hpp"
@@ -52,28 +53,30 @@ bool is_writable(std::uintptr_t address, std::size_t nbytes) {
   return !supported || (populate(address) && populate(address + nbytes - 1));
 }
 
-// 0 or the errno that a real adapter gives.
-int refuse(std::uintptr_t address, std::size_t nbytes, int access) {
+// 0 or the errno that a real adapter gives, whatever the memory.
+int refuse_range(std::uintptr_t address, std::size_t nbytes, int access) {
   const int known = kKnownAccess | static_cast<int>(IBV_ACCESS_OPTIONAL_RANGE);
   if (nbytes == 0 || address + nbytes < address) return EINVAL;
   if ((access & ~known) != 0) return EOPNOTSUPP;
-  if ((access & kNeedsLocalWrite) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
+  return (access & kNeedsLocalWrite) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0 ? EINVAL : 0;
+}
+
+// The same for memory that the CPU is to touch.
+int refuse(std::uintptr_t address, std::size_t nbytes, int access) {
+  if (const int refusal = refuse_range(address, nbytes, access); refusal != 0) return refusal;
   if (!is_mapped(address, nbytes)) return EFAULT;
   if ((access & IBV_ACCESS_LOCAL_WRITE) != 0 && !is_writable(address, nbytes)) return EFAULT;
   return 0;
 }
 
 ibv_mr* enter(ibv_pd* domain, void* address, std::size_t nbytes, std::uint64_t iova, int access,
-              void* mapping = nullptr, std::size_t mapping_nbytes = 0) {
-  auto region = std::make_unique<MemoryRegion>();
+              std::unique_ptr<MemoryRegion> region = std::make_unique<MemoryRegion>()) {
   region->context = domain->context;
   region->pd = domain;
   region->addr = address;
   region->length = nbytes;
   region->iova = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
   region->access = access;
-  region->mapping = mapping;
-  region->mapping_nbytes = mapping_nbytes;
   Context::of(domain->context).memory.add(*region);
   ProtectionDomain::of(domain).users.fetch_add(1, std::memory_order_relaxed);
   return region.release();
@@ -123,13 +126,32 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* domain, std::uint64_t offset, std::size_t nbytes, 
   int refusal = refuse(reinterpret_cast<std::uintptr_t>(address), nbytes, access);
   if (refusal == 0) {
     try {
-      return enter(domain, address, nbytes, iova, access, mapping, mapping_nbytes);
+      auto region = std::make_unique<MemoryRegion>();
+      region->mapping = mapping;
+      region->mapping_nbytes = mapping_nbytes;
+      return enter(domain, address, nbytes, iova, access, std::move(region));
     } catch (...) {  // as in reg_mr_iova2
       refusal = ENOMEM;
     }
   }
   ::munmap(mapping, mapping_nbytes);
   return fail<ibv_mr>(refusal);
+}
+
+// What the address names is between the caller and the copier: the CPU never looks.
+ibv_mr* reg_copied_mr(ibv_pd* domain, std::uint64_t address, std::size_t nbytes, int access,
+                      std::shared_ptr<driver::Copier> copier) {
+  if (Context::of(domain->context).forked()) return fail<ibv_mr>(ENODEV);
+  const int refusal = copier ? refuse_range(address, nbytes, access) : EINVAL;
+  if (refusal != 0) return fail<ibv_mr>(refusal);
+  try {
+    auto region = std::make_unique<MemoryRegion>();
+    region->copier = std::move(copier);
+    return enter(domain, reinterpret_cast<void*>(address), nbytes, address, access,
+                 std::move(region));
+  } catch (...) {  // as in reg_mr_iova2
+    return fail<ibv_mr>(ENOMEM);
+  }
 }
 
 int dereg_mr(ibv_mr* mr) {

@@ -92,13 +92,14 @@ bool Requester::may_start(const SendEntry& entry) noexcept {
   const bool awaits = entry.awaits_response();
   if (entry.fenced && reads_out_ > 0) return false;
   if (awaits && reads_out_ >= qp_.attributes.max_rd_atomic) return false;
+  copied_ = false;
   if (entry.inlined) return true;
   const int access = awaits ? IBV_ACCESS_LOCAL_WRITE : 0;
-  if (!all_allowed(qp_.device.memory, qp_.pd, {qp_.sends.sges(next_), entry.sge_count}, access)) {
-    stop(IBV_WC_LOC_PROT_ERR);
-    return false;
-  }
-  return true;
+  const Allowed allowed = are_allowed(
+      qp_.device.memory, qp_.pd, {qp_.sends.sges(next_), entry.sge_count}, 0, entry.nbytes, access);
+  copied_ = allowed == Allowed::copied;
+  if (allowed == Allowed::no) stop(IBV_WC_LOC_PROT_ERR);
+  return allowed != Allowed::no;
 }
 
 void Requester::stop(ibv_wc_status status) noexcept {
@@ -137,7 +138,8 @@ void Requester::emit_query(TrainWriter& train, const SendEntry& entry) noexcept 
 // One segment of a write or send.
 bool Requester::emit_payload(TrainWriter& train, SendEntry& entry, std::uint32_t& budget) noexcept {
   const std::uint32_t left = entry.nbytes - offset_;
-  const bool inlined = entry.nbytes <= wire::kInlineBytes;
+  // Payloads behind a copier are copied together when the train leaves, not one by one here.
+  const bool inlined = entry.nbytes <= wire::kInlineBytes && !copied_;
   // What must be cut anyway starts a train of its own, so that cuts fall on round offsets.
   if (left > budget && budget < wire::kSegmentBytes) return false;
   const std::uint32_t nbytes = std::min(left, budget);
@@ -284,19 +286,7 @@ bool Requester::open_response(const wire::Packet& packet, Landing& landing) noex
 
 bool Requester::close_response(const wire::Packet& packet) noexcept {
   SendEntry& entry = qp_.sends.at(answering_);
-  if (packet.op == Op::atomic_response) {
-    Pins pins;
-    IoVector parts;
-    const std::span<const ibv_sge> elements(qp_.sends.sges(answering_), entry.sge_count);
-    const std::int64_t added =
-        add_elements(qp_.device.memory, qp_.pd, elements, 0, sizeof(std::uint64_t),
-                     IBV_ACCESS_LOCAL_WRITE, pins, parts);
-    if (added != sizeof(std::uint64_t)) {
-      qp_.fail({.kind = Failure::Kind::request, .status = IBV_WC_LOC_PROT_ERR});
-      return false;
-    }
-    copy_out(parts, reinterpret_cast<const std::byte*>(&packet.address), sizeof packet.address);
-  } else if ((packet.flags & wire::kMore) != 0) {
+  if (packet.op == Op::read_response && (packet.flags & wire::kMore) != 0) {
     answered_nbytes_ += packet.nbytes;
     return true;
   }

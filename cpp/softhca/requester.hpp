@@ -60,6 +60,7 @@ class Requester {
   std::uint32_t not_ready_at_ = 0;          // the request that found no receive
   unsigned not_ready_tries_ = 0;            // how often in a row
   bool waiting_ = false;                    // for the RNR timer
+  bool copied_ = false;                     // the CPU cannot touch all payload of next_
   bool rewinding_ = false;                  // back to not_ready_at_ with the next train
   ibv_wc_status stopped_ = IBV_WC_SUCCESS;  // why the request next_ cannot start: a local error
 };

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "softhca/context.hpp"
+#include "softhca/copied_atomic.hpp"
 #include "softhca/queue_pair.hpp"
 #include "softhca/train_writer.hpp"
 
@@ -25,7 +26,7 @@ int access_for(Op op) {
 }  // namespace
 
 void Responder::reset() noexcept {
-  executed_ = acknowledged_ = message_nbytes_ = 0;
+  executed_ = settled_ = acknowledged_ = message_nbytes_ = 0;
   discarding_ = delivered_ = not_ready_due_ = refusal_due_ = false;
   first_answer_ = answers_ = 0;
 }
@@ -86,9 +87,8 @@ bool Responder::open_send(const wire::Packet& packet, Landing& landing) noexcept
   landing.access = IBV_ACCESS_LOCAL_WRITE;
   landing.elements = {qp_.receives.peek_sges(), entry.sge_count};
   landing.offset = message_nbytes_;
-  Pins pins;
-  IoVector parts;
-  if (landing.add(qp_.device.memory, qp_.pd, 0, packet.nbytes, pins, parts) < 0) {
+  if (are_allowed(qp_.device.memory, qp_.pd, landing.elements, landing.offset, packet.nbytes,
+                  landing.access) == Allowed::no) {
     return refuse_receive(IBV_WC_LOC_PROT_ERR, wire::Refusal::operation);
   }
   return true;
@@ -168,16 +168,27 @@ bool Responder::close(const wire::Packet& packet, const wire::Operands& operands
 
 bool Responder::close_atomic(const wire::Packet& packet, const wire::Operands& operands) noexcept {
   Pins pins;
-  std::byte* at = qp_.device.memory.pin(packet.key, qp_.pd, packet.address, sizeof(std::uint64_t),
-                                        IBV_ACCESS_REMOTE_ATOMIC, pins);
-  if (at == nullptr) return fail(wire::Refusal::access);
+  const Place place = qp_.device.memory.pin(packet.key, qp_.pd, packet.address,
+                                            sizeof(std::uint64_t), IBV_ACCESS_REMOTE_ATOMIC, pins);
+  if (!place) return fail(wire::Refusal::access);
   // A zero-based or dma-buf region may place an aligned address at unaligned bytes.
-  if (reinterpret_cast<std::uintptr_t>(at) % alignof(std::uint64_t) != 0) {
+  if (reinterpret_cast<std::uintptr_t>(place.at) % alignof(std::uint64_t) != 0) {
     return fail(wire::Refusal::invalid_request);
   }
-  // The CPU's own atomics: serialised among all queue pairs of the device, and with the program.
-  std::atomic_ref<std::uint64_t> target(*reinterpret_cast<std::uint64_t*>(at));
   std::uint64_t old = operands.compare;
+  if (place.copier != nullptr) {
+    const int error =
+        copied_atomic(qp_.device.copied_atomics, place, packet.op == Op::fetch_add, operands, old);
+    if (error != 0) {
+      qp_.fail({.kind = Failure::Kind::responder,
+                .refusal = wire::Refusal::operation,
+                .copy_error = error});
+      return false;
+    }
+    return push_answer({old, executed_, 0, 0, false});
+  }
+  // The CPU's own atomics: serialised among all queue pairs of the device, and with the program.
+  std::atomic_ref<std::uint64_t> target(*reinterpret_cast<std::uint64_t*>(place.at));
   if (packet.op == Op::fetch_add) {
     old = target.fetch_add(operands.operand, std::memory_order_acq_rel);
   } else {

@@ -26,6 +26,15 @@ class Responder {
   bool open(const wire::Packet& packet, std::uint32_t placed, Landing& landing) noexcept;
   // The payload is in place: completes the request.
   bool close(const wire::Packet& packet, const wire::Operands& operands) noexcept;
+  // What has been carried out so far is in place ...
+  void settle() noexcept { settled_ = executed_; }
+  bool is_unsettled() const noexcept { return settled_ != executed_ || message_nbytes_ > 0; }
+  // ... or what came since the last time is not, and the first of it is to be refused. The peer has
+  // heard of none of it.
+  void retract() noexcept {
+    executed_ = settled_;
+    message_nbytes_ = 0;
+  }
   // Why the packet is refused whose memory went away after `placed` bytes of it.
   wire::Refusal refusal_after(std::uint32_t placed) const noexcept;
   // Where the payload of a later write of the train will go, if that can be said before its turn.
@@ -66,6 +75,7 @@ class Responder {
 
   QueuePair& qp_;
   std::uint32_t executed_ = 0;        // requests carried out: the number of the next one
+  std::uint32_t settled_ = 0;         // of them, in place for sure
   std::uint32_t acknowledged_ = 0;    // of them, told to the peer
   std::uint32_t message_nbytes_ = 0;  // of the request being received, in earlier packets
   bool discarding_ = false;           // after not_ready, until the peer starts again

@@ -8,45 +8,82 @@
 #include "softhca/ordering.hpp"
 
 namespace zerohop::softhca {
+namespace {
 
-std::int64_t add_elements(MemoryTable& memory, const ibv_pd* domain,
-                          std::span<const ibv_sge> elements, std::uint64_t offset,
-                          std::uint64_t nbytes, int access, Pins& pins, IoVector& out) noexcept {
-  std::uint64_t added = 0;
+// Calls `use` with the place and size of every element's part of the bytes [offset, offset +
+// nbytes) of the list, until it uses less than it is given. How many were used; -1 when one is not
+// allowed.
+template <typename Use>
+std::int64_t walk(MemoryTable& memory, const ibv_pd* domain, std::span<const ibv_sge> elements,
+                  std::uint64_t offset, std::uint64_t nbytes, int access, Pins& pins, Use use) {
+  std::uint64_t done = 0;
   for (const ibv_sge& element : elements) {
-    if (added == nbytes || out.full()) break;
+    if (done == nbytes) break;
     if (offset >= element.length) {
       offset -= element.length;
       continue;
     }
-    const std::uint64_t part = std::min<std::uint64_t>(element.length - offset, nbytes - added);
-    const std::byte* at =
-        memory.pin(element.lkey, domain, element.addr + offset, part, access, pins);
-    if (at == nullptr) return -1;
-    out.add(at, part);
-    added += part;
+    const std::uint64_t part = std::min<std::uint64_t>(element.length - offset, nbytes - done);
+    const Place place = memory.pin(element.lkey, domain, element.addr + offset, part, access, pins);
+    if (!place) return -1;
+    const std::uint64_t used = use(place, part);
+    done += used;
+    if (used < part) break;
     offset = 0;
   }
-  return static_cast<std::int64_t>(added);
+  return static_cast<std::int64_t>(done);
 }
 
-bool all_allowed(MemoryTable& memory, const ibv_pd* domain, std::span<const ibv_sge> elements,
-                 int access) noexcept {
+}  // namespace
+
+std::size_t IoVector::add(const Place& place, std::size_t nbytes) noexcept {
+  if (place.copier == nullptr) {
+    if (count_ == kMost) return 0;
+    add(place.at, nbytes);
+    return nbytes;
+  }
+  std::size_t added = 0;
+  while (added < nbytes && !full()) {
+    std::size_t step = nbytes - added;
+    const std::byte* host =
+        bounce_ != nullptr ? bounce_->reserve(place + added, step, count_, nbytes_) : nullptr;
+    ended_ = host == nullptr;
+    if (ended_) break;
+    add(host, step);
+    added += step;
+  }
+  return added;
+}
+
+std::int64_t add_elements(MemoryTable& memory, const ibv_pd* domain,
+                          std::span<const ibv_sge> elements, std::uint64_t offset,
+                          std::uint64_t nbytes, int access, Pins& pins, IoVector& out) noexcept {
+  return walk(memory, domain, elements, offset, nbytes, access, pins,
+              [&out](const Place& place, std::size_t part) {
+                return out.full() ? 0 : out.add(place, part);
+              });
+}
+
+Allowed are_allowed(MemoryTable& memory, const ibv_pd* domain, std::span<const ibv_sge> elements,
+                    std::uint64_t offset, std::uint64_t nbytes, int access) noexcept {
   Pins pins;
-  return std::ranges::all_of(elements, [&](const ibv_sge& element) {
-    return element.length == 0 ||
-           memory.pin(element.lkey, domain, element.addr, element.length, access, pins) != nullptr;
-  });
+  Allowed answer = Allowed::yes;
+  const std::int64_t seen = walk(memory, domain, elements, offset, nbytes, access, pins,
+                                 [&answer](const Place& place, std::size_t part) {
+                                   if (place.copier != nullptr) answer = Allowed::copied;
+                                   return part;
+                                 });
+  return seen < 0 ? Allowed::no : answer;
 }
 
-ssize_t send_parts(int socket, IoVector& parts) noexcept {
+ssize_t send_parts(int socket, IoVector& parts, std::size_t first, std::size_t end) noexcept {
   constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
   [[maybe_unused]] const ordering::Sending sending;
-  const iovec& first = *parts.data();
-  if (parts.count() == 1) return ::send(socket, first.iov_base, first.iov_len, kFlags);
+  iovec* begin = parts.data() + first;
+  if (end - first == 1) return ::send(socket, begin->iov_base, begin->iov_len, kFlags);
   msghdr message{};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = parts.count();
+  message.msg_iov = begin;
+  message.msg_iovlen = end - first;
   return ::sendmsg(socket, &message, kFlags);
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "softhca/bounce.hpp"
 #include "softhca/memory_table.hpp"
 
 namespace zerohop::softhca {
@@ -18,7 +19,14 @@ class IoVector {
  public:
   static constexpr std::size_t kMost = 64;
 
-  bool full() const noexcept { return count_ == kMost; }
+  // Of memory that the CPU may touch.
+  IoVector() = default;
+  // Of any memory; what the CPU cannot touch goes through `bounce`.
+  IoVector(Bounce& bounce, Bounce::Direction direction) : bounce_(&bounce) {
+    bounce.begin(direction);
+  }
+
+  bool full() const noexcept { return count_ == kMost || ended_; }
   std::size_t count() const noexcept { return count_; }
   std::size_t nbytes() const noexcept { return nbytes_; }
   iovec* data() noexcept { return parts_.data(); }
@@ -26,11 +34,15 @@ class IoVector {
     parts_[count_++] = {const_cast<void*>(address), nbytes};
     nbytes_ += nbytes;
   }
+  // How many of the bytes were added: fewer when the vector is full then.
+  std::size_t add(const Place& place, std::size_t nbytes) noexcept;
 
  private:
   std::array<iovec, kMost> parts_;  // the first count_ are set
   std::size_t count_ = 0;
   std::size_t nbytes_ = 0;
+  Bounce* bounce_ = nullptr;
+  bool ended_ = false;  // nothing can follow, though there are parts left
 };
 
 // Adds the bytes [offset, offset + nbytes) of the list to `out`, pinned in `pins`. How many were
@@ -39,13 +51,14 @@ std::int64_t add_elements(MemoryTable& memory, const ibv_pd* domain,
                           std::span<const ibv_sge> elements, std::uint64_t offset,
                           std::uint64_t nbytes, int access, Pins& pins, IoVector& out) noexcept;
 
-// Whether every element of the list is registered memory with that access.
-bool all_allowed(MemoryTable& memory, const ibv_pd* domain, std::span<const ibv_sge> elements,
-                 int access) noexcept;
+// Whether every element of the list is registered memory with that access, up to `nbytes` bytes.
+enum class Allowed { no, yes, copied };  // copied: yes, but the CPU cannot touch all of it
+Allowed are_allowed(MemoryTable& memory, const ibv_pd* domain, std::span<const ibv_sge> elements,
+                    std::uint64_t offset, std::uint64_t nbytes, int access) noexcept;
 
 // One non-blocking system call each; the plain one where there is a single part, as it is cheaper.
-// Results and errno as of send(2) and recv(2).
-ssize_t send_parts(int socket, IoVector& parts) noexcept;
+// Results and errno as of send(2) and recv(2). Sends the parts [first, end).
+ssize_t send_parts(int socket, IoVector& parts, std::size_t first, std::size_t end) noexcept;
 ssize_t receive_parts(int socket, IoVector& parts) noexcept;
 
 // Copies between a flat buffer and the parts of `vector`, which cover at least nbytes.

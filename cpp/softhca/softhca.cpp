@@ -27,6 +27,7 @@ driver::Verbs make_table() {
 #undef ZEROHOP_FILL
   table.query_port = softhca::query_port;
   table.reg_mr = softhca::reg_mr;
+  table.reg_copied_mr = softhca::reg_copied_mr;
   return table;
 }
 

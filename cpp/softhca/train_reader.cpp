@@ -50,8 +50,10 @@ TrainReader::Step TrainReader::corrupt(QueuePair& qp) noexcept {
   return Step::failed;
 }
 
-// The memory of the packet is not, or no longer, there for the bytes from `placed` on.
+// The memory of the packet is not, or no longer, there for the bytes from `placed` on. Or a copy to
+// it failed.
 TrainReader::Step TrainReader::withdrawn(QueuePair& qp, std::uint32_t placed) noexcept {
+  if (!settle(qp)) return Step::failed;
   qp.fail({.kind = response_ ? Failure::Kind::request : Failure::Kind::responder,
            .status = IBV_WC_LOC_PROT_ERR,
            .refusal = qp.responder.refusal_after(placed)});
@@ -69,7 +71,29 @@ TrainReader::Step TrainReader::lost(QueuePair& qp, ssize_t result) noexcept {
   return Step::failed;
 }
 
+// What has come for memory behind a Bounce is in place. False when a copy failed: then nothing of
+// it counts that came since the last time.
+bool TrainReader::settle(QueuePair& qp) noexcept {
+  if (const int error = qp.bounce.settle(); error != 0) {
+    const bool ours = response_ && !qp.responder.is_unsettled();
+    if (!ours) qp.responder.retract();
+    qp.fail({.kind = ours ? Failure::Kind::request : Failure::Kind::responder,
+             .status = IBV_WC_GENERAL_ERR,
+             .refusal = wire::Refusal::operation,
+             .copy_error = error});
+    return false;
+  }
+  qp.responder.settle();
+  return true;
+}
+
 bool TrainReader::read(QueuePair& qp) noexcept {
+  const bool received = read_some(qp);
+  settle(qp);
+  return received;
+}
+
+bool TrainReader::read_some(QueuePair& qp) noexcept {
   for (int i = 0; i < kReceivesAtOnce; ++i) {
     if (receive(qp) != Step::progress) return i > 0;
     // Consumed before returning: with the socket empty, nothing would call again.
@@ -81,6 +105,7 @@ bool TrainReader::read(QueuePair& qp) noexcept {
 void TrainReader::read_rest(QueuePair& qp) noexcept {
   while (receive(qp) == Step::progress && parse(qp) == Step::starved) {
   }
+  settle(qp);
 }
 
 // Consumes what has been received, packet by packet. Never returns progress.
@@ -177,11 +202,12 @@ TrainReader::Step TrainReader::store(QueuePair& qp, const std::byte* from,
   std::uint32_t stored = 0;
   while (landing_.kind != Landing::Kind::discard && stored < nbytes) {
     Pins pins;
-    IoVector parts;
+    IoVector parts(qp.bounce, Bounce::Direction::in);
     const std::int64_t added =
         landing_.add(qp.device.memory, qp.pd, payload_done_ + stored, nbytes - stored, pins, parts);
     if (added <= 0) return withdrawn(qp, payload_done_ + stored);
     copy_out(parts, from + stored, static_cast<std::size_t>(added));
+    qp.bounce.land(static_cast<std::size_t>(added), pins);
     stored += static_cast<std::uint32_t>(added);
   }
   payload_done_ += nbytes;
@@ -191,6 +217,14 @@ TrainReader::Step TrainReader::store(QueuePair& qp, const std::byte* from,
 TrainReader::Step TrainReader::close_packet(QueuePair& qp) noexcept {
   in_packet_ = false;
   if (landing_.kind == Landing::Kind::discard) return Step::progress;
+  if (packet_.op == Op::atomic_response) {  // its payload is where others have an address
+    const auto* old = reinterpret_cast<const std::byte*>(&packet_.address);
+    if (store(qp, old, sizeof packet_.address) != Step::progress) return Step::failed;
+  }
+  // Nobody is told of a plain write before the end of read(): those that came together are copied
+  // together. Of all else somebody hears at once.
+  const bool told_later = packet_.op == Op::write && (packet_.flags & wire::kImmediate) == 0;
+  if (!told_later && !settle(qp)) return Step::failed;
   const bool closed =
       response_ ? qp.requester.close_response(packet_) : qp.responder.close(packet_, operands_);
   return closed ? Step::progress : Step::failed;
@@ -201,11 +235,12 @@ TrainReader::Step TrainReader::close_packet(QueuePair& qp) noexcept {
 TrainReader::Step TrainReader::receive(QueuePair& qp) noexcept {
   if (in_packet_ && landing_.kind == Landing::Kind::discard) return discard(qp);
   Pins pins;
-  IoVector parts;
+  IoVector parts(qp.bounce, Bounce::Direction::in);
   std::uint32_t ahead = 0;
   if (!gather(qp, pins, parts, ahead)) return Step::failed;
   const ssize_t nbytes = receive_parts(qp.connection.fd(), parts);
   if (nbytes <= 0) return lost(qp, nbytes);
+  qp.bounce.land(static_cast<std::size_t>(nbytes), pins);
   short_read_ = static_cast<std::size_t>(nbytes) < parts.nbytes();
   accept_bytes(static_cast<std::size_t>(nbytes), ahead);
   return Step::progress;
@@ -246,11 +281,10 @@ bool TrainReader::gather_ahead(QueuePair& qp, Pins& pins, IoVector& out,
       continue;
     }
     Landing landing;
-    if (may_be_refused || out.full() || !qp.responder.look_ahead(packet, landing) ||
-        landing.add(qp.device.memory, qp.pd, 0, nbytes, pins, out) < 0) {
-      return false;
-    }
-    ahead += nbytes;
+    if (may_be_refused || out.full() || !qp.responder.look_ahead(packet, landing)) return false;
+    const std::int64_t added = landing.add(qp.device.memory, qp.pd, 0, nbytes, pins, out);
+    if (added > 0) ahead += static_cast<std::uint32_t>(added);
+    if (added < nbytes) return false;
   }
   return true;
 }

@@ -1,7 +1,8 @@
 // Takes trains (wire.hpp) from the socket. Control sections go into a small look-ahead buffer;
 // payload goes straight to where it belongs, with the look-ahead buffer as the last element of the
-// same readv. So a stream of big messages and a stream of small ones both cost about one system
-// call a train, and at most the buffer's size of a train's payload is ever copied.
+// same readv; for memory that the CPU cannot touch, through a Bounce. So a stream of big messages
+// and a stream of small ones both cost about one system call a train, and at most the buffer's size
+// of a train's payload is ever copied.
 #pragma once
 
 #include <array>
@@ -29,6 +30,8 @@ class TrainReader {
  private:
   enum class Step { progress, starved, failed };  // starved: the next byte has not been received
 
+  bool read_some(QueuePair& qp) noexcept;
+  bool settle(QueuePair& qp) noexcept;
   Step parse(QueuePair& qp) noexcept;
   Step begin_train(QueuePair& qp) noexcept;
   Step next_packet(QueuePair& qp) noexcept;

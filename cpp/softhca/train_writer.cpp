@@ -72,11 +72,15 @@ TrainWriter::Io TrainWriter::flush(QueuePair& qp, bool acknowledge) noexcept {
 TrainWriter::Io TrainWriter::send(QueuePair& qp) noexcept {
   while (control_sent_ < control_nbytes_ || segment_ < segment_count_) {
     Pins pins;
-    IoVector parts;
-    if (!gather(qp, pins, parts)) return Io::failed;
-    const ssize_t sent = send_parts(qp.connection.fd(), parts);
+    IoVector parts(qp.bounce, Bounce::Direction::out);
+    const bool gathered = gather(qp, pins, parts);
+    const ssize_t sent = gathered ? send_vector(qp, parts) : -1;
+    const int error_number = errno;
+    if (const int error = qp.bounce.settle(); error != 0) return copy_failed(qp, error);
+    if (!gathered) return Io::failed;
+    errno = error_number;
     if (sent >= 0) {
-      advance(static_cast<std::size_t>(sent));
+      continue;
     } else if (errno == EAGAIN) {
       return Io::blocked;
     } else if (errno == EFAULT) {  // the user unmapped memory that is still registered
@@ -89,6 +93,33 @@ TrainWriter::Io TrainWriter::send(QueuePair& qp) noexcept {
     }
   }
   return Io::done;
+}
+
+// Result and errno of the last system call. What was sent has been counted.
+ssize_t TrainWriter::send_vector(QueuePair& qp, IoVector& parts) noexcept {
+  std::size_t first = 0;
+  ssize_t sent = 0;
+  while (first < parts.count()) {
+    const std::size_t end = qp.bounce.ready(parts.count());
+    if (end == 0) return 0;  // a copy failed, as settle() will say
+    std::size_t nbytes = 0;
+    for (std::size_t i = first; i < end; ++i) nbytes += parts.data()[i].iov_len;
+    sent = send_parts(qp.connection.fd(), parts, first, end);
+    if (sent < 0) break;
+    advance(static_cast<std::size_t>(sent));
+    if (static_cast<std::size_t>(sent) < nbytes) break;
+    first = end;
+  }
+  return sent;
+}
+
+// The rest of the train cannot follow: the stream ends here.
+TrainWriter::Io TrainWriter::copy_failed(QueuePair& qp, int error) noexcept {
+  const bool request = segment_ < segment_count_ && segments_[segment_].request;
+  qp.fail({.kind = request ? Failure::Kind::request : Failure::Kind::withdrawn,
+           .status = IBV_WC_GENERAL_ERR,
+           .copy_error = error});
+  return Io::failed;
 }
 
 // False when memory of the train is no longer registered: the stream cannot be continued.
@@ -116,10 +147,10 @@ bool TrainWriter::add_segment(QueuePair& qp, const Segment& segment, std::uint32
   const std::uint32_t nbytes = segment.nbytes - done;
   MemoryTable& memory = qp.device.memory;
   if (!segment.request) {
-    const std::byte* at =
+    const Place place =
         memory.pin(segment.name, qp.pd, segment.place + done, nbytes, IBV_ACCESS_REMOTE_READ, pins);
-    if (at != nullptr) out.add(at, nbytes);
-    return at != nullptr;
+    if (place) out.add(place, nbytes);
+    return static_cast<bool>(place);
   }
   const SendEntry& entry = qp.sends.at(segment.name);
   if (entry.inlined) {

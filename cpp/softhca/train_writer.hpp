@@ -1,5 +1,6 @@
 // Builds trains (wire.hpp) from what requester and responder have to say, and sends them with as
-// few system calls as the socket allows, straight from the user's memory.
+// few system calls as the socket allows, straight from the user's memory; from memory that the CPU
+// cannot touch, through a Bounce.
 #pragma once
 
 #include <array>
@@ -51,6 +52,8 @@ class TrainWriter {
 
   bool build(QueuePair& qp, bool acknowledge) noexcept;
   Io send(QueuePair& qp) noexcept;
+  ssize_t send_vector(QueuePair& qp, IoVector& parts) noexcept;
+  Io copy_failed(QueuePair& qp, int error) noexcept;
   bool gather(QueuePair& qp, Pins& pins, IoVector& out) noexcept;
   bool add_segment(QueuePair& qp, const Segment& segment, std::uint32_t done, Pins& pins,
                    IoVector& out) noexcept;

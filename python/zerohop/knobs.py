@@ -29,6 +29,7 @@ class Knobs(TypedDict, total=False):
     inline_bytes: int
     send_depth: int
     relaxed_ordering: int
+    staging_chunk: int
     registration_cache: int
 
 
@@ -101,6 +102,13 @@ KNOBS = (
         (0, 1, 2),
         "whether writes to GPU memory may pass each other on PCIe, which never touches what a "
         "notification tells of; 0: no, 1: yes, or register() fails, 2: where the adapter takes it",
+    ),
+    Knob(
+        "staging_chunk",
+        1 << 19,
+        tuple(1 << n for n in range(16, 21)),
+        "bytes copied at a time between a GPU and pinned memory of the host, where no adapter reaches "
+        "the GPU's; 16 such chunks are pinned for each GPU in use",
     ),
     Knob(
         "registration_cache",

@@ -21,6 +21,8 @@ using gpu::MemoryKind;
 FakeCuda* current = nullptr;  // the table's functions have no argument that could carry it
 int context_object = 0;       // its address is the primary context
 constexpr CudaAddress kProbeMemory = 0x10000000;
+thread_local int depth = 0;  // of this thread's context stack
+thread_local driver::CudaCaptureMode capture_mode = 0;
 
 CudaResult init(unsigned) { return current->fails("init") ? current->error : kCudaSuccess; }
 
@@ -69,17 +71,20 @@ CudaResult primary_context_release(driver::CudaDevice) {
 CudaResult context_push(driver::CudaContext context) {
   if (current->fails("context_push")) return current->error;
   if (context != &context_object || current->retained == 0) return kCudaErrorInvalidContext;
+  ++depth;
   ++current->depth;
   return kCudaSuccess;
 }
 CudaResult context_pop(driver::CudaContext* context) {
-  if (current->depth == 0) return kCudaErrorInvalidContext;
+  if (depth == 0) return kCudaErrorInvalidContext;
+  --depth;
   --current->depth;
   *context = &context_object;
   return kCudaSuccess;
 }
 CudaResult thread_exchange_capture_mode(driver::CudaCaptureMode* mode) {
-  std::swap(*mode, current->capture_mode);
+  std::swap(*mode, capture_mode);
+  current->capture_mode = capture_mode;
   return kCudaSuccess;
 }
 
@@ -127,7 +132,7 @@ CudaResult pointer_set_attribute(const void*, int, CudaAddress address) {
 
 CudaResult memory_allocate(CudaAddress* address, std::size_t nbytes) {
   if (current->fails("memory_allocate")) return current->error;
-  if (current->depth == 0) return kCudaErrorInvalidContext;
+  if (depth == 0) return kCudaErrorInvalidContext;
   ++current->allocated;
   current->add(MemoryKind::plain, kProbeMemory, nbytes);
   *address = kProbeMemory;
@@ -163,7 +168,7 @@ bool is_mapped(std::uint64_t begin, std::uint64_t end) {
 CudaResult memory_export_range(void* handle, CudaAddress address, std::size_t nbytes, int type,
                                unsigned long long flags) {
   if (current->fails("memory_export_range")) return current->error;
-  if (current->depth == 0) return kCudaErrorInvalidContext;
+  if (depth == 0) return kCudaErrorInvalidContext;
   if (current->export_error != kCudaSuccess) return current->export_error;
   if (flags != 0 && !current->pcie_mapping) return kCudaErrorNotSupported;
   if (type != driver::kCudaRangeHandleDmabuf || (address | nbytes) % 4096 != 0 ||
@@ -175,9 +180,47 @@ CudaResult memory_export_range(void* handle, CudaAddress address, std::size_t nb
   *static_cast<int*>(handle) = fd;
   return kCudaSuccess;
 }
+CudaResult host_allocate(void** pages, std::size_t nbytes, unsigned flags) {
+  if (current->fails("host_allocate")) return current->error;
+  if (depth == 0) return kCudaErrorInvalidContext;
+  return flags == driver::kCudaHostPortable ? current->copies.pin(pages, nbytes)
+                                            : kCudaErrorInvalidValue;
+}
+CudaResult host_free(void* pages) { return current->copies.unpin(pages); }
+CudaResult copy_to_host(void* to, CudaAddress from, std::size_t nbytes, void* stream) {
+  if (current->fails("copy_to_host")) return current->error;
+  return depth == 0 ? kCudaErrorInvalidContext : current->copies.to_host(to, from, nbytes, stream);
+}
+CudaResult copy_to_device(CudaAddress to, const void* from, std::size_t nbytes, void* stream) {
+  if (current->fails("copy_to_device")) return current->error;
+  return depth == 0 ? kCudaErrorInvalidContext
+                    : current->copies.to_device(to, from, nbytes, stream);
+}
+CudaResult stream_create(void** stream, unsigned flags) {
+  if (current->fails("stream_create")) return current->error;
+  if (depth == 0) return kCudaErrorInvalidContext;
+  return flags == driver::kCudaStreamNonBlocking ? current->copies.create_stream(stream)
+                                                 : kCudaErrorInvalidValue;
+}
+CudaResult stream_destroy(void* stream) { return current->copies.destroy_stream(stream); }
+CudaResult event_create(void** event, unsigned flags) {
+  if (current->fails("event_create")) return current->error;
+  if (depth == 0) return kCudaErrorInvalidContext;
+  return flags == driver::kCudaEventDisableTiming ? current->copies.create_event(event)
+                                                  : kCudaErrorInvalidValue;
+}
+CudaResult event_destroy(void* event) { return current->copies.destroy_event(event); }
+CudaResult event_record(void* event, void* stream) {
+  if (current->fails("event_record")) return current->error;
+  return depth == 0 ? kCudaErrorInvalidContext : current->copies.record(event, stream);
+}
+CudaResult event_query(void* event) {
+  if (current->fails("event_query")) return current->error;
+  return current->copies.query(event);
+}
 CudaResult flush_gpudirect_writes(int target, int scope) {
   if (current->fails("flush_gpudirect_writes")) return current->error;
-  if (current->depth == 0) return kCudaErrorInvalidContext;
+  if (depth == 0) return kCudaErrorInvalidContext;
   if (target != driver::kCudaFlushCurrentContext || scope != driver::kCudaScopeOwner) {
     return kCudaErrorInvalidValue;
   }
@@ -236,6 +279,12 @@ void FakeCuda::add_chunks(std::uint64_t begin, std::uint64_t chunk_nbytes, int c
     add(MemoryKind::vmm, at, chunk_nbytes);
     memory_[at].range = reservation;
   }
+}
+
+std::uint64_t FakeCuda::add_bytes(std::uint64_t nbytes, std::byte fill) {
+  const std::uint64_t begin = copies.allocate(nbytes, fill);
+  add(MemoryKind::plain, begin, nbytes);
+  return begin;
 }
 
 void FakeCuda::remove(std::uint64_t begin) { memory_.erase(begin); }

@@ -2,12 +2,14 @@
 // exported, and fails the n-th call on demand.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "driver/cuda_constants.hpp"
+#include "fake_copies.hpp"
 #include "gpu/allocation.hpp"
 
 namespace zerohop::testing {
@@ -22,9 +24,9 @@ class FakeCuda {
   std::shared_ptr<const driver::Cuda> table() const { return table_; }
 
   // The fail_at-th call (from 1; 0: none) fails with `error`.
-  int fail_at = 0;
+  std::atomic<int> fail_at = 0;
   driver::CudaResult error = 999;
-  int calls = 0;
+  std::atomic<int> calls = 0;
   std::string failed;  // the function that was made to fail
 
   std::map<int, int> attributes;  // of the GPU
@@ -45,14 +47,17 @@ class FakeCuda {
   // Chunks of `chunk_nbytes` each, mapped one after the other in one reservation.
   void add_chunks(std::uint64_t begin, std::uint64_t chunk_nbytes, int count);
   void remove(std::uint64_t begin);
+  // An allocation with bytes, that copies reach.
+  std::uint64_t add_bytes(std::uint64_t nbytes, std::byte fill = std::byte{0});
+  FakeCopies copies;
   Memory* find(std::uint64_t address);
 
-  int retained = 0;          // primary contexts
-  int depth = 0;             // of this thread's context stack
-  int allocated = 0;         // by the table itself
-  int allocations_held = 0;  // by cuMemRetainAllocationHandle
+  std::atomic<int> retained = 0;  // primary contexts
+  std::atomic<int> depth = 0;     // of all threads' context stacks
+  int allocated = 0;              // by the table itself
+  int allocations_held = 0;       // by cuMemRetainAllocationHandle
   int flushes = 0;
-  driver::CudaCaptureMode capture_mode = 0;  // of this thread: global
+  std::atomic<driver::CudaCaptureMode> capture_mode = 0;  // of any thread: global
   struct Export {
     Extent range;
     unsigned long long flags;

@@ -13,6 +13,8 @@
 #include "driver/cuda_call.hpp"
 #include "engine/gpu_registrations.hpp"
 #include "fake_verbs.hpp"
+#include "gpu/copier.hpp"
+#include "gpu/default_stream.hpp"
 #include "gpu/device_guard.hpp"
 #include "gpu/write_order.hpp"
 
@@ -68,6 +70,11 @@ static_assert(same(driver::kCudaMemoryDevice, CU_MEMORYTYPE_DEVICE));
 static_assert(same(driver::kCudaRangeHandleDmabuf, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD));
 static_assert(same(driver::kCudaDmabufMappingPcie, CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE));
 static_assert(same(driver::kCudaCaptureRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED));
+static_assert(same(driver::kCudaErrorNotReady, CUDA_ERROR_NOT_READY));
+static_assert(same(driver::kCudaErrorTimeout, CUDA_ERROR_TIMEOUT));
+static_assert(same(driver::kCudaHostPortable, CU_MEMHOSTALLOC_PORTABLE));
+static_assert(same(driver::kCudaStreamNonBlocking, CU_STREAM_NON_BLOCKING));
+static_assert(same(driver::kCudaEventDisableTiming, CU_EVENT_DISABLE_TIMING));
 static_assert(sizeof(driver::CudaAddress) == sizeof(CUdeviceptr));
 static_assert(sizeof(driver::CudaAllocation) == sizeof(CUmemGenericAllocationHandle));
 static_assert(sizeof(driver::CudaContext) == sizeof(CUcontext));
@@ -122,6 +129,32 @@ TEST_CASE("a guard leaves threads without a context as they were") {
     CHECK_THROWS_AS(driver::check_cuda(*cuda(), cuda()->flush_gpudirect_writes(0, 100), "flush"),
                     CudaError);
   }).join();
+}
+
+// Also where the memory lies across several chunks of cuMemCreate, or is managed: tests/gpu/*.py.
+TEST_CASE_FIXTURE(Fixture, "bytes come back through the lanes of a copier as they went") {
+  REQUIRE(same(reinterpret_cast<long long>(driver::kCudaLegacyStream),
+               reinterpret_cast<long long>(CU_STREAM_LEGACY)));
+  constexpr std::size_t kChunk = 64 << 10;
+  const Plain memory(*device, kMiB);
+  gpu::Copier copier(device, kChunk);
+  driver::CopyLane* lane = nullptr;
+  REQUIRE(copier.take(lane) == 0);
+  for (unsigned i = 0; i < driver::CopyLane::kChunks; ++i) {
+    std::fill_n(lane->chunk(i), kChunk, static_cast<std::byte>(i + 1));
+    REQUIRE(lane->start_to_device(memory.extent().begin + 3 + i * kChunk, lane->chunk(i), kChunk) ==
+            0);
+  }
+  REQUIRE(lane->mark(0) == 0);
+  REQUIRE(lane->wait(0) == 0);
+  REQUIRE(lane->start_to_host(lane->chunk(0), memory.extent().begin + 3 + kChunk / 2, kChunk) == 0);
+  REQUIRE(lane->mark(1) == 0);
+  REQUIRE(lane->wait(1) == 0);
+  CHECK(lane->chunk(0)[kChunk / 2 - 1] == std::byte{1});
+  CHECK(lane->chunk(0)[kChunk / 2] == std::byte{2});
+  CHECK(lane->start_to_host(lane->chunk(0), 0x1000, 8) != 0);  // no memory of a GPU
+  copier.give_back(*lane);
+  CHECK(gpu::wait_default_stream(*device, Deadline::after(Deadline::Seconds(10))));
 }
 
 TEST_CASE_FIXTURE(Fixture, "the pair is probed with a real dma-buf, which leaves nothing behind") {

@@ -1,0 +1,132 @@
+#include "gpu/copier.hpp"
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/fork.hpp"
+#include "base/report.hpp"
+#include "driver/cuda_constants.hpp"
+#include "gpu/device_guard.hpp"
+#include "gpu/handles.hpp"
+
+namespace zerohop::gpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+// Shorter than the five seconds after which peers count this process as lost.
+constexpr std::chrono::seconds kPatience{4};
+
+}  // namespace
+
+class Copier::Lane final : public driver::CopyLane {
+ public:
+  // The caller has made the device current, here and in the destructor.
+  Lane(const Device& device, std::size_t chunk_nbytes)
+      : device_(device),
+        cuda_(device.cuda()),
+        pages_(pin_pages(cuda_, kChunks * chunk_nbytes)),
+        stream_(make_stream(cuda_)) {
+    for (Event& event : events_) event = make_event(cuda_);
+    chunks_ = static_cast<std::byte*>(pages_.get());
+    chunk_nbytes_ = chunk_nbytes;
+  }
+
+  int start_to_host(std::byte* host, std::uint64_t from, std::size_t nbytes) noexcept override {
+    return hung_ ? driver::kCudaErrorTimeout
+                 : cuda_.copy_to_host(host, from, nbytes, stream_.get());
+  }
+  int start_to_device(std::uint64_t to, const std::byte* host,
+                      std::size_t nbytes) noexcept override {
+    return hung_ ? driver::kCudaErrorTimeout
+                 : cuda_.copy_to_device(to, host, nbytes, stream_.get());
+  }
+  int mark(unsigned i) noexcept override {
+    return cuda_.event_record(events_[i].get(), stream_.get());
+  }
+  int wait(unsigned i) noexcept override {
+    if (hung_) return driver::kCudaErrorTimeout;
+    const auto end = Clock::now() + kPatience;
+    int result = driver::kCudaErrorNotReady;
+    while ((result = cuda_.event_query(events_[i].get())) == driver::kCudaErrorNotReady) {
+      if (Clock::now() > end) {
+        hung_ = true;  // its copies may still run: the chunks are never used again
+        return driver::kCudaErrorTimeout;
+      }
+    }
+    return result;
+  }
+
+  // In the thread that has the lane.
+  int enter() noexcept {
+    try {
+      guard_.emplace(device_);
+      return 0;
+    } catch (const CudaError& error) {
+      return error.code();
+    }
+  }
+  void leave() noexcept { guard_.reset(); }
+
+ private:
+  const Device& device_;
+  const driver::Cuda& cuda_;
+  PinnedPages pages_;
+  Stream stream_;
+  std::array<Event, kChunks> events_{};
+  std::optional<DeviceGuard> guard_;
+  bool hung_ = false;
+};
+
+Copier::Copier(std::shared_ptr<Device> device, std::size_t chunk_nbytes)
+    : device_(std::move(device)), generation_(fork_generation()) {
+  const DeviceGuard guard(*device_);
+  for (unsigned i = 0; i < kLanes; ++i) {
+    lanes_.push_back(std::make_unique<Lane>(*device_, chunk_nbytes));
+    free_.push_back(lanes_.back().get());
+  }
+}
+
+Copier::~Copier() {
+  try {
+    if (generation_ == fork_generation()) {
+      const DeviceGuard guard(*device_);
+      lanes_.clear();
+      return;
+    }
+  } catch (const CudaError& error) {
+    report(error.what());
+  }
+  // CUDA does not survive fork(), nor a context its end: what cannot be given back is left.
+  for (std::unique_ptr<Lane>& lane : lanes_) (void)lane.release();
+}
+
+int Copier::take(driver::CopyLane*& lane) noexcept {
+  Lane* mine = nullptr;
+  {
+    std::unique_lock lock(mutex_);
+    given_back_.wait(lock, [this] { return !free_.empty(); });
+    mine = free_.back();
+    free_.pop_back();
+  }
+  if (const int error = mine->enter(); error != 0) {
+    give_back(*mine);
+    return error;
+  }
+  lane = mine;
+  return 0;
+}
+
+void Copier::give_back(driver::CopyLane& lane) noexcept {
+  auto& mine = static_cast<Lane&>(lane);
+  mine.leave();
+  {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(&mine);  // within the capacity it had at first
+  }
+  given_back_.notify_one();
+}
+
+}  // namespace zerohop::gpu

@@ -1,0 +1,18 @@
+// Atomics on memory that the CPU cannot touch.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "softhca/memory_table.hpp"
+#include "softhca/wire.hpp"
+
+namespace zerohop::softhca {
+
+// Reads the word, changes it and writes it back, with `mutex` held: atomic among all operations
+// that hold it (IBV_ATOMIC_HCA), not with what else writes the word. `old` becomes the former
+// value. 0, or the error of the device's driver; then the word may or may not have been changed.
+int copied_atomic(std::mutex& mutex, const Place& word, bool adds, const wire::Operands& operands,
+                  std::uint64_t& old) noexcept;
+
+}  // namespace zerohop::softhca

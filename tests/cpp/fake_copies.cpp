@@ -1,0 +1,164 @@
+#include "fake_copies.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+namespace zerohop::testing {
+
+using driver::CudaResult;
+using driver::kCudaErrorInvalidValue;
+using driver::kCudaErrorNotReady;
+using driver::kCudaSuccess;
+
+FakeCopies::~FakeCopies() {
+  for (const auto& [begin, block] : blocks_) {
+    ::munmap(reinterpret_cast<void*>(begin), block.nbytes);
+  }
+}
+
+std::uint64_t FakeCopies::allocate(std::size_t nbytes, std::byte fill) {
+  void* address = ::mmap(nullptr, nbytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) throw std::bad_alloc();
+  const std::lock_guard guard(mutex_);
+  const auto begin = reinterpret_cast<std::uint64_t>(address);
+  blocks_[begin] = {nbytes, std::vector<std::byte>(nbytes, fill)};
+  return begin;
+}
+
+std::byte* FakeCopies::find(std::uint64_t address, std::size_t nbytes) {
+  const auto after = blocks_.upper_bound(address);
+  if (after == blocks_.begin()) return nullptr;
+  auto& [begin, block] = *std::prev(after);
+  const std::uint64_t offset = address - begin;
+  return offset + nbytes <= block.nbytes ? block.content.data() + offset : nullptr;
+}
+
+std::vector<std::byte> FakeCopies::read(std::uint64_t address, std::size_t nbytes) {
+  const std::lock_guard guard(mutex_);
+  const std::byte* at = find(address, nbytes);
+  if (at == nullptr) throw std::out_of_range("no fake GPU memory there");
+  return {at, at + nbytes};
+}
+
+void FakeCopies::write(std::uint64_t address, const std::vector<std::byte>& bytes) {
+  const std::lock_guard guard(mutex_);
+  overwrite(address, bytes);
+}
+
+void FakeCopies::overwrite(std::uint64_t address, const std::vector<std::byte>& bytes) {
+  std::byte* at = find(address, bytes.size());
+  if (at == nullptr) throw std::out_of_range("no fake GPU memory there");
+  std::ranges::copy(bytes, at);
+}
+
+void FakeCopies::launch(std::function<void()> kernel) {
+  const std::lock_guard guard(mutex_);
+  default_.waiting.push_back(std::move(kernel));
+  ++default_.begun;
+}
+
+CudaResult FakeCopies::pin(void** pages, std::size_t nbytes) {
+  const std::lock_guard guard(mutex_);
+  std::vector<std::byte> fresh(nbytes, std::byte{0xA5});
+  *pages = fresh.data();
+  pinned_.emplace(fresh.data(), std::move(fresh));
+  return kCudaSuccess;
+}
+
+CudaResult FakeCopies::unpin(void* pages) {
+  const std::lock_guard guard(mutex_);
+  return pinned_.erase(static_cast<std::byte*>(pages)) == 1 ? kCudaSuccess : kCudaErrorInvalidValue;
+}
+
+bool FakeCopies::is_pinned(const void* address, std::size_t nbytes) const {
+  const auto* at = static_cast<const std::byte*>(address);
+  const auto after = pinned_.upper_bound(at);
+  if (after == pinned_.begin()) return false;
+  const auto& [begin, bytes] = *std::prev(after);
+  return at + nbytes <= begin + bytes.size();
+}
+
+CudaResult FakeCopies::create_stream(void** stream) {
+  const std::lock_guard guard(mutex_);
+  auto fresh = std::make_unique<Stream>();
+  *stream = fresh.get();
+  streams_.emplace(*stream, std::move(fresh));
+  return kCudaSuccess;
+}
+
+CudaResult FakeCopies::destroy_stream(void* stream) {
+  const std::lock_guard guard(mutex_);
+  return streams_.erase(stream) == 1 ? kCudaSuccess : kCudaErrorInvalidValue;
+}
+
+CudaResult FakeCopies::create_event(void** event) {
+  const std::lock_guard guard(mutex_);
+  auto fresh = std::make_unique<Event>();
+  *event = fresh.get();
+  events_.emplace(*event, std::move(fresh));
+  return kCudaSuccess;
+}
+
+CudaResult FakeCopies::destroy_event(void* event) {
+  const std::lock_guard guard(mutex_);
+  return events_.erase(event) == 1 ? kCudaSuccess : kCudaErrorInvalidValue;
+}
+
+FakeCopies::Stream* FakeCopies::find_stream(void* stream) {
+  if (stream == driver::kCudaLegacyStream) return &default_;
+  const auto found = streams_.find(stream);
+  return found == streams_.end() ? nullptr : found->second.get();
+}
+
+CudaResult FakeCopies::start(void* stream, std::function<void()> work) {
+  Stream* on = find_stream(stream);
+  if (on == nullptr) return kCudaErrorInvalidValue;
+  on->waiting.push_back(std::move(work));
+  ++on->begun;
+  return kCudaSuccess;
+}
+
+CudaResult FakeCopies::to_host(void* to, std::uint64_t from, std::size_t nbytes, void* stream) {
+  const std::lock_guard guard(mutex_);
+  const std::byte* source = find(from, nbytes);
+  if (source == nullptr || !is_pinned(to, nbytes)) return kCudaErrorInvalidValue;
+  std::memset(to, 0xDB, nbytes);
+  return start(stream, [=] { std::memcpy(to, source, nbytes); });
+}
+
+CudaResult FakeCopies::to_device(std::uint64_t to, const void* from, std::size_t nbytes,
+                                 void* stream) {
+  const std::lock_guard guard(mutex_);
+  std::byte* target = find(to, nbytes);
+  if (target == nullptr || !is_pinned(from, nbytes)) return kCudaErrorInvalidValue;
+  return start(stream, [=] { std::memcpy(target, from, nbytes); });
+}
+
+CudaResult FakeCopies::record(void* event, void* stream) {
+  const std::lock_guard guard(mutex_);
+  Stream* on = find_stream(stream);
+  if (on == nullptr) return kCudaErrorInvalidValue;
+  *events_.at(event) = {on, on->begun, false};
+  return kCudaSuccess;
+}
+
+CudaResult FakeCopies::query(void* event) {
+  const std::lock_guard guard(mutex_);
+  Event& asked = *events_.at(event);
+  if (asked.stream == nullptr) return kCudaSuccess;  // never recorded
+  if (hangs || !std::exchange(asked.asked, true)) return kCudaErrorNotReady;
+  Stream& stream = *asked.stream;
+  while (stream.begun - stream.waiting.size() < asked.behind) {
+    const auto work = std::move(stream.waiting.front());
+    stream.waiting.pop_front();
+    work();
+  }
+  return kCudaSuccess;
+}
+
+}  // namespace zerohop::testing

@@ -1,0 +1,94 @@
+// Memory, streams and events of a GPU that is not there, for FakeCuda.
+//
+// The memory has addresses that fault when the CPU or the kernel touches them: only copies reach
+// it. What is started on a stream happens when an event recorded behind it is found done, and no
+// earlier; until then the target of a copy to the host holds garbage. So whoever does not wait
+// fails.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "driver/cuda_constants.hpp"
+
+namespace zerohop::testing {
+
+class FakeCopies {
+ public:
+  FakeCopies() = default;
+  ~FakeCopies();
+  FakeCopies(const FakeCopies&) = delete;
+  FakeCopies& operator=(const FakeCopies&) = delete;
+
+  // Memory of the GPU, filled with `fill`; unmapped with this object.
+  std::uint64_t allocate(std::size_t nbytes, std::byte fill = std::byte{0});
+  // What lies there, for tests.
+  std::vector<std::byte> read(std::uint64_t address, std::size_t nbytes);
+  void write(std::uint64_t address, const std::vector<std::byte>& bytes);
+
+  // For kernels, which run with the lock held.
+  void overwrite(std::uint64_t address, const std::vector<std::byte>& bytes);
+  // Work of the program on its default stream: happens when that is waited for.
+  void launch(std::function<void()> kernel);
+
+  // Objects that exist.
+  int pinned() const { return count(pinned_); }
+  int streams() const { return count(streams_); }
+  int events() const { return count(events_); }
+
+  // The functions of the table.
+  driver::CudaResult pin(void** pages, std::size_t nbytes);
+  driver::CudaResult unpin(void* pages);
+  driver::CudaResult create_stream(void** stream);
+  driver::CudaResult destroy_stream(void* stream);
+  driver::CudaResult create_event(void** event);
+  driver::CudaResult destroy_event(void* event);
+  driver::CudaResult to_host(void* to, std::uint64_t from, std::size_t nbytes, void* stream);
+  driver::CudaResult to_device(std::uint64_t to, const void* from, std::size_t nbytes,
+                               void* stream);
+  driver::CudaResult record(void* event, void* stream);
+  driver::CudaResult query(void* event);
+
+  std::atomic<bool> hangs = false;  // nothing is ever found done
+
+ private:
+  struct Block {
+    std::size_t nbytes;
+    std::vector<std::byte> content;
+  };
+  struct Stream {
+    std::deque<std::function<void()>> waiting;
+    std::uint64_t begun = 0;  // how many were ever started
+  };
+  struct Event {
+    Stream* stream = nullptr;
+    std::uint64_t behind = 0;  // so many of its stream
+    bool asked = false;
+  };
+
+  template <typename T>
+  int count(const T& objects) const {
+    const std::lock_guard guard(mutex_);
+    return static_cast<int>(objects.size());
+  }
+  std::byte* find(std::uint64_t address, std::size_t nbytes);
+  bool is_pinned(const void* address, std::size_t nbytes) const;
+  Stream* find_stream(void* stream);
+  driver::CudaResult start(void* stream, std::function<void()> work);
+
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, Block> blocks_;
+  std::map<const std::byte*, std::vector<std::byte>> pinned_;
+  std::map<void*, std::unique_ptr<Stream>> streams_;
+  std::map<void*, std::unique_ptr<Event>> events_;
+  Stream default_;
+};
+
+}  // namespace zerohop::testing
