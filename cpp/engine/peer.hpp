@@ -46,7 +46,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   struct Host {
     EndpointId own_id{};
     std::string device;
-    std::string device_reason;  // why it serves, half a sentence
+    std::string device_reason;      // why it serves, half a sentence
     bool software = false;          // the device is the software HCA
     std::size_t staging_chunk = 0;  // GpuOptions
     double default_timeout = 30.0;
@@ -124,7 +124,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
 
   const Host host_;
   const RoutePtr host_route_;
-  const RoutePtr gpu_route_;  // of all others: gpudirect, or staged on the software HCA
+  const RoutePtr gpu_route_;           // of all others: gpudirect, or staged on the software HCA
   const unsigned process_generation_;  // of the process (fork)
   Identity identity_;
   std::shared_ptr<VerbsPath> path_;

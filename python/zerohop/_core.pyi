@@ -795,7 +795,8 @@ class Peer:
     ) -> Transfer:
         """
         Add to one remote 8-byte element (int64 or uint64, aligned to 8), atomically among all operations of
-        the peer's device; wait() returns the old value. Overflow wraps.
+        the peer's device, not with what a kernel does meanwhile to an element on a GPU; wait() returns the old
+        value. Overflow wraps.
         """
     def lookup(
         self, name: str, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None
@@ -886,10 +887,11 @@ class Peer:
         notify: (slot, value) to put on the peer's notification board behind the data; value is not 0.
         require: the only kind of route to take, for instance "host"; RouteUnavailable says why not.
         timeout: seconds that a full queue may hold this call up (default: the Endpoint's); the transfer is
-        accepted even then. stream: not in this build.
+        accepted even then. stream: not in this build; the call waits, `timeout` seconds at most, until the GPU of
+        a local array has done what its default stream was given before.
 
-        Returns a Transfer. Raises PeerLost, RegistrationError (closed memory), RouteUnavailable, ValueError
-        (shapes, dtypes or rights that do not fit).
+        Returns a Transfer. Raises PeerLost, RegistrationError (closed memory), RouteUnavailable, CudaError,
+        TransferTimeout (the default stream), ValueError (shapes, dtypes or rights that do not fit).
         """
     def write_many(
         self,
@@ -985,8 +987,9 @@ class Endpoint:
         writable: whether peers may write it (default: if the array is writable).
         cache: use a registration again that covers the array; its key then reaches all of what it covers.
         With False the key reaches the array and nothing more.
-        registration: how GPU memory is registered, ``"dmabuf"`` or ``"peermem"``, or RegistrationError says what is
-        missing (default: the first that works). ``Memory.registration`` tells.
+        registration: how GPU memory is registered, ``"dmabuf"``, ``"peermem"`` or ``"staged"`` (through pinned chunks
+        of the host, on soft0 alone), or RegistrationError says what is missing (default: the first that works; soft0
+        stages). ``Memory.registration`` tells.
 
         Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError, ValueError.
         """

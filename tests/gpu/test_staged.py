@@ -1,0 +1,149 @@
+"""GPU memory on soft0: every byte goes through pinned chunks of the host, and none is touched otherwise."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import zerohop as zh
+from device_memory import GRANULE, managed, pooled, reserve, tensor
+
+GUARD = 1000  # bytes on either side of what may be written
+POISON = 0xA5
+SIZES = [1, 255, 256, 257, 4096, 65_537, 524_288, 5_000_001]
+CHUNKS = [1 << n for n in range(16, 21)]
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[zh.Endpoint, zh.Endpoint, zh.Peer]]:
+    with zh.Endpoint("soft0", timeout=20.0) as a, zh.Endpoint("soft0", timeout=20.0) as b:
+        yield a, b, a.connect(b.address)
+
+
+def random_bytes(nbytes: int, device: str) -> Any:
+    return torch.randint(0, 256, (nbytes,), dtype=torch.uint8, device=device)
+
+
+def poisoned(nbytes: int, device: str) -> Any:
+    return torch.full((nbytes + 2 * GUARD,), POISON, dtype=torch.uint8, device=device)
+
+
+def check(target: Any, wanted: Any) -> None:
+    nbytes = wanted.numel()
+    assert torch.equal(target[GUARD : GUARD + nbytes].cpu(), wanted.cpu())
+    assert bool((target[:GUARD] == POISON).all())
+    assert bool((target[GUARD + nbytes :] == POISON).all())
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [("cuda:0", "cuda:0"), ("cuda:0", "cpu"), ("cpu", "cuda:0")]
+)
+def test_writes_and_reads_place_every_byte(ends: Any, ours: str, theirs: str) -> None:
+    a, b, peer = ends
+    for nbytes in SIZES:
+        source, target = random_bytes(nbytes, ours), poisoned(nbytes, theirs)
+        remote = b.register(target[GUARD : GUARD + nbytes]).remote
+        transfer = peer.write(a.register(source), remote)
+        transfer.wait()
+        assert transfer.route.kind == "staged"
+        check(target, source)
+        back = poisoned(nbytes, ours)
+        peer.read(remote, a.register(back[GUARD : GUARD + nbytes])).wait()
+        check(back, source)
+
+
+def test_the_route_is_staged_and_says_why(ends: Any) -> None:
+    a, b, peer = ends
+    source, target = a.register(random_bytes(8, "cuda:0")), b.register(random_bytes(8, "cuda:0"))
+    route = peer.route(source, target.remote)
+    assert route.kind == "staged"
+    assert "no RDMA adapter" in route.reason
+    assert route.settings["staging_chunk"] == 1 << 19
+    with pytest.raises(zh.RouteUnavailable, match="only 'staged' is"):
+        peer.write(source, target.remote, require="gpudirect")
+
+
+def test_a_notification_finds_what_a_kernel_had_still_to_write(ends: Any) -> None:
+    a, b, peer = ends
+    source = torch.zeros(1 << 20, dtype=torch.int32, device="cuda:0")
+    target = torch.zeros(1 << 20, dtype=torch.int32, device="cuda:0")
+    torch.cuda.synchronize()
+    local, remote = a.register(source), b.register(target).remote
+    for value in range(1, 30):
+        torch.cuda._sleep(1_000_000)  # cycles: the write below is called before the fill has run
+        source.fill_(value)
+        transfer = peer.write(local, remote, notify=(7, value))
+        b.wait_notify(7)
+        assert bool((target == value).all())
+        transfer.wait()
+
+
+def test_many_pieces_and_columns(ends: Any) -> None:
+    a, b, peer = ends
+    source = random_bytes(512 * 1000, "cuda:0").view(512, 1000)
+    target = torch.zeros_like(source)
+    local, theirs = a.register(source), b.register(target)
+    peer.write_many([(local[i], theirs[511 - i].remote) for i in range(512)], notify=(3, 9))
+    b.wait_notify(3)
+    assert torch.equal(target.flip(0), source)
+    peer.write(local[:, 100:107], theirs[:, 7:14].remote).wait()
+    assert torch.equal(target[:, 7:14], source[:, 100:107])
+
+
+def test_atomics(ends: Any) -> None:
+    _, b, peer = ends
+    words = torch.zeros(4, dtype=torch.int64, device="cuda:0")
+    remote = b.register(words).remote
+    assert [peer.fetch_add(remote[2], 5).wait() for _ in range(4)] == [0, 5, 10, 15]
+    assert peer.compare_swap(remote[2], 20, -1).wait() == 20
+    assert words.tolist() == [0, 0, -1, 0]
+
+
+def test_memory_of_every_kind(ends: Any) -> None:
+    a, b, peer = ends
+    source = random_bytes(2 * GRANULE, "cuda:0")
+    local = a.register(source)
+    with reserve(2) as chunks, pooled(2 * GRANULE) as pool, managed(2 * GRANULE) as shared:
+        chunks.map(0, gpudirect=False)
+        chunks.map(1, gpudirect=False)
+        for address in (chunks.address, pool, shared):
+            target = tensor(address, 2 * GRANULE)
+            memory = b.register(target)
+            peer.write(local, memory.remote).wait()
+            assert torch.equal(source, target)
+            memory.close()
+
+
+def test_closed_memory_is_out_of_reach(ends: Any) -> None:
+    a, b, peer = ends
+    target = poisoned(1 << 20, "cuda:0")
+    memory = b.register(target)
+    remote = memory.remote
+    memory.close()
+    with pytest.raises(zh.VerbsError):
+        peer.write(a.register(random_bytes(target.numel(), "cuda:0")), remote).wait()
+    assert bool((target == POISON).all())
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)
+def test_measure_the_chunk(chunk: int, rows: Any) -> None:
+    """From GPU to GPU through soft0, window 1; the default of staging_chunk is chosen from these rows."""
+    nbytes, times = 64 << 20, 8
+    with (
+        zh.Endpoint("soft0", staging_chunk=chunk) as a,
+        zh.Endpoint("soft0", staging_chunk=chunk) as b,
+    ):
+        peer = a.connect(b.address)
+        source = random_bytes(nbytes, "cuda:0")
+        target = torch.zeros_like(source)
+        local, remote = a.register(source), b.register(target).remote
+        peer.write(local, remote).wait()
+        begin = time.perf_counter()
+        for _ in range(times):
+            peer.write(local, remote).wait()
+        seconds = time.perf_counter() - begin
+        assert torch.equal(source, target)
+    rows.add(
+        "staged write", staging_chunk=chunk, nbytes=nbytes, GBps=times * nbytes / seconds / 1e9
+    )
