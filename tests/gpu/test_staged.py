@@ -70,8 +70,9 @@ def test_a_notification_finds_what_a_kernel_had_still_to_write(ends: Any) -> Non
     target = torch.zeros(1 << 20, dtype=torch.int32, device="cuda:0")
     torch.cuda.synchronize()
     local, remote = a.register(source), b.register(target).remote
+    keep_busy: Any = torch.cuda._sleep
     for value in range(1, 30):
-        torch.cuda._sleep(1_000_000)  # cycles: the write below is called before the fill has run
+        keep_busy(1_000_000)  # cycles: the write below is called before the fill has run
         source.fill_(value)
         transfer = peer.write(local, remote, notify=(7, value))
         b.wait_notify(7)
