@@ -2,6 +2,9 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -82,15 +85,22 @@ void check_signals() {
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
+std::chrono::microseconds to_microseconds(double seconds) {
+  constexpr double kMost = 1e6;  // longer than any wait, and no overflow
+  return std::chrono::microseconds(std::llround(std::min(seconds, kMost) * 1e6));
+}
+
 EndpointHandle make_endpoint(const std::string& device, const std::string& name, double timeout,
-                             double spin, const std::map<std::string, int>& knobs) {
+                             double spin, const std::string& host,
+                             const std::map<std::string, int>& knobs) {
   engine::EndpointOptions options{.device = device,
                                   .port = {},
                                   .queue_pair = {},
                                   .gpu = {},
                                   .name = name,
                                   .timeout = timeout,
-                                  .spin = std::chrono::microseconds(static_cast<long>(spin * 1e6)),
+                                  .spin = to_microseconds(spin),
+                                  .host = host,
                                   .interrupt = &check_signals};
   set_knobs(options, knobs);
   return without_gil([&] { return std::make_shared<Endpoint>(options); });
@@ -181,7 +191,7 @@ void bind_endpoint(py::module_& m) {
   m.def("device_names", &engine::device_names);
   py::class_<Endpoint, EndpointHandle> type(m, "Endpoint");
   type.def(py::init(&make_endpoint), py::arg("device"), py::arg("name"), py::arg("timeout"),
-           py::arg("spin"), py::arg("knobs"))
+           py::arg("spin"), py::arg("host"), py::arg("knobs"))
       .def_property_readonly(
           "address", [](const Endpoint& self) { return to_bytes(self.address().to_bytes()); },
           "What another Endpoint needs to connect: bytes. Contains a secret.")

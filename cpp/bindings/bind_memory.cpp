@@ -89,7 +89,8 @@ slices, ``...`` and ``None`` gives a part of the same memory, as numpy's basic i
   type.def_property_readonly("device", &Memory::device,
                              "Where it lies: ``\"cpu\"`` or ``\"cuda:0\"``.")
       .def_property_readonly("registration", &registration, R"(
-How it is registered: ``"host"``; of GPU memory ``"dmabuf"`` or ``"peermem"``. ``peer.route(...)`` says why.)")
+How it is registered: ``"host"``; of GPU memory ``"dmabuf"``, ``"peermem"`` or ``"staged"`` (through pinned memory
+of the host). ``peer.route(...)`` says why.)")
       .def_property_readonly("writable", &Memory::writable, "Whether peers may write it.")
       .def_property_readonly("closed", &Memory::closed, "Whether it is registered no more.")
       .def_property_readonly(

@@ -87,20 +87,24 @@ std::string describe(const TransferHandle& handle) {
 
 void bind_transfer(py::module_& m) {
   py::class_<engine::Route>(m, "Route", "Which way the bytes of a transfer go, and why.")
-      .def_readonly("kind", &engine::Route::kind,
-                    "``\"host\"``: host memory through a verbs queue pair.")
+      .def_readonly(
+          "kind", &engine::Route::kind,
+          R"(``"host"``: host memory over a queue pair. ``"gpudirect"``: the adapter reads and writes GPU memory
+by itself. ``"staged"``: GPU memory through pinned chunks of the host. ``"p2p"``: peer-mapped memory on one
+host.)")
       .def_readonly("device", &engine::Route::device, "The device that serves it.")
       .def_readonly("reason", &engine::Route::reason, "One sentence.")
       .def_property_readonly(
           "settings",
           [](const engine::Route& route) {
-            py::typing::Dict<py::str, py::typing::Union<py::int_, py::str>> all;
+            py::typing::Dict<py::str, py::typing::Union<py::int_, py::float_, py::str>> all;
             for (const auto& [name, value] : route.settings) all[py::str(name)] = py::cast(value);
             return all;
           },
-          R"(The queue pair's effective settings by name, for instance ``"mtu"`` in bytes. The keywords of an
-Endpoint are explained there; rd_atomic_out and _in are what both ends agreed on. Empty for the route of a
-Transfer: ask ``Peer.route``.)")
+          R"(The effective settings by name, for instance ``"mtu"`` in bytes: of the Endpoint and of the queue pair. The
+keywords of an Endpoint are explained there; rd_atomic is shown as rd_atomic_out and rd_atomic_in, what both
+ends agreed on. relaxed_ordering is what is asked for: a kernel may drop it without a word. Empty for the
+route of a Transfer, and once closed: ask ``Peer.route``.)")
       .def("__str__",
            [](const engine::Route& route) {
              return route.kind + " over " + route.device + ", because " + route.reason;

@@ -24,8 +24,12 @@ using DomainClass = py::class_<ProtectionDomain, std::shared_ptr<ProtectionDomai
 
 // Access that a read-only array allows: being read, with any of the optional hints.
 constexpr int kReadOnly = int{IBV_ACCESS_REMOTE_READ} | int{IBV_ACCESS_OPTIONAL_RANGE};
-constexpr int kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                     IBV_ACCESS_REMOTE_ATOMIC;
+
+// All that the device knows.
+int full_access(const Device& device) {
+  const int atomics = device.has_atomics() ? int{IBV_ACCESS_REMOTE_ATOMIC} : 0;
+  return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | atomics;
+}
 
 std::shared_ptr<Device> open_device(const std::string& name, std::uint8_t port, int gid_index) {
   return engine::open_device(name, {.port = port, .gid_index = gid_index});
@@ -84,7 +88,8 @@ std::shared_ptr<VerbsRegion> register_array(const std::shared_ptr<ProtectionDoma
   if (imported.device != "cpu") {
     throw py::value_error("only host memory can be registered here, not " + imported.device);
   }
-  const int wanted = access.value_or(imported.writable ? kAll : IBV_ACCESS_REMOTE_READ);
+  const int wanted = access.value_or(imported.writable ? full_access(domain->device())
+                                                       : int{IBV_ACCESS_REMOTE_READ});
   if (!imported.writable && (wanted & ~kReadOnly) != 0) {
     throw py::buffer_error(std::string("the array is read-only: ") + imported.why_read_only +
                            "; register it with access=Access.REMOTE_READ");
@@ -181,8 +186,8 @@ void bind_verbs(py::module_& m) {
 An open verbs device and one of its ports (man ibv_open_device).
 
 name: "mlx5_0", "rxe0", "soft0", "soft0@eth0", "soft0@10.0.0.5". Raises VerbsError for other names.
-port: from 1; 0 (default) chooses the first active one. gid_index: -1 (default) chooses the GID that reaches
-farthest, RoCE v2 on Ethernet.)");
+port: from 1; 0 (default) chooses the first that is active and has a GID. gid_index: to 255; -1 (default)
+chooses the GID that reaches farthest, RoCE v2 on Ethernet.)");
   DomainClass domain(m, "ProtectionDomain", R"(
 Queue pairs and memory regions work together only inside one domain (man ibv_alloc_pd).)");
   bind_device(m, device);

@@ -23,9 +23,6 @@ using WithoutGil = py::call_guard<py::gil_scoped_release>;
 // reads_out (1 each).
 constexpr std::size_t kAddressBytes = 4 + 4 + 2 + 16 + 3;
 
-constexpr int kDefaultRemoteAccess =
-    IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-
 template <typename T>
 void put(std::string& bytes, T value) {
   for (int shift = 8 * (sizeof(T) - 1); shift >= 0; shift -= 8) {
@@ -158,8 +155,9 @@ void bind_constructor(QueuePairClass& cls) {
 }
 
 void bind_states(QueuePairClass& cls) {
-  cls.def("init", &QueuePair::to_init, py::arg("access") = kDefaultRemoteAccess, WithoutGil(),
-          "RESET to INIT; access: the remote operations that peers may do, as Access flags.")
+  cls.def("init", &QueuePair::to_init, py::arg("access") = py::none(), WithoutGil(),
+          "RESET to INIT; access: the remote operations that peers may do, as Access flags; by "
+          "default all that the device knows.")
       .def("rtr", &QueuePair::to_ready_to_receive, py::arg("remote"), WithoutGil(),
            "INIT to RTR: receive from the queue pair at the remote address.")
       .def("rts", &QueuePair::to_ready_to_send, py::arg("remote"), WithoutGil(),

@@ -21,6 +21,10 @@ const char* remedy(int error_number) noexcept {
     case EPERM:
       return "give this user read and write access to /dev/infiniband/uverbs* (in a container, "
              "pass the device through)";
+    case ENOENT:
+      return "its file /dev/infiniband/uverbs* is not there: in a container, pass the device "
+             "through "
+             "(docker: --device=/dev/infiniband)";
     case ENODEV:
     case ENXIO: return "the device is gone or its driver is not loaded: see `rdma link show`";
     case ENODATA: return "the table has no entry at that index: choose another gid_index";

@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -50,10 +49,8 @@ std::optional<std::string> gid_host(const rdma::Gid& gid) {
 
 }  // namespace
 
-std::string control_host(const rdma::Device& device) {
-  if (const char* chosen = std::getenv("ZEROHOP_HOST"); chosen != nullptr && *chosen != '\0') {
-    return chosen;
-  }
+std::string control_host(const rdma::Device& device, const std::string& chosen) {
+  if (!chosen.empty()) return chosen;
   const std::string_view name = device.name();
   if (name == kSoftware) return "127.0.0.1";
   if (name.starts_with(kSoftware)) {
@@ -63,7 +60,7 @@ std::string control_host(const rdma::Device& device) {
     if (auto host = interface_host({})) return *host;
   }
   throw Error("cannot tell on which address device '" + device.name() +
-                  "' is to be reached: set ZEROHOP_HOST to an address of this host",
+                  "' is to be reached: set host= (ZEROHOP_HOST) to an address of this host",
               EADDRNOTAVAIL);
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/verbs.hpp"
 #include "rdma/device.hpp"
 
 namespace zerohop::engine {
@@ -12,9 +13,11 @@ namespace zerohop::engine {
 // Adapters that libibverbs knows, then the software HCA on every interface.
 std::vector<std::string> device_names();
 
-// Opens the named device whatever state it is in. Throws VerbsError that lists the names which
-// exist, or says why libibverbs is not there.
-std::shared_ptr<rdma::Device> open_device(const std::string& name, const rdma::PortWish& wish = {});
+// Opens the named device whatever state it is in, as long as it has a GID. Throws VerbsError that
+// lists the names which exist, or says why libibverbs (`library`) is not there.
+std::shared_ptr<rdma::Device> open_device(
+    const std::string& name, const rdma::PortWish& wish = {},
+    const driver::VerbsLibrary& library = driver::libibverbs());
 
 struct DeviceChoice {
   std::shared_ptr<rdma::Device> device;
@@ -23,6 +26,7 @@ struct DeviceChoice {
 
 // The device of an Endpoint: the named one; for an empty name the first adapter that can serve,
 // else "soft0", and why no adapter can. Throws VerbsError for a named device that cannot serve.
-DeviceChoice choose_device(const std::string& name, const rdma::PortWish& wish);
+DeviceChoice choose_device(const std::string& name, const rdma::PortWish& wish,
+                           const driver::VerbsLibrary& library = driver::libibverbs());
 
 }  // namespace zerohop::engine

@@ -66,7 +66,7 @@ Endpoint::Endpoint(const EndpointOptions& options)
   registrations_ = std::make_shared<Registrations>(services_.domain);
   address_.name = options_.name.empty() ? default_name() : options_.name;
   address_.device = device->name();
-  address_.host = control_host(*device);
+  address_.host = control_host(*device, options_.host);
   control_ = Control::start(address_, device, services_.poller, peer_maker(device_reason));
 }
 
@@ -75,8 +75,8 @@ Control::MakePeer Endpoint::peer_maker(const std::string& device_reason) const {
                         .device = address_.device,
                         .device_reason = device_reason,
                         .software = services_.domain->verbs().reg_copied_mr != nullptr,
-                        .staging_chunk = options_.gpu.staging_chunk,
                         .default_timeout = options_.timeout,
+                        .settings = settings_of(options_, address_.host),
                         .registrations = registrations_,
                         .tell = {},
                         .repair = {},

@@ -27,6 +27,7 @@ struct EndpointOptions {
   std::string name;                          // for messages; empty: "<host>:<pid>"
   double timeout = 30.0;                     // seconds: the bound of every wait that is given none
   std::chrono::microseconds spin{200};       // how long a wait polls before it sleeps
+  std::string host;                          // to listen on; empty: as control_host() finds
   Poller::Interrupt interrupt;               // what may end a wait early
   std::shared_ptr<const driver::Cuda> cuda;  // null: libcuda's, loaded with the first GPU array
 };

@@ -1,5 +1,6 @@
 #include "engine/gpu_registrations.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -48,46 +49,75 @@ GpuRegistrations::GpuRegistrations(Adapter adapter, std::shared_ptr<const driver
       options_(options),
       cache_(std::make_shared<RegionCache>(options.cache)) {}
 
-const GpuRegistrations::Pair& GpuRegistrations::pair(int ordinal) {
-  const std::lock_guard lock(mutex_);
+// With the mutex held.
+GpuRegistrations::Pair& GpuRegistrations::pair(int ordinal) {
   const auto known = pairs_.find(ordinal);
   if (known != pairs_.end()) return known->second;
   Pair fresh;
   fresh.device = gpu::Device::open(cuda_, ordinal);
-  fresh.facts = probe_pair(adapter_, *fresh.device, host_);
+  fresh.facts = ask_pair(adapter_, *fresh.device, host_);
   return pairs_.emplace(ordinal, std::move(fresh)).first->second;
 }
 
+// With what trials of the memory say, where they can say something. What was short then may be had
+// the next time, and is tried again.
+GpuRegistrations::Pair GpuRegistrations::tried_pair(const Request& request,
+                                                    const MemoryFacts& memory) {
+  const std::lock_guard lock(mutex_);
+  Pair& known = pair(request.ordinal);
+  if (known.facts.lasting || !is_reachable(known.facts, memory)) return known;
+  if (request.demand == RegistrationDemand::staged || copies(request)) return known;
+  Pair tried = known;
+  probe_pair(adapter_, *tried.device, request.extent, tried.facts);
+  if (tried.facts.lasting) known.facts = tried.facts;
+  return tried;
+}
+
+PairFacts GpuRegistrations::pair_facts(int ordinal) {
+  const std::lock_guard lock(mutex_);
+  return pair(ordinal).facts;
+}
+
 Registered GpuRegistrations::find_or_create(const Request& request) {
-  const Pair& pair = this->pair(request.ordinal);
-  Registered registered = find_or_create(pair, request);
-  registered.device = pair.device;
+  std::shared_ptr<gpu::Device> device;
+  {
+    const std::lock_guard lock(mutex_);
+    device = pair(request.ordinal).device;  // initialises CUDA, which answers no question before
+  }
+  Registered registered = find_or_register(request);
+  registered.device = std::move(device);
   return registered;
 }
 
-Registered GpuRegistrations::find_or_create(const Pair& pair, const Request& request) {
+bool GpuRegistrations::copies(const Request& request) const noexcept {
+  return adapter_.domain->verbs().reg_copied_mr != nullptr &&
+         request.demand == RegistrationDemand::automatic;
+}
+
+Registered GpuRegistrations::find_or_register(const Request& request) {
   if (request.extent.begin == request.extent.end) {
     return {nullptr, std::make_shared<const RegistrationChoice>(RegistrationChoice{
                          RegistrationWay::staged, false, false, "it has no bytes"})};
   }
   RegionCache::Key key{.extent = request.extent,
                        .chunks = gpu::find_chunks(*cuda_, request.extent),
-                       .access = access_bits(request.writable)};
-  const bool cached = request.shared && request.demand != RegistrationDemand::staged &&
-                      !(pair.facts.software && request.demand == RegistrationDemand::automatic);
+                       .access = access_bits(adapter_.domain->device(), request.writable)};
+  const bool cached =
+      request.shared && request.demand != RegistrationDemand::staged && !copies(request);
   if (cached) {
     // What is found needs no further question: not even of what kind the memory is.
     if (Registered known = cache_->find(key, way_of(request.demand)); known.region) return known;
     sweep_sometimes();
   }
-  Registered fresh = create(pair, request, ask_memory(key));
+  const MemoryFacts memory = ask_memory(key);
+  Registered fresh = create(tried_pair(request, memory), request, memory);
   return cached && fresh.region ? cache_->insert(std::move(key), std::move(fresh)) : fresh;
 }
 
 MemoryFacts GpuRegistrations::ask_memory(const RegionCache::Key& key) const {
   const gpu::Allocation allocation = gpu::find_allocation(*cuda_, key.extent.begin);
   return {.kind = allocation.kind,
-          .gpudirect_capable = allocation.gpudirect_capable,
+          .gpudirect_capable = std::ranges::all_of(key.chunks, &gpu::Chunk::gpudirect_capable),
           .chunks = key.chunks.size(),
           .nbytes = key.extent.end - key.extent.begin};
 }
@@ -124,9 +154,9 @@ std::shared_ptr<gpu::Copier> GpuRegistrations::copier(int ordinal) {
 }
 
 std::shared_ptr<rdma::MemoryRegion> GpuRegistrations::register_copied(const Request& request) {
-  return rdma::MemoryRegion::create_copied(adapter_.domain, request.extent.begin,
-                                           request.extent.end - request.extent.begin,
-                                           access_bits(request.writable), copier(request.ordinal));
+  return rdma::MemoryRegion::create_copied(
+      adapter_.domain, request.extent.begin, request.extent.end - request.extent.begin,
+      access_bits(adapter_.domain->device(), request.writable), copier(request.ordinal));
 }
 
 // Null when the memory is refused: then the failure is among the facts.
@@ -136,7 +166,7 @@ std::shared_ptr<rdma::MemoryRegion> GpuRegistrations::try_choice(const Pair& pai
                                                                  PairFacts& facts) const {
   const Extent& extent = request.extent;
   const bool dmabuf = choice.way == RegistrationWay::dmabuf;
-  const int access = access_bits(request.writable) |
+  const int access = access_bits(adapter_.domain->device(), request.writable) |
                      (choice.relaxed_ordering ? static_cast<int>(IBV_ACCESS_RELAXED_ORDERING) : 0);
   Trial failure{.made = true};
   try {

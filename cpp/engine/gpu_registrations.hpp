@@ -40,8 +40,9 @@ class GpuRegistrations {
   // GPU's, and CudaError when the GPU fails.
   Registered find_or_create(const Request& request);
 
-  // What `ordinal` and the adapter can do together; tried on the first call.
-  const PairFacts& pair_facts(int ordinal) { return pair(ordinal).facts; }
+  // What `ordinal` and the adapter are known to do together. Trials are among it once memory that
+  // is open to adapters was registered.
+  PairFacts pair_facts(int ordinal);
   RegionCache::Stats stats() const { return cache_->stats(); }
 
  private:
@@ -51,8 +52,11 @@ class GpuRegistrations {
     std::shared_ptr<gpu::Copier> copier;  // null before the first memory that needs it
   };
 
-  const Pair& pair(int ordinal);
-  Registered find_or_create(const Pair& pair, const Request& request);
+  Pair& pair(int ordinal);
+  Pair tried_pair(const Request& request, const MemoryFacts& memory);
+  // Whether the adapter is the software HCA, which copies what nobody wants registered otherwise.
+  bool copies(const Request& request) const noexcept;
+  Registered find_or_register(const Request& request);
   Registered create(const Pair& pair, const Request& request, const MemoryFacts& memory);
   std::shared_ptr<gpu::Copier> copier(int ordinal);
   std::shared_ptr<rdma::MemoryRegion> register_copied(const Request& request);
@@ -67,8 +71,8 @@ class GpuRegistrations {
   const HostFacts host_;
   const GpuOptions options_;
   const std::shared_ptr<RegionCache> cache_;
-  std::mutex mutex_;           // guards all below
-  std::map<int, Pair> pairs_;  // entries stay where they are
+  std::mutex mutex_;  // guards all below
+  std::map<int, Pair> pairs_;
   std::uint64_t misses_since_sweep_ = 0;
 };
 

@@ -52,6 +52,8 @@ RemoteMemory Memory::remote() const {
     remote.rkey = pinned->region->rkey();
     remote.begin = pinned->region->address();
     remote.end = remote.begin + pinned->region->nbytes();
+    const bool atomics = (pinned->region->access() & IBV_ACCESS_REMOTE_ATOMIC) != 0;
+    if (writable_ && !atomics) remote.access |= kRemoteNoAtomics;
   }
   return remote;
 }

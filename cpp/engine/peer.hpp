@@ -46,10 +46,10 @@ class Peer : public std::enable_shared_from_this<Peer> {
   struct Host {
     EndpointId own_id{};
     std::string device;
-    std::string device_reason;      // why it serves, half a sentence
-    bool software = false;          // the device is the software HCA
-    std::size_t staging_chunk = 0;  // GpuOptions
+    std::string device_reason;  // why it serves, half a sentence
+    bool software = false;      // the device is the software HCA
     double default_timeout = 30.0;
+    Settings settings{};  // of the Endpoint, to be shown with those of the queue pair
     std::shared_ptr<Registrations> registrations;
     std::function<void(const std::shared_ptr<Peer>&, ControlMessage)> tell;
     std::function<void(const std::shared_ptr<Peer>&)> repair;

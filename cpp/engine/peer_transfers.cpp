@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "engine/atomics.hpp"
 #include "engine/peer.hpp"
 #include "gpu/default_stream.hpp"
 
@@ -61,9 +62,8 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   Route taken = *choose_route(local, remote);
   if (!local.on_host()) taken.reason += "; " + local.registration()->reason;
   taken.settings = path_->settings();
-  if (taken.kind == "staged" && !taken.settings.empty()) {
-    taken.settings.emplace_back("staging_chunk", static_cast<std::int64_t>(host_.staging_chunk));
-  }
+  if (taken.settings.empty()) return taken;  // closed
+  taken.settings.insert(taken.settings.end(), host_.settings.begin(), host_.settings.end());
   return taken;
 }
 
@@ -163,9 +163,7 @@ Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, 
     throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(word.endpoint) +
                                 ", not to peer '" + identity_.name + "'");
   }
-  if (word.access != (kRemoteRead | kRemoteWrite)) {
-    throw std::invalid_argument("the remote memory is read-only: atomics need a writable array");
-  }
+  check_atomics(path_->device(), word);
   auto transfer = std::make_shared<Transfer>(path_->poller(), 8,
                                              word.device == "cpu" ? host_route_ : gpu_route_);
   path_->submit(Job::atomic(transfer, opcode, word.layout.address, word.rkey, add, swap),

@@ -3,6 +3,9 @@
 // A registration is known by the memory itself, not by its address: by the chunks it lies across,
 // each with its extent and buffer id, which the driver gives to no other memory again. What was
 // freed and allocated anew at the same address is therefore never met with a stale registration.
+// All chunks are compared, not the first and the last: of an expandable segment any one in the
+// middle may have been mapped anew, and the adapter would go on writing to the former. As the
+// driver answers for one address at a time, a look-up costs a call of it for each chunk.
 // One that nobody uses stays until there are too many, and keeps its memory from being freed until
 // then (the driver holds what is exported). One whose key was given to a peer ends with its last
 // user: closing a Memory ends the peers' right to it.

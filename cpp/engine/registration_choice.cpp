@@ -31,8 +31,11 @@ std::string refusal_of_memory(const PairFacts& pair, const MemoryFacts& memory) 
     return gpu + " does not support GPUDirect RDMA: use a data-centre or workstation GPU";
   }
   if (memory.kind == MemoryKind::vmm && !memory.gpudirect_capable) {
-    return "this memory of cuMemCreate was made without allocFlags.gpuDirectRDMACapable: set it "
-           "when creating";
+    return (memory.chunks > 1 ? "part of the " + std::to_string(memory.chunks) +
+                                    " chunks that the "
+                                    "array lies across"
+                              : std::string("this memory of cuMemCreate")) +
+           " was made without allocFlags.gpuDirectRDMACapable: set it when creating";
   }
   if (!memory.gpudirect_capable) {
     return "the driver says that this memory is not open to adapters: allocate with cudaMalloc";
@@ -56,18 +59,20 @@ std::string refusal_of_export(const PairFacts& pair, const MemoryFacts& memory) 
          "): use its open kernel modules, version 515 or newer";
 }
 
-// The errno of an attempt to register memory of the GPU.
-std::string refusal_of_adapter(const PairFacts& pair, const char* way, int error_number) {
-  const std::string what = pair.adapter + " does not register GPU memory through " + way + " (" +
-                           words_of(error_number) + "): ";
+// What an errno of an attempt to register memory of the GPU calls for.
+std::string refusal_of_adapter(const PairFacts& pair, RegistrationWay way, int error_number) {
+  const bool dmabuf = way == RegistrationWay::dmabuf;
+  const std::string what = pair.adapter + " does not register GPU memory through " +
+                           (dmabuf ? "dma-buf" : pair.peermem) + " (" + words_of(error_number) +
+                           "): ";
   switch (error_number) {
     case EOPNOTSUPP:
     case EPROTONOSUPPORT:
     case ENOSYS: return what + "its driver does not offer it; use another adapter";
     case EFAULT:
-      return what +
-             "its RDMA driver does not use the module; install NVIDIA's own (DOCA-OFED), or "
-             "use dma-buf";
+      return what + (dmabuf ? "it cannot map what the NVIDIA driver exports; see `dmesg`"
+                            : "its RDMA driver does not use the module; install NVIDIA's own "
+                              "(DOCA-OFED), or use dma-buf");
     case ENOMEM:
       return what + "the window of " + pair.gpu.device_name() +
              " (BAR1) or the adapter's memory is used up; close what else is registered";
@@ -92,7 +97,7 @@ std::string refusal_of_dmabuf(const PairFacts& pair, const MemoryFacts& memory) 
   }
   if (pair.dmabuf.cuda_error != 0) return refusal_of_export(pair, memory);
   if (pair.dmabuf.error_number != 0) {
-    return refusal_of_adapter(pair, "dma-buf", pair.dmabuf.error_number);
+    return refusal_of_adapter(pair, RegistrationWay::dmabuf, pair.dmabuf.error_number);
   }
   return pair.dmabuf.made ? "" : "dma-buf was not tried";
 }
@@ -107,7 +112,7 @@ std::string refusal_of_peermem(const PairFacts& pair, const MemoryFacts& memory)
            " registers only one: use dma-buf, or PyTorch without expandable segments";
   }
   if (!pair.peermem_trial.worked()) {
-    return refusal_of_adapter(pair, pair.peermem.c_str(), pair.peermem_trial.error_number);
+    return refusal_of_adapter(pair, RegistrationWay::peermem, pair.peermem_trial.error_number);
   }
   return "";
 }
@@ -122,6 +127,10 @@ RegistrationChoice staged(std::string reason) {
 
 RegistrationChoice registered(RegistrationWay way, const PairFacts& pair,
                               const RegistrationOrder& order) {
+  if (order.relaxed_ordering == RelaxedOrdering::on && !pair.relaxed_ordering) {
+    return refused(pair.adapter +
+                   " refuses relaxed ordering for GPU memory: leave it at 2, automatic");
+  }
   RegistrationChoice choice;
   choice.way = way;
   choice.relaxed_ordering = pair.relaxed_ordering && order.relaxed_ordering != RelaxedOrdering::off;
@@ -129,7 +138,7 @@ RegistrationChoice registered(RegistrationWay way, const PairFacts& pair,
   choice.reason = pair.adapter + " registers memory of " + pair.gpu.device_name() + " through " +
                   (way == RegistrationWay::dmabuf ? "dma-buf" : pair.peermem) +
                   (choice.data_direct ? " and Data Direct" : "") +
-                  (choice.relaxed_ordering ? ", with relaxed ordering" : "");
+                  (choice.relaxed_ordering ? ", relaxed ordering asked for" : "");
   return choice;
 }
 
@@ -165,6 +174,10 @@ RegistrationDemand parse_registration(std::string_view word) {
                               "': it is dmabuf, peermem or staged");
 }
 
+bool is_reachable(const PairFacts& pair, const MemoryFacts& memory) {
+  return gpu::is_on_gpu(memory.kind) && refusal_of_memory(pair, memory).empty();
+}
+
 RegistrationChoice choose_registration(const PairFacts& pair, const MemoryFacts& memory,
                                        const RegistrationOrder& order) {
   if (!gpu::is_on_gpu(memory.kind) && memory.kind != MemoryKind::managed) {
@@ -175,10 +188,6 @@ RegistrationChoice choose_registration(const PairFacts& pair, const MemoryFacts&
   if (pair.software && order.demand == RegistrationDemand::automatic) {
     return staged(pair.adapter + " is software and reaches memory of " + pair.gpu.device_name() +
                   " by copies through the host only: use an RDMA adapter for GPUDirect");
-  }
-  if (order.relaxed_ordering == RelaxedOrdering::on && !pair.relaxed_ordering) {
-    return refused(pair.adapter +
-                   " does not support relaxed ordering for GPU memory: leave it at 2, automatic");
   }
   const std::string unreachable = refusal_of_memory(pair, memory);
   const std::string dmabuf = unreachable.empty() ? refusal_of_dmabuf(pair, memory) : unreachable;

@@ -26,9 +26,11 @@ RegistrationDemand parse_registration(std::string_view word);
 // Relaxed ordering lets writes pass each other on their way to the memory, which some platforms
 // need for full speed. What a completion or notification tells of is in place all the same (man
 // ibv_reg_mr); only transfers that overlap, posted without waiting in between, land in any order.
+// It is asked for and no more: the access bit is optional, and a kernel or driver that does not
+// know it drops it without a word.
 enum class RelaxedOrdering { automatic, on, off };
 
-// A registration that was tried with a little memory of the very GPU and adapter.
+// A registration that was tried with a little of the memory in question.
 struct Trial {
   bool made = false;
   int cuda_error = 0;    // CUresult of the export
@@ -46,15 +48,18 @@ struct PairFacts {
   Trial dmabuf;
   Trial peermem_trial;
   bool data_direct = false;       // dma-bufs go through mlx5 Data Direct
-  bool relaxed_ordering = false;  // the adapter took it
+  bool relaxed_ordering = false;  // the adapter did not refuse it
+  // Whether other memory and another time would change nothing: false before the trials, and when
+  // one failed for lack of memory, say.
+  bool lasting = false;
   gpu::DeviceFacts gpu;
 };
 
 // Of the memory in question.
 struct MemoryFacts {
   gpu::MemoryKind kind = gpu::MemoryKind::unknown;
-  bool gpudirect_capable = false;
-  std::size_t chunks = 1;  // separately mapped pieces of physical memory
+  bool gpudirect_capable = false;  // all of it
+  std::size_t chunks = 1;          // separately mapped pieces of physical memory
   std::uint64_t nbytes = 0;
 };
 
@@ -69,6 +74,9 @@ struct RegistrationChoice {
   bool data_direct = false;
   std::string reason;  // why this way; for staged and refused also what would give a better one
 };
+
+// Whether the memory is open to adapters, as far as that is known without a trial.
+bool is_reachable(const PairFacts& pair, const MemoryFacts& memory);
 
 RegistrationChoice choose_registration(const PairFacts& pair, const MemoryFacts& memory,
                                        const RegistrationOrder& order);

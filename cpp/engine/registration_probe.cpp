@@ -2,39 +2,42 @@
 
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 
 #include "base/error.hpp"
-#include "driver/cuda_call.hpp"
-#include "gpu/device_guard.hpp"
 #include "gpu/dmabuf.hpp"
 #include "gpu/peermem.hpp"
 
 namespace zerohop::engine {
 namespace {
 
-constexpr std::uint64_t kProbeBytes = 64 << 10;  // a page of the GPU
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 constexpr int kRelaxed = kAccess | IBV_ACCESS_RELAXED_ORDERING;
 
-// A little GPU memory. The caller has made the device current.
-class ProbeMemory {
- public:
-  explicit ProbeMemory(const driver::Cuda& cuda) : cuda_(cuda) {
-    driver::check_cuda(cuda_, cuda_.memory_allocate(&address_, kProbeBytes),
-                       "cuMemAlloc of 64 KiB to try registrations with");
+// Of the memory at hand no more than this is tried: a page of the GPU.
+constexpr std::uint64_t kProbeBytes = 64 << 10;
+
+// Whether the first trial of a way would end so with any memory and at any time. Another failure
+// may be of this very memory (some is not exported), or of the moment (the GPU's window is used
+// up).
+bool is_final(const Trial& trial) noexcept {
+  return trial.worked() || trial.error_number == EOPNOTSUPP ||
+         trial.error_number == EPROTONOSUPPORT || trial.error_number == ENOSYS;
+}
+
+// A further trial of memory that is registered in the usual way: whether it would always end so.
+bool is_final_variant(const Trial& trial) noexcept {
+  switch (trial.error_number) {
+    case ENOMEM:
+    case ENOSPC:
+    case EAGAIN:
+    case EINTR:
+    case EBUSY: return false;
+    default: return trial.cuda_error != driver::kCudaErrorOutOfMemory;
   }
-  ~ProbeMemory() { (void)cuda_.memory_free(address_); }
-  ProbeMemory(const ProbeMemory&) = delete;
-  ProbeMemory& operator=(const ProbeMemory&) = delete;
-
-  Extent extent() const noexcept { return {address_, address_ + kProbeBytes}; }
-
- private:
-  const driver::Cuda& cuda_;
-  driver::CudaAddress address_ = 0;
-};
+}
 
 template <typename Register>
 Trial try_it(Register register_it) {
@@ -73,11 +76,17 @@ void probe_dmabuf(const Adapter& adapter, const gpu::Device& device, const Exten
   const auto with = [&](int access, bool data_direct) {
     return try_it([&] { return register_dmabuf(adapter, device, memory, access, data_direct); });
   };
+  const auto variant_works = [&](int access, bool data_direct) {
+    const Trial trial = with(access, data_direct);
+    if (!is_final_variant(trial)) facts.lasting = false;
+    return trial.worked();
+  };
   facts.dmabuf = {.made = true, .error_number = ask_for_dmabuf(adapter)};
   if (facts.dmabuf.worked()) facts.dmabuf = with(kAccess, false);
+  if (!is_final(facts.dmabuf)) facts.lasting = false;
   if (!facts.dmabuf.worked()) return;
-  facts.data_direct = has_data_direct(adapter) && with(kAccess, true).worked();
-  facts.relaxed_ordering = with(kRelaxed, facts.data_direct).worked();
+  facts.data_direct = has_data_direct(adapter) && variant_works(kAccess, true);
+  facts.relaxed_ordering = variant_works(kRelaxed, facts.data_direct);
 }
 
 void probe_peermem(const Adapter& adapter, const Extent& memory, PairFacts& facts) {
@@ -88,9 +97,14 @@ void probe_peermem(const Adapter& adapter, const Extent& memory, PairFacts& fact
     });
   };
   facts.peermem_trial = with(kAccess);
+  // Memory that goes as a dma-buf is sound: then it is the RDMA driver that does not use the module.
+  const bool sound = facts.dmabuf.worked();
+  if (!(sound ? is_final_variant : is_final)(facts.peermem_trial)) facts.lasting = false;
   if (!facts.peermem_trial.worked() || facts.dmabuf.worked()) return;
-  facts.relaxed_ordering =
-      adapter.domain->verbs().reg_mr_iova2 != nullptr && with(kRelaxed).worked();
+  if (adapter.domain->verbs().reg_mr_iova2 == nullptr) return;
+  const Trial relaxed = with(kRelaxed);
+  facts.relaxed_ordering = relaxed.worked();
+  if (!is_final_variant(relaxed)) facts.lasting = false;
 }
 
 }  // namespace
@@ -121,7 +135,7 @@ std::shared_ptr<rdma::MemoryRegion> register_dmabuf(const Adapter& adapter,
                                            access, data_direct ? adapter.mlx5dv.get() : nullptr);
 }
 
-PairFacts probe_pair(const Adapter& adapter, const gpu::Device& device, const HostFacts& host) {
+PairFacts ask_pair(const Adapter& adapter, const gpu::Device& device, const HostFacts& host) {
   PairFacts facts;
   facts.adapter = adapter.domain->device().name();
   facts.kernel = host.kernel;
@@ -129,14 +143,15 @@ PairFacts probe_pair(const Adapter& adapter, const gpu::Device& device, const Ho
   facts.software = adapter.domain->verbs().reg_copied_mr != nullptr;
   facts.library_has_dmabuf = adapter.domain->verbs().reg_dmabuf_mr != nullptr;
   facts.gpu = device.facts();
-  if (!facts.gpu.gpudirect) return facts;  // nothing to try
-  const gpu::DeviceGuard guard(device);
-  const ProbeMemory memory(device.cuda());
-  if (facts.gpu.dmabuf && facts.library_has_dmabuf) {
-    probe_dmabuf(adapter, device, memory.extent(), facts);
-  }
-  if (!facts.peermem.empty()) probe_peermem(adapter, memory.extent(), facts);
   return facts;
+}
+
+void probe_pair(const Adapter& adapter, const gpu::Device& device, const Extent& memory,
+                PairFacts& facts) {
+  const Extent part{memory.begin, std::min(memory.end, memory.begin + kProbeBytes)};
+  facts.lasting = true;
+  if (facts.gpu.dmabuf && facts.library_has_dmabuf) probe_dmabuf(adapter, device, part, facts);
+  if (!facts.peermem.empty()) probe_peermem(adapter, part, facts);
 }
 
 }  // namespace zerohop::engine

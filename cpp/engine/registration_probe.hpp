@@ -29,8 +29,13 @@ std::shared_ptr<rdma::MemoryRegion> register_dmabuf(const Adapter& adapter,
                                                     const gpu::Device& device, const Extent& range,
                                                     int access, bool data_direct);
 
-// Allocates a page of GPU memory and registers it in each way that may work. Failures of a way are
-// facts; throws CudaError when not even the memory is to be had.
-PairFacts probe_pair(const Adapter& adapter, const gpu::Device& device, const HostFacts& host);
+// What is known without a trial.
+PairFacts ask_pair(const Adapter& adapter, const gpu::Device& device, const HostFacts& host);
+
+// Registers the begin of `memory`, which is the device's and open to adapters, in each way that may
+// work, for a moment: no memory is allocated, as a full GPU has none to give. Failures of a way are
+// facts.
+void probe_pair(const Adapter& adapter, const gpu::Device& device, const Extent& memory,
+                PairFacts& facts);
 
 }  // namespace zerohop::engine

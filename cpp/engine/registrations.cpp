@@ -3,17 +3,16 @@
 #include <algorithm>
 
 namespace zerohop::engine {
-int access_bits(bool writable) noexcept {
-  constexpr int kRead = IBV_ACCESS_REMOTE_READ;
-  constexpr int kWrite =
-      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-  return writable ? kRead | kWrite : kRead;
+int access_bits(const rdma::Device& device, bool writable) noexcept {
+  if (!writable) return IBV_ACCESS_REMOTE_READ;
+  const int atomics = device.has_atomics() ? int{IBV_ACCESS_REMOTE_ATOMIC} : 0;
+  return IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | atomics;
 }
 
 std::shared_ptr<rdma::MemoryRegion> Registrations::find_or_create(const Extent& extent,
                                                                   bool writable, bool shared) {
   if (extent.begin == extent.end) return nullptr;
-  const int access = access_bits(writable);
+  const int access = access_bits(domain_->device(), writable);
   const std::lock_guard lock(mutex_);
   if (shared) {
     if (auto known = find(extent, access)) return known;

@@ -11,8 +11,9 @@
 
 namespace zerohop::engine {
 
-// The IBV_ACCESS_* bits of memory that peers may read, and write if `writable`.
-int access_bits(bool writable) noexcept;
+// The IBV_ACCESS_* bits of memory that peers may read, and write if `writable`, by atomics too
+// where the device has them.
+int access_bits(const rdma::Device& device, bool writable) noexcept;
 
 // A region is known here only while some Memory or Transfer holds it, and each of those holds the
 // array too: an address that was freed and used again can never meet a stale registration.

@@ -13,8 +13,8 @@
 
 namespace zerohop::engine {
 
-// What the holder may do. Atomics need a readable and writable element.
-enum RemoteAccess : std::uint8_t { kRemoteRead = 1, kRemoteWrite = 2 };
+// What the holder may do. Atomics need a readable and writable element, of a device that has them.
+enum RemoteAccess : std::uint8_t { kRemoteRead = 1, kRemoteWrite = 2, kRemoteNoAtomics = 4 };
 
 struct RemoteMemory {
   EndpointId endpoint{};  // whose memory it is

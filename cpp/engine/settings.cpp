@@ -1,8 +1,24 @@
 #include "engine/settings.hpp"
 
+#include <chrono>
+
+#include "engine/endpoint.hpp"
 #include "rdma/verbs_text.hpp"
 
 namespace zerohop::engine {
+namespace {
+
+// As the keyword counts.
+std::int64_t number_of(RelaxedOrdering ordering) noexcept {
+  switch (ordering) {
+    case RelaxedOrdering::off: return 0;
+    case RelaxedOrdering::on: return 1;
+    case RelaxedOrdering::automatic: break;
+  }
+  return 2;
+}
+
+}  // namespace
 
 Settings settings_of(const rdma::QueuePair& queue_pair, const rdma::QueuePairAddress* remote) {
   const rdma::Device& device = queue_pair.device();
@@ -32,6 +48,17 @@ Settings settings_of(const rdma::QueuePair& queue_pair, const rdma::QueuePairAdd
   add("inline_bytes", options.inline_bytes);
   add("send_sge", options.send_sge);
   return all;
+}
+
+Settings settings_of(const EndpointOptions& options, const std::string& host) {
+  const std::chrono::duration<double> spin = options.spin;
+  return {{"roce_version", std::int64_t{options.port.roce == rdma::GidKind::roce_v1 ? 1 : 2}},
+          {"relaxed_ordering", number_of(options.gpu.relaxed_ordering)},
+          {"staging_chunk", static_cast<std::int64_t>(options.gpu.staging_chunk)},
+          {"registration_cache", static_cast<std::int64_t>(options.gpu.cache.nbytes >> 20)},
+          {"timeout", options.timeout},
+          {"spin", spin.count()},
+          {"host", host}};
 }
 
 }  // namespace zerohop::engine

@@ -1,4 +1,4 @@
-// The knobs of a queue pair as they are in effect, to be shown with a route.
+// The knobs of an Endpoint and of a queue pair as they are in effect, to be shown with a route.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,14 @@
 namespace zerohop::engine {
 
 // In the order in which they are shown; named as the keywords of an Endpoint are.
-using Settings = std::vector<std::pair<std::string, std::variant<std::int64_t, std::string>>>;
+using Setting = std::variant<std::int64_t, double, std::string>;
+using Settings = std::vector<std::pair<std::string, Setting>>;
 
 // remote: the other end, or null while there is none.
 Settings settings_of(const rdma::QueuePair& queue_pair, const rdma::QueuePairAddress* remote);
+
+// Those that belong to no queue pair. host: on which the Endpoint listens.
+struct EndpointOptions;
+Settings settings_of(const EndpointOptions& options, const std::string& host);
 
 }  // namespace zerohop::engine

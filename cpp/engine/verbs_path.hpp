@@ -82,6 +82,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   std::uint32_t eager_limit() const noexcept;  // bytes of payload that travel inside a message
   bool idle() const;                           // nothing posted, nothing waiting to be
   Settings settings() const;                   // none once closed
+  const rdma::Device& device() const noexcept { return services_.domain->device(); }
   PathStats& stats() noexcept { return stats_; }
   const std::shared_ptr<Poller>& poller() const noexcept { return services_.poller; }
 

@@ -73,8 +73,9 @@ Chunk chunk_at(const driver::Cuda& cuda, std::uint64_t address) {
                  Query{driver::kCudaRangeBegin, &a.range_begin},
                  Query{driver::kCudaRangeNbytes, &a.range_nbytes},
                  Query{driver::kCudaMappingBegin, &a.mapping_begin},
-                 Query{driver::kCudaMappingNbytes, &a.mapping_nbytes}});
-  return {chunk_of(a), a.buffer_id};
+                 Query{driver::kCudaMappingNbytes, &a.mapping_nbytes},
+                 Query{driver::kCudaIsGpudirectCapable, &a.gpudirect_capable}});
+  return {chunk_of(a), a.buffer_id, a.gpudirect_capable != 0};
 }
 
 [[noreturn]] void refuse_hole(const Extent& extent, std::uint64_t address) {

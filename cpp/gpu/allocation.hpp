@@ -31,6 +31,7 @@ Allocation find_allocation(const driver::Cuda& cuda, std::uint64_t address);
 struct Chunk {
   Extent extent;
   std::uint64_t buffer_id = 0;
+  bool gpudirect_capable = false;  // no part of the identity: fixed when the chunk is made
   friend bool operator==(const Chunk& a, const Chunk& b) noexcept {
     return a.extent.begin == b.extent.begin && a.extent.end == b.extent.end &&
            a.buffer_id == b.buffer_id;
@@ -38,8 +39,9 @@ struct Chunk {
 };
 
 // All chunks that `extent` lies across, in order; of the last one, the whole. Two equal answers
-// mean that nothing in between was freed, unmapped or allocated anew. Throws RegistrationError when
-// part of the range is not mapped.
+// mean that nothing in between was freed, unmapped or allocated anew. Takes one call of the driver
+// for each chunk: it answers for one address at a time. Throws RegistrationError when part of the
+// range is not mapped.
 std::vector<Chunk> find_chunks(const driver::Cuda& cuda, const Extent& extent);
 
 // Orders synchronous copies and memsets of the program with what adapters write to the allocation.

@@ -82,22 +82,42 @@ Device::Device(std::shared_ptr<const driver::Verbs> verbs, Context context, std:
     : verbs_(std::move(verbs)), context_(std::move(context)), name_(std::move(name)) {
   driver::check_errno(verbs_->query_device(context_.get(), &attributes_),
                       "ibv_query_device of " + name_);
-  std::vector<ibv_port_attr> ports;
-  for (std::uint8_t port = 1; port <= attributes_.phys_port_cnt; ++port) {
-    ports.push_back(query_port(port));
-  }
-  port_ = choose_port(ports, wish, name_);
-  const auto gids = list_gids(*verbs_, context_.get(), port_, ports);
-  const bool ethernet = ports[port_ - 1u].link_layer == IBV_LINK_LAYER_ETHERNET;
-  gid_ = choose_gid(gids, ethernet, wish, port_name());
+  choose_port(wish);
   make_non_blocking(context_->async_fd, name_);
+}
+
+void Device::choose_port(const PortWish& wish) {
+  std::vector<ibv_port_attr> ports;
+  for (unsigned port = 1; port <= attributes_.phys_port_cnt; ++port) {
+    ports.push_back(query_port(static_cast<std::uint8_t>(port)));
+  }
+  std::string obstacles;
+  for (const std::uint8_t port : ports_to_try(ports.size(), wish, name_)) {
+    const ibv_port_attr& attributes = ports[port - 1u];
+    const auto gids = list_gids(*verbs_, context_.get(), port, ports);
+    const bool ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
+    const std::optional<Gid> gid = find_gid(gids, ethernet, wish);
+    // Asked first: a port that is down, or no RoCE at all, has no GID of the kind either.
+    std::string cause = obstacle_of(context_->device->transport_type, attributes, port);
+    const bool serves = cause.empty() && gid;
+    if (gid && (serves || port_ == 0)) {
+      port_ = port;
+      gid_ = *gid;
+    }
+    if (serves) return;
+    if (cause.empty()) {
+      cause = "port " + std::to_string(port) + " " + lack_of_gid(gids, ethernet, wish);
+    }
+    if (obstacles.find(cause) != std::string::npos) continue;  // of the device, not of the port
+    obstacles += (obstacles.empty() ? "" : "; ") + cause;
+  }
+  if (port_ == 0) throw VerbsError(name_ + " " + obstacles, ENODATA);
+  obstacle_ = obstacles;
 }
 
 void Device::CloseContext::operator()(ibv_context* context) const noexcept {
   if (is_this_process()) driver::report_errno(verbs->close_device(context), "ibv_close_device");
 }
-
-std::string Device::port_name() const { return name_ + " port " + std::to_string(port_); }
 
 ibv_port_attr Device::port_attributes() const { return query_port(port_); }
 

@@ -20,8 +20,10 @@ class Device {
   // Names of the devices that `verbs` lists, in its order.
   static std::vector<std::string> names(const driver::Verbs& verbs);
 
-  // Opens the device called `name` and chooses its port and GID. Throws VerbsError (ENODEV, listing
-  // the names that exist; EINVAL, ENODATA: see choose_port, choose_gid).
+  // Opens the device called `name` and chooses its port and GID: those of the first port on which
+  // queue pairs can run, else of the first that has a GID (see obstacle). Throws VerbsError: ENODEV
+  // (listing the names that exist), EINVAL (no such port), and ENODATA when no port has a GID, with
+  // what is wrong with each.
   static std::shared_ptr<Device> open(std::shared_ptr<const driver::Verbs> verbs,
                                       std::string_view name, const PortWish& wish = {});
 
@@ -31,6 +33,11 @@ class Device {
   const ibv_device_attr& attributes() const noexcept { return attributes_; }
   std::uint8_t port() const noexcept { return port_; }
   const Gid& gid() const noexcept { return gid_; }
+  // Why queue pairs cannot run on any port that was tried, when it was opened: half a sentence with
+  // the device as its subject ("has port 1 in state DOWN: ..."); empty if they can.
+  const std::string& obstacle() const noexcept { return obstacle_; }
+  // Whether it does atomics, and lets memory be registered for them.
+  bool has_atomics() const noexcept { return attributes_.atomic_cap != IBV_ATOMIC_NONE; }
 
   ibv_port_attr port_attributes() const;  // asked anew: ports go up and down
 
@@ -49,7 +56,7 @@ class Device {
   Device(std::shared_ptr<const driver::Verbs> verbs, Context context, std::string name,
          const PortWish& wish);
   ibv_port_attr query_port(std::uint8_t port) const;
-  std::string port_name() const;
+  void choose_port(const PortWish& wish);
 
   std::shared_ptr<const driver::Verbs> verbs_;
   Context context_;
@@ -57,6 +64,7 @@ class Device {
   ibv_device_attr attributes_{};
   std::uint8_t port_ = 0;
   Gid gid_;
+  std::string obstacle_;
 };
 
 }  // namespace zerohop::rdma

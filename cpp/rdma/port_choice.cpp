@@ -1,8 +1,11 @@
 #include "rdma/port_choice.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <numeric>
 
 #include "base/error.hpp"
+#include "rdma/verbs_text.hpp"
 
 namespace zerohop::rdma {
 namespace {
@@ -28,14 +31,6 @@ std::string list_of(std::span<const Gid> gids) {
   return text;
 }
 
-Gid find_index(std::span<const Gid> gids, int index, const std::string& port) {
-  for (const Gid& gid : gids) {
-    if (gid.index == index) return gid;
-  }
-  throw VerbsError(
-      port + " has no GID at gid_index " + std::to_string(index) + ": " + list_of(gids), ENODATA);
-}
-
 std::string remedy(const PortWish& wish, bool ethernet) {
   if (!ethernet) return "; start a subnet manager";
   if (wish.roce == GidKind::roce_v1) return "; ask for roce_version=2, or name a gid_index";
@@ -44,33 +39,62 @@ std::string remedy(const PortWish& wish, bool ethernet) {
 
 }  // namespace
 
-std::uint8_t choose_port(std::span<const ibv_port_attr> ports, const PortWish& wish,
-                         const std::string& device) {
-  if (wish.port > ports.size()) {
+std::vector<std::uint8_t> ports_to_try(std::size_t count, const PortWish& wish,
+                                       const std::string& device) {
+  if (count == 0) throw VerbsError(device + " has no port", EINVAL);
+  if (wish.port > count) {
     throw VerbsError(device + " has no port " + std::to_string(wish.port) + ": ports are 1 to " +
-                         std::to_string(ports.size()),
+                         std::to_string(count),
                      EINVAL);
   }
-  if (wish.port != 0) return wish.port;
-  for (std::size_t i = 0; i < ports.size(); ++i) {
-    if (ports[i].state == IBV_PORT_ACTIVE) return static_cast<std::uint8_t>(i + 1);
-  }
-  return 1;
+  if (wish.port != 0) return {wish.port};
+  std::vector<std::uint8_t> ports(count);
+  std::iota(ports.begin(), ports.end(), std::uint8_t{1});
+  return ports;
 }
 
-Gid choose_gid(std::span<const Gid> gids, bool ethernet, const PortWish& wish,
-               const std::string& port) {
-  if (wish.gid_index >= 0) return find_index(gids, wish.gid_index, port);
+std::string obstacle_of(ibv_transport_type transport, const ibv_port_attr& attributes,
+                        std::uint8_t port) {
+  if (transport == IBV_TRANSPORT_IWARP) {
+    return "is an iWARP adapter: it has neither write with immediate nor atomics, and connects "
+           "through rdma_cm only; use soft0@<its network interface>";
+  }
+  if (transport != IBV_TRANSPORT_IB) {
+    return "speaks neither InfiniBand nor RoCE; use soft0@<its network interface>";
+  }
+  if (attributes.state == IBV_PORT_ACTIVE) return "";
+  return "has port " + std::to_string(port) + " in state " + port_state_name(attributes.state) +
+         (attributes.link_layer == IBV_LINK_LAYER_ETHERNET
+              ? ": bring its network interface up"
+              : ": connect the cable and start a subnet manager");
+}
+
+std::optional<Gid> find_gid(std::span<const Gid> gids, bool ethernet, const PortWish& wish) {
   const GidKind kind = ethernet ? wish.roce : GidKind::infiniband;
   const Gid* best = nullptr;
   for (const Gid& gid : gids) {
+    if (gid.index > kMaxGidIndex) continue;
+    if (wish.gid_index >= 0) {
+      if (gid.index == wish.gid_index) return gid;
+      continue;
+    }
     if (gid.kind != kind && gid.kind != GidKind::unknown) continue;
     if (best == nullptr || reach_of(gid.value) > reach_of(best->value)) best = &gid;
   }
-  if (best != nullptr) return *best;
-  throw VerbsError(
-      port + " has no " + gid_kind_name(kind) + " GID: " + list_of(gids) + remedy(wish, ethernet),
-      ENODATA);
+  return best != nullptr ? std::optional(*best) : std::nullopt;
+}
+
+std::string lack_of_gid(std::span<const Gid> gids, bool ethernet, const PortWish& wish) {
+  const GidKind kind = ethernet ? wish.roce : GidKind::infiniband;
+  std::string text = wish.gid_index >= 0
+                         ? "has no GID at gid_index " + std::to_string(wish.gid_index)
+                         : std::string("has no ") + gid_kind_name(kind) + " GID";
+  text += ": " + list_of(gids);
+  const auto beyond = [](const Gid& gid) { return gid.index > kMaxGidIndex; };
+  if (std::ranges::any_of(gids, beyond) || wish.gid_index > kMaxGidIndex) {
+    text += "; queue pairs can name entries 0 to " + std::to_string(kMaxGidIndex) + " only";
+  }
+  return wish.gid_index >= 0 ? text : text + remedy(wish, ethernet);
 }
 
 }  // namespace zerohop::rdma

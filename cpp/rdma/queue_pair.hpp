@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "rdma/completion_queue.hpp"
 #include "rdma/protection_domain.hpp"
@@ -55,8 +56,8 @@ class QueuePair {
                                            const QueuePairOptions& options = {});
 
   // One function a transition; each throws VerbsError when the state or an attribute is refused.
-  void to_init(int remote_access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                                   IBV_ACCESS_REMOTE_ATOMIC);
+  // remote_access: IBV_ACCESS_REMOTE_* bits; by default all that the device knows.
+  void to_init(std::optional<int> remote_access = std::nullopt);
   void to_ready_to_receive(const QueuePairAddress& remote);
   void to_ready_to_send(const QueuePairAddress& remote);
   void to_error();

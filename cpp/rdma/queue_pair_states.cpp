@@ -43,12 +43,14 @@ Agreement agree(const QueuePairAddress& local, const QueuePairAddress& remote) n
           .reads_out = std::min(local.reads_out, remote.reads_in)};
 }
 
-void QueuePair::to_init(int remote_access) {
+void QueuePair::to_init(std::optional<int> remote_access) {
+  const int atomics = device().has_atomics() ? int{IBV_ACCESS_REMOTE_ATOMIC} : 0;
+  const int all = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | atomics;
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.pkey_index = options_.pkey_index;
   attributes.port_num = device().port();
-  attributes.qp_access_flags = static_cast<unsigned>(remote_access);
+  attributes.qp_access_flags = static_cast<unsigned>(remote_access.value_or(all));
   modify(*this, attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 

@@ -132,8 +132,8 @@ class Device:
     An open verbs device and one of its ports (man ibv_open_device).
 
     name: "mlx5_0", "rxe0", "soft0", "soft0@eth0", "soft0@10.0.0.5". Raises VerbsError for other names.
-    port: from 1; 0 (default) chooses the first active one. gid_index: -1 (default) chooses the GID that reaches
-    farthest, RoCE v2 on Ethernet.
+    port: from 1; 0 (default) chooses the first that is active and has a GID. gid_index: to 255; -1 (default)
+    chooses the GID that reaches farthest, RoCE v2 on Ethernet.
     """
     def __init__(
         self,
@@ -373,9 +373,9 @@ class QueuePair:
         """
         To ERR: what is posted ends with IBV_WC_WR_FLUSH_ERR.
         """
-    def init(self, access: typing.SupportsInt | typing.SupportsIndex = 14) -> None:
+    def init(self, access: typing.SupportsInt | typing.SupportsIndex | None = None) -> None:
         """
-        RESET to INIT; access: the remote operations that peers may do, as Access flags.
+        RESET to INIT; access: the remote operations that peers may do, as Access flags; by default all that the device knows.
         """
     def post_many(self, requests: collections.abc.Sequence[SendRequest]) -> None:
         """
@@ -652,7 +652,8 @@ class Memory:
     @property
     def registration(self) -> str:
         """
-        How it is registered: ``"host"``; of GPU memory ``"dmabuf"`` or ``"peermem"``. ``peer.route(...)`` says why.
+        How it is registered: ``"host"``; of GPU memory ``"dmabuf"``, ``"peermem"`` or ``"staged"`` (through pinned memory
+        of the host). ``peer.route(...)`` says why.
         """
     @property
     def remote(self) -> RemoteMemory:
@@ -687,7 +688,9 @@ class Route:
     @property
     def kind(self) -> str:
         """
-        ``"host"``: host memory through a verbs queue pair.
+        ``"host"``: host memory over a queue pair. ``"gpudirect"``: the adapter reads and writes GPU memory
+        by itself. ``"staged"``: GPU memory through pinned chunks of the host. ``"p2p"``: peer-mapped memory on one
+        host.
         """
     @property
     def reason(self) -> str:
@@ -695,11 +698,12 @@ class Route:
         One sentence.
         """
     @property
-    def settings(self) -> dict[str, int | str]:
+    def settings(self) -> dict[str, int | float | str]:
         """
-        The queue pair's effective settings by name, for instance ``"mtu"`` in bytes. The keywords of an
-        Endpoint are explained there; rd_atomic_out and _in are what both ends agreed on. Empty for the route of a
-        Transfer: ask ``Peer.route``.
+        The effective settings by name, for instance ``"mtu"`` in bytes: of the Endpoint and of the queue pair. The
+        keywords of an Endpoint are explained there; rd_atomic is shown as rd_atomic_out and rd_atomic_in, what both
+        ends agreed on. relaxed_ordering is what is asked for: a kernel may drop it without a word. Empty for the
+        route of a Transfer, and once closed: ask ``Peer.route``.
         """
 
 class Transfer:
@@ -945,6 +949,7 @@ class Endpoint:
         name: str,
         timeout: typing.SupportsFloat | typing.SupportsIndex,
         spin: typing.SupportsFloat | typing.SupportsIndex,
+        host: str,
         knobs: collections.abc.Mapping[str, typing.SupportsInt | typing.SupportsIndex],
     ) -> None: ...
     def accept(self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> Peer:

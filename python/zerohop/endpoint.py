@@ -46,11 +46,11 @@ def _check_text(what: str, value: object) -> None:
         raise TypeError(f"{what} must be a str, not {type(value).__name__}")
 
 
-def _check_timeout(value: object) -> None:
+def _check_seconds(what: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, SupportsFloat):
-        raise TypeError(f"timeout must be a number of seconds, not {type(value).__name__}")
+        raise TypeError(f"{what} must be a number of seconds, not {type(value).__name__}")
     if not 0 <= float(value) < float("inf"):
-        raise ValueError(f"timeout must be a number of seconds >= 0, not {value}")
+        raise ValueError(f"{what} must be a number of seconds >= 0, not {value}")
 
 
 class Endpoint(_core.Endpoint):
@@ -63,10 +63,12 @@ class Endpoint(_core.Endpoint):
         timeout: bound of every wait that is given none, in seconds.
             Default: ``$ZEROHOP_TIMEOUT``, else 30.
         name: shown in messages. Default: ``"<host>:<pid>"``.
+        spin: how long a wait polls before it sleeps, in seconds; longer costs CPU time, shorter costs
+            latency. Default: ``$ZEROHOP_SPIN``, else 200e-6.
+        host: address of this host on which to listen for control connections: an IPv4 or IPv6 literal.
+            Default: ``$ZEROHOP_HOST``, else where the device itself is reached.
         knobs: numbers that tune the device and its queue pairs, listed below. The values in effect
             are in ``peer.route(...).settings``.
-
-    A wait polls for ``$ZEROHOP_SPIN`` seconds (default 200e-6) before it sleeps.
 
     Closed by ``close()``, by ``with`` and ``async with``, and at exit.
 
@@ -82,18 +84,25 @@ class Endpoint(_core.Endpoint):
         *,
         timeout: float | None = None,
         name: str | None = None,
+        spin: float | None = None,
+        host: str | None = None,
         **knobs: Unpack[Knobs],
     ) -> None:
         _check_text("device", device)
         _check_text("name", name)
+        _check_text("host", host)
         if timeout is None:
             timeout = _number_from_env("ZEROHOP_TIMEOUT", _DEFAULT_TIMEOUT)
-        _check_timeout(timeout)
+        if spin is None:
+            spin = _number_from_env("ZEROHOP_SPIN", _DEFAULT_SPIN)
+        _check_seconds("timeout", timeout)
+        _check_seconds("spin", spin)
         super().__init__(
             device=device if device is not None else os.environ.get("ZEROHOP_DEVICE", ""),
             name=name or "",
             timeout=timeout,
-            spin=_number_from_env("ZEROHOP_SPIN", _DEFAULT_SPIN),
+            spin=spin,
+            host=host if host is not None else os.environ.get("ZEROHOP_HOST", ""),
             knobs=chosen(knobs),
         )
         self._put_back: deque[_core.Peer] = deque()

@@ -60,13 +60,18 @@ class Knob:
 
 
 KNOBS = (
-    Knob("port_num", 0, range(256), "port of the device; 0: the first that is active"),
+    Knob(
+        "port_num",
+        0,
+        range(256),
+        "port of the device; 0: the first that is active and has a GID of the kind",
+    ),
     Knob(
         "gid_index",
         -1,
-        range(-1, 65536),
-        "entry of the port's GID table; -1: the one that reaches farthest (an IPv4 address before a "
-        "global IPv6 address before link-local ones)",
+        range(-1, 256),
+        "entry of the port's GID table, of which a queue pair can name the first 256; -1: the one that "
+        "reaches farthest (an IPv4 address before a global IPv6 address before link-local ones)",
     ),
     Knob("roce_version", 2, (1, 2), "kind of GID on Ethernet; 1 reaches the same segment only"),
     Knob(
@@ -100,8 +105,12 @@ KNOBS = (
         "relaxed_ordering",
         2,
         (0, 1, 2),
-        "whether writes to GPU memory may pass each other on PCIe, which never touches what a "
-        "notification tells of; 0: no, 1: yes, or register() fails, 2: where the adapter takes it",
+        "whether to ask that writes to GPU memory may pass each other on PCIe; 0: no, 1: yes, and "
+        "register() fails where the adapter refuses, 2: unless the adapter refuses. A kernel or driver "
+        "that does not know it drops it without a word (man ibv_reg_mr: an optional access flag), so "
+        "that it is asked for says nothing of speed. Kept in any case: what a Transfer that is done, or "
+        "a notification, tells of is in place; not kept where it is in effect: the order of writes to "
+        "the same bytes that are posted without waiting in between",
     ),
     Knob(
         "staging_chunk",
@@ -114,7 +123,8 @@ KNOBS = (
         "registration_cache",
         1024,
         range(1 << 20),
-        "MiB of GPU memory that stay registered while unused, and are not freed until then",
+        "MiB of GPU memory that stay registered while unused, and are not freed until then; to find "
+        "one again asks the driver about each of its chunks, of which an array of cudaMalloc has one",
     ),
 )
 

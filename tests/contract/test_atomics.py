@@ -9,6 +9,7 @@ import pytest
 import zerohop as zh
 from support.arrays import array
 from support.attempt import Attempt
+from support.forge import Forged, forge
 from support.keeper import Keeper, keep
 from support.link import until
 
@@ -197,4 +198,18 @@ def test_threads_of_one_process_share_a_peer(remote):
             attempt.value()
         assert (rows.show() == 100).all()
         assert (kept.show() == 100).all()
+        keeper.end()
+
+
+def test_memory_of_a_device_without_atomics_is_refused_with_the_reason(remote):
+    with remote(keep) as s:
+        keeper, kept = counters(s, np.array([5], np.int64))
+        far = forge(kept.remote, access=Forged.of(kept.remote).access | 4)  # as its owner would say
+        for call in (
+            lambda: s.peer.fetch_add(far[0], 1),
+            lambda: s.peer.compare_swap(far[0], 5, 1),
+        ):
+            with pytest.raises(zh.RouteUnavailable, match="atomic_cap is NONE"):
+                call()
+        assert s.peer.fetch_add(kept.remote[0], 1).wait() == 5
         keeper.end()

@@ -132,6 +132,7 @@ CudaResult pointer_set_attribute(const void*, int, CudaAddress address) {
 
 CudaResult memory_allocate(CudaAddress* address, std::size_t nbytes) {
   if (current->fails("memory_allocate")) return current->error;
+  if (current->no_memory) return driver::kCudaErrorOutOfMemory;
   if (depth == 0) return kCudaErrorInvalidContext;
   ++current->allocated;
   current->add(MemoryKind::plain, kProbeMemory, nbytes);

@@ -32,6 +32,7 @@ class FakeCuda {
   std::map<int, int> attributes;  // of the GPU
   int driver_version = 13000;
   driver::CudaResult export_error = driver::kCudaSuccess;  // of every export
+  bool no_memory = false;                                  // left on the GPU
   bool pcie_mapping = false;                               // whether exports know that flag
 
   struct Memory {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -11,7 +12,11 @@ namespace zerohop::testing {
 namespace {
 
 FakeVerbs* current = nullptr;  // the table's functions have no argument that could carry it
-ibv_device fake_device{};
+std::array<ibv_device, 8> fake_devices{};  // of the adapters
+
+const FakeVerbs::Adapter& adapter_of(const ibv_device* device) {
+  return current->adapters.at(static_cast<std::size_t>(device - fake_devices.data()));
+}
 
 template <typename T>
 T* null_with(int error_number) {
@@ -32,9 +37,15 @@ int req_notify_cq(ibv_cq*, int) { return 0; }
 
 ibv_device** get_device_list(int* count) {
   if (current->fails("get_device_list")) return nullptr;
-  auto** list = new ibv_device*[2]{&fake_device, nullptr};
+  const std::size_t most = current->adapters.size();
+  auto** list = new ibv_device* [most + 1] {};
+  for (std::size_t i = 0; i < most; ++i) {
+    list[i] = &fake_devices.at(i);
+    std::strcpy(list[i]->name, current->adapters[i].name.c_str());
+    list[i]->transport_type = current->adapters[i].transport;
+  }
   current->add(list, "device list", {});
-  *count = 1;
+  *count = static_cast<int>(most);
   return list;
 }
 void free_device_list(ibv_device** list) {
@@ -45,6 +56,7 @@ const char* get_device_name(ibv_device* device) { return device->name; }
 
 ibv_context* open_device(ibv_device* device) {
   if (current->fails("open_device")) return nullptr;
+  if (const int error = adapter_of(device).open_error) return null_with<ibv_context>(error);
   auto* context = new ibv_context{};
   context->device = device;
   context->async_fd = ::eventfd(0, EFD_CLOEXEC);
@@ -62,14 +74,17 @@ int close_device(ibv_context* context) {
   return result;
 }
 
-int query_device(ibv_context*, ibv_device_attr* attributes) {
+int query_device(ibv_context* context, ibv_device_attr* attributes) {
   if (current->fails("query_device")) return errno;
   *attributes = current->device;
+  const auto& ports = adapter_of(context->device).ports;
+  if (!ports.empty()) attributes->phys_port_cnt = static_cast<std::uint8_t>(ports.size());
   return 0;
 }
-int query_port(ibv_context*, std::uint8_t, ibv_port_attr* attributes) {
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
   if (current->fails("query_port")) return errno;
-  *attributes = current->port;
+  const auto& ports = adapter_of(context->device).ports;
+  *attributes = ports.empty() ? current->port : ports.at(port - 1u);
   return 0;
 }
 int query_gid(ibv_context*, std::uint8_t, int index, ibv_gid* gid) {
@@ -274,8 +289,8 @@ std::shared_ptr<const driver::Mlx5dv> make_mlx5dv() {
 
 FakeVerbs::FakeVerbs() : table_(make_table()), mlx5dv_(make_mlx5dv()) {
   current = this;
-  std::strcpy(fake_device.name, "fake0");
   device.phys_port_cnt = 1;
+  device.atomic_cap = IBV_ATOMIC_HCA;
   device.max_mr_size = 1 << 20;
   device.max_qp_wr = 1024;
   device.max_sge = 4;

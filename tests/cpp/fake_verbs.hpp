@@ -36,6 +36,14 @@ class FakeVerbs {
   ibv_device_attr device{};
   ibv_port_attr port{};                  // of every port
   std::vector<ibv_gid_entry> gid_table;  // empty: query_gid_table is not supported
+
+  struct Adapter {
+    std::string name = "fake0";
+    ibv_transport_type transport = IBV_TRANSPORT_IB;
+    int open_error = 0;                // errno of open_device; 0: it opens
+    std::vector<ibv_port_attr> ports;  // none: as `device` and `port` say
+  };
+  std::vector<Adapter> adapters{{}};  // 8 at most
   std::deque<ibv_async_event> async_events;
   int pending_cq_events = 0;
   unsigned acknowledged_cq_events = 0;

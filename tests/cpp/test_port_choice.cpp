@@ -51,59 +51,100 @@ bool contains(const std::string& text, const char* part) {
 TEST_CASE("on Ethernet a RoCE v2 GID of an IPv4 address comes first, then what can be routed") {
   std::vector<Gid> gids = kRoce;
   for (const int expected : {5, 6, 4, 1}) {
-    const Gid chosen = choose_gid(gids, true, {}, "mlx5_0 port 1");
-    CHECK(chosen.index == expected);
-    std::erase_if(gids, [&](const Gid& gid) { return gid.index == chosen.index; });
+    CHECK(find_gid(gids, true, {})->index == expected);
+    std::erase_if(gids, [&](const Gid& gid) { return gid.index == expected; });
   }
 }
 
 TEST_CASE("loopback comes before link-local and after what leaves the host") {
   const std::vector<Gid> gids{entry(0, GidKind::roce_v2, "fe80::1"),
                               entry(1, GidKind::roce_v2, "::ffff:127.0.0.1")};
-  CHECK(choose_gid(gids, true, {}, "rxe0 port 1").index == 1);
+  CHECK(find_gid(gids, true, {})->index == 1);
 }
 
 TEST_CASE("RoCE v1 is taken only when it is asked for, by version or by index") {
   const std::vector<Gid> only_v1{entry(0, GidKind::roce_v1, "fe80::1")};
-  const std::string text =
-      refusal([&] { choose_gid(only_v1, true, {}, "mlx4_0 port 2"); }, ENODATA);
-  CHECK(contains(text, "mlx4_0 port 2 has no RoCE v2 GID"));
+  CHECK(!find_gid(only_v1, true, {}));
+  const std::string text = lack_of_gid(only_v1, true, {});
+  CHECK(contains(text, "has no RoCE v2 GID"));
   CHECK(contains(text, "fe80::1 (RoCE v1)"));
   CHECK(contains(text, "IP address"));
-  CHECK(choose_gid(only_v1, true, {.roce = GidKind::roce_v1}, "").index == 0);
-  CHECK(choose_gid(only_v1, true, {.gid_index = 0}, "").index == 0);
-  CHECK(choose_gid(kRoce, true, {.roce = GidKind::roce_v1}, "").index == 3);
+  CHECK(find_gid(only_v1, true, {.roce = GidKind::roce_v1})->index == 0);
+  CHECK(find_gid(only_v1, true, {.gid_index = 0})->index == 0);
+  CHECK(find_gid(kRoce, true, {.roce = GidKind::roce_v1})->index == 3);
 }
 
 TEST_CASE("a GID index that is not in use is refused with those that are") {
-  const std::string text =
-      refusal([] { choose_gid(kRoce, true, {.gid_index = 9}, "mlx5_0 port 1"); }, ENODATA);
+  CHECK(!find_gid(kRoce, true, {.gid_index = 9}));
+  const std::string text = lack_of_gid(kRoce, true, {.gid_index = 9});
   CHECK(contains(text, "gid_index 9"));
   CHECK(contains(text, "5: ::ffff:10.0.0.1 (RoCE v2)"));
 }
 
 TEST_CASE("InfiniBand has GIDs of its own, and none without a subnet manager") {
   const std::vector<Gid> gids{entry(0, GidKind::infiniband, "fe80::2:c903:1:2")};
-  CHECK(choose_gid(gids, false, {}, "mlx5_0 port 1").index == 0);
-  CHECK(contains(refusal([] { choose_gid({}, false, {}, "mlx5_0 port 1"); }, ENODATA),
-                 "subnet manager"));
+  CHECK(find_gid(gids, false, {})->index == 0);
+  CHECK(!find_gid({}, false, {}));
+  CHECK(contains(lack_of_gid({}, false, {}), "subnet manager"));
 }
 
 TEST_CASE("a library that does not tell the kinds gives the GID that reaches farthest") {
   const std::vector<Gid> gids{entry(0, GidKind::unknown, "fe80::1"),
                               entry(1, GidKind::unknown, "::ffff:10.0.0.1")};
-  CHECK(choose_gid(gids, true, {}, "").index == 1);
+  CHECK(find_gid(gids, true, {})->index == 1);
 }
 
-TEST_CASE("the first active port is chosen, or the one that is asked for") {
-  std::vector<ibv_port_attr> ports(3);
-  for (auto& port : ports) port.state = IBV_PORT_DOWN;
-  CHECK(choose_port(ports, {}, "mlx5_0") == 1);
-  ports[1].state = ports[2].state = IBV_PORT_ACTIVE;
-  CHECK(choose_port(ports, {}, "mlx5_0") == 2);
-  CHECK(choose_port(ports, {.port = 1}, "mlx5_0") == 1);
-  CHECK(contains(refusal([&] { choose_port(ports, {.port = 4}, "mlx5_0"); }, EINVAL),
+TEST_CASE("entries that a queue pair cannot name are passed over") {
+  std::vector<Gid> gids{entry(256, GidKind::roce_v2, "::ffff:10.0.0.1"),
+                        entry(255, GidKind::roce_v2, "fe80::1")};
+  CHECK(find_gid(gids, true, {})->index == 255);
+  CHECK(!find_gid(gids, true, {.gid_index = 256}));
+  CHECK(contains(lack_of_gid(gids, true, {.gid_index = 256}), "entries 0 to 255 only"));
+  gids.pop_back();
+  CHECK(!find_gid(gids, true, {}));
+  CHECK(contains(lack_of_gid(gids, true, {}), "entries 0 to 255 only"));
+}
+
+TEST_CASE("all ports are tried, or the one that is asked for") {
+  using Ports = std::vector<std::uint8_t>;
+  CHECK(ports_to_try(3, {}, "mlx5_0") == Ports{1, 2, 3});
+  CHECK(ports_to_try(3, {.port = 2}, "mlx5_0") == Ports{2});
+  CHECK(contains(refusal([] { ports_to_try(3, {.port = 4}, "mlx5_0"); }, EINVAL),
                  "mlx5_0 has no port 4: ports are 1 to 3"));
+  CHECK(contains(refusal([] { ports_to_try(0, {}, "mlx5_0"); }, EINVAL), "mlx5_0 has no port"));
+}
+
+// Of a device with these ports: what the wish leads to.
+struct TwoPorts {
+  testing::FakeVerbs fake;
+  TwoPorts() { fake.adapters[0].ports = {fake.port, fake.port}; }
+  ibv_port_attr& port(std::size_t number) { return fake.adapters[0].ports.at(number - 1); }
+  std::shared_ptr<Device> open(const PortWish& wish = {}) {
+    return Device::open(fake.table(), "fake0", wish);
+  }
+};
+
+TEST_CASE_FIXTURE(TwoPorts, "the first port that is active and has a GID is chosen") {
+  CHECK(open()->port() == 1);
+  CHECK(open({.port = 2})->port() == 2);
+  SUBCASE("port 1 is down") { port(1).state = IBV_PORT_DOWN; }
+  SUBCASE("port 1 has no GID") { port(1).gid_tbl_len = 0; }
+  CHECK(open()->port() == 2);
+  CHECK(open()->obstacle() == "");
+}
+
+TEST_CASE_FIXTURE(TwoPorts, "a device of which no port serves is opened where it has a GID") {
+  port(1).gid_tbl_len = 0;
+  port(2).state = IBV_PORT_DOWN;
+  const auto device = open();
+  CHECK(device->port() == 2);
+  CHECK(contains(device->obstacle(), "port 1 has no RoCE v2 GID: it has none"));
+  CHECK(contains(device->obstacle(), "has port 2 in state DOWN: bring its network interface up"));
+  CHECK(!contains(open({.port = 2})->obstacle(), "port 1"));
+  port(2).gid_tbl_len = 0;
+  const std::string text = refusal([&] { open(); }, ENODATA);
+  CHECK(contains(text, "fake0 port 1 has no RoCE v2 GID"));
+  CHECK(contains(text, "has port 2 in state DOWN"));
 }
 
 TEST_CASE("a device takes the GIDs of its own port from the table of all ports") {

@@ -117,6 +117,20 @@ TEST_CASE("each lack of dma-buf is named with its fix") {
     c.pair.dmabuf.error_number = EACCES;
     check_no_dmabuf(c, "/dev/infiniband/uverbs");
   }
+  SUBCASE("not permitted") {
+    c.pair.dmabuf.error_number = EPERM;
+    check_no_dmabuf(c, "/dev/infiniband/uverbs");
+  }
+  SUBCASE("a provider without the function") {
+    c.pair.dmabuf.error_number = ENOSYS;
+    check_no_dmabuf(c, "its driver does not offer it");
+  }
+  SUBCASE("a mapping that fails") {
+    c.pair.dmabuf.error_number = EFAULT;
+    check_no_dmabuf(c, "it cannot map what the NVIDIA driver exports");
+    CHECK(!contains(c.choose(Demand::dmabuf).reason, "DOCA-OFED"));
+    CHECK(!contains(c.choose(Demand::dmabuf).reason, "use dma-buf"));
+  }
   SUBCASE("another errno") {
     c.pair.dmabuf.error_number = EIO;
     check_no_dmabuf(c, "errno 5");
@@ -141,6 +155,19 @@ TEST_CASE("each lack of peer memory is named with its fix") {
   SUBCASE("an RDMA driver that does not use it") {
     c.pair.peermem_trial.error_number = EFAULT;
     check_says(c.choose(Demand::peermem), Way::refused, "DOCA-OFED");
+  }
+  SUBCASE("no room") {
+    c.pair.peermem_trial.error_number = ENOMEM;
+    check_says(c.choose(Demand::peermem), Way::refused, "through nvidia_peermem");
+    check_says(c.choose(Demand::peermem), Way::refused, "(BAR1) or the adapter's memory is used up");
+  }
+  SUBCASE("not permitted") {
+    c.pair.peermem_trial.error_number = EPERM;
+    check_says(c.choose(Demand::peermem), Way::refused, "/dev/infiniband/uverbs");
+  }
+  SUBCASE("no such function") {
+    c.pair.peermem_trial.error_number = ENOSYS;
+    check_says(c.choose(Demand::peermem), Way::refused, "its driver does not offer it");
   }
   check_says(c.choose(Demand::automatic), Way::dmabuf, "dma-buf");
 }
@@ -173,6 +200,10 @@ TEST_CASE("memory that no adapter reaches is staged, with the fix") {
     c.memory.gpudirect_capable = false;
     check_unreachable(c, "gpuDirectRDMACapable");
   }
+  SUBCASE("one chunk of cuMemCreate without the flag") {
+    c.memory = {.kind = MemoryKind::vmm, .gpudirect_capable = false, .chunks = 3, .nbytes = 4096};
+    check_unreachable(c, "part of the 3 chunks that the array lies across was made without");
+  }
   SUBCASE("the driver says no") {
     c.memory.gpudirect_capable = false;
     check_unreachable(c, "not open to adapters");
@@ -203,7 +234,7 @@ TEST_CASE("host memory and addresses that CUDA does not know are refused") {
 TEST_CASE("relaxed ordering is used where the adapter takes it, unless it is switched off") {
   Case c;
   CHECK(c.choose(Demand::automatic).relaxed_ordering);
-  check_says(c.choose(Demand::automatic), Way::dmabuf, "with relaxed ordering");
+  check_says(c.choose(Demand::automatic), Way::dmabuf, "relaxed ordering asked for");
   CHECK(!c.choose(Demand::staged).relaxed_ordering);
   c.order.relaxed_ordering = RelaxedOrdering::off;
   CHECK(!c.choose(Demand::automatic).relaxed_ordering);

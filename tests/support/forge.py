@@ -65,7 +65,7 @@ class Forged:
 
     endpoint: bytes
     rkey: int
-    access: int  # 1 read, 2 write
+    access: int  # 1 read, 2 write, 4 no atomics
     begin: int  # the registered range
     end: int
     device: bytes

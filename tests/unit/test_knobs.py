@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 import zerohop as zh
 from zerohop.knobs import KNOBS, Knobs, chosen
@@ -31,6 +34,7 @@ def test_a_keyword_wins_over_a_variable_and_a_variable_over_the_default() -> Non
     ("given", "environment", "error", "message"),
     [
         ({"mtu": 1000}, {}, ValueError, "mtu must be one of 256, 512, 1024, 2048, 4096, not 1000"),
+        ({"gid_index": 256}, {}, ValueError, "gid_index must be from -1 to 255, not 256"),
         ({"ack_timeout": 0}, {}, ValueError, "ack_timeout must be from 1 to 31, not 0"),
         ({"retry_count": True}, {}, TypeError, "retry_count must be an int, not bool"),
         ({"rnr_retry": 1.0}, {}, TypeError, "rnr_retry must be an int, not float"),
@@ -64,6 +68,61 @@ def test_the_route_shows_what_is_in_effect(monkeypatch: pytest.MonkeyPatch) -> N
     assert settings["port_num"] == 1
     assert settings["remote_gid"] != settings["gid"]
     assert peer.route(source, inbox.remote).settings == {}  # closed with its endpoint
+
+
+# What one keyword is shown as, where two ends agree on a value for each direction.
+ALIASES = {"rd_atomic": {"rd_atomic_out", "rd_atomic_in"}}
+
+
+def settings_of(**keywords: Any) -> dict[str, int | float | str]:
+    with zh.Endpoint("soft0", **keywords) as a, zh.Endpoint("soft0") as b:
+        return a.connect(b.address).route(a.empty(8), b.empty(8).remote).settings
+
+
+def test_the_route_shows_every_knob_and_keyword() -> None:
+    wanted = {"device", "timeout", "spin", "host"}
+    for knob in KNOBS:
+        wanted |= ALIASES.get(knob.name, {knob.name})
+    assert wanted <= settings_of().keys()
+    assert zh.Route.settings.__doc__ is not None
+    for alias in set().union(*ALIASES.values()):
+        assert alias in zh.Route.settings.__doc__
+
+
+def test_keywords_are_in_effect_and_shown() -> None:
+    settings = settings_of(
+        timeout=7.5, spin=1e-3, host="127.0.0.1", relaxed_ordering=0, registration_cache=3
+    )
+    assert (settings["timeout"], settings["spin"]) == (7.5, 1e-3)
+    assert settings["host"] == "127.0.0.1"
+    assert (settings["relaxed_ordering"], settings["registration_cache"]) == (0, 3)
+    assert settings["roce_version"] == 2
+
+
+def test_spin_and_host_come_from_keyword_before_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROHOP_SPIN", "0.25")
+    monkeypatch.setenv("ZEROHOP_HOST", "127.0.0.2")
+    settings = settings_of()
+    assert (settings["spin"], settings["host"]) == (0.25, "127.0.0.2")
+    settings = settings_of(spin=0, host="127.0.0.3")
+    assert (settings["spin"], settings["host"]) == (0, "127.0.0.3")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "message"),
+    [
+        ({"spin": -1.0}, ValueError, "spin must be a number of seconds >= 0, not -1.0"),
+        ({"spin": "1"}, TypeError, "spin must be a number of seconds, not str"),
+        ({"host": 1}, TypeError, "host must be a str, not int"),
+        ({"host": "192.0.2.1"}, zh.Error, "192.0.2.1"),  # TEST-NET-1: of no host
+        ({"host": "nowhere"}, zh.Error, "nowhere"),
+    ],
+)
+def test_a_wrong_spin_or_host_is_refused(
+    keywords: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        zh.Endpoint("soft0", **keywords)
 
 
 def test_an_endpoint_that_cannot_have_its_port_or_gid_says_so() -> None:
