@@ -16,7 +16,7 @@ struct GpuOptions {
   RegionCache::Limits cache;
   // Bytes that are copied at a time between a GPU and pinned memory of the host, where that is the
   // way; a multiple of 4096.
-  std::size_t staging_chunk = 512 << 10;
+  std::size_t staging_chunk = 256 << 10;
 };
 
 class GpuRegistrations {

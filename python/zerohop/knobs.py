@@ -114,7 +114,7 @@ KNOBS = (
     ),
     Knob(
         "staging_chunk",
-        1 << 19,
+        1 << 18,
         tuple(1 << n for n in range(16, 21)),
         "bytes copied at a time between a GPU and pinned memory of the host, where no adapter reaches "
         "the GPU's; 16 such chunks are pinned for each GPU in use",

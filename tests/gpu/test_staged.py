@@ -43,13 +43,13 @@ def test_writes_and_reads_place_every_byte(ends: Any, ours: str, theirs: str) ->
     a, b, peer = ends
     for nbytes in SIZES:
         source, target = random_bytes(nbytes, ours), poisoned(nbytes, theirs)
-        remote = b.register(target[GUARD : GUARD + nbytes]).remote
-        transfer = peer.write(a.register(source), remote)
+        theirs_now = b.register(target[GUARD : GUARD + nbytes])
+        transfer = peer.write(a.register(source), theirs_now.remote)
         transfer.wait()
         assert transfer.route.kind == "staged"
         check(target, source)
         back = poisoned(nbytes, ours)
-        peer.read(remote, a.register(back[GUARD : GUARD + nbytes])).wait()
+        peer.read(theirs_now.remote, a.register(back[GUARD : GUARD + nbytes])).wait()
         check(back, source)
 
 
@@ -59,7 +59,7 @@ def test_the_route_is_staged_and_says_why(ends: Any) -> None:
     route = peer.route(source, target.remote)
     assert route.kind == "staged"
     assert "no RDMA adapter" in route.reason
-    assert route.settings["staging_chunk"] == 1 << 19
+    assert route.settings["staging_chunk"] == 1 << 18
     with pytest.raises(zh.RouteUnavailable, match="only 'staged' is"):
         peer.write(source, target.remote, require="gpudirect")
 
@@ -69,12 +69,12 @@ def test_a_notification_finds_what_a_kernel_had_still_to_write(ends: Any) -> Non
     source = torch.zeros(1 << 20, dtype=torch.int32, device="cuda:0")
     target = torch.zeros(1 << 20, dtype=torch.int32, device="cuda:0")
     torch.cuda.synchronize()
-    local, remote = a.register(source), b.register(target).remote
+    local, theirs = a.register(source), b.register(target)
     keep_busy: Any = torch.cuda._sleep
     for value in range(1, 30):
         keep_busy(1_000_000)  # cycles: the write below is called before the fill has run
         source.fill_(value)
-        transfer = peer.write(local, remote, notify=(7, value))
+        transfer = peer.write(local, theirs.remote, notify=(7, value))
         b.wait_notify(7)
         assert bool((target == value).all())
         transfer.wait()
@@ -95,7 +95,8 @@ def test_many_pieces_and_columns(ends: Any) -> None:
 def test_atomics(ends: Any) -> None:
     _, b, peer = ends
     words = torch.zeros(4, dtype=torch.int64, device="cuda:0")
-    remote = b.register(words).remote
+    memory = b.register(words)
+    remote = memory.remote
     assert [peer.fetch_add(remote[2], 5).wait() for _ in range(4)] == [0, 5, 10, 15]
     assert peer.compare_swap(remote[2], 20, -1).wait() == 20
     assert words.tolist() == [0, 0, -1, 0]
@@ -138,11 +139,11 @@ def test_measure_the_chunk(chunk: int, rows: Any) -> None:
         peer = a.connect(b.address)
         source = random_bytes(nbytes, "cuda:0")
         target = torch.zeros_like(source)
-        local, remote = a.register(source), b.register(target).remote
-        peer.write(local, remote).wait()
+        local, theirs = a.register(source), b.register(target)
+        peer.write(local, theirs.remote).wait()
         begin = time.perf_counter()
         for _ in range(times):
-            peer.write(local, remote).wait()
+            peer.write(local, theirs.remote).wait()
         seconds = time.perf_counter() - begin
         assert torch.equal(source, target)
     rows.add(
