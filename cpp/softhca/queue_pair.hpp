@@ -107,6 +107,9 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   void raise(ibv_event_type type) noexcept;
 
   Failure failure_{};
+  // In ERR since the connection ended while nothing was posted. An adapter finds that out by the
+  // next request, which ends with RETRY_EXC_ERR: so does ours.
+  bool lost_idle_ = false;
   bool closing_ = false;  // in ERR, but the last train and the refusal behind it are still leaving
 };
 

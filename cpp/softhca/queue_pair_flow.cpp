@@ -1,6 +1,7 @@
 // How a queue pair moves: serving its connection, completing work, and failing.
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "base/report.hpp"
 #include "softhca/completion_queue.hpp"
@@ -113,7 +114,10 @@ void QueuePair::settle() noexcept {
   if (failure.copy_error != 0) report_copy(failure);
   switch (failure.kind) {
     case Failure::Kind::none: return;
-    case Failure::Kind::lost: fail_oldest(IBV_WC_RETRY_EXC_ERR); break;
+    case Failure::Kind::lost:
+      lost_idle_ = sends.empty();
+      fail_oldest(IBV_WC_RETRY_EXC_ERR);
+      break;
     case Failure::Kind::corrupt:
       fail_oldest(IBV_WC_FATAL_ERR);
       raise(IBV_EVENT_QP_FATAL);
@@ -171,6 +175,7 @@ void QueuePair::finish_closing(bool said) noexcept {
 void QueuePair::to_reset() noexcept {
   state = IBV_QPS_RESET;
   closing_ = false;
+  lost_idle_ = false;
   failure_ = {};
   connection.close();
   writer.reset();
@@ -190,6 +195,7 @@ void QueuePair::flush_queues() noexcept {
 }
 
 void QueuePair::flush_sends() noexcept {
+  if (!sends.empty() && std::exchange(lost_idle_, false)) fail_oldest(IBV_WC_RETRY_EXC_ERR);
   for (; !sends.empty(); sends.pop()) complete_send(sends.at(sends.head()), IBV_WC_WR_FLUSH_ERR);
   requester.reset();
   sends.clear();

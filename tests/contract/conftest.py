@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from support.arrays import KINDS as ALL_KINDS
 from support.arrays import Kind, missing_reason
 from support.partner import Partners

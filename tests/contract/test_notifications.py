@@ -7,6 +7,7 @@ import pytest
 import zerohop as zh
 from support.arrays import array
 from support.attempt import within
+from support.patience import SLOW
 
 ROUNDS = 400
 SLOTS = 8
@@ -49,7 +50,7 @@ def check_slots(ep, peer, link, count):
 
 @pytest.mark.parametrize("verb", ["write", "write_many"])
 def test_each_of_many_slots_follows_its_own_data(remote, verb):
-    rounds = 60
+    rounds = int(60 / SLOW)
     with remote(check_slots, SLOTS * rounds) as s:
         far = s.link.recv()
         memory, view = array(s.ep, "numpy", np.zeros((SLOTS, 5000), np.uint32))

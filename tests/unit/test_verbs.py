@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 import zerohop as zh
-from verbs_pair import DEADLINE, Pair, connect, make_side, take, take_error
+from support.verbs_pair import DEADLINE, Pair, connect, make_side, take, take_error
 from zerohop import verbs
 from zerohop.verbs import Access
 

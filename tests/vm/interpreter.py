@@ -21,9 +21,11 @@ START_TIMEOUT = 180.0  # seconds; the first import in a guest reads every file t
 class RemoteError(Exception):
     """What a piece of code raised in the guest."""
 
-    def __init__(self, kind: str, message: str, effect: str | None, seconds: float) -> None:
+    def __init__(
+        self, kind: str, message: str, code: int | None, effect: str | None, seconds: float
+    ) -> None:
         super().__init__(f"{kind}: {message}")
-        self.kind, self.effect, self.seconds = kind, effect, seconds
+        self.kind, self.code, self.effect, self.seconds = kind, code, effect, seconds
 
 
 class Interpreter:

@@ -29,7 +29,8 @@ def main() -> None:
         try:
             exec(json.loads(line), names)  # noqa: S102  that is what it is for
         except Exception as error:  # noqa: BLE001  the test on the host judges it
-            failure = {"kind": type(error).__name__, "effect": getattr(error, "effect", None)}
+            failure = {"kind": type(error).__name__}
+            failure |= {name: getattr(error, name, None) for name in ("code", "effect")}
             seconds = time.monotonic() - started
             tell(failed={**failure, "message": str(error), "seconds": seconds})
         else:

@@ -1,21 +1,21 @@
-"""The raw verbs operations on soft0: what arrives, in which order, and what each error looks like."""
+"""The raw verbs operations: what arrives, in which order, and what each error looks like."""
 
 import numpy as np
 import pytest
 import zerohop as zh
-from verbs_pair import NBYTES, Pair, connect, make_side, take, take_error
+from support.verbs_pair import NBYTES, Pair, connect, make_side, take, take_error
 from zerohop import verbs
 from zerohop.verbs import Access
 
 
-@pytest.fixture(scope="module")
-def device() -> verbs.Device:
-    return verbs.Device("soft0")
+@pytest.fixture
+def opened(device: str) -> verbs.Device:
+    return verbs.Device(device)
 
 
 @pytest.fixture
-def pair(device: verbs.Device) -> Pair:
-    return connect(make_side(device), make_side(device))
+def pair(opened: verbs.Device) -> Pair:
+    return connect(make_side(opened), make_side(opened))
 
 
 # --- one-sided operations ---
@@ -147,8 +147,8 @@ def test_chain_completes_in_order_with_one_signal(pair: Pair) -> None:
     assert "unsignaled" in repr(chain[0])
 
 
-def test_full_queue_says_which_request_was_not_taken(device: verbs.Device) -> None:
-    here, _ = connect(make_side(device, send_depth=8), make_side(device))
+def test_full_queue_says_which_request_was_not_taken(opened: verbs.Device) -> None:
+    here, _ = connect(make_side(opened, send_depth=8), make_side(opened))
     depth = here.qp.options["send_depth"]
     sends = [verbs.SendRequest("send", here.mr[0:1]) for _ in range(depth + 3)]
     with pytest.raises(zh.VerbsError, match=f"request {depth} of {depth + 3} .* queue is full"):
@@ -192,30 +192,44 @@ def test_access_that_was_not_given(pair: Pair) -> None:
     assert not there.array.any()
 
 
-def test_local_region_of_another_domain(pair: Pair, device: verbs.Device) -> None:
+def status_of(device: str, usual: str, soft_roce: str) -> str:
+    """Linux's Soft-RoCE words a few statuses otherwise than adapters do (drivers/infiniband/sw/rxe)."""
+    return soft_roce if device.startswith("rxe") else usual
+
+
+def test_local_region_of_another_domain(pair: Pair, opened: verbs.Device, device: str) -> None:
     here, there = pair
-    stranger = device.pd().register(here.array)
+    stranger = opened.pd().register(here.array)
     here.qp.post_send("write", stranger[0:8], remote=there.mr.remote)
-    assert take_error(here).status == "IBV_WC_LOC_PROT_ERR"
-
-
-def test_message_longer_than_the_receive(pair: Pair) -> None:
-    here, there = pair
-    there.qp.post_receive(there.mr[0:8])
-    here.qp.post_send("send", here.mr[0:9])
-    assert take_error(there).status == "IBV_WC_LOC_LEN_ERR"
-    assert take_error(here).status == "IBV_WC_REM_INV_REQ_ERR"
-
-
-def test_misaligned_atomic(pair: Pair) -> None:
-    here, there = pair
-    here.qp.post_send("fetch_add", here.mr[0:8], remote=there.mr[4:].remote, add=1)
-    assert take_error(here).status == "IBV_WC_REM_INV_REQ_ERR"
+    expected = status_of(device, "IBV_WC_LOC_PROT_ERR", soft_roce="IBV_WC_WR_FLUSH_ERR")
+    assert take_error(here).status == expected
     assert not there.array.any()
 
 
-def test_receiver_that_is_never_ready(device: verbs.Device) -> None:
-    here, _ = connect(make_side(device, rnr_retries=1), make_side(device, rnr_timer=1))
+def test_message_longer_than_the_receive(pair: Pair, device: str) -> None:
+    here, there = pair
+    there.qp.post_receive(there.mr[0:8])
+    here.qp.post_send("send", here.mr[0:9])
+    expected = status_of(device, "IBV_WC_LOC_LEN_ERR", soft_roce="IBV_WC_LOC_QP_OP_ERR")
+    assert take_error(there).status == expected
+    expected = status_of(device, "IBV_WC_REM_INV_REQ_ERR", soft_roce="IBV_WC_REM_OP_ERR")
+    assert take_error(here).status == expected
+
+
+def test_misaligned_atomic(pair: Pair, device: str) -> None:
+    here, there = pair
+    request = verbs.SendRequest("fetch_add", here.mr[0:8], remote=there.mr[4:].remote, add=1)
+    if device.startswith("rxe"):  # its provider in libibverbs looks before it posts
+        with pytest.raises(zh.VerbsError, match="errno 22"):
+            here.qp.post_many([request])
+    else:
+        here.qp.post_many([request])
+        assert take_error(here).status == "IBV_WC_REM_INV_REQ_ERR"
+    assert not there.array.any()
+
+
+def test_receiver_that_is_never_ready(opened: verbs.Device) -> None:
+    here, _ = connect(make_side(opened, rnr_retries=1), make_side(opened, rnr_timer=1))
     here.qp.post_send("send", here.mr[0:8])
     assert take_error(here).status == "IBV_WC_RNR_RETRY_EXC_ERR"
 

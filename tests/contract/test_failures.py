@@ -1,0 +1,190 @@
+"""One table of what can go wrong and the exception that says so: the same on every device.
+
+The wire that is cut has its place in tests/vm, where there is one.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.arrays import array
+from support.attempt import Attempt
+from support.forge import Forged, forge
+from support.keeper import Keeper, keep
+from support.link import until
+from support.patience import LOST_WITHIN
+from support.verbs_pair import connect, make_side, take_error
+from zerohop import verbs
+
+NBYTES = 1024  # of one packet: refused whole
+REMOTE_ACCESS = 10  # IBV_WC_REM_ACCESS_ERR, infiniband/verbs.h
+
+
+class Stage:
+    """A keeper's memory, ours to be moved there and back, and a message that nobody awaits yet."""
+
+    def __init__(self, session):
+        self.s, self.ep, self.peer = session, session.ep, session.peer
+        self.keeper = Keeper(session.link)
+        self.kept = self.keeper.array("numpy", np.zeros(NBYTES // 8, np.int64))
+        self.far = self.kept.remote
+        self.near, _ = array(session.ep, "numpy", np.ones(NBYTES // 8, np.int64))
+        self.spare, _ = array(session.ep, "numpy", np.ones(NBYTES // 8 + 1, np.int64))
+
+    def longer(self):
+        """One element more than was registered."""
+        fields = Forged.of(self.far)
+        return forge(self.far, shape=(NBYTES // 8 + 1,), end=fields.end + 8)
+
+    def revoked(self):
+        self.kept.revoke()
+        return self.far
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is raised by waiting for what `provoke` starts."""
+
+    kind: type[zh.Error]
+    code: int
+    effect: str
+    provoke: Callable[[Stage], zh.Transfer]
+
+
+REFUSED = {
+    "write, another key": Failure(
+        zh.VerbsError, REMOTE_ACCESS, "nothing",
+        lambda at: at.peer.write(at.near, forge(at.far, rkey=1)),
+    ),
+    "write_many, another key": Failure(
+        zh.VerbsError, REMOTE_ACCESS, "nothing",
+        lambda at: at.peer.write_many([(at.near, forge(at.far, rkey=1))]),
+    ),
+    "write and notify, another key": Failure(
+        zh.VerbsError, REMOTE_ACCESS, "some",
+        lambda at: at.peer.write(at.near, forge(at.far, rkey=1), notify=(1, 1)),
+    ),
+    "read, another key": Failure(
+        zh.VerbsError, REMOTE_ACCESS, "nothing",
+        lambda at: at.peer.read(forge(at.far, rkey=1), at.near),
+    ),
+    "fetch_add, another key": Failure(
+        zh.VerbsError, REMOTE_ACCESS, "nothing",
+        lambda at: at.peer.fetch_add(forge(at.far, rkey=1)[0], 1),
+    ),
+    "compare_swap, another key": Failure(
+        zh.VerbsError, REMOTE_ACCESS, "nothing",
+        lambda at: at.peer.compare_swap(forge(at.far, rkey=1)[0], 0, 1),
+    ),
+    "write, out of bounds": Failure(
+        zh.VerbsError, REMOTE_ACCESS, "nothing",
+        lambda at: at.peer.write(at.spare, at.longer()),
+    ),
+    "read, out of bounds": Failure(
+        zh.VerbsError, REMOTE_ACCESS, "nothing",
+        lambda at: at.peer.read(at.longer(), at.spare),
+    ),
+    "write, revoked": Failure(
+        zh.VerbsError, REMOTE_ACCESS, "nothing",
+        lambda at: at.peer.write(at.near, at.revoked()),
+    ),
+    "read, revoked": Failure(
+        zh.VerbsError, REMOTE_ACCESS, "nothing",
+        lambda at: at.peer.read(at.revoked(), at.near),
+    ),
+}  # fmt: skip
+
+
+def check(failure, transfer):
+    with pytest.raises(zh.Error) as caught:
+        transfer.wait()
+    error = caught.value
+    seen = (type(error), error.code, error.effect)
+    assert seen == (failure.kind, failure.code, failure.effect), str(error)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_peer_refuses(process, name):
+    with process(keep) as s:
+        at = Stage(s)
+        check(REFUSED[name], REFUSED[name].provoke(at))
+        assert s.peer.alive
+        s.peer.notify(2, 2).wait()  # the broken queue pair has been replaced
+        at.keeper.end()
+
+
+LOST = {
+    "write": lambda at: at.peer.write(at.near, at.far),
+    "read": lambda at: at.peer.read(at.far, at.near),
+    "fetch_add": lambda at: at.peer.fetch_add(at.far[0], 1),
+    "send": lambda at: at.peer.send(at.near),
+    "recv": lambda at: at.peer.recv(at.near),
+    "notify": lambda at: at.peer.notify(1, 1),
+    "lookup": lambda at: at.peer["nothing"],
+}
+
+
+@pytest.mark.parametrize("end", ["killed", "silent", "closed"])
+def test_what_a_lost_peer_gives(process, end):
+    with process(keep) as s:
+        at = Stage(s)
+        pending = Attempt(s.peer.recv(at.near, tag=7).wait)
+        if end == "closed":
+            at.keeper.end()
+            s.returned()
+            s.release()
+        else:
+            s.signal(signal.SIGKILL if end == "killed" else signal.SIGSTOP)
+        error = pending.failure(zh.PeerLost, timeout=LOST_WITHIN)
+        assert (type(error), error.code, error.effect) == (zh.PeerLost, 0, "nothing")
+        until(lambda: not s.peer.alive, "the lost peer is not alive", LOST_WITHIN)
+        for name, call in LOST.items():
+            with pytest.raises(zh.Error) as caught:
+                call(at).wait()
+            seen = (type(caught.value), caught.value.code, caught.value.effect)
+            assert seen == (zh.PeerLost, 0, "nothing"), name
+
+
+def send_to_nobody(here, there):
+    here.qp.post_send("send", here.mr[0:8])
+
+
+def write_to_what_is_no_queue_pair(here, there):
+    there.qp.reset()
+    here.qp.post_send("write", here.mr[0:8], remote=there.mr.remote)
+
+
+def write_to_a_broken_queue_pair(here, there):
+    there.qp.error()
+    here.qp.post_send("write", here.mr[0:8], remote=there.mr.remote)
+
+
+def write_through_a_broken_queue_pair(here, there):
+    here.qp.error()
+    here.qp.post_send("write", here.mr[0:8], remote=there.mr.remote)
+
+
+COMPLETIONS = {
+    "receiver never ready": ("IBV_WC_RNR_RETRY_EXC_ERR", send_to_nobody),
+    "the other queue pair is reset": ("IBV_WC_RETRY_EXC_ERR", write_to_what_is_no_queue_pair),
+    "the other queue pair is in error": ("IBV_WC_RETRY_EXC_ERR", write_to_a_broken_queue_pair),
+    "this queue pair is in error": ("IBV_WC_WR_FLUSH_ERR", write_through_a_broken_queue_pair),
+}
+
+
+@pytest.mark.parametrize("name", COMPLETIONS)
+def test_how_a_raw_request_ends(device, name):
+    """Of the other statuses test_verbs_operations has one case each."""
+    opened = verbs.Device(device)
+    impatient = {"timeout": 10, "retries": 2, "rnr_retries": 1, "rnr_timer": 1}
+    here, there = connect(make_side(opened, **impatient), make_side(opened, **impatient))
+    status, provoke = COMPLETIONS[name]
+    provoke(here, there)
+    wc = take_error(here)
+    assert wc.status == status
+    assert not there.array.any()
