@@ -101,7 +101,8 @@ EndpointHandle make_endpoint(const std::string& device, const std::string& name,
                                   .timeout = timeout,
                                   .spin = to_microseconds(spin),
                                   .host = host,
-                                  .interrupt = &check_signals};
+                                  .interrupt = &check_signals,
+                                  .cuda = nullptr};
   set_knobs(options, knobs);
   return without_gil([&] { return std::make_shared<Endpoint>(options); });
 }
