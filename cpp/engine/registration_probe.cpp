@@ -97,7 +97,8 @@ void probe_peermem(const Adapter& adapter, const Extent& memory, PairFacts& fact
     });
   };
   facts.peermem_trial = with(kAccess);
-  // Memory that goes as a dma-buf is sound: then it is the RDMA driver that does not use the module.
+  // Memory that goes as a dma-buf is sound: then it is the RDMA driver that does not use the
+  // module.
   const bool sound = facts.dmabuf.worked();
   if (!(sound ? is_final_variant : is_final)(facts.peermem_trial)) facts.lasting = false;
   if (!facts.peermem_trial.worked() || facts.dmabuf.worked()) return;

@@ -71,9 +71,11 @@ TEST_CASE_FIXTURE(Fixture, "atomics are refused whichever of the two devices has
   const RemoteMemory with_atomics = register_word();
   fake.device.atomic_cap = IBV_ATOMIC_NONE;
   const RemoteMemory without = register_word();
-  CHECK(refusal(with_atomics).find("device fake0 has none (atomic_cap is NONE)") != std::string::npos);
+  CHECK(refusal(with_atomics).find("device fake0 has none (atomic_cap is NONE)") !=
+        std::string::npos);
   fake.device.atomic_cap = IBV_ATOMIC_HCA;
-  CHECK(refusal(without).find("the peer's device has none (atomic_cap is NONE)") != std::string::npos);
+  CHECK(refusal(without).find("the peer's device has none (atomic_cap is NONE)") !=
+        std::string::npos);
   CHECK_THROWS_AS(check_atomics(*open(), register_word(/*writable=*/false)), std::invalid_argument);
 }
 

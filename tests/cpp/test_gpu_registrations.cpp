@@ -6,68 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "base/error.hpp"
-#include "engine/gpu_registrations.hpp"
-#include "fake_cuda.hpp"
-#include "fake_verbs.hpp"
+#include "gpu_fixture.hpp"
 
 namespace zerohop::engine {
 namespace {
 
-using gpu::MemoryKind;
-using testing::FakeCuda;
-using testing::FakeVerbs;
-using Way = RegistrationWay;
-using Demand = RegistrationDemand;
-
-constexpr std::uint64_t kBase = 0x7f0000000000;
-constexpr std::uint64_t kKiB = 1 << 10;
-constexpr std::uint64_t kMiB = 1 << 20;
-const HostFacts kHost{.kernel = 6001, .peermem = ""};
-const HostFacts kHostWithPeermem{.kernel = 6001, .peermem = "nvidia_peermem"};
-
-Adapter open_adapter(const FakeVerbs& verbs, bool mlx5 = false) {
-  return {rdma::ProtectionDomain::create(rdma::Device::open(verbs.table(), "fake0")),
-          mlx5 ? verbs.mlx5dv() : nullptr};
-}
-
-struct Fixture {
-  FakeCuda cuda;
-  FakeVerbs verbs;
-  GpuOptions options;
-  std::unique_ptr<GpuRegistrations> registrations;
-
-  Fixture() {
-    verbs.device.max_mr_size = 1 << 30;
-    cuda.add(MemoryKind::plain, kBase, kMiB);
-    open();
-  }
-  void open(const HostFacts& host = kHost, bool mlx5 = false) {
-    registrations.reset();
-    registrations =
-        std::make_unique<GpuRegistrations>(open_adapter(verbs, mlx5), cuda.table(), host, options);
-  }
-  Registered get(std::uint64_t begin, std::uint64_t nbytes, Demand demand = Demand::automatic,
-                 bool shared = true) {
-    return registrations->find_or_create(
-        {.extent = {begin, begin + nbytes}, .writable = true, .shared = shared, .demand = demand});
-  }
-  std::string refusal(std::uint64_t begin, std::uint64_t nbytes, Demand demand) {
-    try {
-      get(begin, nbytes, demand);
-      return "";
-    } catch (const RegistrationError& error) {
-      return error.what();
-    }
-  }
-  RegionCache::Stats stats() const { return registrations->stats(); }
-};
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-TEST_CASE_FIXTURE(Fixture, "memory is registered through the dma-buf of its pages") {
+TEST_CASE_FIXTURE(GpuFixture, "memory is registered through the dma-buf of its pages") {
   const Registered registered = get(kBase + 5000, 10000);
   CHECK(registered.choice->way == Way::dmabuf);
   CHECK(registered.choice->relaxed_ordering);
@@ -84,7 +28,7 @@ TEST_CASE_FIXTURE(Fixture, "memory is registered through the dma-buf of its page
   CHECK(cuda.depth == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a GPU and an adapter are tried once") {
+TEST_CASE_FIXTURE(GpuFixture, "a GPU and an adapter are tried once") {
   (void)get(kBase, 4096);
   const auto exports = cuda.exports.size();
   (void)get(kBase + 8192, 4096);
@@ -93,12 +37,12 @@ TEST_CASE_FIXTURE(Fixture, "a GPU and an adapter are tried once") {
   CHECK(registrations->pair_facts(0).adapter == "fake0");
 }
 
-TEST_CASE_FIXTURE(Fixture, "memory is registered on a GPU that has none left") {
+TEST_CASE_FIXTURE(GpuFixture, "memory is registered on a GPU that has none left") {
   cuda.no_memory = true;
   CHECK(get(kBase, 4096).choice->way == Way::dmabuf);
 }
 
-TEST_CASE_FIXTURE(Fixture, "what was short at the first trial is tried again") {
+TEST_CASE_FIXTURE(GpuFixture, "what was short at the first trial is tried again") {
   open(kHostWithPeermem);
   SUBCASE("the adapter's memory, the GPU's window, or the moment") {
     for (const int error : {ENOMEM, EAGAIN, EINTR}) {
@@ -124,7 +68,7 @@ TEST_CASE_FIXTURE(Fixture, "what was short at the first trial is tried again") {
   CHECK(registrations->pair_facts(0).lasting);
 }
 
-TEST_CASE_FIXTURE(Fixture, "relaxed ordering that was short at the first trial is tried again") {
+TEST_CASE_FIXTURE(GpuFixture, "relaxed ordering that was short at the first trial is tried again") {
   verbs.relaxed_ordering_error = ENOMEM;
   open();
   CHECK(!get(kBase, 4096).choice->relaxed_ordering);
@@ -132,7 +76,7 @@ TEST_CASE_FIXTURE(Fixture, "relaxed ordering that was short at the first trial i
   CHECK(get(kBase + 4096, 4096).choice->relaxed_ordering);
 }
 
-TEST_CASE_FIXTURE(Fixture, "what the adapter does not offer is tried once") {
+TEST_CASE_FIXTURE(GpuFixture, "what the adapter does not offer is tried once") {
   verbs.dmabuf_error = EOPNOTSUPP;
   open();
   CHECK(get(kBase, 4096).choice->way == Way::staged);
@@ -140,14 +84,14 @@ TEST_CASE_FIXTURE(Fixture, "what the adapter does not offer is tried once") {
   CHECK(get(kBase, 4096).choice->way == Way::staged);
 }
 
-TEST_CASE_FIXTURE(Fixture, "memory that no adapter reaches says nothing of other memory") {
+TEST_CASE_FIXTURE(GpuFixture, "memory that no adapter reaches says nothing of other memory") {
   cuda.add(MemoryKind::pool, 2 * kBase, kMiB);
   CHECK(get(2 * kBase, 4096).choice->way == Way::staged);
   CHECK(cuda.exports.empty());
   CHECK(get(kBase, 4096).choice->way == Way::dmabuf);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a later chunk that is not open to adapters closes the whole array") {
+TEST_CASE_FIXTURE(GpuFixture, "a later chunk that is not open to adapters closes the whole array") {
   cuda.add_chunks(2 * kBase, 2 * kMiB, 3);
   cuda.find(2 * kBase + 2 * kMiB)->gpudirect_capable = false;
   const Registered staged = get(2 * kBase, 6 * kMiB);
@@ -160,7 +104,7 @@ TEST_CASE_FIXTURE(Fixture, "a later chunk that is not open to adapters closes th
 
 // The cost of finding a registration again: no chunk may be passed over, as one in the middle can
 // have been mapped anew, and the driver answers for one address at a time.
-TEST_CASE_FIXTURE(Fixture, "a look-up takes one call of the driver for each chunk") {
+TEST_CASE_FIXTURE(GpuFixture, "a look-up takes one call of the driver for each chunk") {
   for (const int chunks : {1, 5, 500}) {
     CAPTURE(chunks);
     const std::uint64_t begin = static_cast<std::uint64_t>(2 + chunks) * kBase;
@@ -173,14 +117,15 @@ TEST_CASE_FIXTURE(Fixture, "a look-up takes one call of the driver for each chun
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "memory across several chunks is one registration") {
+TEST_CASE_FIXTURE(GpuFixture, "memory across several chunks is one registration") {
   cuda.add_chunks(2 * kBase, 2 * kMiB, 3);
   const Registered registered = get(2 * kBase + kMiB, 4 * kMiB);
   CHECK(registered.choice->way == Way::dmabuf);
   CHECK(registered.region->nbytes() == 4 * kMiB);
 }
 
-TEST_CASE_FIXTURE(Fixture, "without dma-buf the module serves, and without both memory is staged") {
+TEST_CASE_FIXTURE(GpuFixture,
+                  "without dma-buf the module serves, and without both memory is staged") {
   verbs.dmabuf_error = EOPNOTSUPP;
   open(kHostWithPeermem);
   CHECK(get(kBase, 4096).choice->way == Way::peermem);
@@ -196,7 +141,7 @@ TEST_CASE_FIXTURE(Fixture, "without dma-buf the module serves, and without both 
   CHECK(contains(get(kBase, 4096).choice->reason, "modprobe nvidia-peermem"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "each way can be forced") {
+TEST_CASE_FIXTURE(GpuFixture, "each way can be forced") {
   open(kHostWithPeermem);
   CHECK(get(kBase, 4096, Demand::dmabuf).choice->way == Way::dmabuf);
   CHECK(get(kBase, 4096, Demand::peermem).choice->way == Way::peermem);
@@ -207,7 +152,8 @@ TEST_CASE_FIXTURE(Fixture, "each way can be forced") {
   CHECK(get(kBase, 4096, Demand::staged).choice->way == Way::staged);
 }
 
-TEST_CASE_FIXTURE(Fixture, "memory that no adapter reaches is staged; no GPU's memory is refused") {
+TEST_CASE_FIXTURE(GpuFixture,
+                  "memory that no adapter reaches is staged; no GPU's memory is refused") {
   cuda.add(MemoryKind::pool, 2 * kBase, kMiB);
   cuda.add(MemoryKind::managed, 3 * kBase, kMiB);
   cuda.add(MemoryKind::pinned, 4 * kBase, kMiB);
@@ -219,7 +165,7 @@ TEST_CASE_FIXTURE(Fixture, "memory that no adapter reaches is staged; no GPU's m
   CHECK(contains(refusal(kBase + kMiB - 100, 4096, Demand::automatic), "not mapped"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "what the memory itself is refused leads to the next way") {
+TEST_CASE_FIXTURE(GpuFixture, "what the memory itself is refused leads to the next way") {
   verbs.least_refused = 512 * kKiB;
   const Registered staged = get(kBase, kMiB);
   CHECK(staged.choice->way == Way::staged);
@@ -231,7 +177,7 @@ TEST_CASE_FIXTURE(Fixture, "what the memory itself is refused leads to the next 
   CHECK(cuda.open_exports() == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "relaxed ordering is left out where it is refused or not wanted") {
+TEST_CASE_FIXTURE(GpuFixture, "relaxed ordering is left out where it is refused or not wanted") {
   SUBCASE("refused") {
     verbs.relaxed_ordering_error = EINVAL;
     open();
@@ -252,7 +198,7 @@ TEST_CASE_FIXTURE(Fixture, "relaxed ordering is left out where it is refused or 
   CHECK((verbs.registered_access & IBV_ACCESS_RELAXED_ORDERING) == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "Data Direct registers what is mapped for PCIe, else the usual way") {
+TEST_CASE_FIXTURE(GpuFixture, "Data Direct registers what is mapped for PCIe, else the usual way") {
   verbs.data_direct = true;
   cuda.pcie_mapping = true;
   open(kHost, /*mlx5=*/true);
@@ -269,7 +215,7 @@ TEST_CASE_FIXTURE(Fixture, "Data Direct registers what is mapped for PCIe, else 
   CHECK(get(kBase, 4096).choice->relaxed_ordering);
 }
 
-TEST_CASE_FIXTURE(Fixture, "Data Direct goes without relaxed ordering where that is refused") {
+TEST_CASE_FIXTURE(GpuFixture, "Data Direct goes without relaxed ordering where that is refused") {
   verbs.data_direct = true;
   cuda.pcie_mapping = true;
   verbs.relaxed_ordering_error = EINVAL;
@@ -281,166 +227,10 @@ TEST_CASE_FIXTURE(Fixture, "Data Direct goes without relaxed ordering where that
   CHECK((verbs.registered_access & IBV_ACCESS_RELAXED_ORDERING) == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a registration is used again for the same memory and rights") {
-  const auto region = get(kBase, 64 * kKiB).region;
-  CHECK(get(kBase + 4096, 4096).region.get() == region.get());
-  CHECK(stats().hits == 1);
-  CHECK(stats().entries == 1);
-  CHECK(stats().nbytes == 64 * kKiB);
-  const Registered read_only =
-      registrations->find_or_create({.extent = {kBase, kBase + 4096}, .writable = false});
-  CHECK(read_only.region.get() != region.get());
-  CHECK(get(kBase + 32 * kKiB, 64 * kKiB).region.get() != region.get());  // reaches further
-  CHECK(get(kBase, 4096, Demand::automatic, /*shared=*/false).region.get() != region.get());
-  CHECK(stats().entries == 3);
-  CHECK(stats().misses == 3);
-}
-
-TEST_CASE_FIXTURE(Fixture, "a registration stays for the next use, unless its key was given out") {
-  (void)get(kBase, 4096);
-  CHECK(stats().unused == 1);
-  (void)get(kBase, 4096).region->rkey();
-  CHECK(stats().hits == 1);
-  CHECK(stats().entries == 0);  // closing has ended the peers' right
-}
-
-TEST_CASE_FIXTURE(Fixture, "memory freed and allocated again never meets its old registration") {
-  const auto* before = get(kBase, 4096).region.get();
-  cuda.remove(kBase);
-  CHECK_THROWS_AS(get(kBase, 4096), RegistrationError);
-  cuda.add(MemoryKind::plain, kBase, kMiB);
-  const auto after = get(kBase, 4096);
-  CHECK(after.region.get() != before);
-  CHECK(stats().hits == 0);
-  CHECK(stats().stale == 1);
-  CHECK(stats().entries == 1);
-}
-
-TEST_CASE_FIXTURE(Fixture, "a chunk mapped anew in the middle makes a registration stale") {
-  cuda.add_chunks(2 * kBase, 2 * kMiB, 3);
-  const auto held = get(2 * kBase, 6 * kMiB);
-  cuda.remove(2 * kBase + 2 * kMiB);
-  cuda.add(MemoryKind::vmm, 2 * kBase + 2 * kMiB, 2 * kMiB);
-  CHECK(get(2 * kBase, 4096).region.get() == held.region.get());  // this chunk is the same
-  CHECK(get(2 * kBase + 2 * kMiB, 4096).region.get() != held.region.get());
-  CHECK(get(2 * kBase, 6 * kMiB).region.get() != held.region.get());
-}
-
-TEST_CASE_FIXTURE(Fixture, "the least recently used of the unused are evicted") {
-  options.cache = {.entries = 2, .nbytes = 100 * kKiB};
-  open();
-  const auto used = get(kBase, 200 * kKiB);  // not counted while it is in use
-  (void)get(kBase + 200 * kKiB, 4096);
-  (void)get(kBase + 300 * kKiB, 4096);
-  CHECK(stats().evictions == 0);
-  (void)get(kBase + 200 * kKiB, 4096);  // the other is the older one now
-  (void)get(kBase + 400 * kKiB, 4096);
-  CHECK(stats().evictions == 1);
-  CHECK(stats().unused == 2);
-  const auto misses = stats().misses;
-  (void)get(kBase + 200 * kKiB, 4096);
-  CHECK(stats().misses == misses);
-  (void)get(kBase + 300 * kKiB, 4096);
-  CHECK(stats().misses == misses + 1);
-  (void)get(kBase + 500 * kKiB, 99 * kKiB);  // by bytes
-  CHECK(stats().unused_nbytes <= 100 * kKiB);
-  CHECK(used.region->nbytes() == 200 * kKiB);
-}
-
-TEST_CASE("registrations outlive the cache's owner, and none is left behind") {
-  FakeCuda cuda;
-  FakeVerbs verbs;
-  cuda.add(MemoryKind::plain, kBase, kMiB);
-  {
-    Registered held;
-    {
-      GpuRegistrations registrations(open_adapter(verbs), cuda.table(), kHost, {});
-      held = registrations.find_or_create({.extent = {kBase, kBase + 4096}, .writable = true});
-      (void)registrations.find_or_create({.extent = {kBase + 8192, kBase + 9000}});
-    }
-    CHECK(cuda.retained == 1);  // by what is held
-    CHECK(held.region->nbytes() == 4096);
-    CHECK(verbs.live() == 3);  // context, domain, region
-  }
-  CHECK(cuda.retained == 0);
-  CHECK(verbs.live() == 0);
-  CHECK(verbs.violations() == std::vector<std::string>{});
-}
-
-TEST_CASE_FIXTURE(Fixture, "memory without bytes is not registered") {
+TEST_CASE_FIXTURE(GpuFixture, "memory without bytes is not registered") {
   const Registered nothing = get(kBase, 0);
   CHECK(nothing.region == nullptr);
   CHECK(nothing.choice->reason == "it has no bytes");
-}
-
-// Registers by every way; whatever fails is an Error, or a way less.
-void register_everything(FakeCuda& cuda, FakeVerbs& verbs) {
-  GpuRegistrations registrations(open_adapter(verbs, /*mlx5=*/true), cuda.table(), kHostWithPeermem,
-                                 {});
-  const auto get = [&](std::uint64_t at, Demand demand) {
-    return registrations.find_or_create(
-        {.extent = {at, at + 4096}, .writable = true, .demand = demand});
-  };
-  const auto held = get(kBase, Demand::automatic);
-  (void)get(kBase, Demand::automatic);
-  (void)get(kBase + 8192, Demand::peermem);
-}
-
-struct Leftovers {
-  std::string failed;
-  bool error = false;
-};
-
-Leftovers fail_call(int cuda_call, int verbs_call) {
-  FakeCuda cuda;
-  FakeVerbs verbs;
-  cuda.add(MemoryKind::plain, kBase, kMiB);
-  cuda.pcie_mapping = verbs.data_direct = true;
-  cuda.fail_at = cuda_call;
-  verbs.fail_at = verbs_call;
-  verbs.error_number = EIO;
-  Leftovers left;
-  try {
-    register_everything(cuda, verbs);
-  } catch (const Error&) {
-    left.error = true;
-  }
-  CHECK(cuda.retained == 0);
-  CHECK(cuda.depth == 0);
-  CHECK(cuda.allocated == 0);
-  CHECK(cuda.allocations_held == 0);
-  CHECK(cuda.open_exports() == 0);
-  CHECK(verbs.live() == 0);
-  CHECK(verbs.violations() == std::vector<std::string>{});
-  left.failed = cuda_call != 0 ? cuda.failed : verbs.failed;
-  return left;
-}
-
-void fail_every_call(bool of_cuda, const std::vector<std::string>& must_fail) {
-  std::vector<std::string> failed;
-  for (int n = 1;; ++n) {
-    CAPTURE(n);
-    const Leftovers left = fail_call(of_cuda ? n : 0, of_cuda ? 0 : n);
-    if (left.failed.empty()) {
-      CHECK(!left.error);
-      break;
-    }
-    failed.push_back(left.failed);
-  }
-  for (const std::string& function : must_fail) {
-    CAPTURE(function);
-    CHECK(std::find(failed.begin(), failed.end(), function) != failed.end());
-  }
-}
-
-TEST_CASE("any CUDA call may fail and nothing is leaked") {
-  fail_every_call(true, {"init", "primary_context_retain", "context_push", "memory_export_range", "pointer_get_attributes",
-                         "memory_retain_allocation", "pointer_set_attribute"});
-}
-
-TEST_CASE("any verbs call may fail and nothing is leaked") {
-  fail_every_call(false, {"open_device", "alloc_pd", "reg_dmabuf_mr", "mlx5dv_reg_dmabuf_mr",
-                          "reg_mr", "reg_mr_iova2", "get_data_direct_sysfs_path"});
 }
 
 }  // namespace

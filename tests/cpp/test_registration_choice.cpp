@@ -159,7 +159,8 @@ TEST_CASE("each lack of peer memory is named with its fix") {
   SUBCASE("no room") {
     c.pair.peermem_trial.error_number = ENOMEM;
     check_says(c.choose(Demand::peermem), Way::refused, "through nvidia_peermem");
-    check_says(c.choose(Demand::peermem), Way::refused, "(BAR1) or the adapter's memory is used up");
+    check_says(c.choose(Demand::peermem), Way::refused,
+               "(BAR1) or the adapter's memory is used up");
   }
   SUBCASE("not permitted") {
     c.pair.peermem_trial.error_number = EPERM;
