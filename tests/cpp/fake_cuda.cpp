@@ -267,6 +267,7 @@ bool FakeCuda::fails(const char* function) {
 }
 
 std::uint64_t FakeCuda::add(MemoryKind kind, std::uint64_t begin, std::uint64_t nbytes) {
+  const std::lock_guard lock(mutex_);
   const Extent extent{begin, begin + nbytes};
   Memory memory{.kind = kind, .range = extent, .mapping = extent, .buffer_id = next_buffer_id_++};
   memory.gpudirect_capable = kind == MemoryKind::plain || kind == MemoryKind::vmm;
@@ -278,7 +279,7 @@ void FakeCuda::add_chunks(std::uint64_t begin, std::uint64_t chunk_nbytes, int c
   const Extent reservation{begin, begin + chunk_nbytes * static_cast<std::uint64_t>(count)};
   for (std::uint64_t at = begin; at < reservation.end; at += chunk_nbytes) {
     add(MemoryKind::vmm, at, chunk_nbytes);
-    memory_[at].range = reservation;
+    find(at)->range = reservation;
   }
 }
 
@@ -288,9 +289,13 @@ std::uint64_t FakeCuda::add_bytes(std::uint64_t nbytes, std::byte fill) {
   return begin;
 }
 
-void FakeCuda::remove(std::uint64_t begin) { memory_.erase(begin); }
+void FakeCuda::remove(std::uint64_t begin) {
+  const std::lock_guard lock(mutex_);
+  memory_.erase(begin);
+}
 
 FakeCuda::Memory* FakeCuda::find(std::uint64_t address) {
+  const std::lock_guard lock(mutex_);
   auto after = memory_.upper_bound(address);
   if (after == memory_.begin()) return nullptr;
   Memory& memory = std::prev(after)->second;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,7 @@ class FakeCuda {
 
  private:
   std::shared_ptr<const driver::Cuda> table_;
+  std::mutex mutex_;                        // guards the next two
   std::map<std::uint64_t, Memory> memory_;  // by the begin of the mapping
   std::uint64_t next_buffer_id_ = 900;
 };
