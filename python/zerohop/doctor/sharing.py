@@ -56,8 +56,8 @@ def ipc(host: Host) -> Finding:
 def fd_passing(host: Host) -> Finding:
     """Whether descriptors of GPU memory can be fetched from another process by pidfd_getfd.
 
-    It needs the right to ptrace (man pidfd_getfd; kernel: admin-guide/LSM/Yama.rst). zerohop sends
-    descriptors over Unix sockets, which needs nothing; PyTorch and UCX fetch them.
+    It needs the right to ptrace (man pidfd_getfd; kernel: admin-guide/LSM/Yama.rst). zerohop does
+    not use it; PyTorch and UCX do.
     """
     if not host.topology.gpus:
         return Finding("fd-passing", "absent", "no NVIDIA GPU")
