@@ -25,10 +25,18 @@ constexpr milliseconds kLeastRetryTime{1000};
 // slow as it likes, its kernel answers for it).
 constexpr int kPathTimeoutMs = 5000;
 
-void set_options(int fd) {
+// Reno needs no privilege and is in every kernel (tcp(7)). Inside a host nothing can be congested,
+// and a system-wide BBR would hold bytes back by its pacing timers: messages of 1 MiB took 1.6
+// times as long.
+constexpr char kWithoutPacing[] = "reno";
+
+void set_options(int fd, bool one_host) {
   const int one = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kPathTimeoutMs, sizeof kPathTimeoutMs);
+  if (one_host) {
+    ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kWithoutPacing, sizeof kWithoutPacing - 1);
+  }
 }
 
 int compare(const ibv_gid& a, const ibv_gid& b) { return std::memcmp(a.raw, b.raw, sizeof a.raw); }
@@ -100,7 +108,7 @@ bool Connection::say_hello() noexcept {
 void Connection::adopt(UniqueFd fd, const Hello& hello) noexcept {
   fd_ = std::move(fd);
   heard_ = hello;
-  set_options(fd_.get());
+  set_options(fd_.get(), on_one_host(qp_.device.gid(), qp_.peer_gid()));
   if (!say_hello() || !qp_.device.poller.add(fd_.get(), EPOLLIN, qp_)) {
     fd_.reset();  // the peer dials again
     return;
@@ -112,7 +120,7 @@ void Connection::dial() noexcept {
   fd_ = UniqueFd::open(
       [] { return ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (!fd_) return redial_later();
-  set_options(fd_.get());
+  set_options(fd_.get(), on_one_host(qp_.device.gid(), qp_.peer_gid()));
   heard_nbytes_ = 0;
   phase_ = Phase::dialling;
   const sockaddr_in address = gid_address(qp_.peer_gid());

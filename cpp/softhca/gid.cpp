@@ -1,5 +1,7 @@
 #include "softhca/gid.hpp"
 
+#include <arpa/inet.h>
+
 #include <cstring>
 #include <span>
 
@@ -35,6 +37,12 @@ sockaddr_in gid_address(const ibv_gid& gid) noexcept {
   std::memcpy(&address.sin_addr, gid.raw + kAddressAt, sizeof address.sin_addr);
   std::memcpy(&address.sin_port, gid.raw + kPortAt, sizeof address.sin_port);
   return address;
+}
+
+bool on_one_host(const ibv_gid& a, const ibv_gid& b) noexcept {
+  const in_addr_t first = ::ntohl(gid_address(a).sin_addr.s_addr);
+  const in_addr_t second = ::ntohl(gid_address(b).sin_addr.s_addr);
+  return first == second || (first >> 24 == IN_LOOPBACKNET && second >> 24 == IN_LOOPBACKNET);
 }
 
 }  // namespace zerohop::softhca

@@ -1,9 +1,42 @@
 // Which soft0 queue pairs reach each other: in any order, anew after a reset, and nobody else.
+#include <arpa/inet.h>
 #include <doctest/doctest.h>
+#include <netinet/tcp.h>
+
+#include <filesystem>
+#include <set>
 
 #include "soft_side.hpp"
+#include "softhca/gid.hpp"
 
 using namespace zerohop::testing;
+
+namespace {
+
+ibv_gid gid_of(const char* address) {
+  sockaddr_in where{};
+  ::inet_pton(AF_INET, address, &where.sin_addr);
+  return zerohop::softhca::make_gid(where);
+}
+
+// Of the TCP connections that this process has.
+std::set<std::string> congestion_controls() {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) continue;
+    if (info.tcpi_state != TCP_ESTABLISHED) continue;
+    char name[16] = {};
+    size = sizeof name - 1;
+    REQUIRE(::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0);
+    names.insert(name);
+  }
+  return names;
+}
+
+}  // namespace
 
 TEST_CASE("a queue pair that stays in RTR serves its peer") {
   for (const bool higher : {false, true}) {  // either side may be the one that dials
@@ -99,4 +132,20 @@ TEST_CASE("a queue pair is not connected to itself") {
   REQUIRE(side.try_init() == 0);
   CHECK(side.try_ready_to_receive(side.address()) == EINVAL);
   CHECK(side.state() == IBV_QPS_INIT);
+}
+
+TEST_CASE("connections inside a host are not paced") {
+  Pair pair;
+  pair.b.receive(1, 0, 8);
+  REQUIRE(pair.a.post_message(2, {pair.a.sge(0, 8)}) == 0);
+  CHECK(pair.b.wait().wr_id == 1);
+  CHECK(congestion_controls() == std::set<std::string>{"reno"});
+}
+
+TEST_CASE("ports are on one host when they share an address, or are on its loopback") {
+  using zerohop::softhca::on_one_host;
+  CHECK(on_one_host(gid_of("192.0.2.1"), gid_of("192.0.2.1")));
+  CHECK(on_one_host(gid_of("127.0.0.1"), gid_of("127.0.0.2")));
+  CHECK_FALSE(on_one_host(gid_of("192.0.2.1"), gid_of("192.0.2.2")));
+  CHECK_FALSE(on_one_host(gid_of("127.0.0.1"), gid_of("192.0.2.2")));
 }
