@@ -39,6 +39,11 @@ class Attempt:
     def pending(self) -> bool:
         return self._thread.is_alive()
 
+    def stays_pending(self, seconds: float) -> None:
+        """Waits so long, on any machine, and fails if the call has ended by then."""
+        self._thread.join(seconds)
+        assert self._thread.is_alive(), f"the call ended within {seconds} s"
+
     def _join(self, timeout: float) -> None:
         timeout = patient(timeout)
         self._thread.join(timeout)
