@@ -140,6 +140,12 @@ void Control::tick(Clock::time_point now) {
   }
   last_tick_ = now;
   for (const auto& [fd, link] : std::unordered_map(links_)) check_link(*link, now);
+  if (device_->is_being_removed()) {
+    const std::string reason = "device " + device_->name() +
+                               " is being removed from the system, which waits until this endpoint "
+                               "is closed and its peers and memory are dropped";
+    for (const auto& [fd, link] : std::unordered_map(links_)) part(*link, reason);
+  }
   if (!listening_) {
     progress_->change(listener_.get(), EPOLLIN);
     listening_ = true;

@@ -1,6 +1,7 @@
 #include "rdma/device.hpp"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -138,6 +139,11 @@ std::optional<AsyncEvent> Device::next_async_event() {
   const AsyncEvent decoded = AsyncEvent::decode(event);
   verbs_->ack_async_event(&event);
   return decoded;
+}
+
+bool Device::is_being_removed() const noexcept {
+  const char* place = context_->device->dev_path;  // soft0 has none
+  return place[0] == '/' && ::access(place, F_OK) != 0 && errno == ENOENT;
 }
 
 }  // namespace zerohop::rdma

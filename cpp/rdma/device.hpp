@@ -47,6 +47,11 @@ class Device {
   // ibv_get_async_event).
   std::optional<AsyncEvent> next_async_event();
 
+  // Whether the kernel is taking the device away (rdma link delete, its module unloaded). It waits
+  // until nobody has it open, and tells drivers like rxe's no event: only its place in /sys is
+  // gone.
+  bool is_being_removed() const noexcept;
+
  private:
   struct CloseContext : Maker {
     void operator()(ibv_context* context) const noexcept;

@@ -97,6 +97,16 @@ TEST_CASE_FIXTURE(Fixture, "async events are decoded, then acknowledged") {
   CHECK(fake.acknowledged_async_events == 2);
 }
 
+TEST_CASE_FIXTURE(Fixture, "a device whose place in /sys is gone is being removed") {
+  char* place = device->context()->device->dev_path;
+  CHECK_FALSE(device->is_being_removed());  // it has no place, as a software device of ours
+  std::strcpy(place, "/");
+  CHECK_FALSE(device->is_being_removed());
+  std::strcpy(place, "/sys/class/infiniband_verbs/was here");
+  CHECK(device->is_being_removed());
+  place[0] = '\0';
+}
+
 TEST_CASE_FIXTURE(Fixture, "completion events are acknowledged one by one") {
   fake.pending_cq_events = 3;
   queue->consume_events();

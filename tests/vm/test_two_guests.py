@@ -162,6 +162,29 @@ only_rxe0 = pytest.mark.parametrize("programs", ["rxe0"], indirect=True)
 
 
 @only_rxe0
+def test_a_device_removed_while_in_use(sides: Sides) -> None:
+    """The kernel waits until nobody has it open: the program is told, and lets go of it."""
+    sides.check_a_transfer(seed=5)
+    sides.stream()
+    guest = sides.pair.a
+    removing = guest.start(["rdma", "link", "delete", "rxe0"])
+    removed_at = time.monotonic()
+    assert "rxe0 is being removed" in str(lost(sides.a, removed_at))
+    lost(sides.b, removed_at)
+    with pytest.raises(RemoteError, match="PeerLost"):
+        sides.a.run("peer.write(data, inbox_there)")
+    sides.a.run("ep.close(); del ep, peer, inbox, counter, data, inbox_there")
+    removing.check(60)
+    with pytest.raises(RemoteError, match="VerbsError"):
+        sides.open(sides.a)
+
+    guest.run(["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0"], timeout=60)
+    sides.open(sides.a)
+    sides.connect()
+    sides.check_a_transfer(seed=6)
+
+
+@only_rxe0
 def test_doctor_checks_a_pair_of_hosts(sides: Sides) -> None:
     """`zerohop doctor --listen` on one side, `--peer` on the other: each route that exists works."""
     doctor = [sides.pair.a.machine.python, "-m", "zerohop", "doctor", "--verbs", "rxe0"]
