@@ -13,6 +13,7 @@
 #include "bindings/arguments.hpp"
 #include "bindings/convert.hpp"
 #include "bindings/demands.hpp"
+#include "bindings/dlpack.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/knobs.hpp"
 #include "bindings/topics.hpp"
@@ -238,16 +239,19 @@ Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError
           "empty",
           [](Endpoint& self, const py::object& shape, const py::object& dtype,
              const std::string& device) {
-            if (device != "cpu") {
-              throw RegistrationError("cannot make memory on " + device +
-                                      ": this build has host memory only, device='cpu'");
-            }
             const Dims dims = parse_shape(shape);
             const DType element = parse_dtype(dtype);
-            return without_gil([&] { return self.empty(dims.span(), element); });
+            const std::string place = device_name(parse_device(device));
+            return without_gil([&] { return self.empty(dims.span(), element, place); });
           },
           py::arg("shape"), py::arg("dtype") = "uint8", py::arg("device") = "cpu", R"(
-Fresh zeroed registered memory. shape: int or tuple. dtype: name, numpy or torch dtype.)")
+Fresh zeroed registered memory. shape: int or tuple. dtype: name, numpy or torch dtype. device: ``"cpu"`` or
+``"cuda:<ordinal>"``; of a GPU it is memory that other processes can be given and, where the GPU allows it,
+adapters reach (cuMemCreate), in pages of 2 MiB: ``torch.from_dlpack(memory)`` or ``cupy.from_dlpack`` is its
+array. It lives as long as that array or the Memory does, and then until the GPU has done its present work.
+
+Raises RegistrationError (no memory, no NVIDIA driver, a device that cannot reach it), CudaError (no such
+GPU, no room on it), TransferTimeout (other work kept the GPU from zeroing it for the Endpoint's timeout).)")
       .def("share", &share, py::arg("name"), py::arg("memory"), R"(
 Publish memory: peers find it by ``peer[name]`` and ``peer.lookup(name)``. Replaces what had the name.)")
       .def(

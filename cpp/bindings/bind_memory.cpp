@@ -7,13 +7,17 @@
 #include "bindings/buffer_export.hpp"
 #include "bindings/convert.hpp"
 #include "bindings/dlpack_export.hpp"
+#include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
 #include "engine/memory.hpp"
+#include "gpu/default_stream.hpp"
 
 namespace zerohop::bindings {
 namespace {
 
 using engine::Memory;
+
+constexpr Deadline::Seconds kStreamPatience{30.0};
 
 ExportedArray exported(const Memory& memory) {
   // The owner of the bytes alone: a view must not keep the registration that close() ends.
@@ -41,8 +45,19 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
 
 void support_buffers(PyHeapTypeObject* type) { add_buffer_protocol(type, &get_buffer); }
 
+// As transfers do: a consumer sees what the default stream has been given, whichever its own
+// stream.
+void wait_for_producers(const Memory& memory) {
+  const Deadline deadline = Deadline::after(kStreamPatience);
+  const auto device = memory.pinned()->device;
+  if (without_gil([&] { return gpu::wait_default_stream(*device, deadline); })) return;
+  throw TransferTimeout("the default stream of " + memory.device() +
+                        " was not done in time: wait for its work, or pass stream=-1");
+}
+
 py::capsule dlpack(const Memory& memory, py::object stream, py::object max_version,
                    py::object dl_device, py::object copy) {
+  if (!memory.on_host() && !stream.equal(py::int_(-1))) wait_for_producers(memory);
   return to_dlpack(exported(memory), {.stream = std::move(stream),
                                       .max_version = std::move(max_version),
                                       .dl_device = std::move(dl_device),
@@ -83,7 +98,8 @@ A registered array: its bytes can be read and written by peers who have its ``re
 
 Made by ``Endpoint.register`` and ``Endpoint.empty``. Keeps the array alive. Slicing with integers,
 slices, ``...`` and ``None`` gives a part of the same memory, as numpy's basic indexing does.
-``numpy.asarray(m)``, ``numpy.from_dlpack(m)`` and ``torch.from_dlpack(m)`` share its bytes.)");
+``numpy.asarray(m)``, ``numpy.from_dlpack(m)`` and ``torch.from_dlpack(m)`` share its bytes; of GPU memory
+``torch.from_dlpack(m)`` and ``cupy.from_dlpack(m)``.)");
   bind_layout_properties(type,
                          [](const Memory& memory) -> const Layout& { return memory.layout(); });
   type.def_property_readonly("device", &Memory::device,
@@ -115,7 +131,9 @@ slices of this memory too. Calling it again does nothing.)")
       .def("__len__", [](const Memory& memory) { return layout_length(memory.layout()); })
       .def("__dlpack__", &dlpack, py::kw_only(), py::arg("stream") = py::none(),
            py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),
-           py::arg("copy") = py::none(), "The bytes as a DLPack capsule (array API 2024.12).")
+           py::arg("copy") = py::none(), R"(
+The bytes as a DLPack capsule (array API 2024.12). Of GPU memory: waits until the default stream has done its
+present work unless stream=-1, 30 s at most.)")
       .def("__dlpack_device__", [](const Memory& memory) { return dlpack_device(memory.device()); })
       .def("__repr__", &describe);
 }

@@ -49,7 +49,9 @@ bool is_fortran_contiguous(const Layout& layout) {
 // Why the consumer cannot have what its flags demand; null when it can.
 const char* refusal(const ExportedArray& array, int flags) {
   const auto asks = [flags](int wanted) { return (flags & wanted) == wanted; };
-  if (array.device != "cpu") return "only host memory has a buffer";
+  if (array.device != "cpu") {
+    return "only host memory has a buffer; torch.from_dlpack(memory).cpu() copies that of a GPU";
+  }
   if (asks(PyBUF_WRITABLE) && !array.writable) return "the memory is read-only";
   if (asks(PyBUF_STRIDES) && !asks(PyBUF_C_CONTIGUOUS) && !asks(PyBUF_F_CONTIGUOUS) &&
       !asks(PyBUF_ANY_CONTIGUOUS)) {

@@ -20,11 +20,22 @@ struct Export {
   static void destroy(Managed* managed) { delete static_cast<Export*>(managed->manager_ctx); }
 };
 
+// Whatever the stream of the consumer, it may start at once: bytes are placed before anybody is
+// told of them, by no stream that the consumer could have to wait for.
+void check_stream(const DLDevice& device, const py::object& stream) {
+  if (stream.is_none() || stream.equal(py::int_(-1))) return;  // -1: torch, for the CPU too
+  if (device.device_type == kDLCPU) {
+    throw py::buffer_error("host memory knows no streams; pass stream=None");
+  }
+  if (!py::isinstance<py::int_>(stream) || !(stream > py::int_(0))) {
+    throw py::buffer_error(
+        "a stream of CUDA is None, -1, 1 (the default), 2 (the thread's default) or a handle above "
+        "2; 0 is none of them (array API)");
+  }
+}
+
 DLDevice check_request(const ExportedArray& array, const DLPackRequest& request) {
   const DLDevice device = parse_device(array.device);
-  if (device.device_type != kDLCPU) {
-    throw py::buffer_error("memory on " + array.device + " is not exported by this version");
-  }
   if (!request.dl_device.is_none() && !request.dl_device.equal(dlpack_device(array.device))) {
     throw py::buffer_error("the memory is on " + array.device +
                            " and stays there; import it first and copy it to another device then");
@@ -33,10 +44,7 @@ DLDevice check_request(const ExportedArray& array, const DLPackRequest& request)
     throw py::buffer_error(
         "memory is exported without a copy; import it with copy=None and copy that");
   }
-  // The standard has None for the CPU, and torch -1 too.
-  if (!request.stream.is_none() && !request.stream.equal(py::int_(-1))) {
-    throw py::buffer_error("host memory knows no streams; pass stream=None");
-  }
+  check_stream(device, request.stream);
   return device;
 }
 

@@ -23,6 +23,8 @@ using CudaCaptureMode = int;                // CUstreamCaptureMode
 using CudaAllocation = unsigned long long;  // CUmemGenericAllocationHandle
 using CudaStream = void*;                   // CUstream
 using CudaEvent = void*;                    // CUevent
+struct CudaMemoryProperties;                // CUmemAllocationProp
+struct CudaMemoryAccess;                    // CUmemAccessDesc
 constexpr CudaResult kCudaSuccess = 0;
 
 // X(member, symbol, minimum version as 1000 * major + 10 * minor, parameters); all return
@@ -36,11 +38,14 @@ constexpr CudaResult kCudaSuccess = 0;
   X(device_get_attribute, cuDeviceGetAttribute, 2000,                                              \
     (int* value, CudaDeviceAttribute attribute, CudaDevice device))                                \
   X(device_get_pci_bus_id, cuDeviceGetPCIBusId, 4010, (char* text, int nbytes, CudaDevice device)) \
+  X(device_can_access_peer, cuDeviceCanAccessPeer, 4000,                                           \
+    (int* can, CudaDevice device, CudaDevice peer))                                                \
   X(primary_context_retain, cuDevicePrimaryCtxRetain, 7000,                                        \
     (CudaContext * context, CudaDevice device))                                                    \
   X(primary_context_release, cuDevicePrimaryCtxRelease, 11000, (CudaDevice device))                \
   X(context_push, cuCtxPushCurrent, 4000, (CudaContext context))                                   \
   X(context_pop, cuCtxPopCurrent, 4000, (CudaContext * context))                                   \
+  X(context_synchronize, cuCtxSynchronize, 2000, ())                                               \
   X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, 10010,                        \
     (CudaCaptureMode * mode))                                                                      \
   X(pointer_get_attributes, cuPointerGetAttributes, 7000,                                          \
@@ -49,6 +54,25 @@ constexpr CudaResult kCudaSuccess = 0;
     (const void* value, CudaPointerAttribute attribute, CudaAddress address))                      \
   X(memory_allocate, cuMemAlloc, 3020, (CudaAddress * address, std::size_t nbytes))                \
   X(memory_free, cuMemFree, 3020, (CudaAddress address))                                           \
+  X(memory_get_info, cuMemGetInfo, 3020, (std::size_t* free, std::size_t* total))                  \
+  X(memory_get_granularity, cuMemGetAllocationGranularity, 10020,                                  \
+    (std::size_t* nbytes, const CudaMemoryProperties* properties, int option))                     \
+  X(memory_create, cuMemCreate, 10020,                                                             \
+    (CudaAllocation * allocation, std::size_t nbytes, const CudaMemoryProperties* properties,      \
+     unsigned long long flags))                                                                    \
+  X(memory_reserve, cuMemAddressReserve, 10020,                                                    \
+    (CudaAddress * address, std::size_t nbytes, std::size_t alignment, CudaAddress wish,           \
+     unsigned long long flags))                                                                    \
+  X(memory_free_addresses, cuMemAddressFree, 10020, (CudaAddress address, std::size_t nbytes))     \
+  X(memory_map, cuMemMap, 10020,                                                                   \
+    (CudaAddress address, std::size_t nbytes, std::size_t offset, CudaAllocation allocation,       \
+     unsigned long long flags))                                                                    \
+  X(memory_unmap, cuMemUnmap, 10020, (CudaAddress address, std::size_t nbytes))                    \
+  X(memory_set_access, cuMemSetAccess, 10020,                                                      \
+    (CudaAddress address, std::size_t nbytes, const CudaMemoryAccess* accesses,                    \
+     std::size_t count))                                                                           \
+  X(memory_set, cuMemsetD8Async, 3020,                                                             \
+    (CudaAddress address, unsigned char value, std::size_t nbytes, CudaStream stream))             \
   X(memory_retain_allocation, cuMemRetainAllocationHandle, 11000,                                  \
     (CudaAllocation * allocation, void* address))                                                  \
   X(memory_release_allocation, cuMemRelease, 10020, (CudaAllocation allocation))                   \

@@ -13,6 +13,8 @@ enum : CudaResult {
   kCudaErrorInvalidContext = 201,
   kCudaErrorNotReady = 600,
   kCudaErrorNotSupported = 801,
+  kCudaErrorCaptureFirst = 900,  // those of calls that disturb a stream capture
+  kCudaErrorCaptureLast = 908,
   kCudaErrorTimeout = 909,
 };
 
@@ -20,6 +22,8 @@ enum : CudaDeviceAttribute {
   kCudaComputeMajor = 75,
   kCudaComputeMinor = 76,
   kCudaFlushRemoteWrites = 98,    // cuStreamWaitValue may flush
+  kCudaVmmSupported = 102,        // cuMemCreate and its like
+  kCudaFdExportSupported = 103,   // ... with handles that are file descriptors
   kCudaGpudirectWithVmm = 110,    // cuMemCreate knows gpuDirectRDMACapable
   kCudaGpudirectSupported = 116,  // nvidia_p2p_get_pages and its like
   kCudaFlushOptions = 117,        // bits of CudaFlushOption
@@ -51,6 +55,33 @@ enum : CudaPointerAttribute {
 };
 
 enum CudaMemoryType : unsigned { kCudaMemoryHost = 1, kCudaMemoryDevice = 2 };
+
+// CUmemAllocationProp and CUmemAccessDesc, with the enumerations that they use.
+enum CudaMemoryLocationType : int { kCudaLocationDevice = 1 };
+enum CudaMemoryHandleType : int { kCudaHandleNone = 0, kCudaHandleFd = 1 };
+struct CudaMemoryLocation {
+  CudaMemoryLocationType type;
+  int ordinal;
+};
+struct CudaMemoryProperties {
+  int type;  // kCudaMemoryPinned
+  CudaMemoryHandleType handle_types;
+  CudaMemoryLocation location;
+  void* win32_metadata;
+  unsigned char compression;
+  unsigned char gpudirect_capable;
+  unsigned short usage;
+  unsigned char reserved[4];
+};
+static_assert(sizeof(CudaMemoryProperties) == 32);
+struct CudaMemoryAccess {
+  CudaMemoryLocation location;
+  int flags;  // kCudaAccessReadWrite
+};
+static_assert(sizeof(CudaMemoryAccess) == 12);
+constexpr int kCudaMemoryPinned = 1;        // CU_MEM_ALLOCATION_TYPE_PINNED: it stays in place
+constexpr int kCudaAccessReadWrite = 3;     // CUmemAccess_flags
+constexpr int kCudaGranularityMinimum = 0;  // CUmemAllocationGranularity_flags
 
 constexpr int kCudaRangeHandleDmabuf = 1;                   // CUmemRangeHandleType
 constexpr unsigned long long kCudaDmabufMappingPcie = 1;    // CUmemRangeFlags, driver 12.8

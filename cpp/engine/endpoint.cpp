@@ -14,11 +14,16 @@
 #include "base/fork.hpp"
 #include "engine/control_host.hpp"
 #include "engine/device_choice.hpp"
+#include "gpu/buffer.hpp"
 
 namespace zerohop::engine {
 namespace {
 
 constexpr std::string_view kCudaPrefix = "cuda:";
+
+int ordinal_of(const std::string& cuda_device) {
+  return std::stoi(cuda_device.substr(kCudaPrefix.size()));
+}
 
 std::string default_name() {
   std::array<char, 256> host{};
@@ -184,12 +189,12 @@ Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> own
 
 Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void> owner,
                                      const Registering& how) {
-  Registered registered = gpu_registrations().find_or_create(
-      {.extent = layout.extent(),
-       .ordinal = std::stoi(how.device.substr(kCudaPrefix.size())),
-       .writable = how.writable,
-       .shared = how.shared,
-       .demand = how.demand});
+  Registered registered = gpu_registrations(how.device)
+                              .find_or_create({.extent = layout.extent(),
+                                               .ordinal = ordinal_of(how.device),
+                                               .writable = how.writable,
+                                               .shared = how.shared,
+                                               .demand = how.demand});
   if (!registered.region && layout.count() > 0) {
     throw RegistrationError(address_.device + " cannot reach this memory on " + how.device +
                             " by itself, and this build does not stage it through the host (" +
@@ -201,13 +206,20 @@ Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void>
                 std::move(registered.choice));
 }
 
-GpuRegistrations& Endpoint::gpu_registrations() {
+std::shared_ptr<gpu::Device> Endpoint::gpu_device(const std::string& device) {
+  const Entered entered = enter();
+  return gpu_registrations(device).device(ordinal_of(device));
+}
+
+GpuRegistrations& Endpoint::gpu_registrations(const std::string& device) {
   const std::lock_guard lock(gpu_mutex_);
   if (!gpu_registrations_) {
     auto cuda = options_.cuda;
     if (!cuda) {
       const driver::CudaLibrary& library = driver::libcuda();
-      if (!library.cuda) throw RegistrationError(library.reason);
+      if (!library.cuda) {
+        throw RegistrationError("memory on " + device + " cannot be had: " + library.reason);
+      }
       cuda = library.cuda;
     }
     gpu_registrations_ = std::make_unique<GpuRegistrations>(
@@ -221,13 +233,21 @@ RegionCache::Stats Endpoint::gpu_registration_stats() const {
   return gpu_registrations_ ? gpu_registrations_->stats() : RegionCache::Stats{};
 }
 
-Memory Endpoint::empty(std::span<const std::int64_t> shape, DType dtype) {
+Memory Endpoint::empty(std::span<const std::int64_t> shape, DType dtype,
+                       const std::string& device) {
   check_open();
   Layout layout = Layout::contiguous(0, dtype, shape);
   layout.validate();
-  auto buffer = std::make_shared<Buffer>(layout.nbytes());
-  layout.address = buffer->address();
-  return register_memory(layout, std::move(buffer), {.writable = true, .shared = false});
+  const auto register_buffer = [&](auto buffer) {
+    layout.address = buffer->address();
+    return register_memory(layout, std::move(buffer),
+                           {.writable = true, .device = device, .shared = false});
+  };
+  if (!device.starts_with(kCudaPrefix)) {
+    return register_buffer(std::make_shared<Buffer>(layout.nbytes()));
+  }
+  auto gpu = gpu_device(device);
+  return register_buffer(gpu::Buffer::create(std::move(gpu), layout.nbytes(), deadline({})));
 }
 
 void Endpoint::share(const std::string& name, const Memory& memory) {

@@ -63,8 +63,9 @@ class Endpoint {
   // RegistrationError, CudaError.
   Memory register_memory(const Layout& layout, std::shared_ptr<void> owner, const Registering& how);
   RegionCache::Stats gpu_registration_stats() const;  // all zero before the first GPU array
-  // Fresh zeroed host memory.
-  Memory empty(std::span<const std::int64_t> shape, DType dtype);
+  // Fresh zeroed memory of the host ("cpu") or of a GPU. Throws RegistrationError, CudaError, and
+  // TransferTimeout when a GPU is too busy to zero it.
+  Memory empty(std::span<const std::int64_t> shape, DType dtype, const std::string& device = "cpu");
 
   void share(const std::string& name, const Memory& memory);
   bool unshare(const std::string& name);  // false: nothing has that name
@@ -91,7 +92,8 @@ class Endpoint {
   Entered enter() const;
   Memory register_gpu_memory(const Layout& layout, std::shared_ptr<void> owner,
                              const Registering& how);
-  GpuRegistrations& gpu_registrations();
+  std::shared_ptr<gpu::Device> gpu_device(const std::string& device);
+  GpuRegistrations& gpu_registrations(const std::string& device);
   void check_open() const;
   void stop();
   Control::MakePeer peer_maker(const std::string& device_reason) const;

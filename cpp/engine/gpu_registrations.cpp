@@ -73,17 +73,18 @@ GpuRegistrations::Pair GpuRegistrations::tried_pair(const Request& request,
   return tried;
 }
 
+std::shared_ptr<gpu::Device> GpuRegistrations::device(int ordinal) {
+  const std::lock_guard lock(mutex_);
+  return pair(ordinal).device;
+}
+
 PairFacts GpuRegistrations::pair_facts(int ordinal) {
   const std::lock_guard lock(mutex_);
   return pair(ordinal).facts;
 }
 
 Registered GpuRegistrations::find_or_create(const Request& request) {
-  std::shared_ptr<gpu::Device> device;
-  {
-    const std::lock_guard lock(mutex_);
-    device = pair(request.ordinal).device;  // initialises CUDA, which answers no question before
-  }
+  auto device = this->device(request.ordinal);  // initialises CUDA, which answers nothing before
   Registered registered = find_or_register(request);
   registered.device = std::move(device);
   return registered;

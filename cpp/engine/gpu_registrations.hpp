@@ -40,6 +40,8 @@ class GpuRegistrations {
   // GPU's, and CudaError when the GPU fails.
   Registered find_or_create(const Request& request);
 
+  // Throws CudaError.
+  std::shared_ptr<gpu::Device> device(int ordinal);
   // What `ordinal` and the adapter are known to do together. Trials are among it once memory that
   // is open to adapters was registered.
   PairFacts pair_facts(int ordinal);

@@ -76,6 +76,8 @@ DeviceFacts ask_device(const driver::Cuda& cuda, driver::CudaDevice device, int 
   facts.compute = 10 * ask(driver::kCudaComputeMajor) + ask(driver::kCudaComputeMinor);
   facts.gpudirect = ask(driver::kCudaGpudirectSupported) != 0;
   facts.gpudirect_vmm = ask(driver::kCudaGpudirectWithVmm) != 0;
+  facts.vmm = ask(driver::kCudaVmmSupported) != 0;
+  facts.fd_export = ask(driver::kCudaFdExportSupported) != 0;
   facts.dmabuf = ask(driver::kCudaDmabufSupported) != 0;
   facts.flush_by_host = (ask(driver::kCudaFlushOptions) & driver::kCudaFlushByHost) != 0;
   facts.flush_by_stream = (ask(driver::kCudaFlushOptions) & driver::kCudaFlushByStream) != 0;

@@ -17,6 +17,8 @@ struct DeviceFacts {
   int driver = 0;              // CUDA version of the driver, 1000 * major + 10 * minor
   bool gpudirect = false;      // adapters may reach its memory at all
   bool gpudirect_vmm = false;  // ... memory of cuMemCreate too, where that asks for it
+  bool vmm = false;            // maps physical memory where it is told (cuMemCreate)
+  bool fd_export = false;      // ... and hands it out as file descriptors
   bool dmabuf = false;         // exports memory as dma-buf: needs the open kernel modules
   bool flush_by_host = false;  // cuFlushGPUDirectRDMAWrites works
   bool flush_by_stream = false;

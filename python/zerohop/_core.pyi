@@ -586,7 +586,8 @@ class Memory:
 
     Made by ``Endpoint.register`` and ``Endpoint.empty``. Keeps the array alive. Slicing with integers,
     slices, ``...`` and ``None`` gives a part of the same memory, as numpy's basic indexing does.
-    ``numpy.asarray(m)``, ``numpy.from_dlpack(m)`` and ``torch.from_dlpack(m)`` share its bytes.
+    ``numpy.asarray(m)``, ``numpy.from_dlpack(m)`` and ``torch.from_dlpack(m)`` share its bytes; of GPU memory
+    ``torch.from_dlpack(m)`` and ``cupy.from_dlpack(m)``.
     """
     def __array__(self, dtype: typing.Any = None, copy: typing.Any = None) -> typing.Any:
         """
@@ -602,7 +603,8 @@ class Memory:
         copy: typing.Any = None,
     ) -> typing_extensions.CapsuleType:
         """
-        The bytes as a DLPack capsule (array API 2024.12).
+        The bytes as a DLPack capsule (array API 2024.12). Of GPU memory: waits until the default stream has done its
+        present work unless stream=-1, 30 s at most.
         """
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __enter__(self) -> typing.Any: ...
@@ -972,7 +974,13 @@ class Endpoint:
         """
     def empty(self, shape: typing.Any, dtype: typing.Any = "uint8", device: str = "cpu") -> Memory:
         """
-        Fresh zeroed registered memory. shape: int or tuple. dtype: name, numpy or torch dtype.
+        Fresh zeroed registered memory. shape: int or tuple. dtype: name, numpy or torch dtype. device: ``"cpu"`` or
+        ``"cuda:<ordinal>"``; of a GPU it is memory that other processes can be given and, where the GPU allows it,
+        adapters reach (cuMemCreate), in pages of 2 MiB: ``torch.from_dlpack(memory)`` or ``cupy.from_dlpack`` is its
+        array. It lives as long as that array or the Memory does, and then until the GPU has done its present work.
+
+        Raises RegistrationError (no memory, no NVIDIA driver, a device that cannot reach it), CudaError (no such
+        GPU, no room on it), TransferTimeout (other work kept the GPU from zeroing it for the Endpoint's timeout).
         """
     def peek_notify(self, slot: typing.SupportsInt | typing.SupportsIndex) -> int:
         """

@@ -74,3 +74,6 @@ def test_the_device_is_the_one_asked_for(device):
 def test_memory_that_a_device_cannot_serve_is_refused_at_once(open_endpoint):
     with pytest.raises((zh.Error, ValueError), match="cuda:77"):
         open_endpoint().empty(10, device="cuda:77")
+    for name in ("cuda", "cuda:", "cuda:-1", "rocm:0", "gpu"):
+        with pytest.raises(ValueError, match="unknown"):
+            open_endpoint().empty(10, device=name)

@@ -30,6 +30,13 @@ std::uint64_t FakeCopies::allocate(std::size_t nbytes, std::byte fill) {
   return begin;
 }
 
+void FakeCopies::release(std::uint64_t begin) {
+  const std::lock_guard guard(mutex_);
+  const auto found = blocks_.find(begin);
+  ::munmap(reinterpret_cast<void*>(begin), found->second.nbytes);
+  blocks_.erase(found);
+}
+
 std::byte* FakeCopies::find(std::uint64_t address, std::size_t nbytes) {
   const auto after = blocks_.upper_bound(address);
   if (after == blocks_.begin()) return nullptr;
@@ -137,6 +144,13 @@ CudaResult FakeCopies::to_device(std::uint64_t to, const void* from, std::size_t
   std::byte* target = find(to, nbytes);
   if (target == nullptr || !is_pinned(from, nbytes)) return kCudaErrorInvalidValue;
   return start(stream, [=] { std::memcpy(target, from, nbytes); });
+}
+
+CudaResult FakeCopies::set(std::uint64_t to, std::byte value, std::size_t nbytes, void* stream) {
+  const std::lock_guard guard(mutex_);
+  std::byte* target = find(to, nbytes);
+  if (target == nullptr) return kCudaErrorInvalidValue;
+  return start(stream, [=] { std::memset(target, static_cast<int>(value), nbytes); });
 }
 
 CudaResult FakeCopies::record(void* event, void* stream) {

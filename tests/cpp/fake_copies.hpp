@@ -27,8 +27,9 @@ class FakeCopies {
   FakeCopies(const FakeCopies&) = delete;
   FakeCopies& operator=(const FakeCopies&) = delete;
 
-  // Memory of the GPU, filled with `fill`; unmapped with this object.
+  // Memory of the GPU, filled with `fill`; unmapped with this object at the latest.
   std::uint64_t allocate(std::size_t nbytes, std::byte fill = std::byte{0});
+  void release(std::uint64_t begin);
   // What lies there, for tests.
   std::vector<std::byte> read(std::uint64_t address, std::size_t nbytes);
   void write(std::uint64_t address, const std::vector<std::byte>& bytes);
@@ -53,6 +54,7 @@ class FakeCopies {
   driver::CudaResult to_host(void* to, std::uint64_t from, std::size_t nbytes, void* stream);
   driver::CudaResult to_device(std::uint64_t to, const void* from, std::size_t nbytes,
                                void* stream);
+  driver::CudaResult set(std::uint64_t to, std::byte value, std::size_t nbytes, void* stream);
   driver::CudaResult record(void* event, void* stream);
   driver::CudaResult query(void* event);
 

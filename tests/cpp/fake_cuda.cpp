@@ -21,7 +21,8 @@ using gpu::MemoryKind;
 FakeCuda* current = nullptr;  // the table's functions have no argument that could carry it
 int context_object = 0;       // its address is the primary context
 constexpr CudaAddress kProbeMemory = 0x10000000;
-thread_local int depth = 0;  // of this thread's context stack
+constexpr driver::CudaAllocation kRetained = ~0ull;  // by memory_retain_allocation
+thread_local int depth = 0;                          // of this thread's context stack
 thread_local driver::CudaCaptureMode capture_mode = 0;
 
 CudaResult init(unsigned) { return current->fails("init") ? current->error : kCudaSuccess; }
@@ -33,13 +34,13 @@ CudaResult driver_get_version(int* version) {
 }
 CudaResult device_get_count(int* count) {
   if (current->fails("device_get_count")) return current->error;
-  *count = 1;
+  *count = current->gpus;
   return kCudaSuccess;
 }
 CudaResult device_get(driver::CudaDevice* device, int ordinal) {
   if (current->fails("device_get")) return current->error;
-  if (ordinal != 0) return 101;
-  *device = 0;
+  if (ordinal < 0 || ordinal >= current->gpus) return 101;
+  *device = ordinal;
   return kCudaSuccess;
 }
 CudaResult device_get_name(char* name, int nbytes, driver::CudaDevice) {
@@ -85,6 +86,23 @@ CudaResult context_pop(driver::CudaContext* context) {
 CudaResult thread_exchange_capture_mode(driver::CudaCaptureMode* mode) {
   std::swap(*mode, capture_mode);
   current->capture_mode = capture_mode;
+  return kCudaSuccess;
+}
+
+CudaResult device_can_access_peer(int* can, driver::CudaDevice device, driver::CudaDevice) {
+  if (current->fails("device_can_access_peer")) return current->error;
+  *can = current->neighbours.contains(device);
+  return kCudaSuccess;
+}
+CudaResult context_synchronize() {
+  if (current->fails("context_synchronize")) return current->error;
+  if (depth == 0) return kCudaErrorInvalidContext;
+  // A call that is not in the relaxed mode spoils a capture.
+  if (current->capturing && capture_mode == driver::kCudaCaptureRelaxed) {
+    return driver::kCudaErrorCaptureFirst;
+  }
+  current->busy.wait(true);
+  ++current->synchronized;
   return kCudaSuccess;
 }
 
@@ -144,15 +162,64 @@ CudaResult memory_free(CudaAddress address) {
   current->remove(address);
   return kCudaSuccess;
 }
+CudaResult memory_get_info(std::size_t* free, std::size_t* total) {
+  if (current->fails("memory_get_info")) return current->error;
+  if (depth == 0) return kCudaErrorInvalidContext;
+  *free = current->vmm.free_nbytes;
+  *total = std::size_t{1} << 30;
+  return kCudaSuccess;
+}
+CudaResult memory_get_granularity(std::size_t* nbytes, const driver::CudaMemoryProperties*,
+                                  int option) {
+  if (current->fails("memory_get_granularity")) return current->error;
+  if (option != driver::kCudaGranularityMinimum) return kCudaErrorInvalidValue;
+  *nbytes = FakeVmm::kPage;
+  return kCudaSuccess;
+}
+CudaResult memory_create(driver::CudaAllocation* allocation, std::size_t nbytes,
+                         const driver::CudaMemoryProperties* properties, unsigned long long) {
+  if (current->fails("memory_create")) return current->error;
+  return current->vmm.create(allocation, nbytes, *properties);
+}
+CudaResult memory_reserve(CudaAddress* address, std::size_t nbytes, std::size_t, CudaAddress,
+                          unsigned long long) {
+  if (current->fails("memory_reserve")) return current->error;
+  return current->vmm.reserve(address, nbytes);
+}
+CudaResult memory_free_addresses(CudaAddress address, std::size_t nbytes) {
+  return current->vmm.free_addresses(address, nbytes);
+}
+CudaResult memory_map(CudaAddress address, std::size_t nbytes, std::size_t,
+                      driver::CudaAllocation allocation, unsigned long long) {
+  if (current->fails("memory_map")) return current->error;
+  const CudaResult result = current->vmm.map(address, nbytes, allocation);
+  if (result == kCudaSuccess) current->add(MemoryKind::vmm, address, nbytes);
+  return result;
+}
+CudaResult memory_unmap(CudaAddress address, std::size_t nbytes) {
+  current->remove(address);
+  return current->vmm.unmap(address, nbytes);
+}
+CudaResult memory_set_access(CudaAddress address, std::size_t nbytes,
+                             const driver::CudaMemoryAccess* accesses, std::size_t count) {
+  if (current->fails("memory_set_access")) return current->error;
+  return current->vmm.set_access(address, nbytes, {accesses, accesses + count});
+}
+CudaResult memory_set(CudaAddress address, unsigned char value, std::size_t nbytes, void* stream) {
+  if (current->fails("memory_set")) return current->error;
+  return depth == 0 ? kCudaErrorInvalidContext
+                    : current->copies.set(address, std::byte{value}, nbytes, stream);
+}
 CudaResult memory_retain_allocation(driver::CudaAllocation* allocation, void* address) {
   if (current->fails("memory_retain_allocation")) return current->error;
   const auto* memory = current->find(reinterpret_cast<CudaAddress>(address));
   if (memory == nullptr || memory->kind != MemoryKind::vmm) return kCudaErrorInvalidValue;
   ++current->allocations_held;
-  *allocation = 1;
+  *allocation = kRetained;
   return kCudaSuccess;
 }
-CudaResult memory_release_allocation(driver::CudaAllocation) {
+CudaResult memory_release_allocation(driver::CudaAllocation allocation) {
+  if (allocation != kRetained) return current->vmm.release(allocation);
   --current->allocations_held;
   return kCudaSuccess;
 }
@@ -254,6 +321,8 @@ FakeCuda::FakeCuda() : table_(make_table()) {
                 {driver::kCudaGpudirectSupported, 1},
                 {driver::kCudaGpudirectWithVmm, 1},
                 {driver::kCudaDmabufSupported, 1},
+                {driver::kCudaVmmSupported, 1},
+                {driver::kCudaFdExportSupported, 1},
                 {driver::kCudaFlushOptions, driver::kCudaFlushByHost},
                 {driver::kCudaWritesOrdering, driver::kCudaScopeOwner}};
 }

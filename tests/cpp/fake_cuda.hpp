@@ -6,11 +6,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "driver/cuda_constants.hpp"
 #include "fake_copies.hpp"
+#include "fake_vmm.hpp"
 #include "gpu/allocation.hpp"
 
 namespace zerohop::testing {
@@ -30,6 +32,8 @@ class FakeCuda {
   std::atomic<int> calls = 0;
   std::string failed;  // the function that was made to fail
 
+  int gpus = 1;                   // each as the first
+  std::set<int> neighbours;       // that reach the first one's memory
   std::map<int, int> attributes;  // of the GPU
   int driver_version = 13000;
   driver::CudaResult export_error = driver::kCudaSuccess;  // of every export
@@ -52,6 +56,7 @@ class FakeCuda {
   // An allocation with bytes, that copies reach.
   std::uint64_t add_bytes(std::uint64_t nbytes, std::byte fill = std::byte{0});
   FakeCopies copies;
+  FakeVmm vmm{copies};
   Memory* find(std::uint64_t address);
 
   std::atomic<int> retained = 0;  // primary contexts
@@ -59,6 +64,9 @@ class FakeCuda {
   int allocated = 0;              // by the table itself
   int allocations_held = 0;       // by cuMemRetainAllocationHandle
   int flushes = 0;
+  std::atomic<bool> busy = false;       // context_synchronize waits until it is not
+  std::atomic<bool> capturing = false;  // context_synchronize is refused
+  std::atomic<int> synchronized = 0;    // calls that it was done for
   std::atomic<driver::CudaCaptureMode> capture_mode = 0;  // of any thread: global
   struct Export {
     Extent range;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.hpp"
@@ -220,6 +221,38 @@ TEST_CASE_FIXTURE(Fixture, "a copy that fails is the transfer's error, and the p
   put(source, counted(50000, 9));
   finish(to_right->write({&pair, 1}, {}));
   CHECK(get(target) == counted(50000, 9));
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "memory that an endpoint makes on a GPU is zeroed, and lives with its views") {
+  const std::vector<std::int64_t> shape{50, 100};
+  const Memory source = gpu_array(left, shape);
+  Memory target = right.empty(shape, kByte, "cuda:0");
+  CHECK(target.device() == "cuda:0");
+  CHECK(target.writable());
+  CHECK(get(target) == Bytes(5000));
+  put(source, counted(5000, 4));
+  const RemoteMemory remote = target.remote();
+  const Peer::Pair pair{&source, &remote};
+  finish(to_right->write({&pair, 1}, requiring("staged")));
+  CHECK(get(target) == counted(5000, 4));
+  std::shared_ptr<void> view = target.pinned()->owner;  // as a DLPack consumer holds it
+  target.close();
+  CHECK(cuda.copies.read(remote.layout.address, 5000) == counted(5000, 4));
+  CHECK(cuda.vmm.mapped() == 1);
+  view.reset();
+  const Deadline deadline = soon();
+  while (cuda.vmm.physical() > 0 && !deadline.passed()) std::this_thread::yield();
+  CHECK(cuda.vmm.physical() == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "memory on a GPU that is absent or full is refused with its reason") {
+  const std::vector<std::int64_t> shape{std::int64_t{1} << 40};
+  const auto make_on = [&](const char* device) { (void)left.empty(shape, kByte, device); };
+  CHECK(contains(message_of<CudaError>([&] { make_on("cuda:1"); }), "cuDeviceGet of cuda:1"));
+  CHECK(contains(message_of<CudaError>([&] { make_on("cuda:0"); }), "no room for 1099511627776"));
+  const std::vector<std::int64_t> none{0, 4};
+  CHECK(left.empty(none, kByte, "cuda:0").layout().count() == 0);
 }
 
 TEST_CASE_FIXTURE(Fixture, "memory of a GPU that is closed is out of reach") {

@@ -191,8 +191,25 @@ def test_memory_of_other_devices_has_no_buffer() -> None:
     view = ArrayView(Producer(ADDRESS, (4,), (1,), device_type=dlpack.CUDA))
     with pytest.raises(BufferError, match="host memory"):
         memoryview(view)
-    with pytest.raises(BufferError, match="cuda:0"):
-        view.__dlpack__()
+    with pytest.raises(BufferError, match="stays there"):
+        view.__dlpack__(dl_device=(dlpack.CPU, 0))
+
+
+@pytest.mark.parametrize("stream", [None, -1, 1, 2, 0x7F001234])
+def test_memory_of_a_gpu_leaves_for_any_stream(stream: int | None) -> None:
+    view = ArrayView(Producer(ADDRESS, (4,), (1,), device_type=dlpack.CUDA))
+    assert view.__dlpack_device__() == (dlpack.CUDA, 0)
+    managed = dlpack.take(view.__dlpack__(stream=stream, max_version=(1, 0)))
+    assert (managed.tensor.device_type, managed.tensor.device_id) == (dlpack.CUDA, 0)
+    assert managed.tensor.data == ADDRESS
+    dlpack.delete(managed)
+
+
+@pytest.mark.parametrize("stream", [0, -2, "1"])
+def test_what_no_stream_of_cuda_is_named_by(stream: object) -> None:
+    view = ArrayView(Producer(ADDRESS, (4,), (1,), device_type=dlpack.CUDA))
+    with pytest.raises(BufferError, match="a stream of CUDA"):
+        view.__dlpack__(stream=stream)
 
 
 REQUESTS = {"simple": 0, "nd": 0x8, "c": 0x38, "f": 0x58, "any": 0x98, "full": 0x11D}

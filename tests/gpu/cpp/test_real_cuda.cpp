@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <functional>
 #include <thread>
@@ -37,6 +38,25 @@ static_assert(same(driver::kCudaComputeMinor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABI
 static_assert(same(driver::kCudaGpudirectWithVmm,
                    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED));
 static_assert(same(driver::kCudaGpudirectSupported, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED));
+static_assert(same(driver::kCudaVmmSupported,
+                   CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED));
+static_assert(same(driver::kCudaFdExportSupported,
+                   CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED));
+static_assert(same(driver::kCudaErrorCaptureFirst, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+static_assert(same(driver::kCudaErrorCaptureLast, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD));
+static_assert(same(driver::kCudaMemoryPinned, CU_MEM_ALLOCATION_TYPE_PINNED));
+static_assert(same(driver::kCudaLocationDevice, CU_MEM_LOCATION_TYPE_DEVICE));
+static_assert(same(driver::kCudaHandleNone, CU_MEM_HANDLE_TYPE_NONE));
+static_assert(same(driver::kCudaHandleFd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+static_assert(same(driver::kCudaAccessReadWrite, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+static_assert(same(driver::kCudaGranularityMinimum, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+static_assert(sizeof(driver::CudaMemoryProperties) == sizeof(CUmemAllocationProp));
+static_assert(offsetof(driver::CudaMemoryProperties, location) ==
+              offsetof(CUmemAllocationProp, location));
+static_assert(offsetof(driver::CudaMemoryProperties, gpudirect_capable) ==
+              offsetof(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable));
+static_assert(sizeof(driver::CudaMemoryAccess) == sizeof(CUmemAccessDesc));
+static_assert(offsetof(driver::CudaMemoryAccess, flags) == offsetof(CUmemAccessDesc, flags));
 static_assert(same(driver::kCudaFlushOptions,
                    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS));
 static_assert(same(driver::kCudaWritesOrdering,

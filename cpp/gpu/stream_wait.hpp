@@ -1,0 +1,16 @@
+// Waiting for a stream without being held up for longer than wanted.
+#pragma once
+
+#include <string>
+
+#include "base/deadline.hpp"
+#include "gpu/device.hpp"
+
+namespace zerohop::gpu {
+
+// Waits until `stream` has done what it has been given so far; false when the deadline came first.
+// what: the work, for messages. The caller has made the device current. Throws CudaError.
+bool wait_stream(const Device& device, driver::CudaStream stream, const std::string& what,
+                 const Deadline& deadline);
+
+}  // namespace zerohop::gpu
