@@ -96,6 +96,29 @@ def test_wanted_route_that_lacks_something_is_not_tried(
     assert "not tried: cuda: no NVIDIA GPU" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.parametrize(("chosen", "tried"), [(None, "soft0"), ("rxe0", "rxe0")])
+def test_staged_is_tried_where_it_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str | None, tried: str
+) -> None:
+    trials = list[tuple[str, str | None]]()
+
+    def try_it(route: str, device: str | None) -> trial.Outcome:
+        trials.append((route, device))
+        return trial.Outcome(route, "ok", "64 KiB")
+
+    monkeypatch.setattr(command, "_with_counterpart", try_it)
+    host = host_of(virtual(tmp_path))
+    assert command.diagnose(host, "staged", chosen, True)
+    assert trials == [("staged", tried)]
+
+
+def test_a_route_that_is_not_built_is_not_promised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not command.diagnose(host_of(virtual(tmp_path)), "p2p", "soft0", False)
+    assert "not tried: not built yet" in " ".join(capsys.readouterr().out.split())
+
+
 def test_wanted_route_ignores_failures_elsewhere(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

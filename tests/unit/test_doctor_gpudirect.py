@@ -75,6 +75,7 @@ def test_write_order(machine: Machine, attributes: dict[str, int], state: str, w
     finding = gpudirect.write_order(host_of(machine, cuda=cuda_of(machine, **attributes)))
     assert finding.state == state
     assert finding.evidence == f"H200: {words}"
+    assert ("Endpoint('soft0')" in finding.fix) == (state == "warn")
 
 
 def resource_lines(*windows: tuple[int, int]) -> str:

@@ -52,6 +52,8 @@ def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) ->
 def _try_here(verdict: Verdict, device: str | None) -> Outcome:
     if not verdict.possible:
         return Outcome(verdict.route, "absent", f"not tried: {verdict.reason}")
+    if verdict.route == "staged" and device is None:
+        device = "soft0"  # the only one that stages; an adapter would be chosen before it
     try:
         return _with_counterpart(verdict.route, device)
     except (Error, CounterpartFailed) as error:

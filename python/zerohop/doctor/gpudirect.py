@@ -70,7 +70,7 @@ def write_order(host: Host) -> Finding:
             lines, bad = [*lines, f"{device.name}: no order and no flush call"], True
     evidence = "; ".join(dict.fromkeys(lines))
     if bad:
-        fix = "use require='staged' for this GPU; GeForce models have no GPUDirect RDMA"
+        fix = "use Endpoint('soft0') for this GPU, which stages; GeForce models have no GPUDirect RDMA"
         return Finding("write-order", "warn", evidence, fix)
     return Finding("write-order", "ok", evidence)
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from zerohop.doctor.finding import Finding
 
 ROUTES = ("host", "p2p", "gpudirect", "staged")
+NO_P2P = "not built yet: between processes of one host the route staged serves GPU memory"
+STAGED = "through pinned host memory over soft0"
 
 
 @dataclass(frozen=True)
@@ -24,9 +26,9 @@ def judge(findings: Sequence[Finding]) -> list[Verdict]:
     gpu = _lacking(known, "cuda")
     return [
         _host(known, adapter),
-        _p2p(known, gpu),
+        Verdict("p2p", False, NO_P2P),
         _gpudirect(known, gpu, adapter),
-        _staged(known, gpu, adapter),
+        _verdict(known, "staged", gpu or _lacking(known, "soft0"), STAGED),
     ]
 
 
@@ -53,14 +55,6 @@ def _host(known: Mapping[str, Finding], adapter: list[str]) -> Verdict:
     return _verdict(known, "host", _lacking(known, "soft0"), "over soft0")
 
 
-def _p2p(known: Mapping[str, Finding], gpu: list[str]) -> Verdict:
-    lacking = gpu or _lacking(known, "ipc")
-    if known["p2p"].state == "fail":
-        lacking = [*lacking, "p2p"]
-    between = "processes on one GPU" if known["p2p"].state == "absent" else known["p2p"].evidence
-    return _verdict(known, "p2p", lacking, between)
-
-
 def _gpudirect(known: Mapping[str, Finding], gpu: list[str], adapter: list[str]) -> Verdict:
     lacking = [*gpu, *adapter]
     by_dma_buf = [n for n in ("dma-buf", "rdma-dma-buf", "kernel") if known[n].state != "ok"]
@@ -69,9 +63,3 @@ def _gpudirect(known: Mapping[str, Finding], gpu: list[str], adapter: list[str])
         lacking = [*by_dma_buf, "peermem"]
     reason = "GPU memory registered through " + ("nvidia-peermem" if by_dma_buf else "dma-buf")
     return _verdict(known, "gpudirect", lacking, reason)
-
-
-def _staged(known: Mapping[str, Finding], gpu: list[str], adapter: list[str]) -> Verdict:
-    lacking = gpu or (_lacking(known, "soft0") if adapter else [])
-    over = "soft0" if adapter else "an RDMA device"
-    return _verdict(known, "staged", lacking, f"through pinned host memory over {over}")
