@@ -92,6 +92,9 @@ def delete_elsewhere(managed: Legacy | Versioned) -> None:
     assert libc.pthread_join(thread, None) == 0
 
 
+_handed_out: list[Any] = []  # Producers: capsules point into them, for as long as anybody likes
+
+
 class Producer:
     """An object with __dlpack__ whose capsule is exactly as told; counts the deleter's calls.
 
@@ -133,6 +136,7 @@ class Producer:
         return self.managed.tensor.device_type, self.managed.tensor.device_id
 
     def _capsule(self) -> Any:
+        _handed_out.append(self)
         name = b"dltensor" if isinstance(self.managed, Legacy) else b"dltensor_versioned"
         self.capsule = _new(ctypes.addressof(self.managed), name, None)
         return self.capsule

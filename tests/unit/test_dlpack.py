@@ -197,7 +197,8 @@ def test_memory_of_other_devices_has_no_buffer() -> None:
 
 @pytest.mark.parametrize("stream", [None, -1, 1, 2, 0x7F001234])
 def test_memory_of_a_gpu_leaves_for_any_stream(stream: int | None) -> None:
-    view = ArrayView(Producer(ADDRESS, (4,), (1,), device_type=dlpack.CUDA))
+    producer = Producer(ADDRESS, (4,), (1,), device_type=dlpack.CUDA)
+    view = ArrayView(producer)
     assert view.__dlpack_device__() == (dlpack.CUDA, 0)
     managed = dlpack.take(view.__dlpack__(stream=stream, max_version=(1, 0)))
     assert (managed.tensor.device_type, managed.tensor.device_id) == (dlpack.CUDA, 0)
@@ -207,7 +208,8 @@ def test_memory_of_a_gpu_leaves_for_any_stream(stream: int | None) -> None:
 
 @pytest.mark.parametrize("stream", [0, -2, "1"])
 def test_what_no_stream_of_cuda_is_named_by(stream: object) -> None:
-    view = ArrayView(Producer(ADDRESS, (4,), (1,), device_type=dlpack.CUDA))
+    producer = Producer(ADDRESS, (4,), (1,), device_type=dlpack.CUDA)
+    view = ArrayView(producer)
     with pytest.raises(BufferError, match="a stream of CUDA"):
         view.__dlpack__(stream=stream)
 
