@@ -160,8 +160,9 @@ std::vector<driver::CudaMemoryAccess> accesses_to(const Device& device) {
   return accesses;
 }
 
-// Waits for all that the GPU was given, whichever stream it is in. A stream capture of the program
-// must not be disturbed: the driver then refuses, and is asked again later.
+// Waits for all that the GPU was given, whichever stream it is in. Like cudaFree, this spoils a
+// capture under way (CUDA Driver API, cuCtxSynchronize); the driver refuses, and is asked again
+// later.
 void wait_until_idle(const Device& device) {
   constexpr std::chrono::milliseconds kNap{10};
   for (;;) {

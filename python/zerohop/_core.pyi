@@ -978,6 +978,7 @@ class Endpoint:
         ``"cuda:<ordinal>"``; of a GPU it is memory that other processes can be given and, where the GPU allows it,
         adapters reach (cuMemCreate), in pages of 2 MiB: ``torch.from_dlpack(memory)`` or ``cupy.from_dlpack`` is its
         array. It lives as long as that array or the Memory does, and then until the GPU has done its present work.
+        Do not drop it while a stream is being captured into a CUDA graph: as cudaFree would, that spoils the capture.
 
         Raises RegistrationError (no memory, no NVIDIA driver, a device that cannot reach it), CudaError (no such
         GPU, no room on it), TransferTimeout (other work kept the GPU from zeroing it for the Endpoint's timeout).
