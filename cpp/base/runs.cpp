@@ -55,6 +55,20 @@ bool Runs::next(Run& run) noexcept {
   return true;
 }
 
+void Runs::skip(std::uint64_t runs) noexcept {
+  left_ -= runs < left_ ? runs : left_;
+  std::uint64_t position = count_ - left_;  // in the order of next(): the last axis runs fastest
+  for (std::size_t i = naxes_; i-- > 0 && left_ > 0;) {
+    Axis& axis = axes_[i];
+    const auto size = static_cast<std::uint64_t>(axis.size);
+    const auto index = static_cast<std::int64_t>(position % size);
+    position /= size;
+    a_address_ += static_cast<std::uint64_t>((index - axis.index) * axis.a_stride);
+    b_address_ += static_cast<std::uint64_t>((index - axis.index) * axis.b_stride);
+    axis.index = index;
+  }
+}
+
 void Runs::advance() noexcept {
   for (std::size_t i = naxes_; i-- > 0;) {
     Axis& axis = axes_[i];

@@ -26,6 +26,9 @@ class Runs {
   // False when there is no further run. Neither allocates nor throws.
   bool next(Run& run) noexcept;
 
+  // Leaves out that many runs, or all that are left.
+  void skip(std::uint64_t runs) noexcept;
+
   std::uint64_t count() const noexcept { return count_; }  // runs in all; 0 without elements
   std::uint64_t run_nbytes() const noexcept {
     return run_nbytes_;

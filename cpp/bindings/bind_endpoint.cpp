@@ -93,11 +93,13 @@ std::chrono::microseconds to_microseconds(double seconds) {
 
 EndpointHandle make_endpoint(const std::string& device, const std::string& name, double timeout,
                              double spin, const std::string& host,
-                             const std::map<std::string, int>& knobs) {
+                             const std::map<std::string, int>& knobs,
+                             const std::map<std::string, engine::RailIndex>& nearest) {
   engine::EndpointOptions options{.device = device,
                                   .port = {},
                                   .queue_pair = {},
                                   .gpu = {},
+                                  .nearest = nearest,
                                   .name = name,
                                   .timeout = timeout,
                                   .spin = to_microseconds(spin),
@@ -193,7 +195,7 @@ void bind_endpoint(py::module_& m) {
   m.def("device_names", &engine::device_names);
   py::class_<Endpoint, EndpointHandle> type(m, "Endpoint");
   type.def(py::init(&make_endpoint), py::arg("device"), py::arg("name"), py::arg("timeout"),
-           py::arg("spin"), py::arg("host"), py::arg("knobs"))
+           py::arg("spin"), py::arg("host"), py::arg("knobs"), py::arg("nearest"))
       .def_property_readonly(
           "address", [](const Endpoint& self) { return to_bytes(self.address().to_bytes()); },
           "What another Endpoint needs to connect: bytes. Contains a secret.")
@@ -205,7 +207,7 @@ void bind_endpoint(py::module_& m) {
           "For messages, here and at its peers.")
       .def_property_readonly(
           "device", [](const Endpoint& self) { return self.address().device; },
-          "The verbs device, for instance ``\"soft0\"``.")
+          "The verbs device, for instance ``\"soft0\"``; several with commas in between.")
       .def_property_readonly("timeout", &Endpoint::timeout,
                              "Bound of a wait that is given none, seconds.")
       .def_property_readonly("closed", &Endpoint::closed, "Whether close() was called.")

@@ -3,7 +3,9 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <atomic>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
 #include "bindings/demands.hpp"
@@ -39,16 +41,37 @@ RemoteMemory get_item(const PeerHandle& self, Name text) {
 }
 
 py::dict stats(const PeerHandle& self) {
-  const engine::PathStats& counters = self.peer->stats();
+  using engine::PathStats;
+  using Counter = std::atomic<std::uint64_t> PathStats::*;
+  constexpr std::pair<const char*, Counter> kCounters[] = {
+      {"work_requests", &PathStats::work_requests},
+      {"doorbells", &PathStats::doorbells},
+      {"bytes_out", &PathStats::bytes_out},
+      {"bytes_in", &PathStats::bytes_in},
+      {"messages_in", &PathStats::messages_in},
+      {"notifications_in", &PathStats::notifications_in},
+      {"queue_full", &PathStats::queue_full},
+      {"queue_pair_errors", &PathStats::broken}};
+  const auto reports = self.peer->rails();
   py::dict all;
-  all["work_requests"] = counters.work_requests.load();
-  all["doorbells"] = counters.doorbells.load();
-  all["bytes_out"] = counters.bytes_out.load();
-  all["bytes_in"] = counters.bytes_in.load();
-  all["messages_in"] = counters.messages_in.load();
-  all["notifications_in"] = counters.notifications_in.load();
-  all["queue_full"] = counters.queue_full.load();
-  all["queue_pair_errors"] = counters.broken.load();
+  py::list rails;
+  for (const auto& report : reports) {
+    py::dict rail;
+    rail["device"] = report.device;
+    rail["serves"] = report.trouble.empty();
+    rail["trouble"] = report.trouble;
+    rails.append(rail);
+  }
+  for (const auto& [name, counter] : kCounters) {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < reports.size(); ++i) {
+      const std::uint64_t count = reports[i].stats ? (reports[i].stats->*counter).load() : 0;
+      rails[i][name] = count;
+      sum += count;
+    }
+    all[name] = sum;
+  }
+  all["rails"] = rails;
   return all;
 }
 
@@ -100,7 +123,9 @@ Endpoint's). Raises TransferTimeout, PeerLost.)")
           "pid", [](const PeerHandle& self) { return self.peer->identity().pid; },
           "The id of its process, on its host.")
       .def("stats", &stats, R"(
-Counters since the connection was made, as a dict of ints.
+Counters since the connection was made, as a dict of ints; and "rails", a list of dicts with the same
+counters for each device, its name ("device"), whether it carries transfers now ("serves") and why it does
+not ("trouble", a str, empty if it does).
 
 work_requests, doorbells: posted to the device, and how often it was told. bytes_out, bytes_in: of the
 writes and sends, and of the reads, that were posted. messages_in, notifications_in: that came from the

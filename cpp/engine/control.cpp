@@ -21,29 +21,30 @@ constexpr milliseconds kOverslept{1000};
 
 }  // namespace
 
-Control::Control(Address address, std::shared_ptr<rdma::Device> device,
-                 std::shared_ptr<Poller> poller, MakePeer make_peer)
+Control::Control(Address address, Rails rails, std::shared_ptr<Poller> poller, MakePeer make_peer)
     : address_(std::move(address)),
-      device_(std::move(device)),
+      rails_(std::move(rails)),
       poller_(std::move(poller)),
       make_peer_(std::move(make_peer)) {}
 
-std::shared_ptr<Control> Control::start(Address& address, std::shared_ptr<rdma::Device> device,
+std::shared_ptr<Control> Control::start(Address& address, Rails rails,
                                         std::shared_ptr<Poller> poller, MakePeer make_peer) {
   UniqueFd listener = listen_tcp(address.host);
   address.port = local_port(listener.get());
   std::shared_ptr<Control> control(
-      new Control(address, std::move(device), std::move(poller), std::move(make_peer)));
+      new Control(address, std::move(rails), std::move(poller), std::move(make_peer)));
   control->listener_ = std::move(listener);
   Control* self = control.get();  // the thread is joined before the object goes
   self->progress_ = std::make_unique<Progress>([self] { return self->idle(); });
   self->progress_->run([self] {
     self->progress_->watch(self->listener_.get(), EPOLLIN,
                            [self](std::uint32_t) { self->accept_ready(); });
-    self->progress_->watch(self->poller_->event_fd(), EPOLLIN,
-                           [](std::uint32_t) {});  // idle() serves
-    self->progress_->watch(self->device_->async_fd(), EPOLLIN,
-                           [self](std::uint32_t) { self->on_async_event(); });
+    for (const auto& rail : self->rails_) {
+      self->progress_->watch(self->poller_->event_fd(rail->index()), EPOLLIN,
+                             [](std::uint32_t) {});  // idle() serves
+      self->progress_->watch(rail->device().async_fd(), EPOLLIN,
+                             [self, rail](std::uint32_t) { self->on_async_event(*rail); });
+    }
   });
   return control;
 }
@@ -140,12 +141,7 @@ void Control::tick(Clock::time_point now) {
   }
   last_tick_ = now;
   for (const auto& [fd, link] : std::unordered_map(links_)) check_link(*link, now);
-  if (device_->is_being_removed()) {
-    const std::string reason = "device " + device_->name() +
-                               " is being removed from the system, which waits until this endpoint "
-                               "is closed and its peers and memory are dropped";
-    for (const auto& [fd, link] : std::unordered_map(links_)) part(*link, reason);
-  }
+  check_devices();
   if (!listening_) {
     progress_->change(listener_.get(), EPOLLIN);
     listening_ = true;

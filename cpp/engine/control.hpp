@@ -34,7 +34,7 @@ class Control : public std::enable_shared_from_this<Control> {
       std::function<std::shared_ptr<Peer>(const std::weak_ptr<Control>&, Peer::Identity)>;
 
   // Listens on the host of `address` and fills in its port. Starts the thread.
-  static std::shared_ptr<Control> start(Address& address, std::shared_ptr<rdma::Device> device,
+  static std::shared_ptr<Control> start(Address& address, Rails rails,
                                         std::shared_ptr<Poller> poller, MakePeer make_peer);
 
   // --- any thread ---
@@ -48,19 +48,17 @@ class Control : public std::enable_shared_from_this<Control> {
   Shares& shares() noexcept { return shares_; }
   void on_shared(const std::string& name);
   void tell(const std::shared_ptr<Peer>& peer, ControlMessage message);
-  void repair(const std::shared_ptr<Peer>& peer);
+  void repair(const std::shared_ptr<Peer>& peer, RailIndex rail);
   void leave(const std::shared_ptr<Peer>& peer, const std::string& reason);
   void stop();  // leaves every peer, then joins the thread
 
  private:
-  Control(Address address, std::shared_ptr<rdma::Device> device, std::shared_ptr<Poller> poller,
-          MakePeer make_peer);
+  Control(Address address, Rails rails, std::shared_ptr<Poller> poller, MakePeer make_peer);
 
   std::chrono::milliseconds idle();
   void tick(Clock::time_point now);
   void check_link(Link& link, Clock::time_point now);
   void accept_ready();
-  void on_async_event();
 
   void begin(const std::shared_ptr<Attempt>& attempt);
   void dial(const Address& address);
@@ -88,12 +86,27 @@ class Control : public std::enable_shared_from_this<Control> {
   bool yields_to(const Hello& hello);
   Hello make_hello(const EndpointId& to, Peer& peer);
   void establish(Link& link);
-  void reconnect(Link& link);
+  void connect_rails(Link& link, const Hello& hello);
+
+  // --- several rails, and the repair of each (control_rails.cpp) ---
+  void check_devices();
+  void on_async_event(Rail& rail);
+  void on_port_event(RailIndex rail, bool up, const std::string& sentence);
+  void on_device_lost(Rail& rail, const std::string& sentence);
+  void check_rails(Link& link, Clock::time_point now);
+  void check_settled(Link& link, Clock::time_point now);
+  void check_dark(Link& link, Clock::time_point now);
+  void leave_rail(Link& link, RailIndex rail, const std::string& sentence);
+  void tell_left(Link& link, RailIndex rail);
+  void on_broken(Link& link, RailIndex rail);
+  void renew(Link& link, RailIndex rail);
+  void reconnect(Link& link, RailIndex rail);
+  void postpone(Link& link, RailIndex rail, const std::string& cause);
   void forget_lost_strangers();  // with the mutex held
   Link* link_of(const Peer& peer);
 
   const Address address_;
-  const std::shared_ptr<rdma::Device> device_;
+  const Rails rails_;
   const std::shared_ptr<Poller> poller_;
   const MakePeer make_peer_;
   Shares shares_;

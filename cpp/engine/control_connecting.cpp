@@ -7,7 +7,9 @@
 // goes on, the other yields.
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -26,12 +28,6 @@ std::string host_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   return name.data();
-}
-
-PathTerms terms_of(const Hello& hello) {
-  return {.queue_pair = hello.queue_pair,
-          .receive_slots = hello.receive_slots,
-          .slot_nbytes = hello.slot_nbytes};
 }
 
 }  // namespace
@@ -72,15 +68,59 @@ void Control::finish(const EndpointId& id, const std::shared_ptr<Peer>& peer,
 }
 
 Hello Control::make_hello(const EndpointId& to, Peer& peer) {
-  const PathTerms terms = peer.path().terms();
-  return {.id = address_.id,
-          .name = address_.name,
-          .host_name = host_name(),
-          .pid = static_cast<std::uint32_t>(::getpid()),
-          .queue_pair = terms.queue_pair,
-          .receive_slots = terms.receive_slots,
-          .slot_nbytes = terms.slot_nbytes,
-          .established = established_[to]};
+  Hello hello{.id = address_.id,
+              .name = address_.name,
+              .host_name = host_name(),
+              .pid = static_cast<std::uint32_t>(::getpid()),
+              .queue_pairs = {},
+              .established = established_[to]};
+  hello.global_atomics = 1;
+  for (const auto& rail : rails_) {
+    const auto path = peer.path(rail->index());
+    const PathTerms terms = path ? path->terms() : PathTerms{};
+    hello.queue_pairs.push_back(terms.queue_pair);
+    if (!path) continue;
+    hello.receive_slots = terms.receive_slots;
+    hello.slot_nbytes = terms.slot_nbytes;
+    if (rail->device().attributes().atomic_cap != IBV_ATOMIC_GLOB) hello.global_atomics = 0;
+  }
+  return hello;
+}
+
+// Rail i of this end meets rail i of the other, as far as both have them. One that cannot be
+// connected is tried again, if another is.
+void Control::connect_rails(Link& link, const Hello& hello) {
+  const std::size_t count = std::min(rails_.size(), hello.queue_pairs.size());
+  link.peer->set_rail_count(count, hello.global_atomics != 0);
+  std::size_t connected = 0;
+  for (const auto& rail : rails_) {
+    const RailIndex index = rail->index();
+    const auto path = link.peer->path(index);
+    if (!path) continue;
+    if (index >= count || hello.queue_pairs[index].number == 0) {
+      path->close([name = rail->name()](Effect effect) {
+        return Failure{.kind = Failure::Kind::verbs,
+                       .message = "the peer has no rail that meets " + name,
+                       .code = ENODEV,
+                       .effect = effect};
+      });
+      continue;
+    }
+    try {
+      path->connect({.queue_pair = hello.queue_pairs[index],
+                     .receive_slots = hello.receive_slots,
+                     .slot_nbytes = hello.slot_nbytes});
+      ++connected;
+    } catch (const VerbsError& error) {
+      if (count == 1) throw;
+      postpone(link, index, error.what());
+    }
+  }
+  if (connected == 0) {
+    throw VerbsError("none of the rails to peer '" + hello.name +
+                         "' can be connected: " + link.peer->rails().front().trouble,
+                     ENODEV);
+  }
 }
 
 void Control::on(Link& link, const Hello& hello) {
@@ -106,7 +146,7 @@ void Control::on_hello_to_initiator(Link& link, const Hello& hello) {
   link.peer->learn(
       {.id = hello.id, .name = hello.name, .host_name = hello.host_name, .pid = hello.pid});
   try {
-    link.peer->path().connect(terms_of(hello));
+    connect_rails(link, hello);
   } catch (const std::exception& error) {
     finish(hello.id, nullptr, Failure::of_current_exception());
     return drop(link, error.what());
@@ -123,7 +163,7 @@ void Control::on_hello_to_acceptor(Link& link, const Hello& hello) {
   try {
     link.peer = make_peer(
         {.id = hello.id, .name = hello.name, .host_name = hello.host_name, .pid = hello.pid});
-    link.peer->path().connect(terms_of(hello));
+    connect_rails(link, hello);
   } catch (const std::exception& error) {
     return part(link, error.what());
   }
@@ -162,7 +202,9 @@ void Control::establish(Link& link) {
     lonely_.store(false);
     if (!link.dialled && !dials_.contains(id)) accepted_.push_back(link.peer);
   }
-  if (link.repair_wanted) repair(link.peer);
+  for (RailIndex rail = 0; rail < kMaxRails; ++rail) {
+    if (link.rails[rail].repair_wanted) repair(link.peer, rail);
+  }
   finish(id, link.peer, std::nullopt);
   poller_->wake();
 }

@@ -22,8 +22,6 @@ constexpr milliseconds kHeartbeatEvery{1000};
 // Together with a tick this keeps the promise of PeerLost within 5 s, with a second to spare for a
 // loaded machine.
 constexpr milliseconds kSilentFor{3500};
-// A queue pair whose other half is gone sees that by itself, mostly at once.
-constexpr milliseconds kNoticeWithin{500};
 constexpr milliseconds kHandshakeFor{10'000};
 // Strangers may hold this many unfinished handshakes open; the oldest makes room for the next.
 constexpr std::size_t kMaxHandshakes = 256;
@@ -157,26 +155,11 @@ void Control::check_link(Link& link, Clock::time_point now) {
       drop(link, "its handshake took too long");
     return;
   }
-  const bool waits = link.requeue && link.requeue->generation > link.peer->generation;
-  if (waits && now - link.requeued > kNoticeWithin) {
-    link.peer->path().abandon("the peer replaced its queue pair after an error");
-  }
   if (now - link.heard > kSilentFor) {
     return drop(link, "no sign of life for 3.5 s (it hangs or is stopped, or the network is cut)");
   }
   if (now - link.spoke >= kHeartbeatEvery) send(link, Heartbeat{.sequence = ++link.heartbeats});
-}
-
-void Control::on_async_event() {
-  while (const auto event = device_->next_async_event()) {
-    const std::string sentence = rdma::describe(*event, device_->name());
-    if (rdma::ends_device(event->type)) {
-      for (const auto& [fd, link] : std::unordered_map(links_)) drop(*link, sentence);
-    } else if (event->type == IBV_EVENT_PORT_ERR || event->type == IBV_EVENT_GID_CHANGE) {
-      report(sentence);  // transfers will fail as timeouts, which do not tell why
-    }
-    // Errors of one queue pair reach its path as completions.
-  }
+  check_rails(link, now);
 }
 
 }  // namespace zerohop::engine

@@ -53,41 +53,4 @@ void Control::on(Link& link, const NotFound& not_found) {
 
 void Control::on(Link&, const Heartbeat&) {}  // that it came is all it says
 
-void Control::repair(const std::shared_ptr<Peer>& peer) {
-  progress_->run([this, peer] {
-    Link* link = link_of(*peer);
-    if (link == nullptr) return;
-    link->repair_wanted = !link->established;  // establish() asks again
-    if (!link->established) return;
-    try {
-      peer->path().renew();
-      ++peer->generation;
-      send(*link,
-           Requeue{.generation = peer->generation, .queue_pair = peer->path().terms().queue_pair});
-      reconnect(*link);
-    } catch (const std::exception& error) {
-      part(*link, std::string("its queue pair cannot be replaced: ") + error.what());
-    }
-  });
-}
-
-void Control::on(Link& link, const Requeue& requeue) {
-  // The peer noticed the error first. This end's queue pair is about to, and knows better what
-  // became of its requests; should it not, check_link() ends it.
-  link.requeue = requeue;
-  link.requeued = Clock::now();
-  try {
-    reconnect(link);
-  } catch (const std::exception& error) {
-    part(link, std::string("its fresh queue pair is refused: ") + error.what());
-  }
-}
-
-// Connects the fresh queue pairs once both are there.
-void Control::reconnect(Link& link) {
-  if (!link.requeue || link.requeue->generation != link.peer->generation) return;
-  link.peer->path().reconnect(link.requeue->queue_pair);
-  link.requeue.reset();
-}
-
 }  // namespace zerohop::engine

@@ -54,7 +54,10 @@ std::string control_host(const rdma::Device& device, const std::string& chosen) 
   const std::string_view name = device.name();
   if (name == kSoftware) return "127.0.0.1";
   if (name.starts_with(kSoftware)) {
-    if (auto host = interface_host(name.substr(kSoftware.size() + 1))) return *host;
+    const std::string place(name.substr(kSoftware.size() + 1));
+    in_addr address{};
+    if (::inet_pton(AF_INET, place.c_str(), &address) == 1) return place;
+    if (auto host = interface_host(place)) return *host;
   } else {
     if (auto host = gid_host(device.gid())) return *host;
     if (auto host = interface_host({})) return *host;

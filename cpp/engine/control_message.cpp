@@ -24,6 +24,7 @@ class Encoder {
   void operator()(std::span<Byte, n> bytes) {
     writer_.fixed(std::as_bytes(bytes));
   }
+  void count(std::size_t items) { writer_.number(static_cast<std::uint8_t>(items)); }
   void operator()(const std::string& text) { writer_.text(text, kMaxNameBytes); }
   void operator()(const std::vector<std::byte>& bytes) {
     writer_.blob(bytes, kMaxRemoteMemoryBytes);
@@ -44,6 +45,12 @@ class Decoder {
   template <class Byte, std::size_t n>
   void operator()(std::span<Byte, n> bytes) {
     reader_.fixed(std::as_writable_bytes(bytes));
+  }
+  // Never more than kMaxRails, whatever the bytes say.
+  std::size_t count() {
+    const std::size_t items = reader_.number<std::uint8_t>();
+    if (items > kMaxRails) reader_.fail(std::to_string(items) + " rails");
+    return items;
   }
   void operator()(std::string& text) { text = reader_.text(kMaxNameBytes); }
   void operator()(std::vector<std::byte>& bytes) {
@@ -69,13 +76,23 @@ void fields(auto& each, Is<rdma::QueuePairAddress> auto& m) {
   each(m.reads_out);
 }
 
+void fields(Encoder& each, const std::vector<rdma::QueuePairAddress>& all) {
+  each.count(all.size());
+  for (const rdma::QueuePairAddress& one : all) fields(each, one);
+}
+void fields(Decoder& each, std::vector<rdma::QueuePairAddress>& all) {
+  all.resize(each.count());
+  for (rdma::QueuePairAddress& one : all) fields(each, one);
+}
+
 void fields(auto& each, Is<Hello> auto& m) {
   each(m.version);
   each(std::span(m.id));
   each(m.name);
   each(m.host_name);
   each(m.pid);
-  fields(each, m.queue_pair);
+  fields(each, m.queue_pairs);
+  each(m.global_atomics);
   each(m.receive_slots);
   each(m.slot_nbytes);
   each(m.established);
@@ -98,6 +115,7 @@ void fields(auto& each, Is<NotFound> auto& m) { each(m.request); }
 void fields(auto& each, Is<Heartbeat> auto& m) { each(m.sequence); }
 
 void fields(auto& each, Is<Requeue> auto& m) {
+  each(m.rail);
   each(m.generation);
   fields(each, m.queue_pair);
 }

@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "engine/address.hpp"
+#include "engine/rail.hpp"
 #include "rdma/queue_pair.hpp"
 
 namespace zerohop::engine {
 
-inline constexpr std::uint32_t kControlVersion = 1;          // of the messages, told in Hello
+inline constexpr std::uint32_t kControlVersion = 2;          // of the messages, told in Hello
 inline constexpr std::size_t kMaxNameBytes = 4096;           // names, host names, reasons
 inline constexpr std::size_t kMaxRemoteMemoryBytes = 65536;  // an encoded RemoteMemory
 
@@ -24,8 +25,10 @@ struct Hello {
   std::string name;
   std::string host_name;
   std::uint32_t pid = 0;
-  rdma::QueuePairAddress queue_pair;
-  std::uint32_t receive_slots = 0;  // messages the other side may have on its way
+  // One a rail, kMaxRails at most; number 0: that rail's device is gone. Rail i meets rail i.
+  std::vector<rdma::QueuePairAddress> queue_pairs;
+  std::uint8_t global_atomics = 0;  // 1: its devices' atomics are atomic with one another's
+  std::uint32_t receive_slots = 0;  // messages the other side may have on its way, on each
   std::uint32_t slot_nbytes = 0;
   // How many connections with the receiver the sender has seen established. Tells a reconnection
   // from two first connections that crossed each other.
@@ -52,8 +55,10 @@ struct Heartbeat {
   std::uint64_t sequence = 0;
 };
 
-// A fresh queue pair after an error.
+// A fresh queue pair after an error, or none any more (number 0). The sender's old one is gone:
+// what was still on its way to it has no effect.
 struct Requeue {
+  std::uint8_t rail = 0;
   std::uint32_t generation = 0;
   rdma::QueuePairAddress queue_pair;
 };

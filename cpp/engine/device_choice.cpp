@@ -1,8 +1,12 @@
 #include "engine/device_choice.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <sstream>
+#include <stdexcept>
 
 #include "base/error.hpp"
+#include "engine/rail.hpp"
 #include "softhca/softhca.hpp"
 
 namespace zerohop::engine {
@@ -34,6 +38,24 @@ DeviceChoice first_that_serves(const rdma::PortWish& wish, const driver::VerbsLi
   return {std::move(device), "no RDMA adapter can serve (" + obstacles + ")"};
 }
 
+// "rxe0, rxe1" -> "rxe0", "rxe1"
+std::vector<std::string> split_names(const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream in(text);
+  for (std::string name; std::getline(in, name, ',');) {
+    const auto begin = name.find_first_not_of(' ');
+    if (begin == std::string::npos) {
+      throw std::invalid_argument("'" + text + "' names no device between two commas");
+    }
+    names.push_back(name.substr(begin, name.find_last_not_of(' ') + 1 - begin));
+  }
+  if (names.size() > kMaxRails) {
+    throw std::invalid_argument(std::to_string(names.size()) + " devices are too many: name " +
+                                std::to_string(kMaxRails) + " at most");
+  }
+  return names;
+}
+
 }  // namespace
 
 std::vector<std::string> device_names() {
@@ -61,6 +83,28 @@ DeviceChoice choose_device(const std::string& name, const rdma::PortWish& wish,
     throw VerbsError("device '" + name + "' cannot be used: it " + device->obstacle(), ENODEV);
   }
   return {std::move(device), "it was asked for"};
+}
+
+std::vector<DeviceChoice> choose_devices(const std::string& names, const rdma::PortWish& wish) {
+  std::vector<DeviceChoice> chosen;
+  if (names.empty()) chosen.push_back(choose_device("", wish));
+  for (const std::string& name : split_names(names)) {
+    chosen.push_back(choose_device(name, wish));
+    const std::string& opened = chosen.back().device->name();
+    const auto same = [&](const DeviceChoice& other) { return other.device->name() == opened; };
+    if (std::ranges::count_if(chosen, same) > 1) {
+      throw std::invalid_argument("device '" + opened +
+                                  "' is named twice: a rail needs a device of its own");
+    }
+    // They would differ in route and speed, and the slow one would set the pace.
+    const std::string& first = chosen.front().device->name();
+    if (opened.starts_with(kSoftware) != first.starts_with(kSoftware)) {
+      throw std::invalid_argument("'" + opened + "' and '" + first +
+                                  "' are no rails of one Endpoint: name adapters only, or only "
+                                  "devices of the software HCA");
+    }
+  }
+  return chosen;
 }
 
 }  // namespace zerohop::engine

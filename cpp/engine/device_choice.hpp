@@ -1,4 +1,4 @@
-// Which verbs device an Endpoint uses, and the names of all that could be.
+// Which verbs devices an Endpoint uses, and the names of all that could be.
 #pragma once
 
 #include <memory>
@@ -24,9 +24,14 @@ struct DeviceChoice {
   std::string reason;  // half a sentence: "it was asked for"
 };
 
-// The device of an Endpoint: the named one; for an empty name the first adapter that can serve,
-// else "soft0", and why no adapter can. Throws VerbsError for a named device that cannot serve.
+// The device called `name`; for an empty name the first adapter that can serve, else "soft0", and
+// why no adapter can. Throws VerbsError for a named device that cannot serve.
 DeviceChoice choose_device(const std::string& name, const rdma::PortWish& wish,
                            const driver::VerbsLibrary& library = driver::libibverbs());
+
+// The devices of an Endpoint, one a rail: those named, with commas in between, or for an empty text
+// the one that choose_device() finds. Throws as that does, and std::invalid_argument for a device
+// named twice or too many.
+std::vector<DeviceChoice> choose_devices(const std::string& names, const rdma::PortWish& wish);
 
 }  // namespace zerohop::engine

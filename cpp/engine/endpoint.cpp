@@ -50,8 +50,8 @@ Peer::Host with_words_to(const std::weak_ptr<Control>& weak, Peer::Host host) {
   host.tell = [weak](const std::shared_ptr<Peer>& peer, ControlMessage message) {
     if (auto control = weak.lock()) control->tell(peer, std::move(message));
   };
-  host.repair = [weak](const std::shared_ptr<Peer>& peer) {
-    if (auto control = weak.lock()) control->repair(peer);
+  host.repair = [weak](const std::shared_ptr<Peer>& peer, RailIndex rail) {
+    if (auto control = weak.lock()) control->repair(peer, rail);
   };
   host.leave = [weak](const std::shared_ptr<Peer>& peer) {
     if (auto control = weak.lock()) control->leave(peer, "close() was called");
@@ -63,24 +63,32 @@ Peer::Host with_words_to(const std::weak_ptr<Control>& weak, Peer::Host host) {
 
 Endpoint::Endpoint(const EndpointOptions& options)
     : options_(options), generation_(fork_generation()), address_(Address::with_random_keys()) {
-  const auto [device, device_reason] = choose_device(options_.device, options_.port);
-  services_.domain = rdma::ProtectionDomain::create(device);
-  services_.poller = std::make_shared<Poller>(device, options_.spin, options_.interrupt);
+  open_rails();
   services_.board = std::make_shared<Board>();
   services_.options = options_.queue_pair;
-  registrations_ = std::make_shared<Registrations>(services_.domain);
+  registrations_ = std::make_shared<Registrations>(rails_);
   address_.name = options_.name.empty() ? default_name() : options_.name;
-  address_.device = device->name();
-  address_.host = control_host(*device, options_.host);
-  control_ = Control::start(address_, device, services_.poller, peer_maker(device_reason));
+  address_.host = control_host(rails_.front()->device(), options_.host);
+  control_ = Control::start(address_, rails_, services_.poller, peer_maker());
 }
 
-Control::MakePeer Endpoint::peer_maker(const std::string& device_reason) const {
+void Endpoint::open_rails() {
+  Poller::Devices devices;
+  for (auto& [device, reason] : choose_devices(options_.device, options_.port)) {
+    const auto index = static_cast<RailIndex>(rails_.size());
+    rails_.push_back(
+        std::make_shared<Rail>(index, rdma::ProtectionDomain::create(device), std::move(reason)));
+    address_.device += (index > 0 ? "," : "") + device->name();
+    devices.push_back(std::move(device));
+  }
+  services_.poller = std::make_shared<Poller>(devices, options_.spin, options_.interrupt);
+}
+
+Control::MakePeer Endpoint::peer_maker() const {
   const Peer::Host host{.own_id = address_.id,
-                        .device = address_.device,
-                        .device_reason = device_reason,
-                        .software = services_.domain->verbs().reg_copied_mr != nullptr,
+                        .rails = rails_,
                         .default_timeout = options_.timeout,
+                        .stripe_bytes = options_.stripe_bytes,
                         .settings = settings_of(options_, address_.host),
                         .registrations = registrations_,
                         .tell = {},
@@ -182,38 +190,62 @@ Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> own
                             ": only that of the host and of NVIDIA GPUs is; copy the array to "
                             "the host first");
   }
-  auto region = registrations_->find_or_create(layout.extent(), how.writable, how.shared);
-  auto pinned = std::make_shared<const Pinned>(std::move(region), std::move(owner));
-  return Memory(address_.id, layout, std::move(pinned), how.writable, how.device);
+  auto regions = registrations_->find_or_create(layout.extent(), how.writable, how.shared);
+  auto pinned = std::make_shared<const Pinned>(std::move(regions), std::move(owner));
+  return Memory(address_.id, layout, std::move(pinned),
+                {.writable = how.writable,
+                 .device = how.device,
+                 .rail = nearest_rail(how.device),
+                 .registration = nullptr});
+}
+
+RailIndex Endpoint::nearest_rail(const std::string& device) const {
+  const auto known = options_.nearest.find(device);
+  return known == options_.nearest.end() ? RailIndex{0} : known->second;
 }
 
 Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void> owner,
                                      const Registering& how) {
-  Registered registered = gpu_registrations(how.device)
-                              .find_or_create({.extent = layout.extent(),
-                                               .ordinal = ordinal_of(how.device),
-                                               .writable = how.writable,
-                                               .shared = how.shared,
-                                               .demand = how.demand});
-  if (!registered.region && layout.count() > 0) {
+  const RailIndex nearest = nearest_rail(how.device);
+  auto regions = std::make_shared<Regions>();
+  std::shared_ptr<const RegistrationChoice> choice;  // of the nearest rail
+  std::shared_ptr<const gpu::Device> device;
+  for (const auto& rail : rails_) {
+    if (rail->gone()) continue;
+    Registered registered = gpu_registrations(*rail, how.device)
+                                .find_or_create({.extent = layout.extent(),
+                                                 .ordinal = ordinal_of(how.device),
+                                                 .writable = how.writable,
+                                                 .shared = how.shared,
+                                                 .demand = how.demand});
+    if (!choice || rail->index() == nearest) choice = std::move(registered.choice);
+    device = std::move(registered.device);
+    regions->set(rail->index(), std::move(registered.region));
+  }
+  if (regions->empty() && layout.count() > 0) {
     throw RegistrationError(address_.device + " cannot reach this memory on " + how.device +
                             " by itself, and this build does not stage it through the host (" +
-                            registered.choice->reason + "); copy the array to the host first");
+                            (choice ? choice->reason : "no device of this Endpoint is left") +
+                            "); copy the array to the host first");
   }
-  auto pinned = std::make_shared<const Pinned>(std::move(registered.region), std::move(owner),
-                                               std::move(registered.device));
-  return Memory(address_.id, layout, std::move(pinned), how.writable, how.device,
-                std::move(registered.choice));
+  auto pinned =
+      std::make_shared<const Pinned>(std::move(regions), std::move(owner), std::move(device));
+  return Memory(address_.id, layout, std::move(pinned),
+                {.writable = how.writable,
+                 .device = how.device,
+                 .rail = nearest,
+                 .registration = std::move(choice)});
 }
 
 std::shared_ptr<gpu::Device> Endpoint::gpu_device(const std::string& device) {
   const Entered entered = enter();
-  return gpu_registrations(device).device(ordinal_of(device));
+  return gpu_registrations(*rails_.at(nearest_rail(device)), device).device(ordinal_of(device));
 }
 
-GpuRegistrations& Endpoint::gpu_registrations(const std::string& device) {
+GpuRegistrations& Endpoint::gpu_registrations(const Rail& rail, const std::string& device) {
   const std::lock_guard lock(gpu_mutex_);
-  if (!gpu_registrations_) {
+  auto& registrations = gpu_registrations_[rail.index()];
+  if (!registrations) {
     auto cuda = options_.cuda;
     if (!cuda) {
       const driver::CudaLibrary& library = driver::libcuda();
@@ -222,15 +254,19 @@ GpuRegistrations& Endpoint::gpu_registrations(const std::string& device) {
       }
       cuda = library.cuda;
     }
-    gpu_registrations_ = std::make_unique<GpuRegistrations>(
-        make_adapter(services_.domain), std::move(cuda), ask_host(), options_.gpu);
+    registrations = std::make_unique<GpuRegistrations>(make_adapter(rail.domain()), std::move(cuda),
+                                                       ask_host(), options_.gpu);
   }
-  return *gpu_registrations_;
+  return *registrations;
 }
 
 RegionCache::Stats Endpoint::gpu_registration_stats() const {
   const std::lock_guard lock(gpu_mutex_);
-  return gpu_registrations_ ? gpu_registrations_->stats() : RegionCache::Stats{};
+  RegionCache::Stats all;
+  for (const auto& registrations : gpu_registrations_) {
+    if (registrations) all += registrations->stats();
+  }
+  return all;
 }
 
 Memory Endpoint::empty(std::span<const std::int64_t> shape, DType dtype,
@@ -310,7 +346,7 @@ void Endpoint::close(const Deadline& deadline) {
     services_.poller->wait(
         [&] {
           return std::ranges::all_of(
-              peers, [](const auto& peer) { return !peer->alive() || peer->path().idle(); });
+              peers, [](const auto& peer) { return !peer->alive() || peer->idle(); });
         },
         deadline);
   } catch (...) {  // Ctrl-C ends the wait, not the closing
@@ -331,10 +367,10 @@ void Endpoint::stop() {
   registrations_.reset();
   {
     const std::lock_guard lock(gpu_mutex_);
-    gpu_registrations_.reset();
+    gpu_registrations_ = {};
   }
   services_.poller.reset();
-  services_.domain.reset();
+  rails_.clear();
 }
 
 }  // namespace zerohop::engine

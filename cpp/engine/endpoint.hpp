@@ -1,8 +1,10 @@
 // This process's end of all its connections.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,10 +22,13 @@
 namespace zerohop::engine {
 
 struct EndpointOptions {
-  std::string device;                 // empty: the first adapter that can serve, else soft0
-  rdma::PortWish port;                // of the device
+  std::string device;   // several with commas; empty: the first adapter that can serve, else soft0
+  rdma::PortWish port;  // of the device
   rdma::QueuePairOptions queue_pair;  // of every Peer
   GpuOptions gpu;
+  std::uint64_t stripe_bytes = kDefaultStripeBytes;  // larger transfers take several rails
+  // The rail nearest to memory on a device ("cuda:0"); for what is not listed, the first.
+  std::map<std::string, RailIndex> nearest;
   std::string name;                          // for messages; empty: "<host>:<pid>"
   double timeout = 30.0;                     // seconds: the bound of every wait that is given none
   std::chrono::microseconds spin{200};       // how long a wait polls before it sleeps
@@ -93,18 +98,22 @@ class Endpoint {
   Memory register_gpu_memory(const Layout& layout, std::shared_ptr<void> owner,
                              const Registering& how);
   std::shared_ptr<gpu::Device> gpu_device(const std::string& device);
-  GpuRegistrations& gpu_registrations(const std::string& device);
+  GpuRegistrations& gpu_registrations(const Rail& rail, const std::string& device);
+  RailIndex nearest_rail(const std::string& device) const;
   void check_open() const;
   void stop();
-  Control::MakePeer peer_maker(const std::string& device_reason) const;
+  Control::MakePeer peer_maker() const;
+  void open_rails();
 
   const EndpointOptions options_;
   const unsigned generation_;             // of the process (fork)
   mutable std::shared_timed_mutex life_;  // shared by calls, exclusive to the release in close()
+  Rails rails_;
   PathServices services_;
   std::shared_ptr<Registrations> registrations_;
-  mutable std::mutex gpu_mutex_;                         // guards the next
-  std::unique_ptr<GpuRegistrations> gpu_registrations_;  // null before the first GPU array
+  mutable std::mutex gpu_mutex_;  // guards the next
+  // By rail; null before the first GPU array.
+  std::array<std::unique_ptr<GpuRegistrations>, kMaxRails> gpu_registrations_;
   Address address_;
   std::atomic<bool> closed_{false};
   std::shared_ptr<Control> control_;

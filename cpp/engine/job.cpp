@@ -16,22 +16,33 @@ void Job::fill(WorkChain& chain, const JobLimits& limits, const ibv_sge& result)
   started_ = true;
   if (atomic_ && !chain.full()) fill_atomic(chain, result);
   while (!chain.full() && run_.nbytes > 0) fill_request(chain, limits);
+  if (reads_back_ && run_.nbytes == 0 && !chain.full()) fill_read_back(chain, result);
 }
 
 bool Job::next_run() noexcept {
   for (;;) {
-    if (runs_ && runs_->next(run_)) return true;
+    if (left_ > 0 && runs_ && runs_->next(run_)) return cut_run(), true;
     runs_.reset();
     run_ = {};
-    if (piece_ == pieces_.size()) return false;
+    if (left_ == 0 || piece_ == pieces_.size()) return false;
     const Piece& piece = pieces_[piece_++];
     if (piece.local.is_contiguous() && piece.remote.is_contiguous()) {
       run_ = {piece.local.address, piece.remote.address, piece.local.nbytes()};
-      if (run_.nbytes > 0) return true;
+      if (run_.nbytes > 0) return cut_run(), true;
     } else {
       runs_.emplace(piece.local, piece.remote);
+      if (skip_ > 0) runs_->skip(skip_ / runs_->run_nbytes());
+      skip_ %= runs_->run_nbytes();
     }
   }
+}
+
+// Cuts what lies outside of the bytes this job is restricted to off the run.
+void Job::cut_run() noexcept {
+  const std::uint64_t nbytes = std::min(run_.nbytes - skip_, left_);
+  run_ = {run_.a_address + skip_, run_.b_address + skip_, nbytes};
+  left_ -= nbytes;
+  skip_ = 0;
 }
 
 // One request covers one contiguous range of remote memory; local pieces that belong there are
@@ -54,9 +65,21 @@ void Job::fill_request(WorkChain& chain, const JobLimits& limits) noexcept {
     if (run_.nbytes > 0 || !next_run()) break;  // the rest is the next request's
   } while (total < limits.max_message && piece_ == begun_in && run_.b_address == remote_end &&
            chain.takes_element());
+  last_byte_ = remote_end - 1;
+  last_rkey_ = piece.rkey;
   if (opcode_ == IBV_WR_RDMA_WRITE && piece.on_host && total <= limits.inline_bytes) {
     request.send_flags |= IBV_SEND_INLINE;
   }
+}
+
+// A queue pair executes a read behind the writes posted before it, without a fence.
+void Job::fill_read_back(WorkChain& chain, const ibv_sge& result) noexcept {
+  reads_back_ = false;
+  if (last_byte_ == 0) return;
+  ibv_send_wr& request = chain.add(IBV_WR_RDMA_READ);
+  request.wr.rdma.remote_addr = last_byte_;
+  request.wr.rdma.rkey = last_rkey_;
+  chain.add_element(result.addr, 1, result.lkey);
 }
 
 void Job::fill_atomic(WorkChain& chain, const ibv_sge& result) noexcept {

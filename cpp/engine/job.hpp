@@ -2,6 +2,7 @@
 // knows how far it has been posted, so that a full queue only interrupts it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "base/layout.hpp"
 #include "base/runs.hpp"
 #include "engine/message.hpp"
+#include "engine/rail.hpp"
 #include "engine/transfer.hpp"
 #include "engine/work_chain.hpp"
 
@@ -32,6 +34,10 @@ struct JobLimits {
   std::uint32_t max_message = 0;  // bytes of one work request
 };
 
+// How far the paths on the other rails must have come before a message may go out: the number of
+// the last job that each of them must have done; 0: it may be anywhere.
+using Fence = std::array<std::uint64_t, kMaxRails>;
+
 class Job {
  public:
   // data: IBV_WR_RDMA_WRITE or IBV_WR_RDMA_READ of the pieces added with add().
@@ -45,6 +51,15 @@ class Job {
 
   void reserve(std::size_t pieces) { pieces_.reserve(pieces); }
   void add(const Piece& piece) { pieces_.push_back(piece); }
+  // Only these bytes of all the pieces together, in the order of their runs. `skip` is less than
+  // the bytes of the first piece.
+  void restrict(std::uint64_t skip, std::uint64_t nbytes) noexcept {
+    skip_ = skip;
+    left_ = nbytes;
+  }
+
+  // The writes end with a read of their last byte: that it is done says that they are visible.
+  void read_back() noexcept { reads_back_ = true; }
 
   // The message goes out behind the data: after the data of reads has arrived (a fence), and never
   // visible before the data of writes.
@@ -52,17 +67,27 @@ class Job {
     message_ = message;
     payload_ = std::move(payload);
   }
+  // ... and not before what other rails move has arrived. Null: that is done already.
+  void await(std::unique_ptr<const Fence> fence) noexcept { fence_ = std::move(fence); }
+  const Fence* fence() const noexcept { return fence_.get(); }
+
+  // Counts the jobs of a path, from 1.
+  void set_number(std::uint64_t number) noexcept { number_ = number; }
+  std::uint64_t number() const noexcept { return number_; }
 
   const std::shared_ptr<Transfer>& transfer() const noexcept { return transfer_; }
+  bool has_data() const noexcept { return !pieces_.empty(); }
   bool started() const noexcept { return started_; }
-  bool data_done() const noexcept { return started_ && !atomic_ && run_.nbytes == 0; }
+  bool data_done() const noexcept {
+    return started_ && !atomic_ && run_.nbytes == 0 && !reads_back_;
+  }
   bool message_done() const noexcept { return !message_; }
   bool is_atomic() const noexcept {
     return opcode_ == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode_ == IBV_WR_ATOMIC_CMP_AND_SWP;
   }
 
   // Appends data requests until the chain is full or all data is in it. `result`: where the old
-  // value of an atomic goes. Marks inline what is small enough.
+  // value of an atomic goes, or what is read back. Marks inline what is small enough.
   void fill(WorkChain& chain, const JobLimits& limits, const ibv_sge& result) noexcept;
 
   const Message& message() const noexcept { return *message_; }
@@ -80,19 +105,28 @@ class Job {
   };
 
   bool next_run() noexcept;
+  void cut_run() noexcept;
   void fill_request(WorkChain& chain, const JobLimits& limits) noexcept;
   void fill_atomic(WorkChain& chain, const ibv_sge& result) noexcept;
+  void fill_read_back(WorkChain& chain, const ibv_sge& result) noexcept;
 
   std::shared_ptr<Transfer> transfer_;
   ibv_wr_opcode opcode_;
   std::vector<Piece> pieces_;
-  std::size_t piece_ = 0;     // the next to begin
-  std::optional<Runs> runs_;  // of the piece before it
-  Run run_{};                 // what goes out next; nbytes 0: nothing (any more)
+  std::size_t piece_ = 0;            // the next to begin
+  std::optional<Runs> runs_;         // of the piece before it
+  Run run_{};                        // what goes out next; nbytes 0: nothing (any more)
+  std::uint64_t skip_ = 0;           // bytes at the begin of the first piece
+  std::uint64_t left_ = UINT64_MAX;  // bytes at most behind run_
   std::optional<Atomic> atomic_;
   std::optional<Message> message_;
+  std::unique_ptr<const Fence> fence_;
+  std::uint64_t number_ = 0;
   std::vector<std::byte> payload_;
   bool started_ = false;
+  bool reads_back_ = false;      // still to be posted
+  std::uint64_t last_byte_ = 0;  // of what was written last, at the peer; 0: nothing was
+  std::uint32_t last_rkey_ = 0;
 };
 
 }  // namespace zerohop::engine

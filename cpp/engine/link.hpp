@@ -1,6 +1,7 @@
 // The state of one control connection, from the first byte to the last.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,21 @@
 
 namespace zerohop::engine {
 
+// How far one rail of a connection is with the repair of its queue pair.
+struct LinkRail {
+  using Clock = std::chrono::steady_clock;
+
+  std::uint32_t generation = 0;                // of this end's queue pair: counts the repairs
+  std::uint32_t peer_generation = 0;           // of the peer's
+  bool repair_wanted = false;                  // it broke before both sides were ready
+  bool tried = false;                          // it was repaired, and has not served since
+  std::optional<Requeue> requeue;              // the peer's fresh queue pair, waiting for ours
+  Clock::time_point requeued{};                // ... since when
+  std::optional<Clock::time_point> repair_at;  // when to try again
+  std::optional<Clock::time_point> broke;      // while what was cut off then is undecided
+  std::optional<Clock::time_point> unsettled;  // since when later transfers wait for the peer
+};
+
 struct Link {
   using Clock = std::chrono::steady_clock;
 
@@ -23,13 +39,12 @@ struct Link {
   std::optional<Address> dialled;  // on the side that connected
   bool established = false;        // both sides can post
   bool watches_output = false;
-  bool repair_wanted = false;  // its queue pair broke before both sides were ready
   Clock::time_point opened = Clock::now();
   Clock::time_point heard = Clock::now();  // last sign of life from the peer
   Clock::time_point spoke = Clock::now();  // last sign of life to the peer
   std::uint64_t heartbeats = 0;
-  std::optional<Requeue> requeue;  // the peer's fresh queue pair, waiting for ours
-  Clock::time_point requeued{};    // ... since when
+  std::array<LinkRail, kMaxRails> rails;
+  std::optional<Clock::time_point> dark;                       // since when no rail serves
   std::vector<std::pair<std::uint64_t, std::string>> lookups;  // of names not shared yet
 };
 

@@ -61,10 +61,10 @@ void Matcher::put_back(Arrived arrived) {
   arrived_[arrived.message.tag].push_front(std::move(arrived));
 }
 
-void Matcher::drop_offers() {
+void Matcher::drop_offers(RailIndex rail) {
   for (auto queue = arrived_.begin(); queue != arrived_.end();) {
-    std::erase_if(queue->second, [this](const Arrived& arrived) {
-      if (arrived.message.kind != MessageKind::offer) return false;
+    std::erase_if(queue->second, [&](const Arrived& arrived) {
+      if (arrived.message.kind != MessageKind::offer || arrived.rail != rail) return false;
       waiting_nbytes_ -= cost(arrived);
       return true;
     });

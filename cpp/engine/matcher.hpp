@@ -13,6 +13,7 @@
 
 #include "base/layout.hpp"
 #include "engine/message.hpp"
+#include "engine/rail.hpp"
 #include "engine/transfer.hpp"
 
 namespace zerohop::engine {
@@ -21,7 +22,7 @@ namespace zerohop::engine {
 struct PostedReceive {
   std::uint32_t tag = 0;
   Layout into;
-  std::uint32_t lkey = 0;
+  RailKeys lkeys{};
   std::shared_ptr<Transfer> transfer;
 };
 
@@ -29,6 +30,7 @@ struct PostedReceive {
 struct Arrived {
   Message message;
   std::vector<std::byte> payload;
+  RailIndex rail = 0;  // that it came by
 };
 
 class Matcher {
@@ -45,9 +47,8 @@ class Matcher {
   // Bytes that waiting messages take: the sender is held up when they grow too many.
   std::size_t waiting_nbytes() const noexcept { return waiting_nbytes_; }
 
-  // Offers die with the queue pair they were read through; eager messages are here already and
-  // stay.
-  void drop_offers();
+  // Offers die with the queue pair they came by; eager messages are here already and stay.
+  void drop_offers(RailIndex rail);
   std::vector<PostedReceive> take_receives();
 
  private:

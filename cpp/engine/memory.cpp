@@ -6,15 +6,11 @@
 
 namespace zerohop::engine {
 
-Memory::Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Pinned> pinned,
-               bool writable, std::string device,
-               std::shared_ptr<const RegistrationChoice> registration)
+Memory::Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Pinned> pinned, Kind kind)
     : endpoint_(endpoint),
       layout_(std::move(layout)),
       lease_(std::make_shared<Lease>()),
-      writable_(writable),
-      device_(std::move(device)),
-      registration_(std::move(registration)) {
+      kind_(std::move(kind)) {
   lease_->pinned = std::move(pinned);
 }
 
@@ -46,14 +42,13 @@ RemoteMemory Memory::remote() const {
   RemoteMemory remote;
   remote.endpoint = endpoint_;
   remote.layout = layout_;
-  remote.access = writable_ ? kRemoteRead | kRemoteWrite : kRemoteRead;
-  remote.device = device_;
-  if (pinned->region) {
-    remote.rkey = pinned->region->rkey();
-    remote.begin = pinned->region->address();
-    remote.end = remote.begin + pinned->region->nbytes();
-    const bool atomics = (pinned->region->access() & IBV_ACCESS_REMOTE_ATOMIC) != 0;
-    if (writable_ && !atomics) remote.access |= kRemoteNoAtomics;
+  remote.access = kind_.writable ? kRemoteRead | kRemoteWrite : kRemoteRead;
+  remote.device = kind_.device;
+  if (pinned->regions) {
+    remote.rkeys = pinned->regions->rkeys();
+    remote.begin = pinned->regions->covered().begin;
+    remote.end = pinned->regions->covered().end;
+    if (kind_.writable && !pinned->regions->atomics()) remote.access |= kRemoteNoAtomics;
   }
   return remote;
 }

@@ -9,41 +9,48 @@
 
 #include "base/index.hpp"
 #include "base/layout.hpp"
+#include "engine/regions.hpp"
 #include "engine/registration_choice.hpp"
 #include "engine/remote_memory.hpp"
 #include "gpu/device.hpp"
-#include "rdma/memory_region.hpp"
 
 namespace zerohop::engine {
 
 // Registered memory and its owner. Transfers hold it, so that it stays alive and registered while
 // they run, whatever the caller closes or drops.
 struct Pinned {
-  std::shared_ptr<rdma::MemoryRegion> region;  // null for memory without bytes
+  std::shared_ptr<const Regions> regions;  // null for memory without bytes
   std::shared_ptr<void> owner;
   std::shared_ptr<const gpu::Device> device;  // null for the host's memory
 
-  Pinned(std::shared_ptr<rdma::MemoryRegion> r, std::shared_ptr<void> o,
+  Pinned(std::shared_ptr<const Regions> r, std::shared_ptr<void> o,
          std::shared_ptr<const gpu::Device> d = nullptr)
-      : region(std::move(r)), owner(std::move(o)), device(std::move(d)) {}
+      : regions(std::move(r)), owner(std::move(o)), device(std::move(d)) {}
   // Unregistered before the memory may go away.
-  ~Pinned() { region.reset(); }
+  ~Pinned() { regions.reset(); }
   Pinned(const Pinned&) = delete;
   Pinned& operator=(const Pinned&) = delete;
+
+  std::uint32_t lkey(RailIndex rail) const noexcept { return regions ? regions->lkey(rail) : 0; }
 };
 
 class Memory {
  public:
-  // registration: of GPU memory; null for the host's.
-  Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Pinned> pinned, bool writable,
-         std::string device, std::shared_ptr<const RegistrationChoice> registration = nullptr);
+  struct Kind {
+    bool writable = false;
+    std::string device = "cpu";
+    RailIndex rail = 0;                                      // the one nearest to it
+    std::shared_ptr<const RegistrationChoice> registration;  // of GPU memory; null for the host's
+  };
+  Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Pinned> pinned, Kind kind);
 
   const Layout& layout() const noexcept { return layout_; }
-  bool writable() const noexcept { return writable_; }
-  const std::string& device() const noexcept { return device_; }
+  bool writable() const noexcept { return kind_.writable; }
+  const std::string& device() const noexcept { return kind_.device; }
   const EndpointId& endpoint() const noexcept { return endpoint_; }
-  bool on_host() const noexcept { return registration_ == nullptr; }
-  const RegistrationChoice* registration() const noexcept { return registration_.get(); }
+  bool on_host() const noexcept { return kind_.registration == nullptr; }
+  RailIndex nearest_rail() const noexcept { return kind_.rail; }
+  const RegistrationChoice* registration() const noexcept { return kind_.registration.get(); }
 
   // A part of the same memory; closing either closes both.
   Memory slice(std::span<const Index> indices) const;
@@ -67,9 +74,7 @@ class Memory {
   EndpointId endpoint_;
   Layout layout_;
   std::shared_ptr<Lease> lease_;
-  bool writable_;
-  std::string device_;
-  std::shared_ptr<const RegistrationChoice> registration_;
+  Kind kind_;
 };
 
 }  // namespace zerohop::engine

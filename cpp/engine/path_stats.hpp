@@ -1,6 +1,8 @@
 // Counters of one path; read at any time by anyone.
 #pragma once
 
+#include <infiniband/verbs.h>
+
 #include <atomic>
 #include <cstdint>
 
@@ -15,6 +17,11 @@ struct PathStats {
   std::atomic<std::uint64_t> messages_in{0};
   std::atomic<std::uint64_t> queue_full{0};  // jobs that had to wait in line
   std::atomic<std::uint64_t> broken{0};      // queue pair errors
+
+  void count(ibv_wr_opcode opcode, std::uint64_t nbytes) noexcept {
+    (opcode == IBV_WR_RDMA_READ ? bytes_in : bytes_out)
+        .fetch_add(nbytes, std::memory_order_relaxed);
+  }
 };
 
 }  // namespace zerohop::engine

@@ -1,5 +1,6 @@
 #include "engine/peer.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -7,46 +8,26 @@
 #include "base/fork.hpp"
 
 namespace zerohop::engine {
-namespace {
 
-Route make_gpu_route(const Peer::Host& host) {
-  const std::string serves = "; it serves because " + host.device_reason;
-  if (!host.software) {
-    return {.kind = "gpudirect",
-            .device = host.device,
-            .reason = host.device + " reads and writes GPU memory by itself" + serves,
-            .settings = {}};
-  }
-  return {.kind = "staged",
-          .device = host.device,
-          .reason = host.device +
-                    " is software and copies GPU memory through pinned chunks of the host, as no "
-                    "RDMA adapter is there that could reach it (GPUDirect)" +
-                    serves,
-          .settings = {}};
-}
-
-}  // namespace
-
-Peer::Peer(Host host, Identity identity)
+Peer::Peer(Host host, std::shared_ptr<Poller> poller, Identity identity)
     : host_(std::move(host)),
-      host_route_(std::make_shared<const Route>(
-          Route{.kind = "host",
-                .device = host_.device,
-                .reason = "both arrays lie in host memory, which " + host_.device +
-                          " reads and writes by itself; " + host_.device + " serves because " +
-                          host_.device_reason,
-                .settings = {}})),
-      gpu_route_(std::make_shared<const Route>(make_gpu_route(host_))),
+      poller_(std::move(poller)),
+      routes_(host_.rails),
       process_generation_(fork_generation()),
-      identity_(std::move(identity)) {}
+      identity_(std::move(identity)),
+      group_(std::make_shared<PathGroup>(identity_.name)) {}
 
 std::shared_ptr<Peer> Peer::create(Host host, PathServices services, Identity identity) {
-  std::shared_ptr<Peer> peer(new Peer(std::move(host), std::move(identity)));
+  std::shared_ptr<Peer> peer(new Peer(std::move(host), services.poller, std::move(identity)));
   std::weak_ptr<Peer> weak = peer;
-  peer->path_ = VerbsPath::create(std::move(services), peer->identity_.name, [weak] {
-    if (auto alive = weak.lock()) alive->host_.repair(alive);
-  });
+  for (const auto& rail : peer->host_.rails) {
+    services.rail = rail;
+    const auto on_broken = [weak, index = rail->index()] {
+      if (auto alive = weak.lock()) alive->host_.repair(alive, index);
+    };
+    peer->paths_.push_back(rail->gone() ? nullptr
+                                        : VerbsPath::create(services, peer->group_, on_broken));
+  }
   return peer;
 }
 
@@ -59,12 +40,15 @@ bool Peer::lose(const std::string& reason) {
     lost_reason_ = "peer '" + identity_.name + "' is lost: " + reason;
     state_.store(State::lost, std::memory_order_release);
   }
-  path_->close([text = lost_reason_](Effect effect) {
+  const auto failure = [text = lost_reason_](Effect effect) {
     return Failure{
         .kind = Failure::Kind::peer_lost,
         .message = text + " (" + effect_name(effect) + " of the data may have been written)",
         .effect = effect};
-  });
+  };
+  for (const auto& path : paths_) {
+    if (path) path->close(failure);
+  }
   return true;
 }
 
@@ -103,7 +87,7 @@ std::optional<RemoteMemory> Peer::lookup(const std::string& name, const Deadline
     lookups_.emplace(request, answer);
   }
   host_.tell(shared_from_this(), Lookup{.request = request, .name = name});
-  const bool answered = path_->poller()->wait(
+  const bool answered = poller_->wait(
       [&] { return answer->found.load() || (now && answer->arrived.load()) || !alive(); },
       deadline);
   {
@@ -132,17 +116,21 @@ void Peer::on_found(std::uint64_t request, std::optional<RemoteMemory> memory) {
     answer->found.store(true);
   }
   answer->arrived.store(true);
-  path_->poller()->wake();
+  poller_->wake();
+}
+
+bool Peer::idle() const {
+  return std::ranges::all_of(paths_, [](const auto& path) { return !path || path->idle(); });
 }
 
 void Peer::close(const Deadline& deadline) {
   if (process_generation_ != fork_generation()) return;  // the parent's connection
   if (alive()) {
-    path_->poller()->wait([this] { return !alive() || path_->idle(); }, deadline);
+    poller_->wait([this] { return !alive() || idle(); }, deadline);
   }
   host_.leave(shared_from_this());
   const Deadline soon = Deadline::after(Deadline::Seconds(5));  // the progress thread's turn
-  path_->poller()->wait([this] { return state_.load() == State::lost; }, soon);
+  poller_->wait([this] { return state_.load() == State::lost; }, soon);
 }
 
 }  // namespace zerohop::engine

@@ -16,7 +16,8 @@
 #include "engine/control_message.hpp"
 #include "engine/memory.hpp"
 #include "engine/registrations.hpp"
-#include "engine/route.hpp"
+#include "engine/routes.hpp"
+#include "engine/striping.hpp"
 #include "engine/transfer.hpp"
 #include "engine/verbs_path.hpp"
 
@@ -26,6 +27,10 @@ struct Notification {
   std::uint32_t slot = 0;   // below Board::kSlots
   std::uint32_t value = 0;  // not 0: that means an empty slot
 };
+
+inline Message notify_message(const Notification& notification) {
+  return {.kind = MessageKind::notify, .tag = notification.slot, .value = notification.value};
+}
 
 struct TransferOptions {
   std::optional<Notification> notify;  // put behind the data
@@ -42,17 +47,16 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::uint32_t pid = 0;
   };
   // What a Peer has from its Endpoint. tell() sends a control message to this peer; repair() has
-  // the queue pair replaced; both only pass the word to the progress thread.
+  // the queue pair of that rail replaced; both only pass the word to the progress thread.
   struct Host {
     EndpointId own_id{};
-    std::string device;
-    std::string device_reason;  // why it serves, half a sentence
-    bool software = false;      // the device is the software HCA
+    Rails rails;
     double default_timeout = 30.0;
+    std::uint64_t stripe_bytes = kDefaultStripeBytes;  // larger transfers take several rails
     Settings settings{};  // of the Endpoint, to be shown with those of the queue pair
     std::shared_ptr<Registrations> registrations;
     std::function<void(const std::shared_ptr<Peer>&, ControlMessage)> tell;
-    std::function<void(const std::shared_ptr<Peer>&)> repair;
+    std::function<void(const std::shared_ptr<Peer>&, RailIndex)> repair;
     std::function<void(const std::shared_ptr<Peer>&)> leave;
   };
 
@@ -80,20 +84,33 @@ class Peer : public std::enable_shared_from_this<Peer> {
 
   // With the settings of the queue pair.
   Route route(const Memory& local, const RemoteMemory& remote) const;
-  PathStats& stats() noexcept { return path_->stats(); }
+
+  struct RailReport {
+    std::string device;
+    std::string trouble;     // why it does not serve; empty: it does
+    const PathStats* stats;  // null: it never had a queue pair
+  };
+  std::vector<RailReport> rails() const;
 
   // Waits until everything posted is done, `deadline` at most, then leaves. Idempotent.
   void close(const Deadline& deadline);
 
+  bool idle() const;  // nothing posted, nothing waiting to be
+
   // --- for the progress thread ---
-  VerbsPath& path() noexcept { return *path_; }
+  // Null: the rail's device was gone when this Peer was made.
+  const std::shared_ptr<VerbsPath>& path(RailIndex rail) const noexcept { return paths_[rail]; }
+  std::size_t rail_count() const noexcept { return group_->rails(); }  // that both ends have
+  RailMask serving() const noexcept { return group_->serving(); }
+  RailMask open_rails() const;  // whose paths are not closed
+  RailMask unsettled() const;   // whose failed transfers may still arrive
+  void set_rail_count(std::size_t count, bool global_atomics);
   void learn(Identity identity) { identity_ = std::move(identity); }
   void become_alive() noexcept;
   // Everything pending and later fails with PeerLost(reason). Returns false if it was lost before.
   bool lose(const std::string& reason);
   void on_found(std::uint64_t request, std::optional<RemoteMemory> memory);
   std::optional<Secret> secret;  // that opened the connection, on the side that dialled
-  std::uint32_t generation = 0;  // of the queue pair: rises with every repair
 
   // The object that stands for this peer in a user's language: found again, so that there is one.
   std::weak_ptr<void> face;
@@ -106,28 +123,54 @@ class Peer : public std::enable_shared_from_this<Peer> {
     RemoteMemory memory;
   };
 
-  using RoutePtr = std::shared_ptr<const Route>;
+  struct Share {
+    RailIndex rail;
+    Job job;
+  };
+  using Shares = std::vector<Share>;
 
-  Peer(Host host, Identity identity);
+  Peer(Host host, std::shared_ptr<Poller> poller, Identity identity);
   void check_process() const;
   void check_alive() const;
   Deadline deadline(const std::optional<double>& timeout) const;
-  const RoutePtr& choose_route(const Memory& local, const RemoteMemory& remote) const;
+  Routes::Kind route_kind(const Memory& local, const RemoteMemory& remote) const;
   Transferring transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                         const TransferOptions& options);
-  Piece make_piece(const Memory& local, const RemoteMemory& remote, RemoteAccess needed,
-                   Transfer& transfer) const;
+  Piece make_piece(const Pair& pair, RemoteAccess needed, RailIndex rail, Transfer& transfer) const;
+  Job make_job(ibv_wr_opcode opcode, std::span<const Pair> pairs, RailIndex rail,
+               const Transferring& transfer) const;
+
+  // --- several rails (peer_rails.cpp) ---
+  Striping plan(std::span<const Pair> pairs, std::uint64_t nbytes) const;
+  RailMask reach(std::span<const Pair> pairs) const;
+  Job make_share(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Stripe& stripe,
+                 const Transferring& transfer) const;
+  struct Move {
+    std::uint64_t nbytes;
+    Routes::Kind kind;
+    std::optional<Notification> notification;
+  };
+  Transferring transfer_over_rails(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                                   const Move& move, const Deadline& until);
+  bool submit_shares(Shares& shares, RailMask planned, const std::optional<Message>& message,
+                     ibv_wr_opcode opcode, const Transferring& transfer);
+  VerbsPath& message_path() const;
+  VerbsPath& atomics_path() const;
+  VerbsPath& any_path() const;
   Transferring atomic(ibv_wr_opcode opcode, const RemoteMemory& word, std::uint64_t add,
                       std::uint64_t swap);
-  Transferring send_offer(const Memory& from, std::uint32_t tag);
+  Transferring make_host_transfer(std::uint64_t nbytes, const VerbsPath& path) const;
+  Transferring send_offer(const Memory& from, std::uint32_t tag, VerbsPath& path);
   [[noreturn]] void throw_lost(Effect effect) const;
 
   const Host host_;
-  const RoutePtr host_route_;
-  const RoutePtr gpu_route_;           // of all others: gpudirect, or staged on the software HCA
+  const std::shared_ptr<Poller> poller_;
+  const Routes routes_;
   const unsigned process_generation_;  // of the process (fork)
   Identity identity_;
-  std::shared_ptr<VerbsPath> path_;
+  std::shared_ptr<PathGroup> group_;
+  std::vector<std::shared_ptr<VerbsPath>> paths_;  // by rail
+  bool global_atomics_ = false;
   std::atomic<State> state_{State::connecting};
 
   mutable std::mutex mutex_;

@@ -23,19 +23,25 @@ Peer::Transferring Peer::send(const Memory& from, std::uint32_t tag) {
   check_on_host(from, "send");
   const auto pinned = from.pinned();
   const std::uint64_t nbytes = from.layout().nbytes();
-  stats().bytes_out.fetch_add(nbytes, std::memory_order_relaxed);
-  if (nbytes > path_->eager_limit()) return send_offer(from, tag);
-  auto transfer = std::make_shared<Transfer>(path_->poller(), nbytes, host_route_);
+  VerbsPath& path = message_path();
+  path.stats().count(IBV_WR_SEND, nbytes);
+  if (nbytes > path.eager_limit()) return send_offer(from, tag, path);
+  auto transfer = make_host_transfer(nbytes, path);
   std::vector<std::byte> payload(nbytes);
   if (nbytes > 0) pack(from.layout(), payload);
   Job job(transfer, IBV_WR_RDMA_WRITE);
   job.then({.kind = MessageKind::eager, .tag = tag, .nbytes = nbytes}, std::move(payload));
-  path_->submit(std::move(job), deadline({}));
+  path.submit_message(std::move(job), deadline({}));
   return transfer;
 }
 
-Peer::Transferring Peer::send_offer(const Memory& from, std::uint32_t tag) {
-  auto transfer = std::make_shared<Transfer>(path_->poller(), from.layout().nbytes(), host_route_);
+Peer::Transferring Peer::make_host_transfer(std::uint64_t nbytes, const VerbsPath& path) const {
+  return std::make_shared<Transfer>(poller_, nbytes,
+                                    routes_.over(Routes::Kind::host, RailMask{1} << path.rail()));
+}
+
+Peer::Transferring Peer::send_offer(const Memory& from, std::uint32_t tag, VerbsPath& path) {
+  auto transfer = make_host_transfer(from.layout().nbytes(), path);
   auto pinned = from.pinned();
   std::uint64_t address = from.layout().address;
   if (!from.layout().is_contiguous()) {
@@ -43,17 +49,15 @@ Peer::Transferring Peer::send_offer(const Memory& from, std::uint32_t tag) {
     auto packed = std::make_shared<Buffer>(from.layout().nbytes());
     pack(from.layout(), {packed->data(), packed->nbytes()});
     address = packed->address();
-    auto region = host_.registrations->find_or_create({address, address + packed->nbytes()},
-                                                      /*writable=*/false, /*shared=*/false);
-    pinned = std::make_shared<const Pinned>(std::move(region), std::move(packed));
+    auto regions = host_.registrations->find_or_create({address, address + packed->nbytes()},
+                                                       /*writable=*/false, /*shared=*/false);
+    pinned = std::make_shared<const Pinned>(std::move(regions), std::move(packed));
   }
-  const Message message{.kind = MessageKind::offer,
-                        .tag = tag,
-                        .value = pinned->region->rkey(),
-                        .nbytes = transfer->nbytes(),
-                        .address = address};
+  const Message message{
+      .kind = MessageKind::offer, .tag = tag, .nbytes = transfer->nbytes(), .address = address};
+  const RailKeys rkeys = pinned->regions->rkeys();
   transfer->keep(std::move(pinned));
-  path_->offer(transfer, message, deadline({}));
+  path.offer(transfer, message, rkeys, deadline({}));
   return transfer;
 }
 
@@ -63,12 +67,13 @@ Peer::Transferring Peer::receive(const Memory& into, std::uint32_t tag) {
   if (!into.writable()) {
     throw std::invalid_argument("cannot receive into a read-only array: register a writable one");
   }
-  auto transfer = std::make_shared<Transfer>(path_->poller(), into.layout().nbytes(), host_route_);
+  VerbsPath& path = message_path();
+  auto transfer = make_host_transfer(into.layout().nbytes(), path);
   auto pinned = into.pinned();
   PostedReceive receive{.tag = tag, .into = into.layout(), .transfer = transfer};
-  if (pinned->region) receive.lkey = pinned->region->lkey();
+  if (pinned->regions) receive.lkeys = pinned->regions->lkeys();
   transfer->keep(std::move(pinned));
-  path_->receive(std::move(receive));
+  path.receive(std::move(receive));
   return transfer;
 }
 

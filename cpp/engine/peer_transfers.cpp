@@ -52,32 +52,21 @@ void wait_for_program(std::span<const Peer::Pair> pairs, const Deadline& deadlin
   }
 }
 
-Message notify_message(const Notification& notification) {
-  return {.kind = MessageKind::notify, .tag = notification.slot, .value = notification.value};
-}
-
 }  // namespace
 
-Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
-  Route taken = *choose_route(local, remote);
-  if (!local.on_host()) taken.reason += "; " + local.registration()->reason;
-  taken.settings = path_->settings();
-  if (taken.settings.empty()) return taken;  // closed
-  taken.settings.insert(taken.settings.end(), host_.settings.begin(), host_.settings.end());
-  return taken;
-}
-
-const Peer::RoutePtr& Peer::choose_route(const Memory& local, const RemoteMemory& remote) const {
+Routes::Kind Peer::route_kind(const Memory& local, const RemoteMemory& remote) const {
   const bool remote_on_host = remote.device == "cpu";
-  if (!remote_on_host && remote.rkey == 0 && remote.layout.count() > 0) {
+  if (!remote_on_host && !remote.reachable() && remote.layout.count() > 0) {
     throw RouteUnavailable("no route to " + remote.device + " of peer '" + identity_.name +
                            "': its adapter cannot reach that memory; copy it to the host there");
   }
-  return local.on_host() && remote_on_host ? host_route_ : gpu_route_;
+  return local.on_host() && remote_on_host ? Routes::Kind::host : Routes::Kind::gpu;
 }
 
-Piece Peer::make_piece(const Memory& local, const RemoteMemory& remote, RemoteAccess needed,
+Piece Peer::make_piece(const Pair& pair, RemoteAccess needed, RailIndex rail,
                        Transfer& transfer) const {
+  const Memory& local = *pair.first;
+  const RemoteMemory& remote = *pair.second;
   if (local.endpoint() != host_.own_id) {
     throw RegistrationError(
         "this memory is registered with another Endpoint: register it with the "
@@ -99,14 +88,23 @@ Piece Peer::make_piece(const Memory& local, const RemoteMemory& remote, RemoteAc
   const bool is_write = needed == kRemoteWrite;
   check_same_shape(is_write ? local.layout() : remote.layout,
                    is_write ? remote.layout : local.layout());
-  Piece piece{.local = local.layout(),
-              .remote = remote.layout,
-              .rkey = remote.rkey,
-              .on_host = local.on_host()};
   auto pinned = local.pinned();
-  if (pinned->region) piece.lkey = pinned->region->lkey();
+  const Piece piece{.local = local.layout(),
+                    .remote = remote.layout,
+                    .lkey = pinned->lkey(rail),
+                    .rkey = remote.rkeys[rail],
+                    .on_host = local.on_host()};
   transfer.keep(std::move(pinned));
   return piece;
+}
+
+Job Peer::make_job(ibv_wr_opcode opcode, std::span<const Pair> pairs, RailIndex rail,
+                   const Transferring& transfer) const {
+  Job job(transfer, opcode);
+  job.reserve(pairs.size());
+  const RemoteAccess needed = opcode == IBV_WR_RDMA_WRITE ? kRemoteWrite : kRemoteRead;
+  for (const Pair& pair : pairs) job.add(make_piece(pair, needed, rail, *transfer));
+  return job;
 }
 
 Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
@@ -114,27 +112,28 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
   check_alive();
   if (options.notify) check_notification(*options.notify);
   check_kind(options.require);
+  // Of no pairs, a notification alone: it lies in host memory.
+  if (pairs.empty()) check_required(options.require, *routes_.over(Routes::Kind::host, 1));
   std::uint64_t nbytes = 0;
-  const RoutePtr* route = &host_route_;  // of the pair that takes the longest way
+  Routes::Kind kind = Routes::Kind::host;  // of the pair that takes the longest way
   for (const auto& [local, remote] : pairs) {
     nbytes += local->layout().nbytes();
-    const RoutePtr& taken = choose_route(*local, *remote);
-    check_required(options.require, *taken);
-    if (taken != host_route_) route = &taken;
+    const Routes::Kind taken = route_kind(*local, *remote);
+    if (!options.require.empty()) check_required(options.require, *routes_.over(taken, 1));
+    if (taken != Routes::Kind::host) kind = taken;
   }
-  auto transfer = std::make_shared<Transfer>(path_->poller(), nbytes, *route);
-  Job job(transfer, opcode);
-  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  job.reserve(pairs.size());
-  for (const auto& [local, remote] : pairs) {
-    job.add(make_piece(*local, *remote, is_write ? kRemoteWrite : kRemoteRead, *transfer));
-  }
-  if (options.notify) job.then(notify_message(*options.notify));
   const Deadline until = deadline(options.timeout);
+  if (group_->rails() > 1) {
+    wait_for_program(pairs, until);
+    return transfer_over_rails(opcode, pairs, {nbytes, kind, options.notify}, until);
+  }
+  VerbsPath& path = *paths_.front();
+  auto transfer = std::make_shared<Transfer>(poller_, nbytes, routes_.over(kind, 1));
+  Job job = make_job(opcode, pairs, 0, transfer);
+  if (options.notify) job.then(notify_message(*options.notify));
   wait_for_program(pairs, until);
-  auto& moved = is_write ? stats().bytes_out : stats().bytes_in;
-  moved.fetch_add(nbytes, std::memory_order_relaxed);
-  path_->submit(std::move(job), until);
+  path.stats().count(opcode, nbytes);
+  path.submit(std::move(job), until);
   return transfer;
 }
 
@@ -163,11 +162,18 @@ Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, 
     throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(word.endpoint) +
                                 ", not to peer '" + identity_.name + "'");
   }
-  check_atomics(path_->device(), word);
-  auto transfer = std::make_shared<Transfer>(path_->poller(), 8,
-                                             word.device == "cpu" ? host_route_ : gpu_route_);
-  path_->submit(Job::atomic(transfer, opcode, word.layout.address, word.rkey, add, swap),
-                deadline({}));
+  VerbsPath& path = atomics_path();
+  check_atomics(path.device(), word);
+  const std::uint32_t rkey = word.rkeys[path.rail()];
+  if (rkey == 0) {
+    throw RouteUnavailable("atomics with peer '" + identity_.name + "' go over " +
+                           path.device().name() +
+                           ", which does not reach this memory: have it registered again there");
+  }
+  const Routes::Kind kind = word.device == "cpu" ? Routes::Kind::host : Routes::Kind::gpu;
+  auto transfer =
+      std::make_shared<Transfer>(poller_, 8, routes_.over(kind, RailMask{1} << path.rail()));
+  path.submit(Job::atomic(transfer, opcode, word.layout.address, rkey, add, swap), deadline({}));
   return transfer;
 }
 

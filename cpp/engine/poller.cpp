@@ -12,33 +12,40 @@ constexpr int kBatch = 16;         // completions taken from the device at once
 
 }  // namespace
 
-Poller::Poller(std::shared_ptr<rdma::Device> device, std::chrono::microseconds spin,
-               Interrupt interrupt)
-    : queue_(rdma::CompletionQueue::create(device,
-                                           std::min(kFirstDepth, device->attributes().max_cqe))),
-      spin_(spin),
-      interrupt_(std::move(interrupt)) {}
-
-void Poller::attach(std::uint32_t qp_number, std::shared_ptr<CompletionSink> sink, int entries) {
-  const std::lock_guard lock(poll_mutex_);
-  if (reserved_ + entries > queue_->depth()) {
-    // Doubling keeps the number of resizes logarithmic in the number of Peers.
-    queue_->resize(std::max(reserved_ + entries,
-                            std::min(2 * queue_->depth(), queue_->device().attributes().max_cqe)));
+Poller::Poller(const Devices& devices, std::chrono::microseconds spin, Interrupt interrupt)
+    : spin_(spin), interrupt_(std::move(interrupt)), shares_(devices.size()) {
+  for (std::size_t rail = 0; rail < devices.size(); ++rail) {
+    const int depth = std::min(kFirstDepth, devices[rail]->attributes().max_cqe);
+    shares_[rail].queue = rdma::CompletionQueue::create(devices[rail], depth);
   }
-  sinks_.emplace(qp_number, std::move(sink));
-  reserved_ += entries;
 }
 
-void Poller::detach(std::uint32_t qp_number, int entries) {
+void Poller::attach(RailIndex rail, std::uint32_t qp_number, std::shared_ptr<CompletionSink> sink,
+                    int entries) {
+  const std::lock_guard lock(poll_mutex_);
+  Share& share = shares_[rail];
+  if (share.reserved + entries > share.queue->depth()) {
+    // Doubling keeps the number of resizes logarithmic in the number of Peers.
+    const int most = share.queue->device().attributes().max_cqe;
+    share.queue->resize(
+        std::max(share.reserved + entries, std::min(2 * share.queue->depth(), most)));
+  }
+  share.sinks.emplace(qp_number, std::move(sink));
+  share.reserved += entries;
+}
+
+void Poller::detach(RailIndex rail, std::uint32_t qp_number, int entries) {
   std::shared_ptr<CompletionSink> last;  // dies after the lock is released
   const std::lock_guard lock(poll_mutex_);
-  const auto found = sinks_.find(qp_number);
-  if (found == sinks_.end()) return;
+  Share& share = shares_[rail];
+  const auto found = share.sinks.find(qp_number);
+  if (found == share.sinks.end()) return;
   last = std::move(found->second);
-  sinks_.erase(found);
-  reserved_ -= entries;
+  share.sinks.erase(found);
+  share.reserved -= entries;
 }
+
+void Poller::retire(RailIndex rail) noexcept { shares_[rail].retired.store(true); }
 
 bool Poller::poll() noexcept {
   const std::unique_lock lock(poll_mutex_, std::try_to_lock);
@@ -51,20 +58,34 @@ void Poller::flush() noexcept {
 }
 
 bool Poller::drain() noexcept {
+  bool found = false;
+  for (Share& share : shares_) found = drain(share) || found;
+  return found;
+}
+
+bool Poller::drain(Share& share) noexcept {
+  if (share.retired.load(std::memory_order_relaxed)) return false;
   std::array<ibv_wc, kBatch> completions;
   bool found = false;
   for (;;) {
-    const int count = queue_->poll(completions);
-    for (int i = 0; i < count; ++i) deliver(completions[static_cast<std::size_t>(i)]);
+    const int count = share.queue->poll(completions);
+    for (int i = 0; i < count; ++i) {
+      const ibv_wc& completion = completions[static_cast<std::size_t>(i)];
+      // A queue pair that was replaced or closed leaves completions behind: they belong to nobody.
+      const auto sink = share.sinks.find(completion.qp_num);
+      if (sink != share.sinks.end()) sink->second->on_completion(completion);
+    }
     found = found || count > 0;
     if (count < kBatch) return found;
   }
 }
 
-void Poller::deliver(const ibv_wc& completion) noexcept {
-  // A queue pair that was replaced or closed leaves completions behind: they belong to nobody.
-  const auto found = sinks_.find(completion.qp_num);
-  if (found != sinks_.end()) found->second->on_completion(completion);
+bool Poller::arm() noexcept {
+  bool armed = true;
+  for (Share& share : shares_) {
+    if (!share.retired.load(std::memory_order_relaxed)) armed = share.queue->arm() == 0 && armed;
+  }
+  return armed;
 }
 
 void Poller::wake() noexcept {
@@ -77,14 +98,14 @@ void Poller::wake() noexcept {
 }
 
 std::chrono::milliseconds Poller::serve() noexcept {
-  queue_->consume_events();
+  for (Share& share : shares_) share.queue->consume_events();
   const std::uint64_t polls = polls_.load(std::memory_order_relaxed);
   if (polls != polls_seen_ && sleepers_.load() == 0) {
     polls_seen_ = polls;
     return kWhilePolled;
   }
   poll();
-  if (queue_->arm() != 0) return kWhilePolled;
+  if (!arm()) return kWhilePolled;
   flush();  // what completed before the arming raises no event, and may be another thread's to see
   return kForever;
 }

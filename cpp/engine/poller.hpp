@@ -1,9 +1,9 @@
-// The completion queue of an Endpoint, and the one way to wait for anything.
+// The completion queues of an Endpoint, one a rail, and the one way to wait for anything.
 //
-// A waiting caller polls the queue itself: no other thread stands between a completion and the call
-// that waits for it. After `spin` without success it arms the queue and sleeps; the progress thread
-// then serves. While callers poll, the progress thread keeps out of their way and only looks every
-// millisecond whether they still do.
+// A waiting caller polls the queues itself: no other thread stands between a completion and the
+// call that waits for it. After `spin` without success it arms the queues and sleeps; the progress
+// thread then serves. While callers poll, the progress thread keeps out of their way and only looks
+// every millisecond whether they still do.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,10 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "base/deadline.hpp"
+#include "engine/rail.hpp"
 #include "rdma/completion_queue.hpp"
 
 namespace zerohop::engine {
@@ -32,15 +34,21 @@ class Poller {
   // interrupt: called now and then, with no lock held, by callers who sleep; what it throws ends
   // their wait (Ctrl-C). May be empty.
   using Interrupt = std::function<void()>;
-  Poller(std::shared_ptr<rdma::Device> device, std::chrono::microseconds spin, Interrupt interrupt);
+  using Devices = std::vector<std::shared_ptr<rdma::Device>>;  // one a rail
+  Poller(const Devices& devices, std::chrono::microseconds spin, Interrupt interrupt);
 
-  const std::shared_ptr<rdma::CompletionQueue>& queue() const noexcept { return queue_; }
+  const std::shared_ptr<rdma::CompletionQueue>& queue(RailIndex rail) const noexcept {
+    return shares_[rail].queue;
+  }
 
-  // Routes completions of a queue pair to `sink` and makes room for `entries` of them at once,
-  // growing the queue as needed. detach() returns when no completion is being delivered to the sink
-  // any more; neither may be called from on_completion.
-  void attach(std::uint32_t qp_number, std::shared_ptr<CompletionSink> sink, int entries);
-  void detach(std::uint32_t qp_number, int entries);
+  // Routes completions of a queue pair of that rail to `sink` and makes room for `entries` of them
+  // at once, growing the queue as needed. detach() returns when no completion is being delivered to
+  // the sink any more; neither may be called from on_completion.
+  void attach(RailIndex rail, std::uint32_t qp_number, std::shared_ptr<CompletionSink> sink,
+              int entries);
+  void detach(RailIndex rail, std::uint32_t qp_number, int entries);
+  // The rail's device was removed: it is neither polled nor armed any more.
+  void retire(RailIndex rail) noexcept;
 
   // Delivers what is there. Returns whether anything was. Does nothing while another thread polls.
   bool poll() noexcept;
@@ -57,8 +65,8 @@ class Poller {
   void wake() noexcept;
 
   // For the progress thread. serve() delivers completions unless callers poll, and returns how long
-  // the thread may sleep before it must look again, even when event_fd() stays silent.
-  int event_fd() const noexcept { return queue_->event_fd(); }
+  // the thread may sleep before it must look again, even when every event_fd() stays silent.
+  int event_fd(RailIndex rail) const noexcept { return shares_[rail].queue->event_fd(); }
   std::chrono::milliseconds serve() noexcept;
 
  private:
@@ -75,18 +83,25 @@ class Poller {
     std::atomic<int>& count_;
   };
 
+  // What belongs to one rail. Numbers of queue pairs are a device's own.
+  struct Share {
+    std::shared_ptr<rdma::CompletionQueue> queue;
+    std::unordered_map<std::uint32_t, std::shared_ptr<CompletionSink>> sinks;
+    int reserved = 0;
+    std::atomic<bool> retired{false};
+  };
+
   bool drain() noexcept;
-  void deliver(const ibv_wc& completion) noexcept;
+  static bool drain(Share& share) noexcept;
+  bool arm() noexcept;  // false: some queue refuses
   template <typename Ready>
   bool sleep(Ready& ready, const Deadline& deadline);
 
-  std::shared_ptr<rdma::CompletionQueue> queue_;
   const std::chrono::microseconds spin_;
   const Interrupt interrupt_;
 
   std::mutex poll_mutex_;  // held while completions are delivered; outermost of the engine's locks
-  std::unordered_map<std::uint32_t, std::shared_ptr<CompletionSink>> sinks_;
-  int reserved_ = 0;
+  std::vector<Share> shares_;  // by rail
 
   std::atomic<std::uint64_t> polls_{0};  // by waiting callers
   std::uint64_t polls_seen_ = 0;         // progress thread only
@@ -121,7 +136,7 @@ bool Poller::sleep(Ready& ready, const Deadline& deadline) {
     // What completed between the last poll and the arming would otherwise wait for the next event.
     // flush(), not poll(): a thread that polls right now may have looked before that completion
     // came.
-    const bool armed = queue_->arm() == 0;
+    const bool armed = arm();
     flush();
     if (ready()) return true;
     if (deadline.passed()) return false;

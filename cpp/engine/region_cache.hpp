@@ -57,6 +57,18 @@ class RegionCache : public std::enable_shared_from_this<RegionCache> {
     std::uint64_t unused = 0;     // ... that nobody uses
     std::uint64_t nbytes = 0;     // registered
     std::uint64_t unused_nbytes = 0;
+
+    Stats& operator+=(const Stats& more) noexcept {
+      hits += more.hits;
+      misses += more.misses;
+      evictions += more.evictions;
+      stale += more.stale;
+      entries += more.entries;
+      unused += more.unused;
+      nbytes += more.nbytes;
+      unused_nbytes += more.unused_nbytes;
+      return *this;
+    }
   };
 
   explicit RegionCache(const Limits& limits) : limits_(limits) {}

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
+
 namespace zerohop::engine {
 int access_bits(const rdma::Device& device, bool writable) noexcept {
   if (!writable) return IBV_ACCESS_REMOTE_READ;
@@ -9,32 +11,47 @@ int access_bits(const rdma::Device& device, bool writable) noexcept {
   return IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | atomics;
 }
 
-std::shared_ptr<rdma::MemoryRegion> Registrations::find_or_create(const Extent& extent,
-                                                                  bool writable, bool shared) {
+std::shared_ptr<const Regions> Registrations::find_or_create(const Extent& extent, bool writable,
+                                                             bool shared) {
   if (extent.begin == extent.end) return nullptr;
-  const int access = access_bits(domain_->device(), writable);
   const std::lock_guard lock(mutex_);
   if (shared) {
-    if (auto known = find(extent, access)) return known;
+    if (auto known = find(extent, writable)) return known;
   }
-  auto region = rdma::MemoryRegion::create(domain_, reinterpret_cast<void*>(extent.begin),
-                                           extent.end - extent.begin, access);
+  auto regions = create(extent, writable);
   if (shared) {
     forget_expired();
-    by_address_[extent.begin] = region;
+    by_address_[extent.begin] = regions;
   }
-  return region;
+  return regions;
 }
 
-std::shared_ptr<rdma::MemoryRegion> Registrations::find(const Extent& extent, int access) {
+std::shared_ptr<const Regions> Registrations::create(const Extent& extent, bool writable) const {
+  auto regions = std::make_shared<Regions>();
+  for (const auto& rail : rails_) {
+    if (rail->gone()) continue;
+    regions->set(rail->index(),
+                 rdma::MemoryRegion::create(rail->domain(), reinterpret_cast<void*>(extent.begin),
+                                            extent.end - extent.begin,
+                                            access_bits(rail->device(), writable)));
+  }
+  if (regions->empty()) {
+    throw RegistrationError(
+        "no device of this Endpoint is left to register memory with: make a "
+        "new Endpoint");
+  }
+  return regions;
+}
+
+std::shared_ptr<const Regions> Registrations::find(const Extent& extent, bool writable) {
   // The nearest region that begins at or below the extent. One that begins further below might
   // cover it as well, but two overlapping registrations are rare and a second one is only a little
   // waste.
   auto after = by_address_.upper_bound(extent.begin);
   if (after == by_address_.begin()) return nullptr;
-  auto region = std::prev(after)->second.lock();
-  if (!region || region->access() != access) return nullptr;
-  return extent.end <= region->address() + region->nbytes() ? region : nullptr;
+  auto regions = std::prev(after)->second.lock();
+  if (!regions || regions->writable() != writable) return nullptr;
+  return extent.end <= regions->covered().end ? regions : nullptr;
 }
 
 void Registrations::forget_expired() {

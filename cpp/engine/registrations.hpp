@@ -7,7 +7,8 @@
 #include <mutex>
 
 #include "base/layout.hpp"
-#include "rdma/memory_region.hpp"
+#include "engine/rail.hpp"
+#include "engine/regions.hpp"
 
 namespace zerohop::engine {
 
@@ -19,25 +20,22 @@ int access_bits(const rdma::Device& device, bool writable) noexcept;
 // array too: an address that was freed and used again can never meet a stale registration.
 class Registrations {
  public:
-  explicit Registrations(std::shared_ptr<rdma::ProtectionDomain> domain)
-      : domain_(std::move(domain)) {}
+  explicit Registrations(Rails rails) : rails_(std::move(rails)) {}
 
-  const std::shared_ptr<rdma::ProtectionDomain>& domain() const noexcept { return domain_; }
-
-  // The region over `extent` with the right to be read, and written if `writable`. With `shared` a
-  // region that covers the extent with the same rights is used again; its keys then reach all of
-  // it. Without, the keys reach the extent and nothing more. Null for an empty extent. Throws
-  // RegistrationError.
-  std::shared_ptr<rdma::MemoryRegion> find_or_create(const Extent& extent, bool writable,
-                                                     bool shared);
+  // The regions, one with each rail whose device is still there, over `extent` with the right to be
+  // read, and written if `writable`. With `shared` those that cover the extent with the same rights
+  // is used again; its keys then reach all of it. Without, the keys reach the extent and nothing
+  // more. Null for an empty extent. Throws RegistrationError.
+  std::shared_ptr<const Regions> find_or_create(const Extent& extent, bool writable, bool shared);
 
  private:
-  std::shared_ptr<rdma::MemoryRegion> find(const Extent& extent, int access);
+  std::shared_ptr<const Regions> find(const Extent& extent, bool writable);
+  std::shared_ptr<const Regions> create(const Extent& extent, bool writable) const;
   void forget_expired();
 
-  std::shared_ptr<rdma::ProtectionDomain> domain_;
+  const Rails rails_;
   std::mutex mutex_;
-  std::map<std::uint64_t, std::weak_ptr<rdma::MemoryRegion>> by_address_;
+  std::map<std::uint64_t, std::weak_ptr<const Regions>> by_address_;
   std::size_t next_sweep_ = 64;  // entries at which expired ones are swept out
 };
 

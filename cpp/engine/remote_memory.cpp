@@ -9,7 +9,7 @@
 namespace zerohop::engine {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x314d5a5a;  // "ZZM1": a version of its own
+constexpr std::uint32_t kMagic = 0x324d5a5a;  // "ZZM2": a version of its own
 constexpr std::size_t kMaxDeviceBytes = 64;
 
 void write_dims(WireWriter& out, const Dims& dims) {
@@ -42,6 +42,21 @@ Layout read_layout(WireReader& in) {
   return layout;
 }
 
+// How many rails' keys cross the wire: up to the last that there is.
+std::size_t count_keys(const RailKeys& keys) {
+  std::size_t count = keys.size();
+  while (count > 0 && keys[count - 1] == 0) --count;
+  return count;
+}
+
+RailKeys read_keys(WireReader& in) {
+  RailKeys keys{};
+  const std::size_t count = in.number<std::uint8_t>();
+  if (count > keys.size()) in.fail(std::to_string(count) + " rails");
+  for (std::size_t i = 0; i < count; ++i) keys[i] = in.number<std::uint32_t>();
+  return keys;
+}
+
 void check_inside(const RemoteMemory& memory, const WireReader& in) {
   const Extent extent = memory.layout.extent();
   const bool empty = extent.begin == extent.end;
@@ -62,7 +77,9 @@ std::vector<std::byte> RemoteMemory::to_bytes() const {
   WireWriter out;
   out.number(kMagic);
   out.fixed(endpoint);
-  out.number(rkey);
+  const std::size_t count = count_keys(rkeys);
+  out.number(static_cast<std::uint8_t>(count));
+  for (std::size_t i = 0; i < count; ++i) out.number(rkeys[i]);
   out.number(access);
   out.number(begin);
   out.number(end);
@@ -82,7 +99,7 @@ RemoteMemory RemoteMemory::from_bytes(std::span<const std::byte> bytes) {
   if (in.number<std::uint32_t>() != kMagic) in.fail("these bytes are no RemoteMemory");
   RemoteMemory memory;
   in.fixed(memory.endpoint);
-  memory.rkey = in.number<std::uint32_t>();
+  memory.rkeys = read_keys(in);
   memory.access = in.number<std::uint8_t>();
   memory.begin = in.number<std::uint64_t>();
   memory.end = in.number<std::uint64_t>();

@@ -10,6 +10,7 @@
 #include "base/index.hpp"
 #include "base/layout.hpp"
 #include "engine/address.hpp"
+#include "engine/rail.hpp"
 
 namespace zerohop::engine {
 
@@ -17,13 +18,15 @@ namespace zerohop::engine {
 enum RemoteAccess : std::uint8_t { kRemoteRead = 1, kRemoteWrite = 2, kRemoteNoAtomics = 4 };
 
 struct RemoteMemory {
-  EndpointId endpoint{};  // whose memory it is
-  Layout layout;          // addresses are the owner's
-  std::uint32_t rkey = 0;
+  EndpointId endpoint{};    // whose memory it is
+  Layout layout;            // addresses are the owner's
+  RailKeys rkeys{};         // 0: cannot be reached through that rail
   std::uint8_t access = 0;  // RemoteAccess bits
-  std::uint64_t begin = 0;  // the registered range [begin, end) that rkey covers
+  std::uint64_t begin = 0;  // the registered range [begin, end) that every key covers
   std::uint64_t end = 0;
   std::string device;  // where it lies: "cpu", "cuda:0"
+
+  bool reachable() const noexcept { return rkeys != RailKeys{}; }
 
   RemoteMemory slice(std::span<const Index> indices) const;
 

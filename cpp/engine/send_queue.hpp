@@ -16,6 +16,8 @@ struct PostedChain {
   std::uint32_t requests = 0;
   bool atomic = false;        // its result lies in the result word of this entry
   bool message_slot = false;  // it holds a send slot
+  bool probe = false;         // that it completes tells that the rail serves again
+  std::uint64_t job = 0;      // the number of the job that ends with it; 0: none does
 };
 
 class SendQueue {
@@ -36,6 +38,13 @@ class SendQueue {
   void push(PostedChain&& chain) noexcept {
     requests_ += chain.requests;
     ring_[index(tail_++)] = std::move(chain);
+  }
+
+  // The job ends with the newest entry. False: there is none.
+  bool end_job(std::uint64_t number) noexcept {
+    if (empty()) return false;
+    ring_[index(tail_ - 1)].job = number;
+    return true;
   }
 
   // The oldest entry, if its ticket is at most `last`.

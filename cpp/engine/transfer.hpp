@@ -57,6 +57,9 @@ class Transfer {
   // Part of the data has been placed: a later failure leaves the destination changed.
   void note_progress() noexcept { progressed_.store(true, std::memory_order_relaxed); }
   bool progressed() const noexcept { return progressed_.load(std::memory_order_relaxed); }
+  // Several rails move it: what is known of one share is not known of all.
+  void set_striped() noexcept { striped_ = true; }
+  bool striped() const noexcept { return striped_; }
   bool failed() const noexcept { return failed_.load(std::memory_order_relaxed); }
 
  private:
@@ -67,6 +70,7 @@ class Transfer {
   std::atomic<bool> failed_{false};
   std::atomic<bool> progressed_{false};
   std::atomic<bool> done_{false};
+  bool striped_ = false;
   std::uint64_t result_ = 0;
   std::optional<Failure> failure_;
   std::shared_ptr<const void> kept_;

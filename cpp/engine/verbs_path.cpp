@@ -1,10 +1,8 @@
-// Set-up, posting and the end of a path. What completes is in verbs_path_completion.cpp.
+// Set-up, repair and the state of a path. What it posts is in verbs_path_posting.cpp, what
+// completes in verbs_path_completion.cpp.
 #include "engine/verbs_path.hpp"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/error.hpp"
@@ -13,59 +11,55 @@
 namespace zerohop::engine {
 namespace {
 
-// Kept free in the send queue for returning credits, so that two full ends never wait for each
-// other.
-constexpr std::uint32_t kReserve = 2;
-// Callers wait when this many jobs are in line: memory stays bounded however many they post.
-constexpr std::size_t kMaxJobs = 256;
-constexpr std::uint32_t kMaxInlineMessage = 64;
-
-PathServices with_reserve(PathServices services) {
-  services.options.send_depth += kReserve;
+PathServices with_reserve(PathServices services, std::uint32_t reserve) {
+  services.options.send_depth += reserve;
   return services;
-}
-
-constexpr std::uint32_t message_header_nbytes(MessageKind kind) {
-  // A notification uses no more than the first half of the structure.
-  return kind == MessageKind::notify ? 16 : sizeof(Message);
 }
 
 }  // namespace
 
-std::shared_ptr<VerbsPath> VerbsPath::create(PathServices services, std::string peer_name,
+std::shared_ptr<VerbsPath> VerbsPath::create(PathServices services,
+                                             std::shared_ptr<PathGroup> group,
                                              std::function<void()> on_broken) {
   std::shared_ptr<VerbsPath> path(
-      new VerbsPath(std::move(services), std::move(peer_name), std::move(on_broken)));
-  path->services_.poller->attach(path->queue_pair_->number(), path, path->completions());
+      new VerbsPath(std::move(services), std::move(group), std::move(on_broken)));
+  path->services_.poller->attach(path->rail(), path->queue_pair_->number(), path,
+                                 path->completions());
+  const std::lock_guard lock(path->group_->mutex);
+  path->group_->add(path->rail(), path.get());
   return path;
 }
 
-VerbsPath::VerbsPath(PathServices services, std::string peer_name, std::function<void()> on_broken)
-    : services_(with_reserve(std::move(services))),
-      peer_name_(std::move(peer_name)),
+VerbsPath::VerbsPath(PathServices services, std::shared_ptr<PathGroup> group,
+                     std::function<void()> on_broken)
+    : services_(with_reserve(std::move(services), kReserve)),
+      group_(std::move(group)),
       on_broken_(std::move(on_broken)),
-      buffers_(services_.domain, services_.options.send_depth),
+      buffers_(services_.rail->domain(), services_.options.send_depth),
       queue_pair_(make_queue_pair()),
       // The depth asked for, on which the buffers and the completion queue count, even where the
       // device grants more.
       send_queue_(std::min(services_.options.send_depth, queue_pair_->options().send_depth)) {
-  const ibv_port_attr port = services_.domain->device().port_attributes();
+  const ibv_port_attr port = services_.rail->device().port_attributes();
   limits_ = {.max_sge = queue_pair_->options().send_sge,
              .inline_bytes = queue_pair_->options().inline_bytes,
              .max_message = port.max_msg_sz};
 }
 
-VerbsPath::~VerbsPath() = default;
+VerbsPath::~VerbsPath() {
+  const std::lock_guard lock(group_->mutex);
+  group_->remove(rail());
+}
 
 int VerbsPath::completions() const noexcept {
   return static_cast<int>(services_.options.send_depth + PathBuffers::kReceiveSlots);
 }
 
 std::unique_ptr<rdma::QueuePair> VerbsPath::make_queue_pair() {
-  const auto& queue = services_.poller->queue();
+  const auto& queue = services_.poller->queue(rail());
   rdma::QueuePairOptions options = services_.options;
   options.receive_depth = PathBuffers::kReceiveSlots;
-  auto queue_pair = rdma::QueuePair::create(services_.domain, queue, queue, options);
+  auto queue_pair = rdma::QueuePair::create(services_.rail->domain(), queue, queue, options);
   queue_pair->to_init();
   for (std::uint32_t i = 0; i < PathBuffers::kReceiveSlots; ++i) post_receive_slot(*queue_pair, i);
   return queue_pair;
@@ -86,7 +80,7 @@ void VerbsPath::post_receive_slot(rdma::QueuePair& queue_pair, std::uint32_t slo
 }
 
 PathTerms VerbsPath::terms() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(group_->mutex);
   return {.queue_pair = queue_pair_->address(),
           .receive_slots = PathBuffers::kMessageSlots,
           .slot_nbytes = PathBuffers::kSlotBytes};
@@ -94,10 +88,10 @@ PathTerms VerbsPath::terms() const {
 
 void VerbsPath::connect(const PathTerms& remote) {
   if (remote.receive_slots < 4 || remote.slot_nbytes < sizeof(Message)) {
-    throw ProtocolError("peer '" + peer_name_ +
+    throw ProtocolError("peer '" + group_->peer_name +
                         "' offers no receive slots: it runs another version");
   }
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(group_->mutex);
   if (state_ != State::unconnected) return;
   remote_ = remote;
   mtu_nbytes_ = rdma::mtu_bytes(rdma::agree(queue_pair_->address(), remote.queue_pair).mtu);
@@ -111,13 +105,25 @@ void VerbsPath::connect(const PathTerms& remote) {
     return report_if_drained();
   }
   state_ = State::up;
+  if (renewed_ && group_->rails() > 1) {
+    post_probe();
+  } else {
+    serve();
+  }
   advance_jobs();
+}
+
+void VerbsPath::serve() {
+  group_->set_serving(rail(), true);
+  served_ = true;
+  fruitless_.store(false, std::memory_order_relaxed);
+  services_.poller->wake();
 }
 
 void VerbsPath::reconnect(const rdma::QueuePairAddress& remote) {
   PathTerms terms;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(group_->mutex);
     terms = remote_;
   }
   terms.queue_pair = remote;
@@ -125,181 +131,92 @@ void VerbsPath::reconnect(const rdma::QueuePairAddress& remote) {
 }
 
 void VerbsPath::abandon(const std::string& cause) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(group_->mutex);
   break_down(cause, /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
   report_if_drained();
+}
+
+void VerbsPath::give_up(const std::string& cause) {
+  const std::lock_guard lock(group_->mutex);
+  if (state_ == State::closed) return;
+  decide();  // nothing more is to be learned of what was cut off
+  state_ = State::broken;
+  break_cause_ = cause;
+  break_reported_ = true;  // the caller knows
+  fruitless_.store(true, std::memory_order_relaxed);
+  last_broken_job_ = last_job_;
+  group_->set_serving(rail(), false);
+  cut_off_jobs();
+  count_as_done(last_broken_job_);
+}
+
+bool VerbsPath::drained() const {
+  const std::lock_guard lock(group_->mutex);
+  return state_ == State::broken && break_reported_;
+}
+
+bool VerbsPath::unconnected() const {
+  const std::lock_guard lock(group_->mutex);
+  return state_ == State::unconnected;
+}
+
+void VerbsPath::settle() {
+  const std::lock_guard lock(group_->mutex);
+  group_->settle(rail());
+}
+
+void VerbsPath::decide_alive() {
+  const std::lock_guard lock(group_->mutex);
+  if (state_ != State::closed) decide();
+}
+
+std::string VerbsPath::trouble() const {
+  const std::lock_guard lock(group_->mutex);
+  if (((group_->serving() >> rail()) & 1) != 0) return "";
+  if (state_ == State::closed) return close_reason_(Effect::nothing).message;
+  if (break_cause_.empty()) return "it is not connected yet";
+  return break_cause_ + (state_ == State::up ? "; whether it works again is being tried" : "");
 }
 
 void VerbsPath::renew() {
   services_.poller->flush();  // what the old queue pair received is delivered before it goes
   auto fresh = make_queue_pair();
-  services_.poller->attach(fresh->number(), shared_from_this(), completions());
+  services_.poller->attach(rail(), fresh->number(), shared_from_this(), completions());
   std::unique_ptr<rdma::QueuePair> old;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(group_->mutex);
     if (state_ == State::closed) {
       old = std::move(fresh);
     } else {
       old = std::exchange(queue_pair_, std::move(fresh));
       state_ = State::unconnected;
       break_reported_ = false;
+      renewed_ = true;
+      served_ = false;
       messages_sent_ = messages_taken_by_peer_ = messages_taken_ = messages_reported_ = 0;
       send_slots_used_ = 0;
       held_slots_.clear();
     }
   }
-  services_.poller->detach(old->number(), completions());
+  services_.poller->detach(rail(), old->number(), completions());
 }
 
 std::uint32_t VerbsPath::eager_limit() const noexcept {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(group_->mutex);
   return std::min(PathBuffers::kSlotBytes, remote_.slot_nbytes) - sizeof(Message);
 }
 
 bool VerbsPath::idle() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(group_->mutex);
   return send_queue_.empty() && jobs_.empty();
 }
 
 Settings VerbsPath::settings() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(group_->mutex);
   if (!queue_pair_) return {};  // closed
   Settings all = settings_of(*queue_pair_, remote_.slot_nbytes > 0 ? &remote_.queue_pair : nullptr);
   all.emplace_back("send_depth", services_.options.send_depth - kReserve);
   return all;
-}
-
-void VerbsPath::submit(Job&& job, const Deadline& deadline) {
-  {
-    const std::lock_guard lock(mutex_);
-    enqueue(std::move(job));
-  }
-  if (jobs_waiting_.load(std::memory_order_relaxed) <= kMaxJobs) return;
-  // The job is accepted whatever becomes of this wait: a peer that takes nothing is found out by
-  // its heartbeat, and its Transfer tells the caller.
-  services_.poller->wait([this] { return jobs_waiting_.load() <= kMaxJobs / 2; }, deadline);
-}
-
-void VerbsPath::offer(std::shared_ptr<Transfer> transfer, const Message& message,
-                      const Deadline& deadline) {
-  Job job(transfer, IBV_WR_RDMA_WRITE);
-  {
-    const std::lock_guard lock(mutex_);
-    Message numbered = message;
-    numbered.id = next_offer_++;
-    job.then(numbered);
-    transfer->hold();  // dropped when the peer has taken it
-    offers_.emplace(numbered.id, transfer);
-    enqueue(std::move(job));
-  }
-  services_.poller->wait([this] { return jobs_waiting_.load() <= kMaxJobs; }, deadline);
-}
-
-// With the mutex held, as all that follows.
-void VerbsPath::enqueue(Job&& job) {
-  if (state_ == State::closed) close_reason_(Effect::nothing).raise();
-  if (state_ == State::up && jobs_.empty() && advance(job)) {
-    job.transfer()->drop();
-    return;
-  }
-  if (state_ == State::broken && job.started()) {
-    return cut_off(job.transfer(), Effect::some, IBV_WC_WR_FLUSH_ERR);
-  }
-  stats_.queue_full.fetch_add(1, std::memory_order_relaxed);
-  jobs_.push_back(std::move(job));
-  jobs_waiting_.store(jobs_.size());
-}
-
-void VerbsPath::advance_jobs() {
-  return_credits();
-  if (jobs_.empty()) return;
-  while (state_ == State::up && !jobs_.empty() && advance(jobs_.front())) {
-    jobs_.front().transfer()->drop();
-    jobs_.pop_front();
-  }
-  const std::size_t before = jobs_waiting_.exchange(jobs_.size());
-  if (before > kMaxJobs / 2 && jobs_.size() <= kMaxJobs / 2) services_.poller->wake();
-}
-
-// Posts as much of the job as there is room for. True when all of it is posted.
-bool VerbsPath::advance(Job& job) {
-  while (!job.data_done() || !job.message_done()) {
-    if (send_queue_.room() <= kReserve) return false;
-    WorkChain chain(send_queue_.room() - kReserve, limits_.max_sge);
-    PostedChain posted{.transfer = job.transfer(), .atomic = job.is_atomic()};
-    job.fill(chain, limits_, buffers_.result_element(send_queue_.index(send_queue_.next_ticket())));
-    if (job.data_done() && !job.message_done() && !chain.full() && message_allowed(job)) {
-      add_message(chain, job, posted);
-    }
-    if (chain.size() == 0) return job.message_done();  // else it waits for the peer to empty a slot
-    post(chain, std::move(posted));
-    if (state_ != State::up) return false;
-  }
-  return true;
-}
-
-bool VerbsPath::message_allowed(const Job& job) const noexcept {
-  const bool remote_slot_free = messages_sent_ - messages_taken_by_peer_ < remote_.receive_slots;
-  const std::size_t nbytes = message_header_nbytes(job.message().kind) + job.payload().size();
-  const bool fits_inline = nbytes <= std::min(limits_.inline_bytes, kMaxInlineMessage);
-  return remote_slot_free && (fits_inline || send_slots_used_ < PathBuffers::kSendSlots);
-}
-
-void VerbsPath::add_message(WorkChain& chain, Job& job, PostedChain& posted) {
-  const std::uint32_t header = message_header_nbytes(job.message().kind);
-  const auto nbytes = header + static_cast<std::uint32_t>(job.payload().size());
-  ibv_send_wr& request = chain.add(IBV_WR_SEND);
-  std::byte* bytes = inline_message_.data();
-  if (nbytes <= std::min(limits_.inline_bytes, kMaxInlineMessage)) {
-    request.send_flags |= IBV_SEND_INLINE;
-  } else {
-    // Slots are freed in the order they are taken: the queue completes in order.
-    bytes = buffers_.send_slot(next_send_slot_++ % PathBuffers::kSendSlots).data();
-    ++send_slots_used_;
-    posted.message_slot = true;
-  }
-  Message message = job.message();
-  message.taken = static_cast<std::uint16_t>(messages_taken_);
-  messages_reported_ = messages_taken_;
-  std::memcpy(bytes, &message, header);
-  if (!job.payload().empty()) {
-    std::memcpy(bytes + header, job.payload().data(), job.payload().size());
-  }
-  if (job.message_needs_fence()) request.send_flags |= IBV_SEND_FENCE;
-  chain.add_element(reinterpret_cast<std::uint64_t>(bytes), nbytes, buffers_.slots_lkey());
-  ++messages_sent_;
-  job.message_posted();
-}
-
-void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
-  const std::uint64_t ticket = send_queue_.next_ticket();
-  for (ibv_send_wr* request = &chain.front(); request != nullptr; request = request->next) {
-    request->wr_id = ticket;
-  }
-  // One completion a chain: it retires every request of the chain and all before them.
-  chain.back().send_flags |= IBV_SEND_SIGNALED;
-  posted.requests = chain.size();
-  if (posted.transfer) posted.transfer->hold();
-  stats_.work_requests.fetch_add(chain.size(), std::memory_order_relaxed);
-  stats_.doorbells.fetch_add(1, std::memory_order_relaxed);
-  send_queue_.push(std::move(posted));
-  ibv_send_wr* bad = nullptr;
-  if (const int error = queue_pair_->post_send(chain.front(), &bad); error != 0) {
-    on_post_refused(error);
-  }
-}
-
-void VerbsPath::return_credits() {
-  // Every message of ours tells it along the way; this is for when we send none. Often enough that
-  // the peer seldom waits, seldom enough that it costs little.
-  constexpr std::uint32_t kEvery = PathBuffers::kMessageSlots / 4;
-  if (state_ != State::up || messages_taken_ - messages_reported_ < kEvery) return;
-  if (send_queue_.room() == 0) return;  // the next completion makes room and comes back here
-  WorkChain chain(1, 1);
-  // A write of no bytes: the immediate says it all, and its completion makes the peer go on.
-  chain.add(IBV_WR_RDMA_WRITE_WITH_IMM).imm_data = ::htonl(messages_taken_);
-  messages_reported_ = messages_taken_;
-  post(chain, PostedChain{});
 }
 
 }  // namespace zerohop::engine

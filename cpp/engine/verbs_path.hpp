@@ -1,4 +1,5 @@
-// The way to a peer over a queue pair: everything that is posted to it and everything it completes.
+// The way to a peer over a queue pair of one rail: everything that is posted to it and everything
+// it completes.
 //
 // Jobs are posted in the order they come. What the queue has no room for waits in line, and goes
 // out as completions make room. Small messages (notifications, send and recv) travel in order
@@ -23,6 +24,7 @@
 #include "engine/job.hpp"
 #include "engine/matcher.hpp"
 #include "engine/path_buffers.hpp"
+#include "engine/path_group.hpp"
 #include "engine/path_stats.hpp"
 #include "engine/send_queue.hpp"
 #include "engine/settings.hpp"
@@ -37,9 +39,9 @@ struct PathTerms {
   std::uint32_t slot_nbytes = 0;
 };
 
-// What all paths of an Endpoint share.
+// What a path has from its Endpoint: but for the rail, all paths the same.
 struct PathServices {
-  std::shared_ptr<rdma::ProtectionDomain> domain;
+  std::shared_ptr<Rail> rail;
   std::shared_ptr<Poller> poller;
   std::shared_ptr<Board> board;
   rdma::QueuePairOptions options;
@@ -49,7 +51,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
  public:
   // on_broken is called, from whatever thread polls, when the queue pair is in error and every
   // posted work request has been given back: renew() may follow. It must only pass the word on.
-  static std::shared_ptr<VerbsPath> create(PathServices services, std::string peer_name,
+  static std::shared_ptr<VerbsPath> create(PathServices services, std::shared_ptr<PathGroup> group,
                                            std::function<void()> on_broken);
   ~VerbsPath() override;
 
@@ -65,40 +67,79 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // Replaces the queue pair by a fresh, unconnected one; jobs submitted from now on wait for
   // connect().
   void renew();
+  // The queue pair cannot be had or connected for now: what waits fails. renew() may try again.
+  void give_up(const std::string& cause);
+  // The queue pair is in error and every posted work request was given back: renew() may follow.
+  bool drained() const;
+  bool unconnected() const;  // there is a fresh queue pair, which waits for the peer's
+  // The peer was heard of long after the queue pair broke: what that cut off is not its end.
+  void decide_alive();
+
+  // The peer has put its end of the queue pair that broke away.
+  void settle();
 
   // Fails all that is pending and all that follows with what `reason` makes. No memory of a
-  // transfer is touched any more when this returns. Idempotent.
+  // transfer is touched any more when this returns. False: it was closed before.
   using Reason = std::function<Failure(Effect)>;
-  void close(Reason reason);
+  bool close(Reason reason);
 
   // Posts the job, or queues it; its Transfer is done when everything of it has completed. When
   // many jobs wait already, so does the caller, until `deadline` at most. Throws the close()
   // reason.
   void submit(Job&& job, const Deadline& deadline);
-  // Offers memory to the peer's recv: `transfer` is done when the peer has read it.
-  void offer(std::shared_ptr<Transfer> transfer, const Message& message, const Deadline& deadline);
+  // The same, of a job that is but a message: it takes the rail of messages, and follows what the
+  // others move.
+  void submit_message(Job&& job, const Deadline& deadline);
+  // Offers memory with those keys to the peer's recv: `transfer` is done when the peer has read it.
+  void offer(std::shared_ptr<Transfer> transfer, const Message& message, const RailKeys& rkeys,
+             const Deadline& deadline);
+  // A recv of the Peer, from whatever rail its message comes.
   void receive(PostedReceive receive);
+  void wait_for_room(const Deadline& deadline);
 
   std::uint32_t eager_limit() const noexcept;  // bytes of payload that travel inside a message
   bool idle() const;                           // nothing posted, nothing waiting to be
   Settings settings() const;                   // none once closed
-  const rdma::Device& device() const noexcept { return services_.domain->device(); }
+  std::string trouble() const;                 // why it does not serve; empty: it does
+  // Repaired in vain: it may take long until it serves again.
+  bool fruitless() const noexcept { return fruitless_.load(std::memory_order_relaxed); }
+  bool gone() const noexcept { return services_.rail->gone(); }  // its device was removed
+  RailIndex rail() const noexcept { return services_.rail->index(); }
+  const rdma::Device& device() const noexcept { return services_.rail->device(); }
   PathStats& stats() noexcept { return stats_; }
   const std::shared_ptr<Poller>& poller() const noexcept { return services_.poller; }
 
   void on_completion(const ibv_wc& completion) noexcept override;
 
+  // --- for the group, with its lock held ---
+  bool closed() const noexcept { return state_ == State::closed; }
+  void enqueue(Job&& job);
+  std::uint64_t last_job() const noexcept { return last_job_; }
+  std::uint64_t jobs_done() const noexcept { return jobs_done_; }
+  std::uint64_t jobs_pending() const noexcept { return last_job_ - jobs_done_; }
+  void advance_waiting();
+  void fail_followers_of(RailIndex rail, std::uint64_t before, std::uint64_t upto);
+  void release_held_slots();
+
  private:
   enum class State { unconnected, up, broken, closed };
+  // Kept free in the send queue for returning credits, so that two full ends never wait for each
+  // other.
+  static constexpr std::uint32_t kReserve = 2;
   static constexpr std::uint64_t kReceiveBit = std::uint64_t{1} << 63;  // in wr_id; else a ticket
 
-  VerbsPath(PathServices services, std::string peer_name, std::function<void()> on_broken);
+  VerbsPath(PathServices services, std::shared_ptr<PathGroup> group,
+            std::function<void()> on_broken);
   std::unique_ptr<rdma::QueuePair> make_queue_pair();
   int completions() const noexcept;
 
-  void enqueue(Job&& job);
+  VerbsPath& message_path() noexcept;
+  bool may_post() const noexcept { return state_ == State::up && group_->settled(); }
   void advance_jobs();
   bool advance(Job& job);
+  void finish(Job& job);
+  void serve();
+  void post_probe();
   bool message_allowed(const Job& job) const noexcept;
   void add_message(WorkChain& chain, Job& job, PostedChain& posted);
   void post(WorkChain& chain, PostedChain&& posted);
@@ -114,6 +155,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   void cut_off_jobs();
   void decide();
   void report_if_drained();
+  void count_as_done(std::uint64_t upto);
 
   void on_receive(const ibv_wc& completion);
   void on_credits(std::uint32_t more);
@@ -122,15 +164,13 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   void on_data_message(const Message& message, std::span<const std::byte> payload);
   void on_taken(std::uint32_t id);
   void deliver(PostedReceive& receive, const Message& message, std::span<const std::byte> payload);
-  void release_held_slots();
 
   const PathServices services_;
-  const std::string peer_name_;
+  const std::shared_ptr<PathGroup> group_;  // its lock guards all below the statistics
   const std::function<void()> on_broken_;
   PathBuffers buffers_;
   PathStats stats_;
 
-  mutable std::mutex mutex_;  // guards all below; taken after the poller's, before a Transfer's
   std::unique_ptr<rdma::QueuePair> queue_pair_;
   State state_ = State::unconnected;
   Reason close_reason_;
@@ -140,6 +180,9 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   SendQueue send_queue_;
   std::deque<Job> jobs_;
   std::atomic<std::size_t> jobs_waiting_{0};
+  std::uint64_t last_job_ = 0;         // numbers of jobs: given so far,
+  std::uint64_t jobs_done_ = 0;        // acknowledged, or failed, with all before it,
+  std::uint64_t last_broken_job_ = 0;  // and given when the queue pair broke
 
   // Credits: how many messages went out, how many of them the peer has taken out of its slots, how
   // many of the peer's this end has taken, and how many of those the peer knows of. They wrap.
@@ -151,7 +194,6 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   std::uint32_t next_send_slot_ = 0;
   std::array<std::byte, 64> inline_message_{};  // alive until posted: inline data is copied then
 
-  Matcher matcher_;
   std::vector<std::uint32_t> held_slots_;  // not posted again while too much waits for a recv
   std::unordered_map<std::uint32_t, std::shared_ptr<Transfer>> offers_;
   std::uint32_t next_offer_ = 1;
@@ -168,6 +210,9 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   bool peer_may_be_gone_ = false;   // ... whether it may be the end of the peer that caused it
   bool flushed_untouched_ = false;  // ... whether flushed requests surely never ran
   bool break_reported_ = false;
+  std::atomic<bool> fruitless_{false};  // a repair did not make it serve again
+  bool served_ = false;                 // the present queue pair
+  bool renewed_ = false;  // has had another queue pair: a fresh one must show that it works
 };
 
 }  // namespace zerohop::engine

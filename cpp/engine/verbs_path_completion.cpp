@@ -1,5 +1,5 @@
 // What a path completes: chains, messages, errors. All of it runs in whatever thread polls, with
-// the mutex of the path held.
+// the mutex of the group held.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -43,6 +43,14 @@ std::string cause_of(const ibv_wc& completion) {
   return cause;
 }
 
+// Of a job in line: posted in part, or all of it but the message; or this is the message behind
+// the shares of other rails, which those tell about.
+Effect effect_of_cutting(const Job& job) {
+  if (!job.has_data() && job.transfer()->striped()) return Effect::all;
+  if (!job.started() || !job.has_data()) return Effect::nothing;
+  return job.data_done() ? Effect::all : Effect::some;
+}
+
 Failure verbs_failure(const std::string& message, int code, Effect effect) {
   return {.kind = Failure::Kind::verbs,
           .message = message + " (" + effect_name(effect) + " of the data may have been written)",
@@ -53,7 +61,7 @@ Failure verbs_failure(const std::string& message, int code, Effect effect) {
 }  // namespace
 
 void VerbsPath::on_completion(const ibv_wc& completion) noexcept {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(group_->mutex);
   if (!queue_pair_ || completion.qp_num != queue_pair_->number()) return;  // of a replaced one
   try {
     if (completion.status != IBV_WC_SUCCESS) {
@@ -64,6 +72,7 @@ void VerbsPath::on_completion(const ibv_wc& completion) noexcept {
       retire(completion.wr_id);
     }
     if (state_ == State::up) advance_jobs();
+    if (group_->rails() > 1) group_->advance_others(rail());
   } catch (const std::exception& error) {
     break_down(error.what(), /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
   }
@@ -75,6 +84,8 @@ void VerbsPath::retire(std::uint64_t last_ticket) {
   std::uint64_t ticket = 0;
   while (send_queue_.pop_until(last_ticket, chain, ticket)) {
     if (chain.message_slot) --send_slots_used_;
+    if (chain.job > 0) jobs_done_ = chain.job;
+    if (chain.probe) serve();
     if (!chain.transfer) continue;
     if (chain.atomic) chain.transfer->set_result(buffers_.result(send_queue_.index(ticket)));
     chain.transfer->note_progress();
@@ -100,6 +111,10 @@ void VerbsPath::break_down(const std::string& cause, bool flushed_untouched,
   if (state_ != State::up) return;
   state_ = State::broken;
   break_cause_ = cause;
+  last_broken_job_ = last_job_;
+  if (!served_) fruitless_.store(true, std::memory_order_relaxed);
+  group_->set_serving(rail(), false);
+  if (group_->rails() > 1) group_->unsettle(rail());
   flushed_untouched_ = flushed_untouched;
   peer_may_be_gone_ = peer_may_be_gone;
   stats_.broken.fetch_add(1, std::memory_order_relaxed);
@@ -141,6 +156,11 @@ void VerbsPath::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {
 
 // Drops the hold of a transfer that will not be carried out, now or when it is known why.
 void VerbsPath::cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect, int code) {
+  if (transfer->striped() && effect == Effect::nothing) effect = Effect::some;
+  if (state_ == State::closed) {
+    transfer->fail(close_reason_(effect));
+    return transfer->drop();
+  }
   if (peer_may_be_gone_) {
     undecided_.push_back({transfer, effect, code});
     return;
@@ -148,8 +168,8 @@ void VerbsPath::cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect
   const std::string what = code == IBV_WC_WR_FLUSH_ERR
                                ? "' was cut off by an earlier error of its queue pair: "
                                : "' failed: ";
-  transfer->fail(
-      verbs_failure("transfer with peer '" + peer_name_ + what + break_cause_, code, effect));
+  transfer->fail(verbs_failure("transfer with peer '" + group_->peer_name + what + break_cause_,
+                               code, effect));
   transfer->drop();
 }
 
@@ -157,12 +177,12 @@ void VerbsPath::cut_off_jobs() {
   std::deque<Job> jobs = std::exchange(jobs_, {});
   jobs_waiting_.store(0);
   for (Job& job : jobs) {
-    cut_off(job.transfer(), job.started() ? Effect::some : Effect::nothing, IBV_WC_WR_FLUSH_ERR);
+    cut_off(job.transfer(), effect_of_cutting(job), IBV_WC_WR_FLUSH_ERR);
   }
   for (auto& [id, transfer] : std::exchange(offers_, {})) {
     cut_off(transfer, Effect::all, IBV_WC_WR_FLUSH_ERR);
   }
-  matcher_.drop_offers();
+  group_->matcher.drop_offers(rail());
   services_.poller->wake();
 }
 
@@ -177,49 +197,66 @@ void VerbsPath::decide() {
 void VerbsPath::report_if_drained() {
   if (state_ != State::broken || !send_queue_.empty() || break_reported_) return;
   break_reported_ = true;
+  count_as_done(last_broken_job_);
   on_broken_();
 }
 
-void VerbsPath::close(Reason reason) {
+// All jobs up to that one have ended, in failure: so do the messages that were to follow them.
+void VerbsPath::count_as_done(std::uint64_t upto) {
+  const std::uint64_t before = jobs_done_;
+  if (before >= upto) return;
+  jobs_done_ = upto;
+  group_->fail_followers(rail(), before, upto);
+}
+
+// Fails the messages in line here that were to follow jobs (before, upto] of another rail.
+void VerbsPath::fail_followers_of(RailIndex other, std::uint64_t before, std::uint64_t upto) {
+  const auto follows = [&](const Job& job) {
+    return job.fence() != nullptr && (*job.fence())[other] > before &&
+           (*job.fence())[other] <= upto;
+  };
+  VerbsPath& failed = *group_->path(other);
+  std::erase_if(jobs_, [&](Job& job) {
+    if (!follows(job)) return false;
+    failed.cut_off(job.transfer(), effect_of_cutting(job), IBV_WC_WR_FLUSH_ERR);
+    return true;
+  });
+  jobs_waiting_.store(jobs_.size());
+}
+
+bool VerbsPath::close(Reason reason) {
   services_.poller->flush();  // what has arrived is not lost with the connection
   std::unique_ptr<rdma::QueuePair> queue_pair;
   {
-    const std::lock_guard lock(mutex_);
-    if (state_ == State::closed) return;
+    const std::lock_guard lock(group_->mutex);
+    if (state_ == State::closed) return false;
+    if (state_ == State::up && group_->rails() > 1) group_->unsettle(rail());
     state_ = State::closed;
     close_reason_ = reason;
     queue_pair = std::move(queue_pair_);
     held_slots_.clear();
+    group_->set_serving(rail(), false);
+    fruitless_.store(true, std::memory_order_relaxed);
   }
-  services_.poller->detach(queue_pair->number(), completions());
+  services_.poller->detach(rail(), queue_pair->number(), completions());
   queue_pair.reset();  // from here on the device touches no memory of this path
 
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(group_->mutex);
   PostedChain chain;
   while (send_queue_.pop(chain)) {
-    if (!chain.transfer) continue;
-    chain.transfer->fail(reason(Effect::all));
-    chain.transfer->drop();
+    if (chain.transfer) cut_off(chain.transfer, Effect::all, IBV_WC_WR_FLUSH_ERR);
   }
-  for (const Undecided& cut : std::exchange(undecided_, {})) {
-    cut.transfer->fail(reason(cut.effect));
-    cut.transfer->drop();
+  decide();
+  cut_off_jobs();
+  if (group_->open_rails() == 0) {
+    for (PostedReceive& receive : group_->matcher.take_receives()) {
+      receive.transfer->fail(reason(Effect::nothing));
+      receive.transfer->drop();
+    }
   }
-  for (Job& job : std::exchange(jobs_, {})) {
-    job.transfer()->fail(reason(job.started() ? Effect::some : Effect::nothing));
-    job.transfer()->drop();
-  }
-  jobs_waiting_.store(0);
-  for (auto& [id, transfer] : std::exchange(offers_, {})) {
-    transfer->fail(reason(Effect::all));
-    transfer->drop();
-  }
-  for (PostedReceive& receive : matcher_.take_receives()) {
-    receive.transfer->fail(reason(Effect::nothing));
-    receive.transfer->drop();
-  }
-  matcher_.drop_offers();
+  count_as_done(last_job_);
   services_.poller->wake();
+  return true;
 }
 
 }  // namespace zerohop::engine

@@ -53,7 +53,7 @@ void VerbsPath::on_message(std::uint32_t slot, std::uint32_t nbytes) {
   handle(message, bytes.subspan(std::min<std::size_t>(bytes.size(), sizeof message)));
   stats_.messages_in.fetch_add(1, std::memory_order_relaxed);
   if (state_ != State::up && state_ != State::unconnected) return;
-  if (matcher_.waiting_nbytes() > kMaxWaiting) {
+  if (group_->matcher.waiting_nbytes() > kMaxWaiting) {
     held_slots_.push_back(slot);  // the sender runs out of slots and waits for a recv here
   } else {
     post_receive_slot(*queue_pair_, slot);
@@ -80,7 +80,7 @@ void VerbsPath::handle(const Message& message, std::span<const std::byte> payloa
 }
 
 void VerbsPath::on_data_message(const Message& message, std::span<const std::byte> payload) {
-  while (auto receive = matcher_.find_receive(message.tag)) {
+  while (auto receive = group_->matcher.find_receive(message.tag)) {
     if (const auto refusal = refuse_receive(receive->into, message.nbytes)) {
       receive->transfer->fail({.kind = Failure::Kind::invalid_argument, .message = *refusal});
       receive->transfer->drop();
@@ -88,7 +88,7 @@ void VerbsPath::on_data_message(const Message& message, std::span<const std::byt
     }
     return deliver(*receive, message, payload);
   }
-  matcher_.add(Arrived{message, {payload.begin(), payload.end()}});
+  group_->matcher.add(Arrived{message, {payload.begin(), payload.end()}, rail()});
 }
 
 void VerbsPath::deliver(PostedReceive& receive, const Message& message,
@@ -104,31 +104,30 @@ void VerbsPath::deliver(PostedReceive& receive, const Message& message,
   Job job(receive.transfer, IBV_WR_RDMA_READ);
   job.add({.local = into,
            .remote = Layout::contiguous(message.address, into.dtype, into.shape.span()),
-           .lkey = receive.lkey,
+           .lkey = receive.lkeys[rail()],
            .rkey = message.value});
   job.then({.kind = MessageKind::taken, .id = message.id});
   enqueue(std::move(job));
 }
 
 void VerbsPath::receive(PostedReceive receive) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(group_->mutex);
   // A message that came before the connection ended is still received.
-  auto arrived = matcher_.find_arrived(receive.tag);
-  if (!arrived && state_ == State::closed) {
-    close_reason_(Effect::nothing).raise();
-  }
-  if (!arrived) return matcher_.add(std::move(receive));
+  auto arrived = group_->matcher.find_arrived(receive.tag);
+  if (!arrived && group_->open_rails() == 0) close_reason_(Effect::nothing).raise();
+  if (!arrived) return group_->matcher.add(std::move(receive));
   if (const auto refusal = refuse_receive(receive.into, arrived->message.nbytes)) {
-    matcher_.put_back(std::move(*arrived));
+    group_->matcher.put_back(std::move(*arrived));
     throw std::invalid_argument(*refusal);
   }
-  deliver(receive, arrived->message, arrived->payload);
-  release_held_slots();
+  VerbsPath* const came_by = group_->path(arrived->rail);
+  (came_by ? came_by : this)->deliver(receive, arrived->message, arrived->payload);
+  group_->release_held_slots();
 }
 
 void VerbsPath::release_held_slots() {
   if (state_ != State::up || held_slots_.empty()) return;
-  if (matcher_.waiting_nbytes() > kMaxWaiting) return;
+  if (group_->matcher.waiting_nbytes() > kMaxWaiting) return;
   for (const std::uint32_t slot : std::exchange(held_slots_, {})) {
     post_receive_slot(*queue_pair_, slot);
     ++messages_taken_;

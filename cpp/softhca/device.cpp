@@ -1,5 +1,6 @@
 #include "softhca/device.hpp"
 
+#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 
@@ -15,6 +16,7 @@ namespace zerohop::softhca {
 namespace {
 
 constexpr const char* kLoopbackName = "soft0";
+constexpr const char* kLoopback = "lo";
 
 struct Interface {
   std::string name;
@@ -36,11 +38,20 @@ std::vector<Interface> interfaces() {
   return found;
 }
 
+struct Known {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<SoftDevice>> devices;
+};
+
+Known& known() {
+  static Known all;
+  return all;
+}
+
 // The one object for this name and address; made on first sight.
 SoftDevice* device_for(const std::string& name, const Interface& interface) {
-  static std::mutex mutex;
-  static std::vector<std::unique_ptr<SoftDevice>> all;
-  std::lock_guard guard(mutex);
+  std::lock_guard guard(known().mutex);
+  auto& all = known().devices;
   for (const auto& device : all) {
     if (device->name == name && device->address.s_addr == interface.address.s_addr) {
       return device.get();
@@ -69,11 +80,27 @@ int minus_one(int error_number) {
 
 std::vector<SoftDevice*> soft_devices() {
   std::vector<SoftDevice*> devices;
-  devices.push_back(device_for(kLoopbackName, {"lo", {htonl(INADDR_LOOPBACK)}}));
+  devices.push_back(device_for(kLoopbackName, {kLoopback, {htonl(INADDR_LOOPBACK)}}));
   for (const Interface& interface : interfaces()) {
     devices.push_back(device_for(std::string(kLoopbackName) + "@" + interface.name, interface));
   }
+  std::lock_guard guard(known().mutex);
+  for (const auto& device : known().devices) {
+    if (device->interface == kLoopback && device->name != std::string_view(kLoopbackName)) {
+      devices.push_back(device.get());
+    }
+  }
   return devices;
+}
+
+SoftDevice* loopback_device(const std::string& name) {
+  const std::string prefix = std::string(kLoopbackName) + "@";
+  in_addr address{};
+  if (!name.starts_with(prefix)) return nullptr;
+  if (::inet_pton(AF_INET, name.c_str() + prefix.size(), &address) != 1) return nullptr;
+  const std::uint32_t number = ntohl(address.s_addr);
+  if (number >> IN_CLASSA_NSHIFT != IN_LOOPBACKNET || number == INADDR_LOOPBACK) return nullptr;
+  return device_for(name, {kLoopback, address});
 }
 
 ibv_device** get_device_list(int* count) {

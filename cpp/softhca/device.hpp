@@ -32,8 +32,13 @@ struct SoftDevice : ibv_device {
 };
 
 // "soft0" (loopback) first, then "soft0@<interface>" for every other interface that is up and has
-// an IPv4 address. Throws Error when the kernel does not list the interfaces.
+// an IPv4 address, then the loopback devices that were asked for. Throws Error when the kernel does
+// not list the interfaces.
 std::vector<SoftDevice*> soft_devices();
+
+// "soft0@127.0.0.2": a device of its own on another loopback address, listed from now on. Null for
+// another name. Several of them in one process stand in for several adapters.
+SoftDevice* loopback_device(const std::string& name);
 
 // The members of driver::Verbs.
 ibv_device** get_device_list(int* count);

@@ -50,6 +50,7 @@ std::shared_ptr<const driver::Verbs> verbs() {
 }
 
 std::string canonical_name(std::string_view name) {
+  if (const SoftDevice* device = loopback_device(std::string(name))) return device->name;
   std::string existing;
   for (const SoftDevice* device : soft_devices()) {
     if (is_name_of(*device, name)) return device->name;

@@ -13,8 +13,8 @@ namespace zerohop::softhca {
 // "soft0@<interface>" for every other interface that is up and has an IPv4 address.
 std::shared_ptr<const driver::Verbs> verbs();
 
-// "soft0", "soft0@eth0" or "soft0@10.0.0.5" -> the name that get_device_list gives that device.
-// Throws VerbsError (ENODEV) naming the interfaces that do exist.
+// "soft0", "soft0@eth0", "soft0@10.0.0.5" or "soft0@127.0.0.2" -> the name that get_device_list
+// gives that device. Throws VerbsError (ENODEV) naming the interfaces that do exist.
 std::string canonical_name(std::string_view name);
 
 }  // namespace zerohop::softhca

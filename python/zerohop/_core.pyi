@@ -870,7 +870,9 @@ class Peer:
         """
     def stats(self) -> dict:
         """
-        Counters since the connection was made, as a dict of ints.
+        Counters since the connection was made, as a dict of ints; and "rails", a list of dicts with the same
+        counters for each device, its name ("device"), whether it carries transfers now ("serves") and why it does
+        not ("trouble", a str, empty if it does).
 
         work_requests, doorbells: posted to the device, and how often it was told. bytes_out, bytes_in: of the
         writes and sends, and of the reads, that were posted. messages_in, notifications_in: that came from the
@@ -953,6 +955,7 @@ class Endpoint:
         spin: typing.SupportsFloat | typing.SupportsIndex,
         host: str,
         knobs: collections.abc.Mapping[str, typing.SupportsInt | typing.SupportsIndex],
+        nearest: collections.abc.Mapping[str, typing.SupportsInt | typing.SupportsIndex],
     ) -> None: ...
     def accept(self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> Peer:
         """
@@ -1052,7 +1055,7 @@ class Endpoint:
     @property
     def device(self) -> str:
         """
-        The verbs device, for instance ``"soft0"``.
+        The verbs device, for instance ``"soft0"``; several with commas in between.
         """
     @property
     def id(self) -> str:

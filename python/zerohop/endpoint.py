@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, SupportsFloat
 
 from zerohop import _core
 from zerohop.knobs import KNOBS, Knobs, chosen
+from zerohop.rails import joined, nearest_rails
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import SupportsIndex, TypeAlias
 
     from typing_extensions import Self, Unpack
@@ -59,7 +61,14 @@ class Endpoint(_core.Endpoint):
     Args:
         device: a verbs device: ``"soft0"`` (the software HCA on loopback), ``"soft0@eth0"`` or
             ``"soft0@10.0.0.5"`` (on another interface), or an RDMA adapter such as ``"mlx5_0"``.
-            Default: ``$ZEROHOP_DEVICE``, else the first adapter that can serve, else ``"soft0"``.
+            Several (rails), ``"mlx5_0,mlx5_1"`` or ``["mlx5_0", "mlx5_1"]``, 8 at most: device i meets
+            device i of the peer, as far as both have them. Transfers of more than ``stripe_bytes`` are cut
+            into one share for each; smaller ones take the device nearest to the local memory. When one
+            fails, its pending transfers fail, later ones take the others, and it is tried again every
+            second; ``peer.stats()["rails"]`` tells. Control connections take the network of the first
+            (or ``$ZEROHOP_HOST``): the Peer lives as long as that connection does.
+            Default: ``$ZEROHOP_DEVICE``, else the first adapter that can serve, else ``"soft0"``;
+            never several.
         timeout: bound of every wait that is given none, in seconds.
             Default: ``$ZEROHOP_TIMEOUT``, else 30.
         name: shown in messages. Default: ``"<host>:<pid>"``.
@@ -80,7 +89,7 @@ class Endpoint(_core.Endpoint):
 
     def __init__(
         self,
-        device: str | None = None,
+        device: str | Sequence[str] | None = None,
         *,
         timeout: float | None = None,
         name: str | None = None,
@@ -88,7 +97,6 @@ class Endpoint(_core.Endpoint):
         host: str | None = None,
         **knobs: Unpack[Knobs],
     ) -> None:
-        _check_text("device", device)
         _check_text("name", name)
         _check_text("host", host)
         if timeout is None:
@@ -97,13 +105,15 @@ class Endpoint(_core.Endpoint):
             spin = _number_from_env("ZEROHOP_SPIN", _DEFAULT_SPIN)
         _check_seconds("timeout", timeout)
         _check_seconds("spin", spin)
+        devices = os.environ.get("ZEROHOP_DEVICE", "") if device is None else joined(device)
         super().__init__(
-            device=device if device is not None else os.environ.get("ZEROHOP_DEVICE", ""),
+            device=devices,
             name=name or "",
             timeout=timeout,
             spin=spin,
             host=host if host is not None else os.environ.get("ZEROHOP_HOST", ""),
             knobs=chosen(knobs),
+            nearest=nearest_rails(devices),
         )
         self._put_back: deque[_core.Peer] = deque()
         _open.add(self)

@@ -28,6 +28,7 @@ class Knobs(TypedDict, total=False):
     rd_atomic: int
     inline_bytes: int
     send_depth: int
+    stripe_bytes: int
     relaxed_ordering: int
     staging_chunk: int
     registration_cache: int
@@ -101,6 +102,12 @@ KNOBS = (
     ),
     Knob("inline_bytes", 64, range(1025), "payload copied into a work request instead of fetched"),
     Knob("send_depth", 256, range(1, 16385), "work requests a Peer has posted, at most"),
+    Knob(
+        "stripe_bytes",
+        1 << 20,
+        range(1 << 31),
+        "of an Endpoint on several devices: a transfer of more bytes is cut into one share for each",
+    ),
     Knob(
         "relaxed_ordering",
         2,

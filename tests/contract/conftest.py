@@ -14,8 +14,10 @@ from support.partner import Partners
 from support.patience import patient
 from support.session import Remote
 
-# The one list of devices. The next ones (rxe0, p2p) are added from outside.
-DEVICES = os.environ.get("ZEROHOP_TEST_DEVICES", "soft0").split(",")
+# The one list of devices. The next ones (rxe0, p2p) are added from outside; "rxe0+rxe1": both at once.
+DEVICES = [
+    names.replace("+", ",") for names in os.environ.get("ZEROHOP_TEST_DEVICES", "soft0").split(",")
+]
 KINDS = os.environ.get("ZEROHOP_TEST_KINDS", ",".join(ALL_KINDS)).split(",")
 PARTNERS = os.environ.get("ZEROHOP_TEST_PARTNERS", "thread,process").split(",")
 TEST_TIMEOUT = 60  # seconds, for a test that names none

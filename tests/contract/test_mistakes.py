@@ -80,7 +80,7 @@ def test_mistakes_at_an_endpoint(open_endpoint):
         "slot must be an int, not str": lambda: ep.wait_notify("3"),
         "timeout must be a number of seconds": lambda: ep.wait_notify(3, "1"),
         "data must be bytes, not str": lambda: zh.RemoteMemory.from_bytes("abc"),
-        "device must be a str, not int": lambda: zh.Endpoint(3),
+        "device must be a str or a list of them, not int": lambda: zh.Endpoint(3),
         "name must be a str, not int": lambda: zh.Endpoint(name=5),
         "timeout must be a number of seconds, not str": lambda: zh.Endpoint(timeout="5"),
     }

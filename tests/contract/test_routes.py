@@ -41,6 +41,7 @@ def test_a_route_that_is_not_there_is_refused_with_the_reason(remote, wanted):
         for call in (
             lambda: s.peer.write(memory, target.remote, require=wanted),
             lambda: s.peer.write_many([(memory, target.remote)], require=wanted),
+            lambda: s.peer.write_many([], notify=(1, 1), require=wanted),
             lambda: s.peer.read(target.remote, memory, require=wanted),
         ):
             with pytest.raises(zh.RouteUnavailable, match=wanted) as caught:

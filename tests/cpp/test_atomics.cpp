@@ -22,15 +22,23 @@ struct Fixture {
   std::uint64_t word = 0;
 
   std::shared_ptr<rdma::Device> open() { return rdma::Device::open(fake.table(), "fake0"); }
+  std::shared_ptr<Rail> make_rail(RailIndex index, ibv_atomic_cap atomics) {
+    fake.device.atomic_cap = atomics;
+    return std::make_shared<Rail>(index, rdma::ProtectionDomain::create(open()), "it is a fake");
+  }
 
   RemoteMemory register_word(bool writable = true) {
-    Registrations registrations(rdma::ProtectionDomain::create(open()));
+    return register_word({make_rail(0, fake.device.atomic_cap)}, writable);
+  }
+  RemoteMemory register_word(Rails rails, bool writable = true) {
+    Registrations registrations(std::move(rails));
     const auto address = reinterpret_cast<std::uint64_t>(&word);
-    auto region = registrations.find_or_create({address, address + 8}, writable, true);
+    auto regions = registrations.find_or_create({address, address + 8}, writable, true);
     const std::int64_t one = 1;
     const Layout layout = Layout::contiguous(address, {kDTypeUInt, 64, 1}, {&one, 1});
-    auto pinned = std::make_shared<const Pinned>(std::move(region), nullptr);
-    return Memory({}, layout, std::move(pinned), writable, "cpu").remote();
+    auto pinned = std::make_shared<const Pinned>(std::move(regions), nullptr);
+    return Memory({}, layout, std::move(pinned), {.writable = writable, .registration = nullptr})
+        .remote();
   }
   unsigned access_of_queue_pair() {
     const auto domain = rdma::ProtectionDomain::create(open());
@@ -77,6 +85,17 @@ TEST_CASE_FIXTURE(Fixture, "atomics are refused whichever of the two devices has
   CHECK(refusal(without).find("the peer's device has none (atomic_cap is NONE)") !=
         std::string::npos);
   CHECK_THROWS_AS(check_atomics(*open(), register_word(/*writable=*/false)), std::invalid_argument);
+}
+
+TEST_CASE_FIXTURE(Fixture, "of several rails the first decides, as atomics take that one") {
+  const RemoteMemory first =
+      register_word({make_rail(0, IBV_ATOMIC_HCA), make_rail(1, IBV_ATOMIC_NONE)});
+  CHECK((fake.registered_access & kAtomic) == 0);  // of the second
+  CHECK((first.access & kRemoteNoAtomics) == 0);
+  const RemoteMemory second =
+      register_word({make_rail(0, IBV_ATOMIC_NONE), make_rail(1, IBV_ATOMIC_HCA)});
+  CHECK((fake.registered_access & kAtomic) != 0);
+  CHECK((second.access & kRemoteNoAtomics) != 0);
 }
 
 }  // namespace

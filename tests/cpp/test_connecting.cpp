@@ -40,12 +40,14 @@ class Station {
  public:
   Station() {
     auto device = open_device_that_may_refuse();
-    services_.domain = rdma::ProtectionDomain::create(device);
-    services_.poller = std::make_shared<Poller>(device, std::chrono::microseconds(200), nullptr);
+    rails_.push_back(
+        std::make_shared<Rail>(0, rdma::ProtectionDomain::create(device), "it was asked for"));
+    services_.poller =
+        std::make_shared<Poller>(Poller::Devices{device}, std::chrono::microseconds(200), nullptr);
     services_.board = std::make_shared<Board>();
     address.name = "station";
     address.host = "127.0.0.1";
-    control = Control::start(address, device, services_.poller,
+    control = Control::start(address, rails_, services_.poller,
                              [this](const std::weak_ptr<Control>& weak, Peer::Identity identity) {
                                if (broken.load() != nullptr) broken.load()();
                                return Peer::create(host(weak), services_, std::move(identity));
@@ -68,18 +70,18 @@ class Station {
  private:
   Peer::Host host(const std::weak_ptr<Control>& weak) {
     return {.own_id = address.id,
-            .device = "soft0",
-            .device_reason = "it was asked for",
+            .rails = rails_,
             .default_timeout = kTimeout,
-            .registrations = std::make_shared<Registrations>(services_.domain),
+            .registrations = std::make_shared<Registrations>(rails_),
             .tell = [](const std::shared_ptr<Peer>&, ControlMessage) {},
             .repair =
-                [weak](const std::shared_ptr<Peer>& peer) {
-                  if (auto alive = weak.lock()) alive->repair(peer);
+                [weak](const std::shared_ptr<Peer>& peer, RailIndex rail) {
+                  if (auto alive = weak.lock()) alive->repair(peer, rail);
                 },
             .leave = [](const std::shared_ptr<Peer>&) {}};
   }
 
+  Rails rails_;
   PathServices services_;
 };
 
@@ -177,7 +179,7 @@ TEST_CASE("a queue pair that cannot be replaced ends the peer, on both sides") {
   REQUIRE(attempt->peer != nullptr);
 
   queue_pairs_refused = true;
-  attempt->peer->path().abandon("a test broke it");
+  attempt->peer->path(0)->abandon("a test broke it");
   CHECK(dialler.poller().wait([&] { return !attempt->peer->alive(); }, within(kSoon)));
   std::string reason;
   try {

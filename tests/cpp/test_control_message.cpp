@@ -30,7 +30,8 @@ std::vector<ControlMessage> one_of_each() {
   hello.name = "rank 0";
   hello.host_name = "node-1";
   hello.pid = 4242;
-  hello.queue_pair = sample_queue_pair();
+  hello.queue_pairs = {rdma::QueuePairAddress{}, sample_queue_pair()};
+  hello.global_atomics = 1;
   hello.receive_slots = 64;
   hello.slot_nbytes = 8192;
   hello.established = 3;
@@ -40,7 +41,7 @@ std::vector<ControlMessage> one_of_each() {
           Found{7, std::vector<std::byte>(100, std::byte{3})},
           NotFound{8},
           Heartbeat{~std::uint64_t{0}},
-          Requeue{2, sample_queue_pair()},
+          Requeue{1, 2, sample_queue_pair()},
           Bye{"closed by its user"}};
 }
 
@@ -80,16 +81,25 @@ TEST_CASE("the fields of Hello arrive in their places") {
   CHECK(hello.name == "rank 0");
   CHECK(hello.host_name == "node-1");
   CHECK(hello.pid == 4242);
-  CHECK(hello.queue_pair.number == 0xabcdef);
-  CHECK(hello.queue_pair.psn == 0x123456);
-  CHECK(hello.queue_pair.gid.raw[15] == 255);
-  CHECK(hello.queue_pair.lid == 0xbeef);
-  CHECK(hello.queue_pair.mtu == IBV_MTU_4096);
-  CHECK(hello.queue_pair.reads_in == 16);
-  CHECK(hello.queue_pair.reads_out == 8);
+  CHECK(hello.queue_pairs.at(1).number == 0xabcdef);
+  CHECK(hello.queue_pairs.at(1).psn == 0x123456);
+  CHECK(hello.queue_pairs.at(1).gid.raw[15] == 255);
+  CHECK(hello.queue_pairs.at(1).lid == 0xbeef);
+  CHECK(hello.queue_pairs.at(1).mtu == IBV_MTU_4096);
+  CHECK(hello.queue_pairs.at(1).reads_in == 16);
+  CHECK(hello.queue_pairs.at(1).reads_out == 8);
+  CHECK(hello.global_atomics == 1);
   CHECK(hello.receive_slots == 64);
   CHECK(hello.slot_nbytes == 8192);
   CHECK(hello.established == 3);
+}
+
+TEST_CASE("no more rails are taken than there may be") {
+  Hello hello;
+  hello.queue_pairs.resize(kMaxRails);
+  CHECK(same(decode_control_message(encode(hello)), hello));
+  hello.queue_pairs.resize(kMaxRails + 1);
+  CHECK_THROWS_AS(decode_control_message(encode(hello)), ProtocolError);
 }
 
 TEST_CASE("every truncation and every extension is a ProtocolError") {

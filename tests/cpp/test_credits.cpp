@@ -34,8 +34,8 @@ TEST_CASE("a dialogue needs no writes for its credits: the messages bring them")
     notify(*couple.to_left, 2, round);
     REQUIRE(couple.left.wait_notify(2, 1, true, soon()).second == round);
   }
-  CHECK(couple.to_right->stats().work_requests.load() == kRounds);
-  CHECK(couple.to_left->stats().work_requests.load() == kRounds);
+  CHECK(couple.to_right->path(0)->stats().work_requests.load() == kRounds);
+  CHECK(couple.to_left->path(0)->stats().work_requests.load() == kRounds);
 }
 
 TEST_CASE("a long one-way stream gets its credits from writes, few of them") {
@@ -48,9 +48,9 @@ TEST_CASE("a long one-way stream gets its credits from writes, few of them") {
   (void)last->result();
   // It is acknowledged when it is in the receiver's memory, and counted when the receiver looks.
   REQUIRE(couple.right.wait_notify(2, 1, true, soon()).second == kCount);
-  CHECK(couple.to_left->stats().notifications_in.load() == kCount);
-  CHECK(couple.to_right->stats().work_requests.load() == kCount);
-  const std::uint64_t credits = couple.to_left->stats().work_requests.load();
+  CHECK(couple.to_left->path(0)->stats().notifications_in.load() == kCount);
+  CHECK(couple.to_right->path(0)->stats().work_requests.load() == kCount);
+  const std::uint64_t credits = couple.to_left->path(0)->stats().work_requests.load();
   CHECK(credits >= kCount / PathBuffers::kMessageSlots);
   CHECK(credits <= kCount / (PathBuffers::kMessageSlots / 4));
 }
@@ -129,10 +129,13 @@ Message claim(std::uint32_t taken) {
 struct Deceived {
   Deceived() {
     auto device = open_device("soft0");
-    services.domain = rdma::ProtectionDomain::create(device);
-    services.poller = std::make_shared<Poller>(device, std::chrono::microseconds(200), nullptr);
+    services.rail =
+        std::make_shared<Rail>(0, rdma::ProtectionDomain::create(device), "it was asked for");
+    services.poller =
+        std::make_shared<Poller>(Poller::Devices{device}, std::chrono::microseconds(200), nullptr);
     services.board = std::make_shared<Board>();
-    path = VerbsPath::create(services, "liar", [this] { broken = true; });
+    path =
+        VerbsPath::create(services, std::make_shared<PathGroup>("liar"), [this] { broken = true; });
     liar.connect(path->terms());
     path->connect(liar.terms());
   }

@@ -19,11 +19,13 @@ class Writer {
  public:
   explicit Writer(std::size_t nbytes) : bytes_(nbytes) {
     auto device = engine::open_device("soft0");
-    services_.domain = rdma::ProtectionDomain::create(device);
-    services_.poller =
-        std::make_shared<engine::Poller>(device, std::chrono::microseconds(200), nullptr);
+    services_.rail = std::make_shared<engine::Rail>(0, rdma::ProtectionDomain::create(device),
+                                                    "it was asked for");
+    services_.poller = std::make_shared<engine::Poller>(engine::Poller::Devices{device},
+                                                        std::chrono::microseconds(200), nullptr);
     services_.board = std::make_shared<engine::Board>();
-    path_ = engine::VerbsPath::create(services_, "forger", [this] { broken_.store(true); });
+    path_ = engine::VerbsPath::create(services_, std::make_shared<engine::PathGroup>("forger"),
+                                      [this] { broken_.store(true); });
     const rdma::QueuePairAddress own = path_->terms().queue_pair;
     const Forger forger({own.number, own.psn, own.gid});
     rdma::QueuePairAddress other = own;
@@ -33,8 +35,8 @@ class Writer {
     terms_ = {.queue_pair = other, .receive_slots = 32, .slot_nbytes = 4096};
     path_->connect(terms_);
     connection_ = forger.enter();
-    region_ =
-        rdma::MemoryRegion::create(services_.domain, bytes_.data(), nbytes, IBV_ACCESS_LOCAL_WRITE);
+    region_ = rdma::MemoryRegion::create(services_.rail->domain(), bytes_.data(), nbytes,
+                                         IBV_ACCESS_LOCAL_WRITE);
     refused_ = write();
     behind_ = write();
   }

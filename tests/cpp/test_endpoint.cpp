@@ -94,7 +94,7 @@ TEST_CASE("a refused write fails alone, and the peer works again") {
   const Memory from = numbers(couple.left, 8);
   const Memory to = numbers(couple.right, 8);
   RemoteMemory forged = to.remote();
-  forged.rkey ^= 0x5a5a5a5a;
+  forged.rkeys[0] ^= 0x5a5a5a5a;
   for (int round = 0; round < 5; ++round) {
     const auto refused = write(*couple.to_right, from, forged);
     REQUIRE(refused->wait(soon()));

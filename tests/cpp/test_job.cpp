@@ -76,6 +76,53 @@ std::map<std::uint64_t, std::uint64_t> expected(const std::vector<Piece>& pieces
 
 }  // namespace
 
+TEST_CASE("writes that are read back end with a read of their last byte") {
+  const ibv_sge result{.addr = 4096, .length = 8, .lkey = 5};
+  const JobLimits limits{.max_sge = 1, .inline_bytes = 0, .max_message = 100};
+  const auto piece = [](std::uint64_t local, std::uint64_t remote, std::int64_t count) {
+    const DType dtype = DType::parse("uint8");
+    return Piece{.local = Layout::contiguous(local, dtype, {&count, 1}),
+                 .remote = Layout::contiguous(remote, dtype, {&count, 1}),
+                 .lkey = 7,
+                 .rkey = 9};
+  };
+  for (const std::uint32_t room : {1u, 2u, 3u, 4u, 16u}) {
+    Job job(nullptr, IBV_WR_RDMA_WRITE);
+    job.add(piece(1000, 2000, 250));
+    job.add(piece(1500, 3000, 40));
+    job.add(piece(1600, 4000, 0));
+    job.read_back();
+    std::vector<ibv_wr_opcode> opcodes;
+    ibv_send_wr last{};
+    ibv_sge element{};
+    while (!job.data_done()) {
+      WorkChain chain(room, limits.max_sge);
+      job.fill(chain, limits, result);
+      REQUIRE(chain.size() > 0);
+      for (const ibv_send_wr* r = &chain.front(); r != nullptr; r = r->next) {
+        opcodes.push_back(r->opcode);
+        last = *r;
+        element = *r->sg_list;
+      }
+    }
+    REQUIRE(opcodes.size() == 5);  // 100 + 100 + 50, 40, and the read
+    CHECK(opcodes[3] == IBV_WR_RDMA_WRITE);
+    CHECK(last.opcode == IBV_WR_RDMA_READ);
+    CHECK(last.wr.rdma.remote_addr == 3039);
+    CHECK(last.wr.rdma.rkey == 9);
+    CHECK(element.addr == result.addr);
+    CHECK(element.length == 1);
+    CHECK(element.lkey == result.lkey);
+  }
+  Job nothing(nullptr, IBV_WR_RDMA_WRITE);
+  nothing.add(piece(1000, 2000, 0));
+  nothing.read_back();
+  WorkChain chain(4, 1);
+  nothing.fill(chain, limits, result);
+  CHECK(chain.size() == 0);
+  CHECK(nothing.data_done());
+}
+
 TEST_CASE("a job moves each byte of each piece once, whatever the limits and interruptions") {
   Generator generator(20261121);
   for (int round = 0; round < 400; ++round) {

@@ -43,7 +43,7 @@ TEST_CASE("offers die with their queue pair, eager messages stay") {
   matcher.add(Arrived{.message = {.kind = MessageKind::offer, .tag = 2, .nbytes = 1u << 20},
                       .payload = {}});
   CHECK(matcher.waiting_nbytes() == 100 + 3 * sizeof(Arrived));
-  matcher.drop_offers();
+  matcher.drop_offers(/*rail=*/0);
   CHECK(matcher.waiting_nbytes() == 100 + sizeof(Arrived));
   CHECK(matcher.find_arrived(1).has_value());
   CHECK_FALSE(matcher.find_arrived(1).has_value());

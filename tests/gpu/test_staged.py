@@ -15,9 +15,12 @@ SIZES = [1, 255, 256, 257, 4096, 65_537, 524_288, 5_000_001]
 CHUNKS = [1 << n for n in range(16, 21)]
 
 
-@pytest.fixture
-def ends() -> Iterator[tuple[zh.Endpoint, zh.Endpoint, zh.Peer]]:
-    with zh.Endpoint("soft0", timeout=20.0) as a, zh.Endpoint("soft0", timeout=20.0) as b:
+@pytest.fixture(params=["soft0", "soft0,soft0@127.0.0.2"])
+def ends(request: pytest.FixtureRequest) -> Iterator[tuple[zh.Endpoint, zh.Endpoint, zh.Peer]]:
+    def endpoint() -> zh.Endpoint:
+        return zh.Endpoint(request.param, stripe_bytes=1 << 16, timeout=20.0)
+
+    with endpoint() as a, endpoint() as b:
         yield a, b, a.connect(b.address)
 
 

@@ -65,6 +65,7 @@ class Forged:
 
     endpoint: bytes
     rkey: int
+    more_rkeys: tuple[int, ...]  # of the second and further rails
     access: int  # 1 read, 2 write, 4 no atomics
     begin: int  # the registered range
     end: int
@@ -77,22 +78,25 @@ class Forged:
     @staticmethod
     def of(memory: zh.RemoteMemory) -> Forged:
         raw = memory.to_bytes()
-        endpoint, rkey, access, begin, end, length = struct.unpack_from("<16sIBQQI", raw, 4)
-        at = 4 + struct.calcsize("<16sIBQQI")
+        endpoint, rails = struct.unpack_from("<16sB", raw, 4)
+        rkeys = struct.unpack_from(f"<{rails}I", raw, 21)
+        at = 21 + 4 * rails
+        access, begin, end, length = struct.unpack_from("<BQQI", raw, at)
+        at += struct.calcsize("<BQQI")
         device = raw[at : at + length]
         address, dtype, ndim = struct.unpack_from("<Q4sB", raw, at + length)
         dims = struct.unpack_from(f"<{2 * ndim}q", raw, at + length + 13)
         forged = Forged(
-            endpoint, rkey, access, begin, end, device, address, dtype, dims[:ndim], dims[ndim:]
-        )
+            endpoint, rkeys[0], rkeys[1:], access, begin, end, device, address, dtype,
+            dims[:ndim], dims[ndim:],
+        )  # fmt: skip
         assert forged.encode(raw[:4]) == raw, "the format of RemoteMemory has changed: adapt Forged"
         return forged
 
     def encode(self, magic: bytes) -> bytes:
-        head = struct.pack(
-            "<16sIBQQI",
-            self.endpoint, self.rkey, self.access, self.begin, self.end, len(self.device),
-        )  # fmt: skip
+        rkeys = (self.rkey, *self.more_rkeys)
+        head = struct.pack(f"<16sB{len(rkeys)}I", self.endpoint, len(rkeys), *rkeys)
+        head += struct.pack("<BQQI", self.access, self.begin, self.end, len(self.device))
         layout = struct.pack("<Q4sB", self.address, self.dtype, len(self.shape))
         dims = struct.pack(f"<{2 * len(self.shape)}q", *self.shape, *self.strides)
         return magic + head + self.device + layout + dims

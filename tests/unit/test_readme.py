@@ -64,6 +64,22 @@ def test_the_other_calls_run(repository: Path) -> None:
         assert theirs.wait_notify(8) == 2
 
 
+def test_rails_are_what_they_are_said_to_be(repository: Path) -> None:
+    code = examples(repository)[3].replace("mlx5_0", "soft0").replace("mlx5_1", "soft0@127.0.0.2")
+    made, route, rails = [re.sub(r"#.*", "", line) for line in code.splitlines()]
+    names = {"zh": zh}
+    exec(made, names)  # noqa: S102
+    with names["ep"] as ep, zh.Endpoint(ep.device) as other:
+        large = 1 << 21
+        names |= {
+            "peer": ep.connect(other.address),
+            "local": ep.empty(large),
+            "remote": other.empty(large).remote,
+        }
+        assert eval(route, names) == "soft0,soft0@127.0.0.2" == ep.device
+        assert [rail["serves"] for rail in eval(rails, names)] == [True, True]
+
+
 def test_knobs_are_the_ones_that_the_code_reads(repository: Path) -> None:
     read = set()
     for folder, pattern in (("python", "*.py"), ("cpp", "*.cpp")):

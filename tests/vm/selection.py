@@ -23,6 +23,7 @@ FILES_LEFT_OUT = {
     "test_hostile_bytes.py",  # the control channel and the wire of soft0
     "test_mistakes.py",  # arguments refused before anything is posted
     "test_partners.py",  # the tests' own tools
+    "test_rails.py",  # several devices of soft0; test_two_wires.py has those of Soft-RoCE
     "test_scarcity.py",  # descriptors and memory of the process; starts an interpreter per case
     "test_shapes.py",  # how an array becomes a list of elements, in the engine
     "test_sharing.py",  # names, over the control channel

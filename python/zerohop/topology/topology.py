@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -93,15 +93,23 @@ class Topology:
             return self.numa[0].number
         return device.numa
 
-    def nearest(self, device: str | int) -> tuple[RdmaDevice, ...]:
+    def nearest(
+        self, device: str | int, among: Collection[str] | None = None
+    ) -> tuple[RdmaDevice, ...]:
         """The RDMA devices nearest to a GPU or a NUMA node, best first; empty when none has an active port.
 
         All are equally near. Faster ones come first; among equally fast ones each GPU starts with
         another, so that GPUs which share their devices spread over them. iWARP devices are left out:
-        they know no write with immediate and no atomics.
+        they know no write with immediate and no atomics. among: names of the only ones that count.
         """
         start = self.find(device)
-        usable = [rdma for rdma in self.rdma if rdma.active_ports and rdma.node_type == "CA"]
+        usable = [
+            rdma
+            for rdma in self.rdma
+            if rdma.active_ports
+            and rdma.node_type == "CA"
+            and (among is None or rdma.name in among)
+        ]
         ranks = {rdma.name: self._rank(start, rdma) for rdma in usable}
         near = [rdma for rdma in usable if ranks[rdma.name] == min(ranks.values())]
         near.sort(

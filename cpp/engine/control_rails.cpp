@@ -1,0 +1,242 @@
+// The rails of a connection: a queue pair that broke is replaced, and the connection goes on over
+// the others meanwhile. All of it runs on the progress thread.
+//
+// The end that sees the error makes a fresh queue pair and says so (Requeue); the other does the
+// same, and both connect when each has said so. Where that fails, or the fresh queue pair breaks
+// before anything came through, the rail is tried again every second. A connection of one rail
+// ends when its queue pair cannot be replaced.
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/report.hpp"
+#include "engine/control.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A queue pair whose other half is gone sees that by itself, mostly at once.
+constexpr milliseconds kNoticeWithin{500};
+constexpr milliseconds kTryAgainAfter{1000};
+// A sign of life that came this long after the break was given after it, too: one comes a second.
+constexpr milliseconds kAliveAfter{1500};
+// With none of the rails, or with a peer that does not put away what broke, the connection is of no
+// use. Less than 5 s, as PeerLost is promised.
+constexpr milliseconds kDarkFor{4000};
+
+}  // namespace
+
+void Control::repair(const std::shared_ptr<Peer>& peer, RailIndex rail) {
+  progress_->run([this, peer, rail] {
+    if (Link* link = link_of(*peer)) on_broken(*link, rail);
+  });
+}
+
+void Control::on_broken(Link& link, RailIndex rail) {
+  LinkRail& state = link.rails[rail];
+  if (!link.peer->path(rail)->drained()) return;  // it has a fresh one already
+  state.repair_wanted = !link.established;        // establish() asks again
+  if (!link.established) return;
+  state.broke = Clock::now();
+  const bool again = link.peer->rail_count() > 1 && state.tried;
+  state.tried = true;
+  // The peer's fresh queue pair shows that it is there again, and waits.
+  const bool awaited = state.requeue && state.requeue->generation > state.generation;
+  if (again && !awaited) {
+    state.repair_at = Clock::now() + kTryAgainAfter;
+  } else {
+    renew(link, rail);
+  }
+}
+
+void Control::renew(Link& link, RailIndex rail) {
+  LinkRail& state = link.rails[rail];
+  state.repair_at.reset();
+  try {
+    if (state.peer_generation > state.generation) link.peer->path(rail)->settle();
+    link.peer->path(rail)->renew();
+    // Whoever lags behind, having repaired less often, catches up.
+    const std::uint32_t theirs = state.requeue ? state.requeue->generation : 0;
+    state.generation = std::max(state.generation + 1, theirs);
+    send(link, Requeue{.rail = rail,
+                       .generation = state.generation,
+                       .queue_pair = link.peer->path(rail)->terms().queue_pair});
+    reconnect(link, rail);
+  } catch (const std::exception& error) {
+    postpone(link, rail, std::string("its queue pair cannot be replaced: ") + error.what());
+  }
+}
+
+// What cannot be had now may be had later, where another rail carries the connection.
+void Control::postpone(Link& link, RailIndex rail, const std::string& cause) {
+  if (link.peer->rail_count() == 1) return part(link, cause);
+  link.peer->path(rail)->give_up(cause);
+  link.rails[rail].repair_at = Clock::now() + kTryAgainAfter;
+}
+
+void Control::on(Link& link, const Requeue& requeue) {
+  if (requeue.rail >= link.peer->rail_count() || !link.peer->path(requeue.rail)) {
+    throw ProtocolError("a queue pair of a rail that the connection does not have");
+  }
+  // The peer noticed the error first. This end's queue pair is about to, and knows better what
+  // became of its requests; should it not, check_rails() ends it.
+  LinkRail& state = link.rails[requeue.rail];
+  state.peer_generation = requeue.generation;
+  const bool gone = requeue.queue_pair.number == 0;
+  if (gone && link.peer->rail_count() == 1) return part(link, "its device is gone");
+  if (gone) leave_rail(link, requeue.rail, "the peer's device of this rail is gone");
+  const bool left = ((link.peer->open_rails() >> requeue.rail) & 1) == 0;
+  link.peer->path(requeue.rail)->settle();
+  if (left && !gone) tell_left(link, requeue.rail);
+  if (left) return;
+  state.requeue = requeue;
+  state.requeued = Clock::now();
+  try {
+    reconnect(link, requeue.rail);
+  } catch (const std::exception& error) {
+    postpone(link, requeue.rail, std::string("its fresh queue pair is refused: ") + error.what());
+  }
+}
+
+// Connects the fresh queue pairs once both are there.
+void Control::reconnect(Link& link, RailIndex rail) {
+  LinkRail& state = link.rails[rail];
+  if (!state.requeue || state.requeue->generation != state.generation) return;
+  const rdma::QueuePairAddress remote = state.requeue->queue_pair;
+  state.requeue.reset();
+  state.broke.reset();
+  link.peer->path(rail)->reconnect(remote);
+}
+
+void Control::check_rails(Link& link, Clock::time_point now) {
+  const auto count = static_cast<RailIndex>(link.peer->rail_count());
+  const RailMask serving = link.peer->serving();
+  for (RailIndex rail = 0; rail < count; ++rail) {
+    LinkRail& state = link.rails[rail];
+    const auto path = link.peer->path(rail);
+    if (!path || path->gone()) continue;
+    if (((serving >> rail) & 1) != 0) state.tried = false;
+    if (state.repair_at && now >= *state.repair_at) renew(link, rail);
+    const bool waits = state.requeue && state.requeue->generation > state.generation;
+    if (waits && now - state.requeued > kNoticeWithin) {
+      const bool renewable = path->drained() || path->unconnected();
+      if (renewable) renew(link, rail);
+      if (!renewable) path->abandon("the peer replaced its queue pair after an error");
+    }
+    if (count > 1 && state.broke && link.heard > *state.broke + kAliveAfter) {
+      state.broke.reset();
+      path->decide_alive();
+    }
+  }
+  if (count > 1) check_settled(link, now);
+  if (count > 1) check_dark(link, now);
+}
+
+void Control::check_settled(Link& link, Clock::time_point now) {
+  const RailMask unsettled = link.peer->unsettled();
+  for (RailIndex rail = 0; rail < link.peer->rail_count(); ++rail) {
+    auto& since = link.rails[rail].unsettled;
+    if (((unsettled >> rail) & 1) == 0) {
+      since.reset();
+    } else if (!since) {
+      since = now;
+    } else if (now - *since >= kDarkFor) {
+      return part(link, "it does not put away its end of the queue pair of " +
+                            rails_[rail]->name() + " that broke");
+    }
+  }
+}
+
+void Control::check_dark(Link& link, Clock::time_point now) {
+  if (link.peer->serving() != 0) return link.dark.reset();
+  if (!link.dark) link.dark = now;
+  if (now - *link.dark < kDarkFor) return;
+  std::string causes;
+  for (const Peer::RailReport& rail : link.peer->rails()) {
+    causes += (causes.empty() ? "" : "; ") + rail.device + ": " + rail.trouble;
+  }
+  part(link, "none of its rails works any more (" + causes + ")");
+}
+
+void Control::check_devices() {
+  for (const auto& rail : rails_) {
+    if (rail->gone() || !rail->device().is_being_removed()) continue;
+    const std::string reason = "device " + rail->name() +
+                               " is being removed from the system, which waits until this endpoint "
+                               "is closed and its peers and memory are dropped";
+    if (rails_.size() > 1) {
+      on_device_lost(*rail, reason);
+    } else {
+      for (const auto& [fd, link] : std::unordered_map(links_)) part(*link, reason);
+    }
+  }
+}
+
+void Control::on_async_event(Rail& rail) {
+  while (const auto event = rail.device().next_async_event()) {
+    const std::string sentence = rdma::describe(*event, rail.name());
+    if (rdma::ends_device(event->type)) {
+      on_device_lost(rail, sentence);
+    } else if (event->type == IBV_EVENT_PORT_ERR) {
+      report(sentence);  // transfers of a single rail fail as timeouts, which do not tell why
+      on_port_event(rail.index(), /*up=*/false, sentence);
+    } else if (event->type == IBV_EVENT_GID_CHANGE) {
+      report(sentence);
+    } else if (event->type == IBV_EVENT_PORT_ACTIVE) {
+      on_port_event(rail.index(), /*up=*/true, sentence);
+    }
+    // Errors of one queue pair reach its path as completions.
+  }
+}
+
+// Where other rails are there, nothing waits for the port to come back: this one is left at once,
+// and tried again as soon as it is back. A single rail may outlast a short break.
+void Control::on_port_event(RailIndex rail, bool up, const std::string& sentence) {
+  for (const auto& [fd, link] : std::unordered_map(links_)) {
+    if (!link->established || rail >= link->peer->rail_count() || link->peer->rail_count() == 1) {
+      continue;
+    }
+    const auto path = link->peer->path(rail);
+    if (!path) continue;
+    if (!up) path->abandon(sentence);
+    if (up && link->rails[rail].repair_at) renew(*link, rail);
+  }
+}
+
+// A single device ends its Endpoint's connections; of several, the others go on.
+void Control::on_device_lost(Rail& rail, const std::string& sentence) {
+  rail.lose();
+  if (rails_.size() > 1) poller_->retire(rail.index());
+  for (const auto& [fd, link] : std::unordered_map(links_)) {
+    const auto path = link->peer ? link->peer->path(rail.index()) : nullptr;
+    if (rails_.size() == 1 || (path && link->peer->rail_count() == 1)) {
+      drop(*link, sentence);
+    } else if (path) {
+      leave_rail(*link, rail.index(), sentence);
+    }
+  }
+}
+
+// For good, and tells the peer, which does the same.
+void Control::leave_rail(Link& link, RailIndex rail, const std::string& sentence) {
+  const auto reason = [sentence](Effect effect) {
+    return Failure{
+        .kind = Failure::Kind::verbs,
+        .message = sentence + " (" + effect_name(effect) + " of the data may have been written)",
+        .code = ENODEV,
+        .effect = effect};
+  };
+  if (link.peer->path(rail)->close(reason) && link.established) tell_left(link, rail);
+}
+
+void Control::tell_left(Link& link, RailIndex rail) {
+  const std::uint32_t generation = ++link.rails[rail].generation;
+  send(link, Requeue{.rail = rail, .generation = generation, .queue_pair = {}});
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,78 @@
+// What the paths of one Peer share, one path a rail: the lock, the messages that wait for their
+// recv, and the order between what different rails move.
+//
+// A queue pair keeps the order of what is posted to it; two of them know nothing of each other. So
+// a message (a notification, a send) goes out when everything that was submitted earlier on other
+// rails has completed. That a write was acknowledged says that it reached the responder's adapter,
+// not that it is visible behind it; so on those rails each job of writes ends with a read of the
+// last byte, which the responder executes behind the writes and which pushes them to memory before
+// it is answered (PCI Express Base Specification, 2.4.1: a read request passes no posted write).//
+// What a queue pair had under way when it broke may still arrive, until the peer has put its end
+// away too: later jobs wait for that on every rail, so that the old never overwrites the new.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/job.hpp"
+#include "engine/matcher.hpp"
+#include "engine/rail.hpp"
+
+namespace zerohop::engine {
+
+class VerbsPath;
+
+class PathGroup {
+ public:
+  explicit PathGroup(std::string name) : peer_name(std::move(name)) {}
+
+  // Rails that work, as far as is known. May change at any time unless the lock is held.
+  RailMask serving() const noexcept { return serving_.load(std::memory_order_acquire); }
+  void set_serving(RailIndex rail, bool serves) noexcept;
+  // How many rails both ends have; decided when they connect.
+  std::size_t rails() const noexcept { return rails_.load(std::memory_order_relaxed); }
+  void set_rails(std::size_t count) noexcept { rails_.store(count, std::memory_order_relaxed); }
+
+  // The rail that messages take: it changes only when that one fails, so that they stay in order.
+  // Its path is not closed as long as any is open.
+  RailIndex message_rail() const noexcept { return message_rail_.load(std::memory_order_relaxed); }
+
+  // --- with the lock held ---
+  void add(RailIndex rail, VerbsPath* path);
+  void remove(RailIndex rail) noexcept;
+  VerbsPath* path(RailIndex rail) const noexcept {
+    return rail < paths_.size() ? paths_[rail] : nullptr;
+  }
+  // Whether nothing that failed can arrive any more.
+  bool settled() const noexcept { return unsettled_ == 0; }
+  RailMask unsettled() const noexcept { return unsettled_; }
+  void unsettle(RailIndex rail) noexcept { unsettled_ |= RailMask{1} << rail; }
+  void settle(RailIndex rail);
+  RailMask open_rails() const noexcept;  // whose paths are not closed
+  // What a message on that rail must wait for; null: nothing is under way on the others.
+  std::unique_ptr<const Fence> make_fence(RailIndex rail) const;
+  bool passed(const Fence& fence) const noexcept;
+  // `rail` has completed something: others may have waited for that.
+  void advance_others(RailIndex rail);
+  // Jobs (before, upto] of `rail` failed, and with them the messages that were to follow them.
+  void fail_followers(RailIndex rail, std::uint64_t before, std::uint64_t upto);
+  void release_held_slots();
+
+  const std::string peer_name;
+  mutable std::mutex mutex;  // taken after the poller's, before a Transfer's
+  Matcher matcher;
+
+ private:
+  std::atomic<RailMask> serving_{0};
+  std::atomic<std::size_t> rails_{1};
+  std::atomic<RailIndex> message_rail_{0};
+  RailMask unsettled_ = 0;         // rails whose old queue pair the peer may still have
+  std::vector<VerbsPath*> paths_;  // by rail; null: none
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,34 @@
+// The routes of a Peer, each described once.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "engine/rail.hpp"
+#include "engine/route.hpp"
+
+namespace zerohop::engine {
+
+class Routes {
+ public:
+  enum class Kind { host, gpu };  // gpu: gpudirect, or staged on the software HCA
+  using RoutePtr = std::shared_ptr<const Route>;
+
+  explicit Routes(const Rails& rails);
+
+  // Over these rails, of which there is at least one; neither allocates nor locks for a single one.
+  RoutePtr over(Kind kind, RailMask mask) const;
+
+ private:
+  RoutePtr make(Kind kind, RailMask mask) const;
+
+  const Rails rails_;
+  std::array<std::array<RoutePtr, kMaxRails>, 2> single_;  // by kind and rail
+  mutable std::mutex mutex_;                               // guards the next
+  mutable std::map<std::pair<Kind, RailMask>, RoutePtr> several_;
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,199 @@
+// What a path posts: jobs in line, messages behind the data, credits.
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/verbs_path.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+// Callers wait when this many jobs are in line: memory stays bounded however many they post.
+constexpr std::size_t kMaxJobs = 256;
+constexpr std::uint32_t kMaxInlineMessage = 64;
+
+constexpr std::uint32_t message_header_nbytes(MessageKind kind) {
+  // A notification uses no more than the first half of the structure.
+  return kind == MessageKind::notify ? 16 : sizeof(Message);
+}
+
+}  // namespace
+
+void VerbsPath::submit(Job&& job, const Deadline& deadline) {
+  {
+    const std::lock_guard lock(group_->mutex);
+    enqueue(std::move(job));
+  }
+  wait_for_room(deadline);
+}
+
+void VerbsPath::submit_message(Job&& job, const Deadline& deadline) {
+  VerbsPath* taken = this;
+  {
+    const std::lock_guard lock(group_->mutex);
+    taken = &message_path();
+    job.await(group_->make_fence(taken->rail()));
+    taken->enqueue(std::move(job));
+  }
+  taken->wait_for_room(deadline);
+}
+
+// With the lock held.
+VerbsPath& VerbsPath::message_path() noexcept {
+  VerbsPath* const path = group_->path(group_->message_rail());
+  return path ? *path : *this;
+}
+
+void VerbsPath::wait_for_room(const Deadline& deadline) {
+  if (jobs_waiting_.load(std::memory_order_relaxed) <= kMaxJobs) return;
+  // The job is accepted whatever becomes of this wait: a peer that takes nothing is found out by
+  // its heartbeat, and its Transfer tells the caller.
+  services_.poller->wait([this] { return jobs_waiting_.load() <= kMaxJobs / 2; }, deadline);
+}
+
+void VerbsPath::offer(std::shared_ptr<Transfer> transfer, const Message& message,
+                      const RailKeys& rkeys, const Deadline& deadline) {
+  VerbsPath* taken = this;
+  Job job(transfer, IBV_WR_RDMA_WRITE);
+  {
+    const std::lock_guard lock(group_->mutex);
+    taken = &message_path();
+    Message numbered = message;
+    numbered.id = taken->next_offer_++;
+    numbered.value = rkeys[taken->rail()];
+    job.then(numbered);
+    job.await(group_->make_fence(taken->rail()));
+    transfer->hold();  // dropped when the peer has taken it
+    taken->offers_.emplace(numbered.id, transfer);
+    taken->enqueue(std::move(job));
+  }
+  taken->wait_for_room(deadline);
+}
+
+// With the lock held, as all that follows.
+void VerbsPath::enqueue(Job&& job) {
+  if (state_ == State::closed) close_reason_(Effect::nothing).raise();
+  job.set_number(++last_job_);
+  if (may_post() && jobs_.empty() && advance(job)) return finish(job);
+  if (state_ == State::broken && job.started()) {
+    return cut_off(job.transfer(), Effect::some, IBV_WC_WR_FLUSH_ERR);
+  }
+  stats_.queue_full.fetch_add(1, std::memory_order_relaxed);
+  jobs_.push_back(std::move(job));
+  jobs_waiting_.store(jobs_.size());
+}
+
+void VerbsPath::advance_jobs() {
+  return_credits();
+  if (jobs_.empty()) return;
+  while (may_post() && !jobs_.empty() && advance(jobs_.front())) {
+    finish(jobs_.front());
+    jobs_.pop_front();
+  }
+  const std::size_t before = jobs_waiting_.exchange(jobs_.size());
+  if (before > kMaxJobs / 2 && jobs_.size() <= kMaxJobs / 2) services_.poller->wake();
+}
+
+// All of the job is posted.
+void VerbsPath::finish(Job& job) {
+  if (!send_queue_.end_job(job.number())) jobs_done_ = job.number();
+  job.transfer()->drop();
+}
+
+void VerbsPath::advance_waiting() {
+  if (state_ == State::up && !jobs_.empty()) advance_jobs();
+}
+
+// Posts as much of the job as there is room for. True when all of it is posted.
+bool VerbsPath::advance(Job& job) {
+  while (!job.data_done() || !job.message_done()) {
+    if (send_queue_.room() <= kReserve) return false;
+    WorkChain chain(send_queue_.room() - kReserve, limits_.max_sge);
+    PostedChain posted{.transfer = job.transfer(), .atomic = job.is_atomic()};
+    job.fill(chain, limits_, buffers_.result_element(send_queue_.index(send_queue_.next_ticket())));
+    if (job.data_done() && !job.message_done() && !chain.full() && message_allowed(job)) {
+      add_message(chain, job, posted);
+    }
+    if (chain.size() == 0) return job.message_done();  // else it waits for the peer to empty a slot
+    post(chain, std::move(posted));
+    if (state_ != State::up) return false;
+  }
+  return true;
+}
+
+bool VerbsPath::message_allowed(const Job& job) const noexcept {
+  const bool remote_slot_free = messages_sent_ - messages_taken_by_peer_ < remote_.receive_slots;
+  const std::size_t nbytes = message_header_nbytes(job.message().kind) + job.payload().size();
+  const bool fits_inline = nbytes <= std::min(limits_.inline_bytes, kMaxInlineMessage);
+  if (job.fence() != nullptr && !group_->passed(*job.fence())) return false;
+  return remote_slot_free && (fits_inline || send_slots_used_ < PathBuffers::kSendSlots);
+}
+
+void VerbsPath::add_message(WorkChain& chain, Job& job, PostedChain& posted) {
+  const std::uint32_t header = message_header_nbytes(job.message().kind);
+  const auto nbytes = header + static_cast<std::uint32_t>(job.payload().size());
+  ibv_send_wr& request = chain.add(IBV_WR_SEND);
+  std::byte* bytes = inline_message_.data();
+  if (nbytes <= std::min(limits_.inline_bytes, kMaxInlineMessage)) {
+    request.send_flags |= IBV_SEND_INLINE;
+  } else {
+    // Slots are freed in the order they are taken: the queue completes in order.
+    bytes = buffers_.send_slot(next_send_slot_++ % PathBuffers::kSendSlots).data();
+    ++send_slots_used_;
+    posted.message_slot = true;
+  }
+  Message message = job.message();
+  message.taken = static_cast<std::uint16_t>(messages_taken_);
+  messages_reported_ = messages_taken_;
+  std::memcpy(bytes, &message, header);
+  if (!job.payload().empty()) {
+    std::memcpy(bytes + header, job.payload().data(), job.payload().size());
+  }
+  if (job.message_needs_fence()) request.send_flags |= IBV_SEND_FENCE;
+  chain.add_element(reinterpret_cast<std::uint64_t>(bytes), nbytes, buffers_.slots_lkey());
+  ++messages_sent_;
+  job.message_posted();
+}
+
+void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
+  const std::uint64_t ticket = send_queue_.next_ticket();
+  for (ibv_send_wr* request = &chain.front(); request != nullptr; request = request->next) {
+    request->wr_id = ticket;
+  }
+  // One completion a chain: it retires every request of the chain and all before them.
+  chain.back().send_flags |= IBV_SEND_SIGNALED;
+  posted.requests = chain.size();
+  if (posted.transfer) posted.transfer->hold();
+  stats_.work_requests.fetch_add(chain.size(), std::memory_order_relaxed);
+  stats_.doorbells.fetch_add(1, std::memory_order_relaxed);
+  send_queue_.push(std::move(posted));
+  ibv_send_wr* bad = nullptr;
+  if (const int error = queue_pair_->post_send(chain.front(), &bad); error != 0) {
+    on_post_refused(error);
+  }
+}
+
+void VerbsPath::return_credits() {
+  // Every message of ours tells it along the way; this is for when we send none. Often enough that
+  // the peer seldom waits, seldom enough that it costs little.
+  constexpr std::uint32_t kEvery = PathBuffers::kMessageSlots / 4;
+  if (state_ != State::up || messages_taken_ - messages_reported_ < kEvery) return;
+  if (send_queue_.room() == 0) return;  // the next completion makes room and comes back here
+  WorkChain chain(1, 1);
+  // A write of no bytes: the immediate says it all, and its completion makes the peer go on.
+  chain.add(IBV_WR_RDMA_WRITE_WITH_IMM).imm_data = ::htonl(messages_taken_);
+  messages_reported_ = messages_taken_;
+  post(chain, PostedChain{});
+}
+
+// A fresh queue pair connects over a cut wire as well: the rail serves again when a write of no
+// bytes has come through.
+void VerbsPath::post_probe() {
+  WorkChain chain(1, 1);
+  chain.add(IBV_WR_RDMA_WRITE_WITH_IMM).imm_data = ::htonl(messages_taken_);
+  post(chain, PostedChain{.transfer = {}, .probe = true});
+}
+
+}  // namespace zerohop::engine

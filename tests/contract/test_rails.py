@@ -1,0 +1,114 @@
+"""An Endpoint on several devices: large transfers over all of them, the rest over one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import zerohop as zh
+
+RAILS = ["soft0", "soft0@127.0.0.2"]
+
+
+@pytest.fixture
+def pair():
+    with zh.Endpoint(RAILS, stripe_bytes=8192) as a, zh.Endpoint(",".join(RAILS)) as b:
+        to_b = a.connect(b.address)
+        yield a, b, to_b, b.accept()
+
+
+def sent(peer):
+    return [rail["bytes_out"] for rail in peer.stats()["rails"]]
+
+
+def test_large_transfers_take_equal_shares(pair):
+    a, b, to_b, _ = pair
+    source = a.register(np.arange(100_000))
+    target = b.empty((100_000,), "int64")
+    to_b.write(source, target.remote, notify=(1, 7)).wait()
+    assert b.wait_notify(1) == 7
+    np.testing.assert_array_equal(np.asarray(target), np.arange(100_000))
+    first, second = sent(to_b)
+    assert first + second == 800_000
+    assert abs(first - second) <= 8192
+    assert to_b.stats()["bytes_out"] == 800_000
+
+
+def test_strided_arrays_and_lists_are_shared_too(pair):
+    a, b, to_b, _ = pair
+    numbers = np.arange(60_000.0).reshape(300, 200)
+    source, target = a.register(numbers), b.empty((300, 200), "float64")
+    to_b.write(source[:, ::3], target.remote[:, ::3]).wait()
+    expected = np.zeros_like(numbers)
+    expected[:, ::3] = numbers[:, ::3]
+    np.testing.assert_array_equal(np.asarray(target), expected)
+    to_b.write_many([(source[i], target.remote[i]) for i in range(300)]).wait()
+    np.testing.assert_array_equal(np.asarray(target), numbers)
+    back = a.empty((300, 200), "float64")
+    to_b.read(target.remote, back).wait()
+    np.testing.assert_array_equal(np.asarray(back), numbers)
+    assert min(sent(to_b)) > 0
+
+
+def test_up_to_stripe_bytes_take_one(pair):
+    a, b, to_b, _ = pair
+    target = b.empty((8192,))
+    to_b.write(a.empty((8192,)), target.remote).wait()
+    assert sorted(sent(to_b)) == [0, 8192]
+
+
+def test_route_and_stats_tell_which_rails_serve(pair):
+    a, b, to_b, _ = pair
+    big, small = b.empty((100_000,)), b.empty((10,))
+    route = to_b.route(a.empty((100_000,)), big.remote)
+    assert route.device == ",".join(RAILS) == a.device
+    assert route.settings["stripe_bytes"] == 8192
+    assert route.settings["rails"] == 2
+    assert to_b.route(a.empty((10,)), small.remote).device == "soft0"
+    assert [rail["device"] for rail in to_b.stats()["rails"]] == RAILS
+    assert all(rail["serves"] and not rail["trouble"] for rail in to_b.stats()["rails"])
+
+
+def test_a_remote_memory_of_several_rails_is_a_value(pair):
+    _, b, to_b, _ = pair
+    b.share("x", b.empty((3, 4)))
+    far = to_b["x"]
+    assert zh.RemoteMemory.from_bytes(far.to_bytes()) == far
+
+
+def test_one_end_with_one_rail(pair):
+    a, _, _, _ = pair
+    with zh.Endpoint("soft0") as single:
+        peer = a.connect(single.address)
+        target = single.empty((100_000,))
+        peer.write(a.register(np.full(100_000, 3, "uint8")), target.remote).wait()
+        assert np.asarray(target).sum() == 300_000
+        first, second = peer.stats()["rails"]
+        assert first["serves"]
+        assert not second["serves"]
+        assert "no rail" in second["trouble"]
+
+
+def test_devices_come_from_the_environment(monkeypatch):
+    monkeypatch.setenv("ZEROHOP_DEVICE", ", ".join(RAILS))
+    monkeypatch.setenv("ZEROHOP_STRIPE_BYTES", "123456")
+    with zh.Endpoint() as a, zh.Endpoint() as b:
+        assert a.device == ",".join(RAILS)
+        memory, far = a.empty((8,)), b.empty((8,)).remote
+        assert a.connect(b.address).route(memory, far).settings["stripe_bytes"] == 123456
+
+
+@pytest.mark.parametrize(
+    ("devices", "error", "text"),
+    [
+        (["soft0", "soft0"], ValueError, "named twice"),
+        ("soft0,soft0@127.0.0.1", ValueError, "named twice"),
+        ([], ValueError, "names no device"),
+        (["soft0", "a,b"], ValueError, "is not the name of a device"),
+        (["soft0", 3], TypeError, "must be a str, not int"),
+        ([f"soft0@127.0.0.{i}" for i in range(2, 11)], ValueError, "9 devices are too many"),
+        ("soft0,nothing9", zh.VerbsError, "nothing9"),
+    ],
+)
+def test_devices_that_cannot_be_rails(devices, error, text):
+    with pytest.raises(error, match=text):
+        zh.Endpoint(devices)

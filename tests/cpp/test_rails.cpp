@@ -1,0 +1,182 @@
+// Endpoints on two devices each: shares, and the order between rails.
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/runs.hpp"
+#include "two_rails.hpp"
+
+using namespace zerohop;
+using namespace zerohop::engine;
+using namespace zerohop::testing;
+
+TEST_CASE("shares cover all bytes once, on every rail of the mask") {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 2000; ++round) {
+    const std::uint64_t nbytes = random() % (std::uint64_t{1} << (random() % 40));
+    const RailMask mask = 1 + static_cast<RailMask>(random() % 255);
+    const Striping striping(nbytes, mask, kStripe, static_cast<RailIndex>(random() % 8));
+    std::uint64_t at = 0;
+    for (const Stripe& stripe : striping.stripes()) {
+      CHECK(stripe.begin == at);
+      CHECK(((mask >> stripe.rail) & 1) == 1);
+      at += stripe.nbytes;
+    }
+    CHECK(at == nbytes);
+    if (nbytes <= kStripe) CHECK(striping.stripes().size() == 1);
+  }
+  CHECK(Striping(100, 0b110, kStripe, 2).stripes()[0].rail == 2);  // the nearest
+  CHECK(Striping(100, 0b110, kStripe, 0).stripes()[0].rail == 1);  // it is not there
+}
+
+TEST_CASE("runs that are skipped are those that next() would give") {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 500; ++round) {
+    const std::int64_t a = 1 + static_cast<std::int64_t>(random() % 5);
+    const std::int64_t b = 1 + static_cast<std::int64_t>(random() % 5);
+    const Layout one{1 << 20, DType::parse("int32"), {a, 3, b}, {400, 24, 4 * 2}};
+    const Layout two{2 << 20, DType::parse("int32"), {a, 3, b}, {-300, 40, 4}};
+    Runs walked(one, two);
+    Runs skipped(one, two);
+    std::uint64_t at = 0;
+    while (at < walked.count()) {
+      const std::uint64_t step = random() % (walked.count() - at + 1);
+      Run run{};
+      for (std::uint64_t i = 0; i < step; ++i) REQUIRE(walked.next(run));
+      skipped.skip(step);
+      at += step;
+      Run other{};
+      const bool more = walked.next(run);
+      REQUIRE(skipped.next(other) == more);
+      if (!more) break;
+      CHECK(run.a_address == other.a_address);
+      CHECK(run.b_address == other.b_address);
+      ++at;
+    }
+    Run run{};
+    skipped.skip(1000);
+    CHECK(!skipped.next(run));
+  }
+}
+
+TEST_CASE("large transfers arrive byte for byte over two rails, in equal shares") {
+  Rails2 rails;
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 30; ++round) {
+    const auto count = static_cast<std::int64_t>(kStripe + 1 + random() % 300'000);
+    const Memory from = bytes(rails.left, count);
+    const Memory to = bytes(rails.right, count);
+    const Memory back = bytes(rails.left, count);
+    fill(from, static_cast<std::uint32_t>(round));
+    const std::uint64_t before[] = {bytes_out(*rails.to_right, 0), bytes_out(*rails.to_right, 1)};
+    finish(write(*rails.to_right, from, to.remote()));
+    CHECK(equal(from, to));
+    finish(read(*rails.to_right, back, to.remote()));
+    CHECK(equal(from, back));
+    const auto first = static_cast<std::int64_t>(bytes_out(*rails.to_right, 0) - before[0]);
+    const auto second = static_cast<std::int64_t>(bytes_out(*rails.to_right, 1) - before[1]);
+    CHECK(first + second == count);
+    CHECK(std::abs(first - second) <= 2 * 4096);
+  }
+}
+
+TEST_CASE("small transfers take one rail") {
+  Rails2 rails;
+  const Memory from = bytes(rails.left, 4096);
+  const Memory to = bytes(rails.right, 4096);
+  finish(write(*rails.to_right, from, to.remote()));
+  CHECK(bytes_out(*rails.to_right, 0) == 4096);
+  CHECK(bytes_out(*rails.to_right, 1) == 0);
+}
+
+TEST_CASE("strided arrays and lists of arrays are cut anywhere") {
+  Rails2 rails;
+  const Memory from = bytes(rails.left, 1 << 20);
+  const Memory to = bytes(rails.right, 1 << 20);
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 30; ++round) {
+    std::memset(data(to), 0, 1 << 20);
+    fill(from, static_cast<std::uint32_t>(round));
+    std::vector<Memory> parts;
+    std::vector<RemoteMemory> targets;
+    std::int64_t at = 0;
+    for (int i = 0; i < 6; ++i) {
+      const auto span = static_cast<std::int64_t>(random() % 150'000);
+      const auto step = static_cast<std::int64_t>(1 + random() % 3);
+      const std::vector<Index> key{Slice{.start = at, .stop = at + span, .step = step}};
+      parts.push_back(from.slice(key));
+      targets.push_back(to.remote().slice(key));
+      at += span;
+    }
+    std::vector<Peer::Pair> pairs;
+    for (int i = 5; i >= 0; --i) pairs.emplace_back(&parts[i], &targets[i]);
+    finish(rails.to_right->write(pairs, {}));
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const Layout& part = parts[i].layout();
+      Layout there = part;
+      there.address = part.address - from.layout().address + to.layout().address;
+      Runs runs(part, there);
+      Run run{};
+      bool same = true;
+      while (runs.next(run)) {
+        same = same && std::memcmp(reinterpret_cast<void*>(run.a_address),
+                                   reinterpret_cast<void*>(run.b_address), run.nbytes) == 0;
+      }
+      CHECK(same);
+    }
+  }
+}
+
+TEST_CASE("a notification comes behind all shares, whichever rail is the slow one") {
+  Rails2 rails;
+  const Memory from = bytes(rails.left, 200'000);
+  const Memory to = bytes(rails.right, 200'000);
+  // Many at once, so that the rails drift apart; each overwrites the array with one value.
+  for (std::uint32_t round = 1; round <= 60; ++round) {
+    std::memset(data(from), static_cast<int>(round), 200'000);
+    const auto transfer = write(*rails.to_right, from, to.remote(), Notification{7, round});
+    const auto [slot, value] = rails.right.wait_notify(7, 1, /*reset=*/true, soon());
+    CHECK(value == round);
+    for (const std::size_t i : {0u, 99'999u, 100'000u, 102'400u, 199'999u}) {
+      CHECK(data(to)[i] == static_cast<std::uint8_t>(round));
+    }
+    finish(transfer);
+  }
+}
+
+TEST_CASE("ends with different numbers of rails use those that both have") {
+  Rails2 rails(kTwo, "soft0");
+  const Memory from = bytes(rails.left, 100'000);
+  const Memory to = bytes(rails.right, 100'000);
+  fill(from, 1);
+  finish(write(*rails.to_right, from, to.remote(), Notification{1, 1}));
+  (void)rails.right.wait_notify(1, 1, true, soon());
+  CHECK(equal(from, to));
+  CHECK(!serves(*rails.to_right, 1));
+  fill(to, 2);
+  finish(write(*rails.to_left, to, from.remote()));
+  CHECK(equal(from, to));
+}
+
+TEST_CASE("the route names the rails and says why one does not serve") {
+  Rails2 rails;
+  const Memory from = bytes(rails.left, 100'000);
+  const Memory to = bytes(rails.right, 100'000);
+  const Route both = rails.to_right->route(from, to.remote());
+  CHECK(both.device == kTwo);
+  CHECK(both.reason.find("soft0 and soft0@127.0.0.2 read and write") != std::string::npos);
+  CHECK(write(*rails.to_right, from, to.remote())->route().device == kTwo);
+  cut(*rails.to_right, 1);
+  rails.to_right->path(1)->give_up("the wire is cut");
+  const Route one = rails.to_right->route(from, to.remote());
+  CHECK(one.device == "soft0");
+  CHECK(one.reason.find("soft0@127.0.0.2 does not serve: the wire is cut") != std::string::npos);
+}
+
+TEST_CASE("devices that cannot be rails are refused") {
+  for (const char* devices : {"soft0,soft0", "soft0,soft0@127.0.0.1", "soft0,,soft0@127.0.0.2"}) {
+    CHECK_THROWS_AS(Endpoint{on(devices, "mistaken")}, std::invalid_argument);
+  }
+  CHECK_THROWS_AS(Endpoint{on("soft0,nothing9", "mistaken")}, VerbsError);
+}

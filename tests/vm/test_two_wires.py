@@ -1,0 +1,176 @@
+"""Two hosts on two wires, a Soft-RoCE device on each: shared by large transfers, and cut one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from vm.interpreter import Interpreter, RemoteError
+from vm.pair import Pair
+
+pytestmark = pytest.mark.timeout(600)
+
+IMPORTS = "import time, numpy as np, zerohop as zh"
+STRIPE_BYTES = 1 << 16
+BLOCKS = 64  # of a write_many
+TOLERANCE = 2 * 4096  # bytes by which equal shares may differ: they are cut at multiples of 4 KiB
+
+SETUP = """
+if "ep" in globals():
+    ep.close()
+nbytes = 16 << 20  # takes these guests about a second
+ep = zh.Endpoint("rxe0,rxe1", host={host!r}, stripe_bytes={stripe_bytes}, timeout=60.0)
+inbox = ep.empty(nbytes)
+counter = ep.register(np.zeros(1, np.int64))
+ep.share("inbox", inbox)
+ep.share("counter", counter)
+"""
+
+# Pairs of blocks in the opposite order, so that a share is no contiguous range at either end.
+PAIRS = f"""
+block = nbytes // {BLOCKS}
+target = peer["inbox"]
+pairs = [
+    (source[i * block : (i + 1) * block], target[i * block : (i + 1) * block])
+    for i in reversed(range({BLOCKS}))
+]
+"""
+
+
+@dataclass
+class Sides:
+    """The two programs. Each has `ep` and `peer`, `inbox` and, on side a, `source` and `pairs`."""
+
+    pair: Pair
+    a: Interpreter
+    b: Interpreter
+
+    def connect(self, control: int) -> None:
+        """Anew, with the control connection on that wire."""
+        for number, side in enumerate((self.a, self.b)):
+            host = self.pair.wires[control].address(number)
+            side.run(SETUP.format(host=host, stripe_bytes=STRIPE_BYTES), timeout=120)
+        address = self.b.run("answer = ep.address.hex()")
+        self.b.begin("peer = ep.accept(timeout=60)")
+        self.a.run(f"peer = ep.connect(bytes.fromhex({address!r}), timeout=60)", timeout=120)
+        self.b.finish(60)
+        self.a.run("source = ep.register(np.zeros(nbytes, np.uint8))" + PAIRS)
+
+    def check_a_transfer(self, seed: int, call: str = "write_many(pairs") -> None:
+        """b finds all bytes in place at the very moment when it sees the notification."""
+        self.b.begin(
+            "slot = ep.wait_notify(7, timeout=60); "
+            "answer = [slot, int(np.asarray(inbox).astype(np.int64).sum())]"
+        )
+        expected = self.a.run(f"""
+            numbers = np.random.default_rng({seed}).integers(0, 256, nbytes, np.uint8)
+            np.asarray(source)[:] = numbers
+            peer.{call}, notify=(7, {seed})).wait()
+            answer = int(numbers.astype(np.int64).sum())
+        """)
+        assert self.b.finish(60) == [seed, expected]
+
+    def moved(self) -> list[int]:
+        return list(self.a.run("answer = [rail['bytes_out'] for rail in peer.stats()['rails']]"))
+
+    def rail(self, number: int) -> dict[str, object]:
+        return dict(self.a.run(f"answer = peer.stats()['rails'][{number}]"))
+
+    def wait_until_all_serve(self) -> None:
+        for side in (self.a, self.b):
+            side.run("""
+                end = time.monotonic() + 60
+                while not all(rail["serves"] for rail in peer.stats()["rails"]):
+                    assert time.monotonic() < end, peer.stats()
+                    time.sleep(0.05)
+            """, timeout=90)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Sides]:
+    with Pair(wires=2) as pair:
+        made = Sides(pair, *(Interpreter(guest, IMPORTS) for guest in pair.guests))
+        for program in (made.a, made.b):
+            program.wait_ready()
+        yield made
+        for program, guest in zip((made.a, made.b), pair.guests, strict=True):
+            if guest.process.poll() is None:
+                program.close()
+
+
+@pytest.fixture
+def sides(programs: Sides) -> Sides:
+    for wire in programs.pair.wires:
+        wire.heal()
+    return programs
+
+
+def assert_equal_shares(before: list[int], after: list[int], total: int) -> None:
+    grown = [b - a for a, b in zip(before, after, strict=True)]
+    assert sum(grown) == total
+    assert abs(grown[0] - grown[1]) <= TOLERANCE, grown
+
+
+def test_an_adapter_and_the_software_hca_are_no_pair(sides: Sides) -> None:
+    with pytest.raises(RemoteError, match=r"ValueError: 'soft0' and 'rxe0' are no rails"):
+        sides.a.run('zh.Endpoint("rxe0,soft0")')
+
+
+def test_both_wires_carry_equal_shares_and_the_notification_comes_behind(sides: Sides) -> None:
+    sides.connect(control=0)
+    nbytes = sides.a.run("answer = nbytes")
+    for seed, call in enumerate(["write_many(pairs", "write(source, target"] * 2, start=1):
+        before = sides.moved()
+        sides.check_a_transfer(seed, call)
+        assert_equal_shares(before, sides.moved(), nbytes)
+    sides.a.run("""
+        back = ep.empty(nbytes)
+        peer.read(target, back).wait()
+        assert np.array_equal(np.asarray(back), np.asarray(source))
+    """)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("seen_by", ["both ends", "one end"])
+def test_a_cut_wire_is_left_for_the_other_and_taken_again_when_healed(
+    sides: Sides, number: int, seen_by: str
+) -> None:
+    other = 1 - number
+    sides.connect(control=other)
+    sides.check_a_transfer(seed=1)
+
+    sides.a.begin("""
+        transfer = peer.write_many(pairs, notify=(7, 2))
+        say("posted")
+        transfer.wait(60)
+    """)
+    sides.a.heard("posted", 60)
+    wire = sides.pair.wires[number]
+    wire.cut(*(() if seen_by == "both ends" else (1,)))
+    with pytest.raises(RemoteError) as caught:
+        sides.a.finish(60)
+    error = caught.value
+    assert (error.kind, error.effect in ("some", "all")) == ("VerbsError", True), error
+    assert sides.b.run("answer = ep.peek_notify(7)") == 0  # never: a part of the data is missing
+
+    rail = sides.rail(number)
+    assert (rail["serves"], bool(rail["trouble"])) == (False, True)
+    assert sides.a.run("answer = peer.route(source, target).device") == f"rxe{other}"
+    before = sides.moved()
+    sides.check_a_transfer(seed=3)
+    sides.check_a_transfer(seed=4, call="write(source, target")
+    assert sides.moved()[number] == before[number]
+    if number == 1:
+        assert sides.a.run('answer = peer.fetch_add(peer["counter"][0], 5).wait()') == 0
+    else:  # atomics of the other device are not atomic with those of the first
+        with pytest.raises(RemoteError, match=r"RouteUnavailable.*rxe0"):
+            sides.a.run('peer.fetch_add(peer["counter"][0], 5)')
+
+    wire.heal()
+    sides.wait_until_all_serve()
+    before = sides.moved()
+    sides.check_a_transfer(seed=5)
+    assert_equal_shares(before, sides.moved(), sides.a.run("answer = nbytes"))
+    assert sides.a.run('answer = peer.fetch_add(peer["counter"][0], 1).wait()') in (0, 5)
