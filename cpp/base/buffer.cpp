@@ -47,6 +47,12 @@ void reserve(int fd, std::uint64_t nbytes) {
   if (result != 0) fail(nbytes, "fallocate", errno);
 }
 
+// Whom the descriptor is given to may map the pages without fear of SIGBUS: their number is final.
+// Where the kernel has no seals, nobody is given the descriptor.
+void seal(int fd) noexcept {
+  (void)::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+}
+
 }  // namespace
 
 Buffer::Buffer(std::uint64_t nbytes) : nbytes_(nbytes) {
@@ -55,9 +61,10 @@ Buffer::Buffer(std::uint64_t nbytes) : nbytes_(nbytes) {
     fail(nbytes, "fallocate", EFBIG);
   }
   check_available(nbytes);
-  fd_ = UniqueFd::open([] { return ::memfd_create("zerohop", MFD_CLOEXEC); });
+  fd_ = UniqueFd::open([] { return ::memfd_create("zerohop", MFD_CLOEXEC | MFD_ALLOW_SEALING); });
   if (!fd_) fail(nbytes, "memfd_create", errno);
   reserve(fd_.get(), nbytes);
+  seal(fd_.get());
   void* data = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
   if (data == MAP_FAILED) fail(nbytes, "mmap", errno);
   data_ = static_cast<std::byte*>(data);

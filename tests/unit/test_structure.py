@@ -1,6 +1,6 @@
 """The source tree keeps its shape: includes go one way, siblings do not meet, files stay short.
 
-base <- driver <- {softhca, gpu, rdma} <- engine <- gda <- bindings
+base <- {ipc, driver <- {softhca, gpu, rdma}} <- engine <- gda <- bindings
 """
 
 import re
@@ -11,6 +11,7 @@ import pytest
 
 RANK = {
     "base": 0,
+    "ipc": 1,
     "driver": 1,
     "softhca": 2,
     "gpu": 2,

@@ -1,0 +1,191 @@
+#include "ipc/doorway.hpp"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "base/report.hpp"
+#include "ipc/packet.hpp"
+
+namespace zerohop::ipc {
+namespace {
+
+// Strangers may hold this many unfinished knocks open; the oldest makes room for the next.
+constexpr std::size_t kMaxStrangers = 64;
+
+std::string random_name() {
+  std::array<std::uint32_t, 4> words{};
+  fill_random(std::as_writable_bytes(std::span(words)));
+  std::string name = "zerohop-";
+  constexpr const char* kDigits = "0123456789abcdef";
+  for (const std::uint32_t word : words) {
+    for (int shift = 28; shift >= 0; shift -= 4) name += kDigits[word >> shift & 15];
+  }
+  return name;
+}
+
+std::uint64_t random_word() { return std::uint64_t{random_u32()} << 32 | random_u32(); }
+
+UniqueFd make_epoll() {
+  UniqueFd fd = UniqueFd::open([] { return ::epoll_create1(EPOLL_CLOEXEC); });
+  if (fd) return fd;
+  throw Error(
+      errno_message("epoll_create1 failed; raise the limit of open files (ulimit -n)", errno),
+      errno);
+}
+
+bool watch(int epoll, int fd) noexcept {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  return ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+}  // namespace
+
+Doorway::Doorway(std::shared_ptr<Exposures> exposures, Gifts gifts)
+    : exposures_(std::move(exposures)),
+      gifts_(gifts),
+      name_(random_name()),
+      probe_(random_word()),
+      listener_(listen_local(name_)),
+      epoll_(make_epoll()) {
+  if (watch(epoll_.get(), listener_.get())) return;
+  throw Error(errno_message("epoll_ctl failed", errno), errno);
+}
+
+Token Doorway::invite() {
+  Token token;
+  fill_random(token);
+  const std::lock_guard lock(mutex_);
+  invited_.emplace(token, false);
+  return token;
+}
+
+void Doorway::dismiss(const Token& token) {
+  const std::lock_guard lock(mutex_);
+  invited_.erase(token);
+  std::erase_if(guests_, [&](const auto& entry) { return entry.second.token == token; });
+}
+
+// Whether the token opens the doorway, for the first and only time.
+bool Doorway::use(const Token& token) {
+  const std::lock_guard lock(mutex_);
+  const auto found = invited_.find(token);
+  return found != invited_.end() && !std::exchange(found->second, true);
+}
+
+void Doorway::serve() noexcept {
+  std::array<epoll_event, 16> events;
+  const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), 0);
+  for (int i = 0; i < count; ++i) {
+    const int fd = events[static_cast<std::size_t>(i)].data.fd;
+    try {
+      if (fd == listener_.get()) {
+        accept_all();
+      } else if (strangers_.contains(fd)) {
+        hear_stranger(fd);
+      } else {
+        hear_guest(fd);
+      }
+    } catch (const std::exception& error) {
+      strangers_.erase(fd);
+      const std::lock_guard lock(mutex_);
+      guests_.erase(fd);
+      report(std::string("the doorway for processes of this host: ") + error.what());
+    }
+  }
+}
+
+void Doorway::accept_all() {
+  for (;;) {
+    UniqueFd socket = UniqueFd::open([this] {
+      return ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    });
+    if (!socket) return;
+    if (strangers_.size() >= kMaxStrangers) {
+      strangers_.erase(std::ranges::min_element(
+          strangers_, [](const auto& a, const auto& b) { return a.second.came < b.second.came; }));
+    }
+    const int fd = socket.get();
+    if (watch(epoll_.get(), fd)) {
+      strangers_.emplace(fd, Stranger{.socket = std::move(socket), .came = Clock::now()});
+    }
+  }
+}
+
+// One packet, which must be a knock with an unused token; anything else ends the connection.
+void Doorway::hear_stranger(int fd) {
+  std::array<std::byte, sizeof(Knock)> bytes;
+  const auto packet = receive_packet(fd, bytes);
+  if (!packet) return;
+  UniqueFd socket = std::move(strangers_.at(fd).socket);
+  strangers_.erase(fd);
+  if (packet->nbytes != sizeof(Knock)) return;
+  const auto knock = value_of<Knock>(bytes);
+  if (knock.version == kDoorwayVersion && use(knock.token)) let_in(std::move(socket), knock.token);
+}
+
+void Doorway::let_in(UniqueFd socket, const Token& token) {
+  const int fd = socket.get();
+  auto visitor = std::make_shared<Visitor>(std::move(socket));
+  exposures_->admit(visitor);  // before it learns of any exposure
+  give(*visitor, Gift::ledger, exposures_->ledger().get(), Ledger::kNbytes);
+  give(*visitor, Gift::hazards, visitor->hazards_fd(), sizeof(Hazards));
+  give(*visitor, Gift::board, gifts_.board, gifts_.board_nbytes);
+  give(*visitor, Gift::bell, gifts_.bell, 0);
+  const std::lock_guard lock(mutex_);
+  guests_.emplace(fd, Guest{.visitor = std::move(visitor), .token = token});
+}
+
+void Doorway::give(const Visitor& visitor, Gift gift, int descriptor, std::uint64_t nbytes) const {
+  const Given given{.gift = gift,
+                    .nbytes = nbytes,
+                    .probe_address = reinterpret_cast<std::uintptr_t>(&probe_),
+                    .probe = probe_};
+  // An empty socket has room for four packets.
+  if (send_packet(visitor.socket(), bytes_of(given), descriptor)) return;
+  throw Error(errno_message("a visitor cannot be given the shared pages", errno), errno);
+}
+
+void Doorway::hear_guest(int fd) {
+  std::shared_ptr<Visitor> visitor;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = guests_.find(fd);
+    if (found == guests_.end()) return;  // dismissed meanwhile
+    visitor = found->second.visitor;
+  }
+  std::array<std::byte, sizeof(Ask)> bytes;
+  const auto packet = receive_packet(fd, bytes);
+  if (!packet) return;
+  if (packet->nbytes == sizeof(Ask)) return answer(*visitor, value_of<Ask>(bytes));
+  const std::lock_guard lock(mutex_);
+  guests_.erase(fd);
+}
+
+void Doorway::answer(const Visitor& visitor, const Ask& ask) const {
+  Told told{.answer = Answer::unknown_key};
+  std::optional<Offer> offer;
+  try {
+    offer = exposures_->find(ask.key);
+  } catch (const Error&) {
+    told.answer = Answer::out_of_descriptors;
+  }
+  if (offer) {
+    told = {.answer = Answer::offered,
+            .slot = offer->entry.slot,
+            .serial = offer->entry.serial,
+            .begin = offer->range.begin,
+            .end = offer->range.end,
+            .writable = offer->range.writable,
+            .has_pages = static_cast<bool>(offer->pages)};
+  }
+  // A visitor asks one thing at a time; one that does not listen gets no answer.
+  send_packet(visitor.socket(), bytes_of(told), offer ? offer->pages.get() : -1);
+}
+
+}  // namespace zerohop::ipc

@@ -1,0 +1,71 @@
+// What is said at a doorway: plain values of one build, as both processes run on one machine.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "base/error.hpp"
+
+namespace zerohop::ipc {
+
+// Told to one peer over the control channel: opens the doorway once and for that peer only.
+using Token = std::array<std::byte, 32>;
+
+inline constexpr std::uint32_t kDoorwayVersion = 1;
+
+struct Knock {
+  std::uint32_t version = kDoorwayVersion;
+  Token token{};
+};
+
+// The answer to a knock: four packets in this order, each with a descriptor.
+enum class Gift : std::uint32_t { ledger, hazards, board, bell };
+inline constexpr std::uint32_t kGifts = 4;
+
+struct Given {
+  std::uint32_t version = kDoorwayVersion;
+  Gift gift{};
+  std::uint64_t nbytes = 0;  // of a memfd
+  // A word of the giver's memory and its content, by which the visitor finds out whether it may
+  // reach that process's memory.
+  std::uint64_t probe_address = 0;
+  std::uint64_t probe = 0;
+};
+
+struct Ask {
+  std::uint64_t key = 0;
+};
+
+enum class Answer : std::uint32_t { offered, unknown_key, out_of_descriptors };
+
+struct Told {
+  Answer answer{};
+  std::uint32_t slot = 0;
+  std::uint64_t serial = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::uint32_t writable = 0;
+  std::uint32_t has_pages = 0;  // a descriptor comes with it
+};
+
+template <typename T>
+std::span<const std::byte> bytes_of(const T& value) noexcept {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+template <typename T>
+T value_of(std::span<const std::byte> bytes) {
+  if (bytes.size() != sizeof(T)) {
+    throw ProtocolError(
+        "a process of this host says at the doorway what no correct one does; both must run the "
+        "same version of zerohop");
+  }
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
+}
+
+}  // namespace zerohop::ipc

@@ -1,0 +1,38 @@
+// One datagram between processes of a host, with a descriptor or without: Unix sockets of the kind
+// SOCK_SEQPACKET, which keep boundaries and tell the end (man 7 unix).
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/deadline.hpp"
+#include "base/unique_fd.hpp"
+
+namespace zerohop::ipc {
+
+struct Packet {
+  std::size_t nbytes = 0;
+  UniqueFd fd;  // that came with it, if one did
+};
+
+// Listens under a name of the abstract namespace, which is that of the process's network
+// namespace and leaves no file behind. Throws Error.
+UniqueFd listen_local(const std::string& name);
+
+// Connects at once or not at all: an empty UniqueFd and errno when nobody listens under that name.
+UniqueFd connect_local(const std::string& name) noexcept;
+
+// False when the packet cannot be sent now or ever (errno). Never blocks, raises no SIGPIPE.
+bool send_packet(int socket, std::span<const std::byte> bytes, int descriptor = -1) noexcept;
+
+// The next packet: nullopt when there is none yet; nbytes 0 when the other side is gone. Throws
+// Error when the descriptor that came could not be taken in, ProtocolError when the packet is
+// longer than `into`.
+std::optional<Packet> receive_packet(int socket, std::span<std::byte> into);
+
+// The same, but waits. Throws TransferTimeout too.
+Packet wait_packet(int socket, std::span<std::byte> into, const Deadline& deadline);
+
+}  // namespace zerohop::ipc

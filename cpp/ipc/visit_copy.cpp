@@ -1,0 +1,122 @@
+// How a visitor copies: by plain stores and loads where pages are mapped, else by the kernel.
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "ipc/visit.hpp"
+
+namespace zerohop::ipc {
+namespace {
+
+constexpr std::size_t kVectors = 64;  // runs handed to the kernel at once
+
+void* pointer(std::uint64_t address) noexcept { return reinterpret_cast<void*>(address); }
+
+// Takes runs apart into pieces, so that no claim is held for long.
+class Pieces {
+ public:
+  explicit Pieces(Runs& runs) noexcept : runs_(runs) {}
+
+  // At most `most` bytes, which are more than 0. False at the end.
+  bool next(Run& piece, std::uint64_t most) noexcept {
+    if (left_.nbytes == 0 && !runs_.next(left_)) return false;
+    piece = {left_.a_address, left_.b_address, std::min(left_.nbytes, most)};
+    left_.a_address += piece.nbytes;
+    left_.b_address += piece.nbytes;
+    left_.nbytes -= piece.nbytes;
+    return true;
+  }
+
+ private:
+  Runs& runs_;
+  Run left_{};
+};
+
+// What one call of the kernel copies.
+struct Batch {
+  std::array<iovec, kVectors> local;
+  std::array<iovec, kVectors> remote;
+  std::size_t count = 0;
+  std::uint64_t nbytes = 0;
+
+  bool fill(Pieces& pieces) noexcept {
+    Run piece{};
+    count = 0;
+    nbytes = 0;
+    while (count < kVectors && nbytes < Visit::kPiece &&
+           pieces.next(piece, Visit::kPiece - nbytes)) {
+      local[count] = {pointer(piece.a_address), piece.nbytes};
+      remote[count] = {pointer(piece.b_address), piece.nbytes};
+      nbytes += piece.nbytes;
+      ++count;
+    }
+    return count > 0;
+  }
+};
+
+}  // namespace
+
+Copied Visit::copy(const Window& window, Direction direction, Runs& runs,
+                   std::uint64_t& nbytes) noexcept {
+  return window.pages ? copy_pages(window, direction, runs, nbytes)
+                      : copy_process(window, direction, runs, nbytes);
+}
+
+bool Visit::stands(const Window& window) const noexcept {
+  return Ledger::stands(ledger_->data(), window.entry);
+}
+
+// The number of a process that has ended may be another's soon. The socket tells at once.
+bool Visit::gone() const noexcept {
+  std::byte first;
+  return ::recv(socket_.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+Copied Visit::copy_pages(const Window& window, Direction direction, Runs& runs,
+                         std::uint64_t& nbytes) noexcept {
+  auto& hazards = *reinterpret_cast<Hazards*>(hazards_->data());
+  Pieces pieces(runs);
+  Run piece{};
+  for (bool more = pieces.next(piece, kPiece); more;) {
+    const Hazards::Claim claim(hazards, window.entry.slot);
+    if (!stands(window)) return Copied::revoked;
+    for (std::uint64_t under_claim = 0; more && under_claim < kPiece;) {
+      std::byte* theirs = window.at(piece.b_address);
+      void* ours = pointer(piece.a_address);
+      if (direction == Direction::write) {
+        std::memcpy(theirs, ours, piece.nbytes);
+      } else {
+        std::memcpy(ours, theirs, piece.nbytes);
+      }
+      nbytes += piece.nbytes;
+      under_claim += piece.nbytes;
+      more = pieces.next(piece, kPiece);
+    }
+  }
+  return Copied::all;
+}
+
+Copied Visit::copy_process(const Window& window, Direction direction, Runs& runs,
+                           std::uint64_t& nbytes) noexcept {
+  auto& hazards = *reinterpret_cast<Hazards*>(hazards_->data());
+  const auto call = direction == Direction::write ? ::process_vm_writev : ::process_vm_readv;
+  Pieces pieces(runs);
+  Batch batch;
+  while (batch.fill(pieces)) {
+    const Hazards::Claim claim(hazards, window.entry.slot);
+    if (!stands(window)) return Copied::revoked;
+    if (gone()) return Copied::gone;
+    const ssize_t copied =
+        call(process_, batch.local.data(), batch.count, batch.remote.data(), batch.count, 0);
+    if (copied < 0) return errno == ESRCH ? Copied::gone : Copied::unmapped;
+    nbytes += static_cast<std::uint64_t>(copied);
+    if (static_cast<std::uint64_t>(copied) != batch.nbytes) return Copied::unmapped;
+  }
+  return Copied::all;
+}
+
+}  // namespace zerohop::ipc

@@ -1,0 +1,35 @@
+// A process of this host that came in through the doorway: its socket, and what it is at work in.
+#pragma once
+
+#include <sys/socket.h>
+
+#include "base/buffer.hpp"
+#include "base/unique_fd.hpp"
+#include "ipc/hazards.hpp"
+
+namespace zerohop::ipc {
+
+class Visitor {
+ public:
+  explicit Visitor(UniqueFd socket) : socket_(std::move(socket)), page_(sizeof(Hazards)) {}
+
+  int socket() const noexcept { return socket_.get(); }
+  int hazards_fd() const noexcept { return page_.fd(); }
+
+  // Whether it may still be copying from or to this slot. One that died is not: the kernel closes
+  // a socket after the last thread of its process has ended.
+  bool at_work_in(std::uint32_t slot) const noexcept {
+    return reinterpret_cast<const Hazards*>(page_.data())->claimed(slot) && !gone();
+  }
+
+ private:
+  bool gone() const noexcept {
+    std::byte first;
+    return ::recv(socket_.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+  }
+
+  UniqueFd socket_;
+  Buffer page_;
+};
+
+}  // namespace zerohop::ipc

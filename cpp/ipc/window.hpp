@@ -1,0 +1,25 @@
+// One exposure of another process, as its visitor reaches it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "ipc/ledger.hpp"
+#include "ipc/mapping.hpp"
+
+namespace zerohop::ipc {
+
+struct Window {
+  LedgerEntry entry{};
+  std::uint64_t begin = 0;  // addresses of the owner
+  std::uint64_t end = 0;
+  bool writable = false;
+  std::unique_ptr<const Mapping> pages;  // null: reached as memory of another process
+
+  bool covers(std::uint64_t from, std::uint64_t to) const noexcept {
+    return begin <= from && from <= to && to <= end;
+  }
+  std::byte* at(std::uint64_t address) const noexcept { return pages->data() + (address - begin); }
+};
+
+}  // namespace zerohop::ipc

@@ -1,0 +1,105 @@
+// A process of this host with a doorway, served by a thread, for the tests of cpp/ipc.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <poll.h>
+
+#include <atomic>
+#include <memory>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "base/bell.hpp"
+#include "base/buffer.hpp"
+#include "base/layout.hpp"
+#include "base/runs.hpp"
+#include "ipc/doorway.hpp"
+#include "ipc/exposures.hpp"
+#include "ipc/visit.hpp"
+
+namespace zerohop::testing {
+
+inline Deadline soon() { return Deadline::after(Deadline::Seconds(20)); }
+
+class House {
+ public:
+  House() : server_([this] { serve(); }) {}
+  ~House() {
+    stopping_.store(true);
+    leave_.ring();
+    server_.join();
+  }
+
+  std::shared_ptr<ipc::Visit> visit() {
+    return ipc::Visit::begin(doorway.name(), doorway.invite(), soon());
+  }
+
+  Buffer board{4096};
+  Bell bell;
+  std::shared_ptr<ipc::Exposures> exposures = std::make_shared<ipc::Exposures>();
+  ipc::Doorway doorway{exposures,
+                       {.board = board.fd(), .board_nbytes = board.nbytes(), .bell = bell.fd()}};
+
+ private:
+  void serve() {
+    while (!stopping_.load()) {
+      pollfd watched[] = {{.fd = doorway.fd(), .events = POLLIN, .revents = 0},
+                          {.fd = leave_.fd(), .events = POLLIN, .revents = 0}};
+      ::poll(watched, 2, -1);
+      doorway.serve();
+    }
+  }
+
+  Bell leave_;
+  std::atomic<bool> stopping_{false};
+  std::thread server_;  // last: uses all of the above
+};
+
+// Memory of a house: a memfd, or plain memory that only the kernel reaches from outside.
+class Room {
+ public:
+  Room(House& house, std::uint64_t nbytes, bool has_pages = true, bool writable = true)
+      : pages_(has_pages ? nbytes : 0), plain_(has_pages ? 0 : nbytes) {
+    exposure = house.exposures->expose(
+        {.begin = address(), .end = address() + nbytes, .writable = writable},
+        has_pages ? pages_.fd() : -1);
+    REQUIRE(exposure);
+  }
+
+  std::byte* data() { return pages_.nbytes() > 0 ? pages_.data() : plain_.data(); }
+  std::uint64_t address() { return reinterpret_cast<std::uintptr_t>(data()); }
+
+  std::shared_ptr<ipc::Exposure> exposure;
+
+ private:
+  Buffer pages_;
+  std::vector<std::byte> plain_;
+};
+
+inline Layout bytes_at(std::uint64_t address, std::uint64_t nbytes) {
+  const auto size = static_cast<std::int64_t>(nbytes);
+  return Layout::contiguous(address, DType{.code = kDTypeUInt, .bits = 8, .lanes = 1},
+                            std::span(&size, 1));
+}
+
+struct CopyResult {
+  ipc::Copied outcome;
+  std::uint64_t nbytes;
+};
+
+inline CopyResult copy(ipc::Visit& visit, const ipc::Window& window, ipc::Direction direction,
+                       const Layout& ours, const Layout& theirs) {
+  Runs runs(ours, theirs);
+  CopyResult result{.outcome = ipc::Copied::all, .nbytes = 0};
+  result.outcome = visit.copy(window, direction, runs, result.nbytes);
+  return result;
+}
+
+inline CopyResult copy(ipc::Visit& visit, const ipc::Window& window, ipc::Direction direction,
+                       void* ours, std::uint64_t theirs, std::uint64_t nbytes) {
+  return copy(visit, window, direction, bytes_at(reinterpret_cast<std::uintptr_t>(ours), nbytes),
+              bytes_at(theirs, nbytes));
+}
+
+}  // namespace zerohop::testing

@@ -1,0 +1,177 @@
+// Two processes: what becomes of memory when the one or the other ends, or is stopped, in mid-copy.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "house.hpp"
+
+using namespace zerohop;
+using namespace zerohop::ipc;
+using namespace zerohop::testing;
+
+namespace {
+
+constexpr std::uint64_t kNbytes = std::uint64_t{32} << 20;
+
+// What the owner of a room tells a visitor.
+struct Directions {
+  char name[64];
+  Token token;
+  std::uint64_t key;
+  std::uint64_t address;
+};
+
+class Pipe {
+ public:
+  Pipe() { REQUIRE(::pipe(ends_) == 0); }
+  ~Pipe() {
+    ::close(ends_[0]);
+    ::close(ends_[1]);
+  }
+  template <typename T>
+  void put(const T& value) {
+    if (::write(ends_[1], &value, sizeof value) != sizeof value) std::abort();
+  }
+  template <typename T>
+  T get() {
+    T value;
+    if (::read(ends_[0], &value, sizeof value) != sizeof value) std::abort();
+    return value;
+  }
+
+ private:
+  int ends_[2];
+};
+
+template <typename Body>
+pid_t start(Body body) {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    body();
+    ::_exit(0);
+  }
+  return child;
+}
+
+void kill_and_wait(pid_t child) {
+  ::kill(child, SIGKILL);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+}
+
+Directions directions_to(House& house, Room& room) {
+  Directions directions{};
+  std::strncpy(directions.name, house.doorway.name().c_str(), sizeof directions.name - 1);
+  directions.token = house.doorway.invite();
+  directions.key = room.exposure->key();
+  directions.address = room.address();
+  return directions;
+}
+
+// A process with a room, which tells the way and then waits for its end.
+void own(Pipe& pipe, bool has_pages) {
+  House house;
+  Room room(house, kNbytes, has_pages);
+  pipe.put(directions_to(house, room));
+  for (;;) ::pause();
+}
+
+// A process that writes `value` all over the room it is told of, again and again.
+void write_for_ever(Pipe& told, Pipe& tells, std::byte value) {
+  const auto to = told.get<Directions>();
+  const auto visit = Visit::begin(to.name, to.token, soon());
+  const auto window = visit->open(to.key, soon());
+  std::vector<std::byte> source(kNbytes, value);
+  for (bool first = true;; first = false) {
+    const auto result = copy(*visit, *window, Direction::write, source.data(), to.address, kNbytes);
+    if (first) tells.put(result.outcome);
+    if (result.outcome != Copied::all) break;
+  }
+}
+
+bool is_all(const std::byte* bytes, std::byte value) {
+  return std::all_of(bytes, bytes + kNbytes, [=](std::byte byte) { return byte == value; });
+}
+
+}  // namespace
+
+TEST_CASE("the memory of an owner that was killed is no other process's") {
+  for (const bool has_pages : {true, false}) {
+    CAPTURE(has_pages);
+    Pipe pipe;
+    const pid_t owner = start([&] { own(pipe, has_pages); });
+    const auto to = pipe.get<Directions>();
+    const auto visit = Visit::begin(to.name, to.token, soon());
+    const auto window = visit->open(to.key, soon());
+    REQUIRE(window);
+    std::vector<std::byte> source(kNbytes, std::byte{5});
+    CHECK(copy(*visit, *window, Direction::write, source.data(), to.address, kNbytes).outcome ==
+          Copied::all);
+    kill_and_wait(owner);
+    const auto after = copy(*visit, *window, Direction::write, source.data(), to.address, kNbytes);
+    // Mapped pages live on with the mapping; memory of a process ends with it.
+    CHECK(after.outcome == (has_pages ? Copied::all : Copied::gone));
+    CHECK_THROWS_AS(visit->open(to.key + 1, soon()), RouteUnavailable);
+  }
+}
+
+TEST_CASE("an owner killed in mid-copy is noticed") {
+  Pipe pipe;
+  const pid_t owner = start([&] { own(pipe, /*has_pages=*/false); });
+  const auto to = pipe.get<Directions>();
+  const auto visit = Visit::begin(to.name, to.token, soon());
+  const auto window = visit->open(to.key, soon());
+  std::vector<std::byte> source(kNbytes, std::byte{5});
+  std::atomic<int> copies{0};
+  Copied last = Copied::all;
+  std::thread writer([&] {
+    while (last == Copied::all) {
+      last = copy(*visit, *window, Direction::write, source.data(), to.address, kNbytes).outcome;
+      copies.fetch_add(1);
+    }
+  });
+  while (copies.load() < 3) std::this_thread::yield();
+  kill_and_wait(owner);
+  writer.join();
+  const bool ended = last == Copied::gone || last == Copied::unmapped;
+  CHECK(ended);
+}
+
+TEST_CASE("closing waits for the copy under way, and nothing is written afterwards") {
+  House house;
+  Room room(house, kNbytes);
+  Pipe told;
+  Pipe tells;
+  const Directions way = directions_to(house, room);
+  const pid_t writer = start([&] { write_for_ever(told, tells, std::byte{9}); });
+  told.put(way);
+  REQUIRE(tells.get<Copied>() == Copied::all);
+  room.exposure.reset();
+  std::fill(room.data(), room.data() + kNbytes, std::byte{0});
+  int status = 0;
+  REQUIRE(::waitpid(writer, &status, 0) == writer);  // it noticed
+  CHECK(is_all(room.data(), std::byte{0}));
+}
+
+TEST_CASE("closing does not wait for a visitor that was killed in mid-copy") {
+  for (int round = 0; round < 5; ++round) {
+    House house;
+    Room room(house, kNbytes);
+    Pipe told;
+    Pipe tells;
+    const Directions way = directions_to(house, room);
+    const pid_t writer = start([&] { write_for_ever(told, tells, std::byte{9}); });
+    told.put(way);
+    REQUIRE(tells.get<Copied>() == Copied::all);
+    kill_and_wait(writer);
+    room.exposure.reset();
+    std::fill(room.data(), room.data() + kNbytes, std::byte{0});
+    CHECK(is_all(room.data(), std::byte{0}));
+  }
+}
