@@ -71,6 +71,14 @@ py::dict stats(const PeerHandle& self) {
     }
     all[name] = sum;
   }
+  if (const PathStats* p2p = self.peer->p2p_stats()) {
+    py::dict copies;
+    copies["bytes_out"] = p2p->bytes_out.load();
+    copies["bytes_in"] = p2p->bytes_in.load();
+    all["bytes_out"] = all["bytes_out"] + copies["bytes_out"];
+    all["bytes_in"] = all["bytes_in"] + copies["bytes_in"];
+    all["p2p"] = copies;
+  }
   all["rails"] = rails;
   return all;
 }

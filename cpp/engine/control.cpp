@@ -28,17 +28,20 @@ Control::Control(Address address, Rails rails, std::shared_ptr<Poller> poller, M
       make_peer_(std::move(make_peer)) {}
 
 std::shared_ptr<Control> Control::start(Address& address, Rails rails,
-                                        std::shared_ptr<Poller> poller, MakePeer make_peer) {
+                                        std::shared_ptr<Poller> poller, MakePeer make_peer,
+                                        std::shared_ptr<Neighbourhood> neighbourhood) {
   UniqueFd listener = listen_tcp(address.host);
   address.port = local_port(listener.get());
   std::shared_ptr<Control> control(
       new Control(address, std::move(rails), std::move(poller), std::move(make_peer)));
   control->listener_ = std::move(listener);
+  control->neighbourhood_ = std::move(neighbourhood);
   Control* self = control.get();  // the thread is joined before the object goes
   self->progress_ = std::make_unique<Progress>([self] { return self->idle(); });
   self->progress_->run([self] {
     self->progress_->watch(self->listener_.get(), EPOLLIN,
                            [self](std::uint32_t) { self->accept_ready(); });
+    if (self->neighbourhood_) self->serve_neighbours();
     for (const auto& rail : self->rails_) {
       self->progress_->watch(self->poller_->event_fd(rail->index()), EPOLLIN,
                              [](std::uint32_t) {});  // idle() serves
@@ -47,6 +50,15 @@ std::shared_ptr<Control> Control::start(Address& address, Rails rails,
     }
   });
   return control;
+}
+
+void Control::serve_neighbours() {
+  progress_->watch(neighbourhood_->doorway().fd(), EPOLLIN,
+                   [this](std::uint32_t) { neighbourhood_->doorway().serve(); });
+  progress_->watch(neighbourhood_->bell().fd(), EPOLLIN, [this](std::uint32_t) {
+    neighbourhood_->bell().silence();
+    poller_->wake();
+  });
 }
 
 // --- any thread ---

@@ -34,8 +34,10 @@ class Control : public std::enable_shared_from_this<Control> {
       std::function<std::shared_ptr<Peer>(const std::weak_ptr<Control>&, Peer::Identity)>;
 
   // Listens on the host of `address` and fills in its port. Starts the thread.
+  // neighbourhood: to be served too; may be null.
   static std::shared_ptr<Control> start(Address& address, Rails rails,
-                                        std::shared_ptr<Poller> poller, MakePeer make_peer);
+                                        std::shared_ptr<Poller> poller, MakePeer make_peer,
+                                        std::shared_ptr<Neighbourhood> neighbourhood = nullptr);
 
   // --- any thread ---
   std::shared_ptr<Attempt> connect(const Address& address);
@@ -58,6 +60,7 @@ class Control : public std::enable_shared_from_this<Control> {
   std::chrono::milliseconds idle();
   void tick(Clock::time_point now);
   void check_link(Link& link, Clock::time_point now);
+  void serve_neighbours();
   void accept_ready();
 
   void begin(const std::shared_ptr<Attempt>& attempt);
@@ -125,6 +128,7 @@ class Control : public std::enable_shared_from_this<Control> {
   std::deque<std::shared_ptr<Peer>> accepted_;
   std::string last_loss_;
 
+  std::shared_ptr<Neighbourhood> neighbourhood_;
   std::unique_ptr<Progress> progress_;  // last: its thread uses all of the above
 };
 

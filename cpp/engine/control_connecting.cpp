@@ -73,7 +73,12 @@ Hello Control::make_hello(const EndpointId& to, Peer& peer) {
               .host_name = host_name(),
               .pid = static_cast<std::uint32_t>(::getpid()),
               .queue_pairs = {},
+              .doorway = {},
               .established = established_[to]};
+  if (const auto& invitation = peer.invitation()) {
+    hello.doorway = invitation->doorway();
+    hello.token = invitation->token();
+  }
   hello.global_atomics = 1;
   for (const auto& rail : rails_) {
     const auto path = peer.path(rail->index());
@@ -92,6 +97,7 @@ Hello Control::make_hello(const EndpointId& to, Peer& peer) {
 void Control::connect_rails(Link& link, const Hello& hello) {
   const std::size_t count = std::min(rails_.size(), hello.queue_pairs.size());
   link.peer->set_rail_count(count, hello.global_atomics != 0);
+  link.peer->meet(hello.doorway, hello.token);
   std::size_t connected = 0;
   for (const auto& rail : rails_) {
     const RailIndex index = rail->index();

@@ -95,6 +95,8 @@ void fields(auto& each, Is<Hello> auto& m) {
   each(m.global_atomics);
   each(m.receive_slots);
   each(m.slot_nbytes);
+  each(m.doorway);
+  each(std::span(m.token));
   each(m.established);
 }
 

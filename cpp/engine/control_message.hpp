@@ -1,6 +1,7 @@
 // What two endpoints say to each other on the control channel: plain values and their encoding.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,7 +15,7 @@
 
 namespace zerohop::engine {
 
-inline constexpr std::uint32_t kControlVersion = 2;          // of the messages, told in Hello
+inline constexpr std::uint32_t kControlVersion = 3;          // of the messages, told in Hello
 inline constexpr std::size_t kMaxNameBytes = 4096;           // names, host names, reasons
 inline constexpr std::size_t kMaxRemoteMemoryBytes = 65536;  // an encoded RemoteMemory
 
@@ -30,6 +31,10 @@ struct Hello {
   std::uint8_t global_atomics = 0;  // 1: its devices' atomics are atomic with one another's
   std::uint32_t receive_slots = 0;  // messages the other side may have on its way, on each
   std::uint32_t slot_nbytes = 0;
+  // Where processes of the sender's host come for its memory, and what lets this one in; empty:
+  // nowhere.
+  std::string doorway;
+  std::array<std::byte, 32> token{};
   // How many connections with the receiver the sender has seen established. Tells a reconnection
   // from two first connections that crossed each other.
   std::uint32_t established = 0;

@@ -6,24 +6,15 @@
 #include <array>
 #include <chrono>
 #include <stdexcept>
-#include <string_view>
 #include <utility>
 
-#include "base/buffer.hpp"
 #include "base/error.hpp"
 #include "base/fork.hpp"
 #include "engine/control_host.hpp"
 #include "engine/device_choice.hpp"
-#include "gpu/buffer.hpp"
 
 namespace zerohop::engine {
 namespace {
-
-constexpr std::string_view kCudaPrefix = "cuda:";
-
-int ordinal_of(const std::string& cuda_device) {
-  return std::stoi(cuda_device.substr(kCudaPrefix.size()));
-}
 
 std::string default_name() {
   std::array<char, 256> host{};
@@ -63,13 +54,15 @@ Peer::Host with_words_to(const std::weak_ptr<Control>& weak, Peer::Host host) {
 
 Endpoint::Endpoint(const EndpointOptions& options)
     : options_(options), generation_(fork_generation()), address_(Address::with_random_keys()) {
-  open_rails();
   services_.board = std::make_shared<Board>();
+  open_rails();
+  open_neighbourhood();
   services_.options = options_.queue_pair;
-  registrations_ = std::make_shared<Registrations>(rails_);
+  registrations_ = std::make_shared<Registrations>(
+      rails_, neighbourhood_ ? neighbourhood_->exposures() : nullptr);
   address_.name = options_.name.empty() ? default_name() : options_.name;
   address_.host = control_host(rails_.front()->device(), options_.host);
-  control_ = Control::start(address_, rails_, services_.poller, peer_maker());
+  control_ = Control::start(address_, rails_, services_.poller, peer_maker(), neighbourhood_);
 }
 
 void Endpoint::open_rails() {
@@ -81,7 +74,22 @@ void Endpoint::open_rails() {
     address_.device += (index > 0 ? "," : "") + device->name();
     devices.push_back(std::move(device));
   }
-  services_.poller = std::make_shared<Poller>(devices, options_.spin, options_.interrupt);
+  const Poller::Sleepers sleepers(services_.board, &services_.board->sleepers());
+  services_.poller = std::make_shared<Poller>(devices, options_.spin, options_.interrupt, sleepers);
+}
+
+// Without it everything works, over devices.
+void Endpoint::open_neighbourhood() {
+  if (!options_.p2p) {
+    no_neighbourhood_ = "this Endpoint has p2p=0";
+    return;
+  }
+  try {
+    neighbourhood_ = std::make_shared<Neighbourhood>(services_.board);
+    copy_queue_ = std::make_shared<CopyQueue>();
+  } catch (const Error& error) {
+    no_neighbourhood_ = error.what();
+  }
 }
 
 Control::MakePeer Endpoint::peer_maker() const {
@@ -89,6 +97,9 @@ Control::MakePeer Endpoint::peer_maker() const {
                         .rails = rails_,
                         .default_timeout = options_.timeout,
                         .stripe_bytes = options_.stripe_bytes,
+                        .neighbourhood = neighbourhood_,
+                        .no_neighbourhood = no_neighbourhood_,
+                        .copy_queue = copy_queue_,
                         .settings = settings_of(options_, address_.host),
                         .registrations = registrations_,
                         .tell = {},
@@ -104,6 +115,7 @@ Endpoint::~Endpoint() {
   if (generation_ != fork_generation()) {
     // The thread and the locks it may hold belong to the parent: leave everything as it lies.
     new std::shared_ptr<Control>(std::move(control_));
+    new std::shared_ptr<CopyQueue>(std::move(copy_queue_));
     return;
   }
   close(Deadline::after(Deadline::Seconds(0)));
@@ -181,127 +193,6 @@ std::shared_ptr<Peer> Endpoint::accept(const Deadline& deadline) {
   throw TransferTimeout("no peer connected in time: has it been given this Endpoint's address?");
 }
 
-Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> owner,
-                                 const Registering& how) {
-  const Entered entered = enter();
-  if (how.device.starts_with(kCudaPrefix)) return register_gpu_memory(layout, owner, how);
-  if (how.device != "cpu") {
-    throw RegistrationError("cannot register memory on " + how.device +
-                            ": only that of the host and of NVIDIA GPUs is; copy the array to "
-                            "the host first");
-  }
-  auto regions = registrations_->find_or_create(layout.extent(), how.writable, how.shared);
-  auto pinned = std::make_shared<const Pinned>(std::move(regions), std::move(owner));
-  return Memory(address_.id, layout, std::move(pinned),
-                {.writable = how.writable,
-                 .device = how.device,
-                 .rail = nearest_rail(how.device),
-                 .registration = nullptr});
-}
-
-RailIndex Endpoint::nearest_rail(const std::string& device) const {
-  const auto known = options_.nearest.find(device);
-  return known == options_.nearest.end() ? RailIndex{0} : known->second;
-}
-
-Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void> owner,
-                                     const Registering& how) {
-  const RailIndex nearest = nearest_rail(how.device);
-  auto regions = std::make_shared<Regions>();
-  std::shared_ptr<const RegistrationChoice> choice;  // of the nearest rail
-  std::shared_ptr<const gpu::Device> device;
-  for (const auto& rail : rails_) {
-    if (rail->gone()) continue;
-    Registered registered = gpu_registrations(*rail, how.device)
-                                .find_or_create({.extent = layout.extent(),
-                                                 .ordinal = ordinal_of(how.device),
-                                                 .writable = how.writable,
-                                                 .shared = how.shared,
-                                                 .demand = how.demand});
-    if (!choice || rail->index() == nearest) choice = std::move(registered.choice);
-    device = std::move(registered.device);
-    regions->set(rail->index(), std::move(registered.region));
-  }
-  if (regions->empty() && layout.count() > 0) {
-    throw RegistrationError(address_.device + " cannot reach this memory on " + how.device +
-                            " by itself, and this build does not stage it through the host (" +
-                            (choice ? choice->reason : "no device of this Endpoint is left") +
-                            "); copy the array to the host first");
-  }
-  auto pinned =
-      std::make_shared<const Pinned>(std::move(regions), std::move(owner), std::move(device));
-  return Memory(address_.id, layout, std::move(pinned),
-                {.writable = how.writable,
-                 .device = how.device,
-                 .rail = nearest,
-                 .registration = std::move(choice)});
-}
-
-std::shared_ptr<gpu::Device> Endpoint::gpu_device(const std::string& device) {
-  const Entered entered = enter();
-  return gpu_registrations(*rails_.at(nearest_rail(device)), device).device(ordinal_of(device));
-}
-
-GpuRegistrations& Endpoint::gpu_registrations(const Rail& rail, const std::string& device) {
-  const std::lock_guard lock(gpu_mutex_);
-  auto& registrations = gpu_registrations_[rail.index()];
-  if (!registrations) {
-    auto cuda = options_.cuda;
-    if (!cuda) {
-      const driver::CudaLibrary& library = driver::libcuda();
-      if (!library.cuda) {
-        throw RegistrationError("memory on " + device + " cannot be had: " + library.reason);
-      }
-      cuda = library.cuda;
-    }
-    registrations = std::make_unique<GpuRegistrations>(make_adapter(rail.domain()), std::move(cuda),
-                                                       ask_host(), options_.gpu);
-  }
-  return *registrations;
-}
-
-RegionCache::Stats Endpoint::gpu_registration_stats() const {
-  const std::lock_guard lock(gpu_mutex_);
-  RegionCache::Stats all;
-  for (const auto& registrations : gpu_registrations_) {
-    if (registrations) all += registrations->stats();
-  }
-  return all;
-}
-
-Memory Endpoint::empty(std::span<const std::int64_t> shape, DType dtype,
-                       const std::string& device) {
-  check_open();
-  Layout layout = Layout::contiguous(0, dtype, shape);
-  layout.validate();
-  const auto register_buffer = [&](auto buffer) {
-    layout.address = buffer->address();
-    return register_memory(layout, std::move(buffer),
-                           {.writable = true, .device = device, .shared = false});
-  };
-  if (!device.starts_with(kCudaPrefix)) {
-    return register_buffer(std::make_shared<Buffer>(layout.nbytes()));
-  }
-  auto gpu = gpu_device(device);
-  return register_buffer(gpu::Buffer::create(std::move(gpu), layout.nbytes(), deadline({})));
-}
-
-void Endpoint::share(const std::string& name, const Memory& memory) {
-  const Entered entered = enter();
-  if (name.size() > kMaxNameBytes) {
-    throw std::invalid_argument("a name has at most " + std::to_string(kMaxNameBytes) +
-                                " bytes: choose a shorter one");
-  }
-  (void)memory.remote();  // refuses closed memory now rather than at a peer
-  control_->shares().put(name, memory);
-  control_->on_shared(name);
-}
-
-bool Endpoint::unshare(const std::string& name) {
-  const Entered entered = enter();
-  return control_->shares().remove(name);
-}
-
 Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t count, bool reset,
                                          const Deadline& deadline) {
   const Entered entered = enter();
@@ -358,6 +249,7 @@ void Endpoint::close(const Deadline& deadline) {
 
 void Endpoint::stop() {
   control_->stop();
+  if (neighbourhood_) neighbourhood_->exposures()->close();
   services_.poller->wake();
   // Whoever is inside sees closed() and leaves, but for a call that this very thread has
   // interrupted (a signal handler that closes): then the destructor releases.
@@ -370,6 +262,9 @@ void Endpoint::stop() {
     gpu_registrations_ = {};
   }
   services_.poller.reset();
+  copy_queue_.reset();
+  neighbourhood_.reset();
+  services_.board.reset();
   rails_.clear();
 }
 

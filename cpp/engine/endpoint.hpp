@@ -29,8 +29,9 @@ struct EndpointOptions {
   std::uint64_t stripe_bytes = kDefaultStripeBytes;  // larger transfers take several rails
   // The rail nearest to memory on a device ("cuda:0"); for what is not listed, the first.
   std::map<std::string, RailIndex> nearest;
-  std::string name;                          // for messages; empty: "<host>:<pid>"
-  double timeout = 30.0;                     // seconds: the bound of every wait that is given none
+  bool p2p = true;        // whether processes of this host reach its host memory without a device
+  std::string name;       // for messages; empty: "<host>:<pid>"
+  double timeout = 30.0;  // seconds: the bound of every wait that is given none
   std::chrono::microseconds spin{200};       // how long a wait polls before it sleeps
   std::string host;                          // to listen on; empty: as control_host() finds
   Poller::Interrupt interrupt;               // what may end a wait early
@@ -63,6 +64,7 @@ class Endpoint {
     std::string device = "cpu";                                 // as PyTorch names it
     bool shared = true;                                         // see Registrations
     RegistrationDemand demand = RegistrationDemand::automatic;  // for GPU memory
+    int memfd = -1;  // whose pages the layout covers, kept open by the owner; -1: none
   };
   // Registers what `layout` covers; `owner` lives as long as the memory is in use. Throws
   // RegistrationError, CudaError.
@@ -104,12 +106,16 @@ class Endpoint {
   void stop();
   Control::MakePeer peer_maker() const;
   void open_rails();
+  void open_neighbourhood();
 
   const EndpointOptions options_;
   const unsigned generation_;             // of the process (fork)
   mutable std::shared_timed_mutex life_;  // shared by calls, exclusive to the release in close()
   Rails rails_;
   PathServices services_;
+  std::shared_ptr<Neighbourhood> neighbourhood_;  // null because of:
+  std::string no_neighbourhood_;
+  std::shared_ptr<CopyQueue> copy_queue_;
   std::shared_ptr<Registrations> registrations_;
   mutable std::mutex gpu_mutex_;  // guards the next
   // By rail; null before the first GPU array.

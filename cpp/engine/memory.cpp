@@ -46,6 +46,7 @@ RemoteMemory Memory::remote() const {
   remote.device = kind_.device;
   if (pinned->regions) {
     remote.rkeys = pinned->regions->rkeys();
+    remote.local_key = pinned->regions->local_key();
     remote.begin = pinned->regions->covered().begin;
     remote.end = pinned->regions->covered().end;
     if (kind_.writable && !pinned->regions->atomics()) remote.access |= kRemoteNoAtomics;

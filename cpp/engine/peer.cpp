@@ -19,6 +19,7 @@ Peer::Peer(Host host, std::shared_ptr<Poller> poller, Identity identity)
 
 std::shared_ptr<Peer> Peer::create(Host host, PathServices services, Identity identity) {
   std::shared_ptr<Peer> peer(new Peer(std::move(host), services.poller, std::move(identity)));
+  if (peer->host_.neighbourhood) peer->invitation_.emplace(peer->host_.neighbourhood);
   std::weak_ptr<Peer> weak = peer;
   for (const auto& rail : peer->host_.rails) {
     services.rail = rail;
@@ -39,6 +40,7 @@ bool Peer::lose(const std::string& reason) {
     if (state_.load() == State::lost) return false;
     lost_reason_ = "peer '" + identity_.name + "' is lost: " + reason;
     state_.store(State::lost, std::memory_order_release);
+    lost_.store(true);
   }
   const auto failure = [text = lost_reason_](Effect effect) {
     return Failure{
@@ -49,6 +51,8 @@ bool Peer::lose(const std::string& reason) {
   for (const auto& path : paths_) {
     if (path) path->close(failure);
   }
+  invitation_.reset();
+  if (neighbour_) neighbour_->leave();
   return true;
 }
 
@@ -120,6 +124,7 @@ void Peer::on_found(std::uint64_t request, std::optional<RemoteMemory> memory) {
 }
 
 bool Peer::idle() const {
+  if (copies_queued_.load() > 0) return false;
   return std::ranges::all_of(paths_, [](const auto& path) { return !path || path->idle(); });
 }
 

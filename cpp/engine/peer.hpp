@@ -14,7 +14,10 @@
 #include <vector>
 
 #include "engine/control_message.hpp"
+#include "engine/copy_queue.hpp"
 #include "engine/memory.hpp"
+#include "engine/neighbour.hpp"
+#include "engine/neighbourhood.hpp"
 #include "engine/registrations.hpp"
 #include "engine/routes.hpp"
 #include "engine/striping.hpp"
@@ -53,6 +56,9 @@ class Peer : public std::enable_shared_from_this<Peer> {
     Rails rails;
     double default_timeout = 30.0;
     std::uint64_t stripe_bytes = kDefaultStripeBytes;  // larger transfers take several rails
+    std::shared_ptr<Neighbourhood> neighbourhood;      // null: this Endpoint has none, because
+    std::string no_neighbourhood;                      // ... of this
+    std::weak_ptr<CopyQueue> copy_queue;               // the Endpoint's: its thread holds Peers
     Settings settings{};  // of the Endpoint, to be shown with those of the queue pair
     std::shared_ptr<Registrations> registrations;
     std::function<void(const std::shared_ptr<Peer>&, ControlMessage)> tell;
@@ -91,6 +97,9 @@ class Peer : public std::enable_shared_from_this<Peer> {
     const PathStats* stats;  // null: it never had a queue pair
   };
   std::vector<RailReport> rails() const;
+  const PathStats* p2p_stats() const noexcept {
+    return neighbour_ ? &neighbour_->stats() : nullptr;
+  }
 
   // Waits until everything posted is done, `deadline` at most, then leaves. Idempotent.
   void close(const Deadline& deadline);
@@ -105,6 +114,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   RailMask open_rails() const;  // whose paths are not closed
   RailMask unsettled() const;   // whose failed transfers may still arrive
   void set_rail_count(std::size_t count, bool global_atomics);
+  const std::optional<Invitation>& invitation() const noexcept { return invitation_; }
+  void meet(std::string doorway, const ipc::Token& token);  // before become_alive()
   void learn(Identity identity) { identity_ = std::move(identity); }
   void become_alive() noexcept;
   // Everything pending and later fails with PeerLost(reason). Returns false if it was lost before.
@@ -136,9 +147,29 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Routes::Kind route_kind(const Memory& local, const RemoteMemory& remote) const;
   Transferring transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                         const TransferOptions& options);
+  void check_pair(const Pair& pair, RemoteAccess needed) const;
   Piece make_piece(const Pair& pair, RemoteAccess needed, RailIndex rail, Transfer& transfer) const;
   Job make_job(ibv_wr_opcode opcode, std::span<const Pair> pairs, RailIndex rail,
                const Transferring& transfer) const;
+
+  // --- a process of this host (peer_neighbour.cpp) ---
+  Transferring copy_as_neighbour(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                                 const TransferOptions& options, std::string& reason);
+  Neighbour::Reached reach_as_neighbour(const Pair& pair) const;
+  Transferring begin_copy(NeighbourCopy&& copy);
+  void make_copy(const NeighbourCopy& copy) noexcept;
+  Failure why_not_copied(ipc::Copied outcome, std::uint64_t nbytes) const;
+  Transferring copy_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                            const TransferOptions& options);
+  void finish_copy(const Transferring& transfer, const ipc::Visit& visit,
+                   const std::optional<Message>& message) noexcept;
+  bool wait_for_devices() const;
+  void wait_for_copies(const Deadline& until) const;
+  std::string why_no_neighbour() const;
+  bool device_at_work() const;
+  bool messages_under_way() const;
+
+  Route device_route(const Memory& local, Route route, const std::string& not_p2p) const;
 
   // --- several rails (peer_rails.cpp) ---
   Striping plan(std::span<const Pair> pairs, std::uint64_t nbytes) const;
@@ -171,6 +202,10 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::shared_ptr<PathGroup> group_;
   std::vector<std::shared_ptr<VerbsPath>> paths_;  // by rail
   bool global_atomics_ = false;
+  std::optional<Invitation> invitation_;  // progress thread only
+  std::unique_ptr<Neighbour> neighbour_;
+  std::atomic<int> copies_queued_{0};
+  std::atomic<bool> lost_{false};  // as state_ says, for copies under way
   std::atomic<State> state_{State::connecting};
 
   mutable std::mutex mutex_;

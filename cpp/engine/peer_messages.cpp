@@ -21,6 +21,7 @@ void check_on_host(const Memory& memory, const char* call) {
 Peer::Transferring Peer::send(const Memory& from, std::uint32_t tag) {
   check_alive();
   check_on_host(from, "send");
+  wait_for_copies(deadline({}));
   const auto pinned = from.pinned();
   const std::uint64_t nbytes = from.layout().nbytes();
   VerbsPath& path = message_path();

@@ -152,22 +152,31 @@ VerbsPath& Peer::atomics_path() const {
 }
 
 Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
+  const Pair pair{&local, &remote};
+  const Neighbour::Reached reached = reach_as_neighbour(pair);
   const Routes::Kind kind = route_kind(local, remote);
   const bool several = group_->rails() > 1;
-  const Pair pair{&local, &remote};
   const RailMask taken = several ? plan({&pair, 1}, local.layout().nbytes()).rails() : 1;
-  Route route = *routes_.over(kind, taken);
-  if (!local.on_host()) route.reason += "; " + local.registration()->reason;
+  Route route = reached.window ? *Neighbour::route(reached.window.get())
+                               : device_route(local, *routes_.over(kind, taken), reached.reason);
   const auto& path = paths_[static_cast<std::size_t>(std::countr_zero(taken))];
   if (path) route.settings = path->settings();
   if (route.settings.empty()) return route;  // closed
   route.settings.insert(route.settings.end(), host_.settings.begin(), host_.settings.end());
+  if (host_.rails.size() > 1) {
+    route.settings.emplace_back("rails", std::int64_t{std::popcount(group_->serving())});
+  }
+  return route;
+}
+
+Route Peer::device_route(const Memory& local, Route route, const std::string& not_p2p) const {
+  if (!local.on_host()) route.reason += "; " + local.registration()->reason;
+  if (local.on_host() && alive()) route.reason += "; not by p2p, because " + not_p2p;
   if (host_.rails.size() == 1) return route;
   for (const RailReport& rail : rails()) {
     if (!rail.trouble.empty())
       route.reason += "; " + rail.device + " does not serve: " + rail.trouble;
   }
-  route.settings.emplace_back("rails", std::int64_t{std::popcount(group_->serving())});
   return route;
 }
 

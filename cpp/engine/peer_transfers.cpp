@@ -1,5 +1,6 @@
 // What a Peer moves one-sidedly: writes, reads, atomics, notifications.
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -63,8 +64,7 @@ Routes::Kind Peer::route_kind(const Memory& local, const RemoteMemory& remote) c
   return local.on_host() && remote_on_host ? Routes::Kind::host : Routes::Kind::gpu;
 }
 
-Piece Peer::make_piece(const Pair& pair, RemoteAccess needed, RailIndex rail,
-                       Transfer& transfer) const {
+void Peer::check_pair(const Pair& pair, RemoteAccess needed) const {
   const Memory& local = *pair.first;
   const RemoteMemory& remote = *pair.second;
   if (local.endpoint() != host_.own_id) {
@@ -88,6 +88,12 @@ Piece Peer::make_piece(const Pair& pair, RemoteAccess needed, RailIndex rail,
   const bool is_write = needed == kRemoteWrite;
   check_same_shape(is_write ? local.layout() : remote.layout,
                    is_write ? remote.layout : local.layout());
+}
+
+Piece Peer::make_piece(const Pair& pair, RemoteAccess needed, RailIndex rail,
+                       Transfer& transfer) const {
+  check_pair(pair, needed);
+  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
   auto pinned = local.pinned();
   const Piece piece{.local = local.layout(),
                     .remote = remote.layout,
@@ -112,6 +118,14 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
   check_alive();
   if (options.notify) check_notification(*options.notify);
   check_kind(options.require);
+  if (options.require.empty() || options.require == "p2p") {
+    std::string reason;
+    if (auto copying = copy_as_neighbour(opcode, pairs, options, reason)) return copying;
+    if (!options.require.empty()) {
+      throw RouteUnavailable("route 'p2p' is not available, because " + reason +
+                             "; the routes of devices (host, gpudirect, staged) may be");
+    }
+  }
   // Of no pairs, a notification alone: it lies in host memory.
   if (pairs.empty()) check_required(options.require, *routes_.over(Routes::Kind::host, 1));
   std::uint64_t nbytes = 0;
@@ -123,6 +137,7 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
     if (taken != Routes::Kind::host) kind = taken;
   }
   const Deadline until = deadline(options.timeout);
+  wait_for_copies(until);
   if (group_->rails() > 1) {
     wait_for_program(pairs, until);
     return transfer_over_rails(opcode, pairs, {nbytes, kind, options.notify}, until);
@@ -162,6 +177,8 @@ Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, 
     throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(word.endpoint) +
                                 ", not to peer '" + identity_.name + "'");
   }
+  const Deadline until = deadline({});
+  wait_for_copies(until);
   VerbsPath& path = atomics_path();
   check_atomics(path.device(), word);
   const std::uint32_t rkey = word.rkeys[path.rail()];
@@ -173,7 +190,7 @@ Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, 
   const Routes::Kind kind = word.device == "cpu" ? Routes::Kind::host : Routes::Kind::gpu;
   auto transfer =
       std::make_shared<Transfer>(poller_, 8, routes_.over(kind, RailMask{1} << path.rail()));
-  path.submit(Job::atomic(transfer, opcode, word.layout.address, rkey, add, swap), deadline({}));
+  path.submit(Job::atomic(transfer, opcode, word.layout.address, rkey, add, swap), until);
   return transfer;
 }
 

@@ -12,8 +12,12 @@ constexpr int kBatch = 16;         // completions taken from the device at once
 
 }  // namespace
 
-Poller::Poller(const Devices& devices, std::chrono::microseconds spin, Interrupt interrupt)
-    : spin_(spin), interrupt_(std::move(interrupt)), shares_(devices.size()) {
+Poller::Poller(const Devices& devices, std::chrono::microseconds spin, Interrupt interrupt,
+               Sleepers sleepers)
+    : spin_(spin),
+      interrupt_(std::move(interrupt)),
+      sleepers_(std::move(sleepers)),
+      shares_(devices.size()) {
   for (std::size_t rail = 0; rail < devices.size(); ++rail) {
     const int depth = std::min(kFirstDepth, devices[rail]->attributes().max_cqe);
     shares_[rail].queue = rdma::CompletionQueue::create(devices[rail], depth);
@@ -91,7 +95,7 @@ bool Poller::arm() noexcept {
 void Poller::wake() noexcept {
   // Pairs with sleep(). A read-modify-write, not a load: it comes either after the sleeper counted
   // itself, and is seen here, or before, and then the sleeper sees the change made by the caller.
-  if (sleepers_.fetch_add(0) == 0) return;
+  if (sleepers_->fetch_add(0) == 0) return;
   const std::lock_guard lock(sleep_mutex_);
   wakeups_.fetch_add(1);
   wakeup_.notify_all();
@@ -100,7 +104,7 @@ void Poller::wake() noexcept {
 std::chrono::milliseconds Poller::serve() noexcept {
   for (Share& share : shares_) share.queue->consume_events();
   const std::uint64_t polls = polls_.load(std::memory_order_relaxed);
-  if (polls != polls_seen_ && sleepers_.load() == 0) {
+  if (polls != polls_seen_ && sleepers_->load() == 0) {
     polls_seen_ = polls;
     return kWhilePolled;
   }

@@ -35,7 +35,11 @@ class Poller {
   // their wait (Ctrl-C). May be empty.
   using Interrupt = std::function<void()>;
   using Devices = std::vector<std::shared_ptr<rdma::Device>>;  // one a rail
-  Poller(const Devices& devices, std::chrono::microseconds spin, Interrupt interrupt);
+  // sleepers: where waiters are counted while they sleep; processes of this host may look there
+  // whether somebody wants to be woken.
+  using Sleepers = std::shared_ptr<std::atomic<int>>;
+  Poller(const Devices& devices, std::chrono::microseconds spin, Interrupt interrupt,
+         Sleepers sleepers = std::make_shared<std::atomic<int>>(0));
 
   const std::shared_ptr<rdma::CompletionQueue>& queue(RailIndex rail) const noexcept {
     return shares_[rail].queue;
@@ -61,6 +65,10 @@ class Poller {
   template <typename Ready>
   bool wait(Ready&& ready, const Deadline& deadline);
 
+  // Processes of this host put notifications by themselves: from now on waiters look for those much
+  // more often than they poll the devices, which takes a system call on the software HCA.
+  void expect_neighbours() noexcept { neighbours_.store(true, std::memory_order_relaxed); }
+
   // Wakes sleeping waiters: call it after every change that makes a waiter's ready() true.
   void wake() noexcept;
 
@@ -74,6 +82,7 @@ class Poller {
   static constexpr std::chrono::milliseconds kForever{1000};
   static constexpr std::chrono::milliseconds kBetweenInterrupts{100};
   static constexpr int kPollsPerClockRead = 8;
+  static constexpr int kLooksPerPoll = 32;  // for neighbours: about as long as a poll
 
   struct Sleeper {
     explicit Sleeper(std::atomic<int>& count) noexcept : count_(count) { count_.fetch_add(1); }
@@ -99,6 +108,7 @@ class Poller {
 
   const std::chrono::microseconds spin_;
   const Interrupt interrupt_;
+  const Sleepers sleepers_;
 
   std::mutex poll_mutex_;  // held while completions are delivered; outermost of the engine's locks
   std::vector<Share> shares_;  // by rail
@@ -108,7 +118,7 @@ class Poller {
 
   std::mutex sleep_mutex_;
   std::condition_variable wakeup_;
-  std::atomic<int> sleepers_{0};
+  std::atomic<bool> neighbours_{false};
   std::atomic<std::uint64_t> wakeups_{0};
 };
 
@@ -121,6 +131,10 @@ bool Poller::wait(Ready&& ready, const Deadline& deadline) {
       polls_.fetch_add(1, std::memory_order_relaxed);
       poll();
       if (ready()) return true;
+      if (!neighbours_.load(std::memory_order_relaxed)) continue;
+      for (int look = 0; look < kLooksPerPoll; ++look) {
+        if (ready()) return true;
+      }
     }
   } while (Deadline::Clock::now() < until);
   return sleep(ready, deadline);
@@ -130,7 +144,7 @@ template <typename Ready>
 bool Poller::sleep(Ready& ready, const Deadline& deadline) {
   // Counted, and the wake-ups read, before ready() is asked; wake() reads the count after the
   // change was made: one of the two sees the other (all of it is sequentially consistent).
-  const Sleeper counted(sleepers_);
+  const Sleeper counted(*sleepers_);
   for (;;) {
     const std::uint64_t seen = wakeups_.load();
     // What completed between the last poll and the arming would otherwise wait for the next event.

@@ -9,6 +9,7 @@
 
 #include "base/layout.hpp"
 #include "engine/rail.hpp"
+#include "ipc/exposures.hpp"
 #include "rdma/memory_region.hpp"
 
 namespace zerohop::engine {
@@ -22,6 +23,10 @@ class Regions {
     if (!any_) any_ = region.get();
     by_rail_[rail] = std::move(region);
   }
+
+  // What lets processes of this host reach the range without a device; may be null.
+  void set_exposure(std::shared_ptr<ipc::Exposure> exposure) { exposure_ = std::move(exposure); }
+  std::uint64_t local_key() const noexcept { return exposure_ ? exposure_->key() : 0; }
 
   bool empty() const noexcept { return any_ == nullptr; }
   // What peers may do. Not when empty().
@@ -52,6 +57,7 @@ class Regions {
   std::array<std::shared_ptr<rdma::MemoryRegion>, kMaxRails> by_rail_;
   const rdma::MemoryRegion* any_ = nullptr;  // of the first rail that has one
   Extent covered_{0, UINT64_MAX};
+  std::shared_ptr<ipc::Exposure> exposure_;
 };
 
 }  // namespace zerohop::engine

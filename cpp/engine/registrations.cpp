@@ -12,13 +12,13 @@ int access_bits(const rdma::Device& device, bool writable) noexcept {
 }
 
 std::shared_ptr<const Regions> Registrations::find_or_create(const Extent& extent, bool writable,
-                                                             bool shared) {
+                                                             bool shared, int memfd) {
   if (extent.begin == extent.end) return nullptr;
   const std::lock_guard lock(mutex_);
   if (shared) {
     if (auto known = find(extent, writable)) return known;
   }
-  auto regions = create(extent, writable);
+  auto regions = create(extent, writable, memfd);
   if (shared) {
     forget_expired();
     by_address_[extent.begin] = regions;
@@ -26,7 +26,8 @@ std::shared_ptr<const Regions> Registrations::find_or_create(const Extent& exten
   return regions;
 }
 
-std::shared_ptr<const Regions> Registrations::create(const Extent& extent, bool writable) const {
+std::shared_ptr<const Regions> Registrations::create(const Extent& extent, bool writable,
+                                                     int memfd) const {
   auto regions = std::make_shared<Regions>();
   for (const auto& rail : rails_) {
     if (rail->gone()) continue;
@@ -39,6 +40,10 @@ std::shared_ptr<const Regions> Registrations::create(const Extent& extent, bool 
     throw RegistrationError(
         "no device of this Endpoint is left to register memory with: make a "
         "new Endpoint");
+  }
+  if (exposures_) {
+    regions->set_exposure(exposures_->expose(
+        {.begin = extent.begin, .end = extent.end, .writable = writable}, memfd));
   }
   return regions;
 }

@@ -20,20 +20,26 @@ int access_bits(const rdma::Device& device, bool writable) noexcept;
 // array too: an address that was freed and used again can never meet a stale registration.
 class Registrations {
  public:
-  explicit Registrations(Rails rails) : rails_(std::move(rails)) {}
+  // exposures: of the memory registered here; null: processes of this host reach it by a device
+  // only.
+  explicit Registrations(Rails rails, std::shared_ptr<ipc::Exposures> exposures = nullptr)
+      : rails_(std::move(rails)), exposures_(std::move(exposures)) {}
 
   // The regions, one with each rail whose device is still there, over `extent` with the right to be
   // read, and written if `writable`. With `shared` those that cover the extent with the same rights
   // is used again; its keys then reach all of it. Without, the keys reach the extent and nothing
-  // more. Null for an empty extent. Throws RegistrationError.
-  std::shared_ptr<const Regions> find_or_create(const Extent& extent, bool writable, bool shared);
+  // more. Null for an empty extent. memfd: whose pages are the extent's (ipc::Exposures::expose).
+  // Throws RegistrationError.
+  std::shared_ptr<const Regions> find_or_create(const Extent& extent, bool writable, bool shared,
+                                                int memfd = -1);
 
  private:
   std::shared_ptr<const Regions> find(const Extent& extent, bool writable);
-  std::shared_ptr<const Regions> create(const Extent& extent, bool writable) const;
+  std::shared_ptr<const Regions> create(const Extent& extent, bool writable, int memfd) const;
   void forget_expired();
 
   const Rails rails_;
+  const std::shared_ptr<ipc::Exposures> exposures_;
   std::mutex mutex_;
   std::map<std::uint64_t, std::weak_ptr<const Regions>> by_address_;
   std::size_t next_sweep_ = 64;  // entries at which expired ones are swept out

@@ -18,11 +18,12 @@ namespace zerohop::engine {
 enum RemoteAccess : std::uint8_t { kRemoteRead = 1, kRemoteWrite = 2, kRemoteNoAtomics = 4 };
 
 struct RemoteMemory {
-  EndpointId endpoint{};    // whose memory it is
-  Layout layout;            // addresses are the owner's
-  RailKeys rkeys{};         // 0: cannot be reached through that rail
-  std::uint8_t access = 0;  // RemoteAccess bits
-  std::uint64_t begin = 0;  // the registered range [begin, end) that every key covers
+  EndpointId endpoint{};        // whose memory it is
+  Layout layout;                // addresses are the owner's
+  RailKeys rkeys{};             // 0: cannot be reached through that rail
+  std::uint64_t local_key = 0;  // for processes of the owner's host; 0: only a device reaches it
+  std::uint8_t access = 0;      // RemoteAccess bits
+  std::uint64_t begin = 0;      // the registered range [begin, end) that every key covers
   std::uint64_t end = 0;
   std::string device;  // where it lies: "cpu", "cuda:0"
 

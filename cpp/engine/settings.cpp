@@ -56,6 +56,7 @@ Settings settings_of(const EndpointOptions& options, const std::string& host) {
           {"relaxed_ordering", number_of(options.gpu.relaxed_ordering)},
           {"staging_chunk", static_cast<std::int64_t>(options.gpu.staging_chunk)},
           {"registration_cache", static_cast<std::int64_t>(options.gpu.cache.nbytes >> 20)},
+          {"p2p", std::int64_t{options.p2p ? 1 : 0}},
           {"stripe_bytes", static_cast<std::int64_t>(options.stripe_bytes)},
           {"timeout", options.timeout},
           {"spin", spin.count()},

@@ -117,6 +117,8 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   std::uint64_t last_job() const noexcept { return last_job_; }
   std::uint64_t jobs_done() const noexcept { return jobs_done_; }
   std::uint64_t jobs_pending() const noexcept { return last_job_ - jobs_done_; }
+  // The peer has not yet said that it took all of them out of its slots.
+  bool messages_under_way() const noexcept { return messages_sent_ != messages_taken_by_peer_; }
   void advance_waiting();
   void fail_followers_of(RailIndex rail, std::uint64_t before, std::uint64_t upto);
   void release_held_slots();

@@ -61,21 +61,29 @@ Token Doorway::invite() {
   Token token;
   fill_random(token);
   const std::lock_guard lock(mutex_);
-  invited_.emplace(token, false);
+  invited_.insert(token);
   return token;
 }
 
 void Doorway::dismiss(const Token& token) {
   const std::lock_guard lock(mutex_);
   invited_.erase(token);
-  std::erase_if(guests_, [&](const auto& entry) { return entry.second.token == token; });
+  see_out(token);
 }
 
-// Whether the token opens the doorway, for the first and only time.
-bool Doorway::use(const Token& token) {
-  const std::lock_guard lock(mutex_);
-  const auto found = invited_.find(token);
-  return found != invited_.end() && !std::exchange(found->second, true);
+void Doorway::see_out(const Token& token) {
+  const auto found =
+      std::ranges::find_if(guests_, [&](const auto& entry) { return entry.second.token == token; });
+  if (found != guests_.end()) see_out(found->first);
+}
+
+// The visitor's socket stays open until it has closed its own end: Exposures looks at it.
+void Doorway::see_out(int fd) {
+  const auto found = guests_.find(fd);
+  if (found == guests_.end()) return;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  found->second.visitor->dismiss();
+  guests_.erase(found);
 }
 
 void Doorway::serve() noexcept {
@@ -94,7 +102,7 @@ void Doorway::serve() noexcept {
     } catch (const std::exception& error) {
       strangers_.erase(fd);
       const std::lock_guard lock(mutex_);
-      guests_.erase(fd);
+      see_out(fd);
       report(std::string("the doorway for processes of this host: ") + error.what());
     }
   }
@@ -117,7 +125,7 @@ void Doorway::accept_all() {
   }
 }
 
-// One packet, which must be a knock with an unused token; anything else ends the connection.
+// One packet, which must be a knock with a valid token; anything else ends the connection.
 void Doorway::hear_stranger(int fd) {
   std::array<std::byte, sizeof(Knock)> bytes;
   const auto packet = receive_packet(fd, bytes);
@@ -126,10 +134,12 @@ void Doorway::hear_stranger(int fd) {
   strangers_.erase(fd);
   if (packet->nbytes != sizeof(Knock)) return;
   const auto knock = value_of<Knock>(bytes);
-  if (knock.version == kDoorwayVersion && use(knock.token)) let_in(std::move(socket), knock.token);
+  if (knock.version == kDoorwayVersion) let_in(std::move(socket), knock.token);
 }
 
 void Doorway::let_in(UniqueFd socket, const Token& token) {
+  const std::lock_guard lock(mutex_);
+  if (!invited_.contains(token)) return;
   const int fd = socket.get();
   auto visitor = std::make_shared<Visitor>(std::move(socket));
   exposures_->admit(visitor);  // before it learns of any exposure
@@ -137,7 +147,8 @@ void Doorway::let_in(UniqueFd socket, const Token& token) {
   give(*visitor, Gift::hazards, visitor->hazards_fd(), sizeof(Hazards));
   give(*visitor, Gift::board, gifts_.board, gifts_.board_nbytes);
   give(*visitor, Gift::bell, gifts_.bell, 0);
-  const std::lock_guard lock(mutex_);
+  // Who knocks again had given up before it was answered.
+  see_out(token);
   guests_.emplace(fd, Guest{.visitor = std::move(visitor), .token = token});
 }
 
@@ -164,7 +175,7 @@ void Doorway::hear_guest(int fd) {
   if (!packet) return;
   if (packet->nbytes == sizeof(Ask)) return answer(*visitor, value_of<Ask>(bytes));
   const std::lock_guard lock(mutex_);
-  guests_.erase(fd);
+  see_out(fd);
 }
 
 void Doorway::answer(const Visitor& visitor, const Ask& ask) const {

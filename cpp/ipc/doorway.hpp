@@ -5,9 +5,9 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -56,7 +56,8 @@ class Doorway {
   void let_in(UniqueFd socket, const Token& token);
   void give(const Visitor& visitor, Gift gift, int descriptor, std::uint64_t nbytes) const;
   void answer(const Visitor& visitor, const Ask& ask) const;
-  bool use(const Token& token);
+  void see_out(int fd);              // with mutex_ held
+  void see_out(const Token& token);  // likewise
 
   const std::shared_ptr<Exposures> exposures_;
   const Gifts gifts_;
@@ -68,7 +69,7 @@ class Doorway {
 
   std::mutex mutex_;  // guards the next two
   std::unordered_map<int, Guest> guests_;
-  std::map<Token, bool> invited_;  // token: whether it was used
+  std::set<Token> invited_;
 };
 
 }  // namespace zerohop::ipc

@@ -61,25 +61,37 @@ std::optional<Offer> Exposures::find(std::uint64_t key) const {
 
 void Exposures::admit(const std::shared_ptr<Visitor>& visitor) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(visitors_, [](const auto& weak) { return weak.expired(); });
+  std::erase_if(visitors_, [](const auto& other) { return other->gone(); });
   visitors_.push_back(visitor);
 }
 
 std::vector<std::shared_ptr<Visitor>> Exposures::visitors() const {
   const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<Visitor>> present;
-  for (const auto& weak : visitors_) {
-    if (auto visitor = weak.lock()) present.push_back(std::move(visitor));
-  }
-  return present;
+  return visitors_;
 }
 
 void Exposures::revoke(const LedgerEntry& entry, std::uint64_t key) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    entries_.erase(key);
+    if (entries_.erase(key) == 0) return;  // close() came first
   }
   ledger_.strike(entry.slot);
+  wait_for_visitors(entry);
+}
+
+void Exposures::close() noexcept {
+  std::unordered_map<std::uint64_t, Entry> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all.swap(entries_);
+  }
+  for (const auto& [key, entry] : all) ledger_.strike(entry.ledger.slot);
+  for (const auto& [key, entry] : all) wait_for_visitors(entry.ledger);
+  const std::lock_guard lock(mutex_);
+  visitors_.clear();  // nothing is exposed to them any more
+}
+
+void Exposures::wait_for_visitors(const LedgerEntry& entry) noexcept {
   const Deadline bound = Deadline::after(kLongestCopy);
   for (const auto& visitor : visitors()) {
     while (visitor->at_work_in(entry.slot)) {

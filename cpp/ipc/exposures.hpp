@@ -59,7 +59,11 @@ class Exposures : public std::enable_shared_from_this<Exposures> {
   // nullopt: there is no such key, or no more. Throws Error when out of descriptors.
   std::optional<Offer> find(std::uint64_t key) const;
 
+  // From now on closing waits for its copies, until it is gone.
   void admit(const std::shared_ptr<Visitor>& visitor);
+
+  // Ends every exposure, as their destructors would.
+  void close() noexcept;
 
  private:
   friend class Exposure;
@@ -70,12 +74,13 @@ class Exposures : public std::enable_shared_from_this<Exposures> {
   };
 
   void revoke(const LedgerEntry& entry, std::uint64_t key) noexcept;
+  void wait_for_visitors(const LedgerEntry& entry) noexcept;
   std::vector<std::shared_ptr<Visitor>> visitors() const;
 
   Ledger ledger_;
   mutable std::mutex mutex_;  // guards the next two
   std::unordered_map<std::uint64_t, Entry> entries_;
-  std::vector<std::weak_ptr<Visitor>> visitors_;
+  std::vector<std::shared_ptr<Visitor>> visitors_;  // until they are gone
 };
 
 }  // namespace zerohop::ipc

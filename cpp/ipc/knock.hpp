@@ -11,7 +11,7 @@
 
 namespace zerohop::ipc {
 
-// Told to one peer over the control channel: opens the doorway once and for that peer only.
+// Told to one peer over the control channel: opens the doorway for that peer.
 using Token = std::array<std::byte, 32>;
 
 inline constexpr std::uint32_t kDoorwayVersion = 1;

@@ -95,18 +95,15 @@ void Visit::find_process(const Given& given) {
   process_reason_ = try_process(process_, given);
 }
 
-std::shared_ptr<const Window> Visit::open(std::uint64_t key, const Deadline& deadline) {
+std::shared_ptr<const Window> Visit::open(std::uint64_t key, Deadline::Seconds within) {
   const std::lock_guard lock(mutex_);
   const auto known = windows_.find(key);
   if (known != windows_.end()) return known->second;
-  auto window = ask(key, deadline);
+  // What its owner has closed must not stay mapped: its pages would not be freed.
+  std::erase_if(windows_, [this](const auto& entry) { return !stands(*entry.second); });
+  auto window = ask(key, Deadline::after(within));
   if (window) windows_.emplace(key, window);
   return window;
-}
-
-void Visit::forget(std::uint64_t key) {
-  const std::lock_guard lock(mutex_);
-  windows_.erase(key);
 }
 
 std::shared_ptr<const Window> Visit::ask(std::uint64_t key, const Deadline& deadline) {
@@ -122,8 +119,7 @@ std::shared_ptr<const Window> Visit::ask(std::uint64_t key, const Deadline& dead
   const auto told = value_of<Told>(std::span(bytes).first(packet.nbytes));
   if (told.answer == Answer::unknown_key) return nullptr;
   if (told.answer != Answer::offered || told.slot >= Ledger::kSlots || told.begin > told.end) {
-    throw RouteUnavailable(
-        "its process cannot give the memory away: it is out of descriptors (ulimit -n)");
+    throw Error("its process cannot give the memory away: it is out of descriptors (ulimit -n)");
   }
   auto window = std::make_shared<Window>();
   window->entry = {.slot = told.slot, .serial = told.serial};
@@ -133,8 +129,8 @@ std::shared_ptr<const Window> Visit::ask(std::uint64_t key, const Deadline& dead
   if (told.has_pages != 0) {
     window->pages =
         std::make_unique<const Mapping>(packet.fd.get(), told.end - told.begin, window->writable);
-  } else if (!process_reason_.empty()) {
-    throw RouteUnavailable(process_reason_);
+  } else {
+    window->trouble = process_reason_;
   }
   return window;
 }

@@ -1,6 +1,7 @@
 // A visit at another process's doorway: its memory within reach, copied from and to by this one.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,7 @@ enum class Copied {
   revoked,   // the exposure was closed, before or meanwhile
   unmapped,  // the kernel finds no such memory (any more), here or there
   gone,      // the process has ended
+  stopped,   // as the caller wished
 };
 
 class Visit {
@@ -32,16 +34,18 @@ class Visit {
   static std::shared_ptr<Visit> begin(const std::string& doorway, const Token& token,
                                       const Deadline& deadline);
 
-  // What the owner exposes under this key, asked for once and remembered. Null: nothing, or no
-  // more. Throws RouteUnavailable (with the reason, also remembered), TransferTimeout, Error.
-  std::shared_ptr<const Window> open(std::uint64_t key, const Deadline& deadline);
-  void forget(std::uint64_t key);  // what was revoked need not stay mapped
+  // What the owner exposes under this key, asked for once and remembered; its `trouble` is to be
+  // looked at. Null: nothing, or no more. `within`: how long the owner may take to answer. Throws
+  // RouteUnavailable when it has left, TransferTimeout, Error.
+  std::shared_ptr<const Window> open(std::uint64_t key, Deadline::Seconds within);
 
   // Copies all runs; `a` of each is local, `b` is the owner's and lies in the window, which the
   // caller has made sure of. `nbytes` counts what was copied. In pieces of kPiece bytes, between
-  // which a revocation takes effect. Never allocates.
-  Copied copy(const Window& window, Direction direction, Runs& runs,
-              std::uint64_t& nbytes) noexcept;
+  // which a revocation takes effect, and `stop`. Never allocates.
+  Copied copy(const Window& window, Direction direction, Runs& runs, std::uint64_t& nbytes,
+              const std::atomic<bool>& stop) noexcept;
+  // The same for a single run of at most kPiece bytes in mapped pages.
+  Copied copy(const Window& window, Direction direction, const Run& run) noexcept;
 
   static constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
 
@@ -57,10 +61,11 @@ class Visit {
   std::shared_ptr<const Window> ask(std::uint64_t key, const Deadline& deadline);
   bool stands(const Window& window) const noexcept;
   bool gone() const noexcept;
-  Copied copy_pages(const Window& window, Direction direction, Runs& runs,
-                    std::uint64_t& nbytes) noexcept;
-  Copied copy_process(const Window& window, Direction direction, Runs& runs,
-                      std::uint64_t& nbytes) noexcept;
+  static void copy_run(const Window& window, Direction direction, const Run& run) noexcept;
+  Copied copy_pages(const Window& window, Direction direction, Runs& runs, std::uint64_t& nbytes,
+                    const std::atomic<bool>& stop) noexcept;
+  Copied copy_process(const Window& window, Direction direction, Runs& runs, std::uint64_t& nbytes,
+                      const std::atomic<bool>& stop) noexcept;
 
   const UniqueFd socket_;
   std::unique_ptr<const Mapping> ledger_;

@@ -60,10 +60,27 @@ struct Batch {
 
 }  // namespace
 
-Copied Visit::copy(const Window& window, Direction direction, Runs& runs,
-                   std::uint64_t& nbytes) noexcept {
-  return window.pages ? copy_pages(window, direction, runs, nbytes)
-                      : copy_process(window, direction, runs, nbytes);
+Copied Visit::copy(const Window& window, Direction direction, Runs& runs, std::uint64_t& nbytes,
+                   const std::atomic<bool>& stop) noexcept {
+  return window.pages ? copy_pages(window, direction, runs, nbytes, stop)
+                      : copy_process(window, direction, runs, nbytes, stop);
+}
+
+Copied Visit::copy(const Window& window, Direction direction, const Run& run) noexcept {
+  const Hazards::Claim claim(*reinterpret_cast<Hazards*>(hazards_->data()), window.entry.slot);
+  if (!stands(window)) return Copied::revoked;
+  copy_run(window, direction, run);
+  return Copied::all;
+}
+
+void Visit::copy_run(const Window& window, Direction direction, const Run& run) noexcept {
+  std::byte* theirs = window.at(run.b_address);
+  void* ours = pointer(run.a_address);
+  if (direction == Direction::write) {
+    std::memcpy(theirs, ours, run.nbytes);
+  } else {
+    std::memcpy(ours, theirs, run.nbytes);
+  }
 }
 
 bool Visit::stands(const Window& window) const noexcept {
@@ -77,21 +94,16 @@ bool Visit::gone() const noexcept {
 }
 
 Copied Visit::copy_pages(const Window& window, Direction direction, Runs& runs,
-                         std::uint64_t& nbytes) noexcept {
+                         std::uint64_t& nbytes, const std::atomic<bool>& stop) noexcept {
   auto& hazards = *reinterpret_cast<Hazards*>(hazards_->data());
   Pieces pieces(runs);
   Run piece{};
   for (bool more = pieces.next(piece, kPiece); more;) {
     const Hazards::Claim claim(hazards, window.entry.slot);
     if (!stands(window)) return Copied::revoked;
+    if (stop.load(std::memory_order_relaxed)) return Copied::stopped;
     for (std::uint64_t under_claim = 0; more && under_claim < kPiece;) {
-      std::byte* theirs = window.at(piece.b_address);
-      void* ours = pointer(piece.a_address);
-      if (direction == Direction::write) {
-        std::memcpy(theirs, ours, piece.nbytes);
-      } else {
-        std::memcpy(ours, theirs, piece.nbytes);
-      }
+      copy_run(window, direction, piece);
       nbytes += piece.nbytes;
       under_claim += piece.nbytes;
       more = pieces.next(piece, kPiece);
@@ -101,7 +113,7 @@ Copied Visit::copy_pages(const Window& window, Direction direction, Runs& runs,
 }
 
 Copied Visit::copy_process(const Window& window, Direction direction, Runs& runs,
-                           std::uint64_t& nbytes) noexcept {
+                           std::uint64_t& nbytes, const std::atomic<bool>& stop) noexcept {
   auto& hazards = *reinterpret_cast<Hazards*>(hazards_->data());
   const auto call = direction == Direction::write ? ::process_vm_writev : ::process_vm_readv;
   Pieces pieces(runs);
@@ -109,6 +121,7 @@ Copied Visit::copy_process(const Window& window, Direction direction, Runs& runs
   while (batch.fill(pieces)) {
     const Hazards::Claim claim(hazards, window.entry.slot);
     if (!stands(window)) return Copied::revoked;
+    if (stop.load(std::memory_order_relaxed)) return Copied::stopped;
     if (gone()) return Copied::gone;
     const ssize_t copied =
         call(process_, batch.local.data(), batch.count, batch.remote.data(), batch.count, 0);

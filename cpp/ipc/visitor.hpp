@@ -16,18 +16,22 @@ class Visitor {
   int socket() const noexcept { return socket_.get(); }
   int hazards_fd() const noexcept { return page_.fd(); }
 
-  // Whether it may still be copying from or to this slot. One that died is not: the kernel closes
-  // a socket after the last thread of its process has ended.
-  bool at_work_in(std::uint32_t slot) const noexcept {
-    return reinterpret_cast<const Hazards*>(page_.data())->claimed(slot) && !gone();
-  }
+  // Tells it that the visit is over. It may still have to finish a copy.
+  void dismiss() const noexcept { ::shutdown(socket_.get(), SHUT_WR); }
 
- private:
+  // Whether it has closed its end: with its last copy, or because it died. The kernel closes a
+  // socket after the last thread of its process has ended.
   bool gone() const noexcept {
     std::byte first;
     return ::recv(socket_.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
   }
 
+  // Whether it may still be copying from or to this slot.
+  bool at_work_in(std::uint32_t slot) const noexcept {
+    return reinterpret_cast<const Hazards*>(page_.data())->claimed(slot) && !gone();
+  }
+
+ private:
   UniqueFd socket_;
   Buffer page_;
 };

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "ipc/ledger.hpp"
 #include "ipc/mapping.hpp"
@@ -15,6 +16,7 @@ struct Window {
   std::uint64_t end = 0;
   bool writable = false;
   std::unique_ptr<const Mapping> pages;  // null: reached as memory of another process
+  std::string trouble;                   // why it cannot be reached; empty: it can
 
   bool covers(std::uint64_t from, std::uint64_t to) const noexcept {
     return begin <= from && from <= to && to <= end;

@@ -28,6 +28,7 @@ class Knobs(TypedDict, total=False):
     rd_atomic: int
     inline_bytes: int
     send_depth: int
+    p2p: int
     stripe_bytes: int
     relaxed_ordering: int
     staging_chunk: int
@@ -102,6 +103,14 @@ KNOBS = (
     ),
     Knob("inline_bytes", 64, range(1025), "payload copied into a work request instead of fetched"),
     Knob("send_depth", 256, range(1, 16385), "work requests a Peer has posted, at most"),
+    Knob(
+        "p2p",
+        1,
+        (0, 1),
+        "whether host memory of processes on one host is copied by the CPU, without a device: memory of "
+        "Endpoint.empty() is mapped by the peer, other memory is reached by process_vm_writev(2); 0: by "
+        "the device alone",
+    ),
     Knob(
         "stripe_bytes",
         1 << 20,

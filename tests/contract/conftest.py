@@ -14,9 +14,10 @@ from support.partner import Partners
 from support.patience import patient
 from support.session import Remote
 
-# The one list of devices. The next ones (rxe0, p2p) are added from outside; "rxe0+rxe1": both at once.
+# The one list of devices. "p2p": soft0, and host memory is copied without it. rxe0 is added from outside; "rxe0+rxe1": both at once.
 DEVICES = [
-    names.replace("+", ",") for names in os.environ.get("ZEROHOP_TEST_DEVICES", "soft0").split(",")
+    names.replace("+", ",")
+    for names in os.environ.get("ZEROHOP_TEST_DEVICES", "soft0,p2p").split(",")
 ]
 KINDS = os.environ.get("ZEROHOP_TEST_KINDS", ",".join(ALL_KINDS)).split(",")
 PARTNERS = os.environ.get("ZEROHOP_TEST_PARTNERS", "thread,process").split(",")
@@ -40,8 +41,17 @@ def partners() -> Iterator[Partners]:
 
 
 @pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest) -> str:
-    return request.param
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name to open; $ZEROHOP_P2P says whether it is alone (for partners too: support.case)."""
+    p2p = request.param == "p2p"
+    monkeypatch.setenv("ZEROHOP_P2P", str(int(p2p)))
+    return "soft0" if p2p else request.param
+
+
+@pytest.fixture
+def p2p(device: str) -> bool:
+    """Whether processes of this host copy host memory without the device."""
+    return os.environ["ZEROHOP_P2P"] == "1"
 
 
 @pytest.fixture(params=PARTNERS)

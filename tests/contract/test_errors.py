@@ -73,7 +73,7 @@ def provocations(s, other, device):
         "late recv": (zh.TransferTimeout, lambda: s.peer.recv(memory, tag=88).wait(0.01)),
         "late lookup": (zh.TransferTimeout, lambda: s.peer.lookup("nothing", timeout=0.01)),
         "closed memory": (zh.RegistrationError, lambda: s.peer.write(closed, far)),
-        "no such route": (zh.RouteUnavailable, lambda: s.peer.write(memory, far, require="p2p")),
+        "no such route": (zh.RouteUnavailable, lambda: s.peer.write(memory, far, require="staged")),
         "no address": (zh.ProtocolError, lambda: s.ep.connect(b"no address")),
         "no value": (zh.ProtocolError, lambda: zh.RemoteMemory.from_bytes(b"no value")),
         "wrong secret": (

@@ -11,7 +11,7 @@ RAILS = ["soft0", "soft0@127.0.0.2"]
 
 @pytest.fixture
 def pair():
-    with zh.Endpoint(RAILS, stripe_bytes=8192) as a, zh.Endpoint(",".join(RAILS)) as b:
+    with zh.Endpoint(RAILS, stripe_bytes=8192, p2p=0) as a, zh.Endpoint(",".join(RAILS)) as b:
         to_b = a.connect(b.address)
         yield a, b, to_b, b.accept()
 

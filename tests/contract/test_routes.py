@@ -9,14 +9,14 @@ from support.arrays import array
 from support.keeper import Keeper, keep
 
 
-def test_the_route_is_known_before_and_after(remote, kind):
+def test_the_route_is_known_before_and_after(remote, kind, p2p):
     with remote(keep) as s:
         keeper = Keeper(s.link)
         memory, _ = array(s.ep, kind, np.zeros(10))
         far = keeper.array(kind, np.zeros(10)).remote
         route = s.peer.route(memory, far)
-        assert route.kind == "host"
-        assert route.device == s.ep.device
+        assert route.kind == ("p2p" if p2p else "host")
+        assert route.device == ("cpu" if p2p else s.ep.device)
         assert len(route.reason) > 15
         assert route.kind in str(route)
         assert route.device in str(route)
@@ -24,7 +24,7 @@ def test_the_route_is_known_before_and_after(remote, kind):
             s.peer.write(memory, far),
             s.peer.read(far, memory),
             s.peer.write_many([(memory, far)]),
-            s.peer.write(memory, far, require="host"),
+            s.peer.write(memory, far, require=route.kind),
         ):
             transfer.wait()
             assert transfer.route.kind == route.kind
@@ -32,8 +32,22 @@ def test_the_route_is_known_before_and_after(remote, kind):
         keeper.end()
 
 
-@pytest.mark.parametrize("wanted", ["gpudirect", "p2p", "staged"])
-def test_a_route_that_is_not_there_is_refused_with_the_reason(remote, wanted):
+def test_the_device_can_be_demanded(remote, p2p):
+    with remote(keep) as s:
+        memory, _ = array(s.ep, "numpy", np.arange(10))
+        target = Keeper(s.link).array("numpy", np.zeros(10, int))
+        transfer = s.peer.write(memory, target.remote, require="host")
+        transfer.wait()
+        assert transfer.route.device == s.ep.device
+        assert target.show().tolist() == list(range(10))
+        assert ("not by p2p" in s.peer.route(memory, target.remote).reason) != p2p
+        s.link.send(("end",))
+
+
+@pytest.mark.parametrize("wanted", ["gpudirect", "staged", "the other"])
+def test_a_route_that_is_not_there_is_refused_with_the_reason(remote, wanted, p2p):
+    if wanted == "the other":
+        wanted = "gpudirect" if p2p else "p2p"
     with remote(keep) as s:
         keeper = Keeper(s.link)
         memory, _ = array(s.ep, "numpy", np.ones(10))

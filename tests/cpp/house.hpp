@@ -20,7 +20,8 @@
 
 namespace zerohop::testing {
 
-inline Deadline soon() { return Deadline::after(Deadline::Seconds(20)); }
+inline constexpr Deadline::Seconds kSoon{20};
+inline Deadline soon() { return Deadline::after(kSoon); }
 
 class House {
  public:
@@ -92,7 +93,8 @@ inline CopyResult copy(ipc::Visit& visit, const ipc::Window& window, ipc::Direct
                        const Layout& ours, const Layout& theirs) {
   Runs runs(ours, theirs);
   CopyResult result{.outcome = ipc::Copied::all, .nbytes = 0};
-  result.outcome = visit.copy(window, direction, runs, result.nbytes);
+  const std::atomic<bool> stop{false};
+  result.outcome = visit.copy(window, direction, runs, result.nbytes, stop);
   return result;
 }
 

@@ -72,6 +72,9 @@ class Station {
     return {.own_id = address.id,
             .rails = rails_,
             .default_timeout = kTimeout,
+            .neighbourhood = nullptr,
+            .no_neighbourhood = {},
+            .copy_queue = {},
             .registrations = std::make_shared<Registrations>(rails_),
             .tell = [](const std::shared_ptr<Peer>&, ControlMessage) {},
             .repair =

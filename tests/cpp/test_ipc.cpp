@@ -60,7 +60,7 @@ TEST_CASE("bytes are written and read, whatever the memory and however scattered
   for (const bool has_pages : {true, false}) {
     CAPTURE(has_pages);
     Room room(house, 1 << 20, has_pages);
-    const auto window = visit->open(room.exposure->key(), soon());
+    const auto window = visit->open(room.exposure->key(), kSoon);
     REQUIRE(window);
     CHECK((window->pages != nullptr) == has_pages);
     auto source = pattern(1 << 20);
@@ -97,16 +97,18 @@ TEST_CASE("the board is shared, and the bell rings") {
   CHECK(::poll(&bell, 1, 10'000) == 1);
 }
 
-TEST_CASE("a token opens the doorway once, and not after it was withdrawn") {
+TEST_CASE("a token opens the doorway to one visit at a time, and not after it was withdrawn") {
   House house;
+  Room room(house, 4096);
   Token wrong{};
   CHECK_THROWS_AS(Visit::begin(house.doorway.name(), wrong, soon()), RouteUnavailable);
   const Token token = house.doorway.invite();
-  const auto visit = Visit::begin(house.doorway.name(), token, soon());
+  const auto first = Visit::begin(house.doorway.name(), token, soon());
+  const auto second = Visit::begin(house.doorway.name(), token, soon());
+  CHECK_THROWS_AS(first->open(room.exposure->key(), kSoon), RouteUnavailable);
+  CHECK(second->open(room.exposure->key(), kSoon));
+  house.doorway.dismiss(token);
   CHECK_THROWS_AS(Visit::begin(house.doorway.name(), token, soon()), RouteUnavailable);
-  const Token withdrawn = house.doorway.invite();
-  house.doorway.dismiss(withdrawn);
-  CHECK_THROWS_AS(Visit::begin(house.doorway.name(), withdrawn, soon()), RouteUnavailable);
 }
 
 TEST_CASE("nobody is there") {
@@ -121,7 +123,7 @@ TEST_CASE("who was dismissed is given nothing any more") {
   const Token token = house.doorway.invite();
   const auto visit = Visit::begin(house.doorway.name(), token, soon());
   house.doorway.dismiss(token);
-  CHECK_THROWS_AS(visit->open(room.exposure->key(), soon()), RouteUnavailable);
+  CHECK_THROWS_AS(visit->open(room.exposure->key(), kSoon), RouteUnavailable);
 }
 
 TEST_CASE("only keys open memory, and only while its exposure lives") {
@@ -129,10 +131,10 @@ TEST_CASE("only keys open memory, and only while its exposure lives") {
   const auto visit = house.visit();
   auto room = std::make_unique<Room>(house, 4096);
   const std::uint64_t key = room->exposure->key();
-  CHECK(visit->open(key ^ 1, soon()) == nullptr);
-  CHECK(visit->open(0, soon()) == nullptr);
+  CHECK(visit->open(key ^ 1, kSoon) == nullptr);
+  CHECK(visit->open(0, kSoon) == nullptr);
   room->exposure.reset();
-  CHECK(visit->open(key, soon()) == nullptr);
+  CHECK(visit->open(key, kSoon) == nullptr);
 }
 
 TEST_CASE("what is closed is not touched, even when its slot is used again") {
@@ -141,10 +143,10 @@ TEST_CASE("what is closed is not touched, even when its slot is used again") {
   auto bytes = pattern(4096);
   for (const bool has_pages : {true, false}) {
     Room old(house, 4096, has_pages);
-    const auto window = visit->open(old.exposure->key(), soon());
+    const auto window = visit->open(old.exposure->key(), kSoon);
     old.exposure.reset();
     Room fresh(house, 4096, has_pages);
-    const auto fresh_window = visit->open(fresh.exposure->key(), soon());
+    const auto fresh_window = visit->open(fresh.exposure->key(), kSoon);
     CHECK(fresh_window->entry.slot == window->entry.slot);
     for (const Direction direction : {Direction::write, Direction::read}) {
       const auto result = copy(*visit, *window, direction, bytes.data(), old.address(), 4096);
@@ -162,7 +164,7 @@ TEST_CASE("memory that is only to be read cannot be mapped for writing") {
   House house;
   Room room(house, 4096, /*has_pages=*/true, /*writable=*/false);
   const auto visit = house.visit();
-  CHECK_FALSE(visit->open(room.exposure->key(), soon())->writable);
+  CHECK_FALSE(visit->open(room.exposure->key(), kSoon)->writable);
 
   Guest rude(house);
   const auto map_writable = [](int fd) {
@@ -203,31 +205,48 @@ TEST_CASE("strangers are shown out, however many, and guests are served meanwhil
     if (i % 32 == 0) house.visit();  // the listener's backlog is shorter than the crowd
   }
   CHECK(silent.is_shown_out());  // the oldest made room
-  CHECK(visit->open(room.exposure->key(), soon()));
+  CHECK(visit->open(room.exposure->key(), kSoon));
 }
 
 TEST_CASE("a guest who talks nonsense is shown out, and what it claimed is nobody's") {
   House house;
   Room room(house, 4096);
   Guest guest(house);
-  const auto window = house.visit()->open(room.exposure->key(), soon());
+  const auto window = house.visit()->open(room.exposure->key(), kSoon);
   const Hazards::Claim claim(guest.hazards(), window->entry.slot);
   REQUIRE(send_packet(guest.socket.get(), std::as_bytes(std::span("?"))));
   CHECK(guest.is_shown_out());
-  room.exposure.reset();  // does not wait for that claim
+  guest.socket.reset();
+  const auto begin = Deadline::Clock::now();
+  room.exposure.reset();  // does not wait for a claim of who is gone
+  CHECK(Deadline::Clock::now() - begin < std::chrono::seconds(5));
 }
 
-TEST_CASE("closing waits for a visitor at work, but not for ever") {
+TEST_CASE("closing waits for a visitor at work, even one that was dismissed, but not for ever") {
   House house;
   Room room(house, 4096);
   Guest guest(house);
-  const auto window = house.visit()->open(room.exposure->key(), soon());
+  REQUIRE(send_packet(guest.socket.get(), std::as_bytes(std::span("?"))));
+  CHECK(guest.is_shown_out());
+  const auto window = house.visit()->open(room.exposure->key(), kSoon);
   const Hazards::Claim claim(guest.hazards(), window->entry.slot);
   const auto begin = Deadline::Clock::now();
   room.exposure.reset();
   CHECK(Deadline::Clock::now() - begin >= std::chrono::seconds(5));
   Room next(house, 4096);  // not in the slot of which the guest believes that it may use it
-  CHECK(house.visit()->open(next.exposure->key(), soon())->entry.slot != window->entry.slot);
+  CHECK(house.visit()->open(next.exposure->key(), kSoon)->entry.slot != window->entry.slot);
+}
+
+TEST_CASE("pages of closed memory are unmapped with the next opening") {
+  House house;
+  const auto visit = house.visit();
+  auto old = std::make_unique<Room>(house, 4096);
+  const std::weak_ptr<const Window> window = visit->open(old->exposure->key(), kSoon);
+  CHECK(window.lock() != nullptr);
+  old.reset();
+  Room fresh(house, 4096);
+  REQUIRE(visit->open(fresh.exposure->key(), kSoon));
+  CHECK(window.lock() == nullptr);
 }
 
 TEST_CASE("when every slot of the ledger is taken nothing more is exposed, until one is free") {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -31,8 +32,11 @@ class Case:
     args: tuple[Any, ...] = ()
     connected: bool = True
     options: dict[str, Any] = field(default_factory=dict)
+    # As in the test's process: a partner process is kept from one case to the next.
+    p2p: str = field(default_factory=lambda: os.environ.get("ZEROHOP_P2P", ""))
 
     def open_endpoint(self) -> zh.Endpoint:
+        os.environ["ZEROHOP_P2P"] = self.p2p
         return zh.Endpoint(self.device, **{"timeout": TIMEOUT, **self.options})
 
 

@@ -66,6 +66,7 @@ class Forged:
     endpoint: bytes
     rkey: int
     more_rkeys: tuple[int, ...]  # of the second and further rails
+    local_key: int  # for processes of the owner's host; 0: none
     access: int  # 1 read, 2 write, 4 no atomics
     begin: int  # the registered range
     end: int
@@ -81,13 +82,13 @@ class Forged:
         endpoint, rails = struct.unpack_from("<16sB", raw, 4)
         rkeys = struct.unpack_from(f"<{rails}I", raw, 21)
         at = 21 + 4 * rails
-        access, begin, end, length = struct.unpack_from("<BQQI", raw, at)
-        at += struct.calcsize("<BQQI")
+        local_key, access, begin, end, length = struct.unpack_from("<QBQQI", raw, at)
+        at += struct.calcsize("<QBQQI")
         device = raw[at : at + length]
         address, dtype, ndim = struct.unpack_from("<Q4sB", raw, at + length)
         dims = struct.unpack_from(f"<{2 * ndim}q", raw, at + length + 13)
         forged = Forged(
-            endpoint, rkeys[0], rkeys[1:], access, begin, end, device, address, dtype,
+            endpoint, rkeys[0], rkeys[1:], local_key, access, begin, end, device, address, dtype,
             dims[:ndim], dims[ndim:],
         )  # fmt: skip
         assert forged.encode(raw[:4]) == raw, "the format of RemoteMemory has changed: adapt Forged"
@@ -96,15 +97,22 @@ class Forged:
     def encode(self, magic: bytes) -> bytes:
         rkeys = (self.rkey, *self.more_rkeys)
         head = struct.pack(f"<16sB{len(rkeys)}I", self.endpoint, len(rkeys), *rkeys)
-        head += struct.pack("<BQQI", self.access, self.begin, self.end, len(self.device))
+        head += struct.pack(
+            "<QBQQI", self.local_key, self.access, self.begin, self.end, len(self.device)
+        )
         layout = struct.pack("<Q4sB", self.address, self.dtype, len(self.shape))
         dims = struct.pack(f"<{2 * len(self.shape)}q", *self.shape, *self.strides)
         return magic + head + self.device + layout + dims
 
 
 def forge(memory: zh.RemoteMemory, **changes: object) -> zh.RemoteMemory:
-    """`memory` with some fields changed; `moved` shifts address and range together."""
+    """`memory` with some fields changed; `moved` shifts address and range together.
+
+    Who makes up an rkey has no key for the owner's host either.
+    """
     fields = Forged.of(memory)
+    if "rkey" in changes and fields.local_key != 0:
+        changes = {"local_key": changes["rkey"], **changes}
     if "moved" in changes:
         by = changes.pop("moved")
         assert isinstance(by, int)

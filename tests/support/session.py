@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -140,6 +141,8 @@ class Remote:
         self._partners = partners
         self.mode = mode
         self.device = device
+        # Whether the case runs over p2p, as the `device` fixture says in the environment.
+        self.p2p = os.environ.get("ZEROHOP_P2P") == "1"
 
     def __call__(
         self,

@@ -18,7 +18,7 @@ from zerohop.local import Link
 
 def work(link: Link, device: str | None, arena_nbytes: int) -> None:
     """Answers Orders, "facts" and "call costs" until it gets None."""
-    with zh.Endpoint(device) as endpoint, connect_tcp(link) as connection:
+    with zh.Endpoint(device, p2p=0) as endpoint, connect_tcp(link) as connection:
         addresses = link.exchange(endpoint.address)
         peer = endpoint.connect(addresses[1 - link.rank])
         arena = endpoint.empty(arena_nbytes, "uint8")

@@ -31,7 +31,7 @@ class RankResult:
 
 def work(link: Link, job: Job) -> RankResult:
     report = _throttled(link)
-    with zh.Endpoint(job.device) as endpoint:
+    with zh.Endpoint(job.device, p2p=0) as endpoint:
         addresses = link.exchange(endpoint.address)
         peers = {
             rank: endpoint.connect(address)

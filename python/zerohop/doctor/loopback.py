@@ -19,8 +19,8 @@ def loopback() -> tuple[bool, str]:
     sent = np.random.default_rng(1).integers(0, 256, NBYTES, dtype="uint8")
     try:
         with (
-            Endpoint("soft0", timeout=TIMEOUT_S) as here,
-            Endpoint("soft0", timeout=TIMEOUT_S) as there,
+            Endpoint("soft0", timeout=TIMEOUT_S, p2p=0) as here,
+            Endpoint("soft0", timeout=TIMEOUT_S, p2p=0) as there,
         ):
             inbox = there.empty(NBYTES)
             here.connect(there.address).write(

@@ -1,0 +1,34 @@
+// Copies that take long, made one after the other by a thread of their own, so that their callers
+// go on meanwhile.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace zerohop::engine {
+
+class CopyQueue {
+ public:
+  CopyQueue() = default;
+  // Not in a forked child, where the thread is not; nor on the thread itself.
+  ~CopyQueue();  // makes the copies that are left first: they know when they are of no use any more
+  CopyQueue(const CopyQueue&) = delete;
+  CopyQueue& operator=(const CopyQueue&) = delete;
+
+  using Copy = std::function<void()>;  // does not throw
+  void put(Copy copy);                 // throws Error when the thread cannot be started
+
+ private:
+  void run() noexcept;
+
+  std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  std::deque<Copy> copies_;
+  bool stopping_ = false;
+  std::thread thread_;  // from the first copy on
+};
+
+}  // namespace zerohop::engine

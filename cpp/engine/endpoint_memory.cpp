@@ -1,0 +1,146 @@
+// The memory of an Endpoint: registered, made, shared by name.
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "base/buffer.hpp"
+#include "base/error.hpp"
+#include "engine/endpoint.hpp"
+#include "gpu/buffer.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+constexpr std::string_view kCudaPrefix = "cuda:";
+
+int ordinal_of(const std::string& cuda_device) {
+  return std::stoi(cuda_device.substr(kCudaPrefix.size()));
+}
+
+}  // namespace
+
+Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> owner,
+                                 const Registering& how) {
+  const Entered entered = enter();
+  if (how.device.starts_with(kCudaPrefix)) return register_gpu_memory(layout, owner, how);
+  if (how.device != "cpu") {
+    throw RegistrationError("cannot register memory on " + how.device +
+                            ": only that of the host and of NVIDIA GPUs is; copy the array to "
+                            "the host first");
+  }
+  auto regions =
+      registrations_->find_or_create(layout.extent(), how.writable, how.shared, how.memfd);
+  auto pinned = std::make_shared<const Pinned>(std::move(regions), std::move(owner));
+  return Memory(address_.id, layout, std::move(pinned),
+                {.writable = how.writable,
+                 .device = how.device,
+                 .rail = nearest_rail(how.device),
+                 .registration = nullptr});
+}
+
+RailIndex Endpoint::nearest_rail(const std::string& device) const {
+  const auto known = options_.nearest.find(device);
+  return known == options_.nearest.end() ? RailIndex{0} : known->second;
+}
+
+Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void> owner,
+                                     const Registering& how) {
+  const RailIndex nearest = nearest_rail(how.device);
+  auto regions = std::make_shared<Regions>();
+  std::shared_ptr<const RegistrationChoice> choice;  // of the nearest rail
+  std::shared_ptr<const gpu::Device> device;
+  for (const auto& rail : rails_) {
+    if (rail->gone()) continue;
+    Registered registered = gpu_registrations(*rail, how.device)
+                                .find_or_create({.extent = layout.extent(),
+                                                 .ordinal = ordinal_of(how.device),
+                                                 .writable = how.writable,
+                                                 .shared = how.shared,
+                                                 .demand = how.demand});
+    if (!choice || rail->index() == nearest) choice = std::move(registered.choice);
+    device = std::move(registered.device);
+    regions->set(rail->index(), std::move(registered.region));
+  }
+  if (regions->empty() && layout.count() > 0) {
+    throw RegistrationError(address_.device + " cannot reach this memory on " + how.device +
+                            " by itself, and this build does not stage it through the host (" +
+                            (choice ? choice->reason : "no device of this Endpoint is left") +
+                            "); copy the array to the host first");
+  }
+  auto pinned =
+      std::make_shared<const Pinned>(std::move(regions), std::move(owner), std::move(device));
+  return Memory(address_.id, layout, std::move(pinned),
+                {.writable = how.writable,
+                 .device = how.device,
+                 .rail = nearest,
+                 .registration = std::move(choice)});
+}
+
+std::shared_ptr<gpu::Device> Endpoint::gpu_device(const std::string& device) {
+  const Entered entered = enter();
+  return gpu_registrations(*rails_.at(nearest_rail(device)), device).device(ordinal_of(device));
+}
+
+GpuRegistrations& Endpoint::gpu_registrations(const Rail& rail, const std::string& device) {
+  const std::lock_guard lock(gpu_mutex_);
+  auto& registrations = gpu_registrations_[rail.index()];
+  if (!registrations) {
+    auto cuda = options_.cuda;
+    if (!cuda) {
+      const driver::CudaLibrary& library = driver::libcuda();
+      if (!library.cuda) {
+        throw RegistrationError("memory on " + device + " cannot be had: " + library.reason);
+      }
+      cuda = library.cuda;
+    }
+    registrations = std::make_unique<GpuRegistrations>(make_adapter(rail.domain()), std::move(cuda),
+                                                       ask_host(), options_.gpu);
+  }
+  return *registrations;
+}
+
+RegionCache::Stats Endpoint::gpu_registration_stats() const {
+  const std::lock_guard lock(gpu_mutex_);
+  RegionCache::Stats all;
+  for (const auto& registrations : gpu_registrations_) {
+    if (registrations) all += registrations->stats();
+  }
+  return all;
+}
+
+Memory Endpoint::empty(std::span<const std::int64_t> shape, DType dtype,
+                       const std::string& device) {
+  check_open();
+  Layout layout = Layout::contiguous(0, dtype, shape);
+  layout.validate();
+  const auto register_buffer = [&](auto buffer, int memfd) {
+    layout.address = buffer->address();
+    return register_memory(layout, std::move(buffer),
+                           {.writable = true, .device = device, .shared = false, .memfd = memfd});
+  };
+  if (!device.starts_with(kCudaPrefix)) {
+    auto buffer = std::make_shared<Buffer>(layout.nbytes());
+    const int memfd = buffer->fd();
+    return register_buffer(std::move(buffer), memfd);
+  }
+  auto gpu = gpu_device(device);
+  return register_buffer(gpu::Buffer::create(std::move(gpu), layout.nbytes(), deadline({})), -1);
+}
+
+void Endpoint::share(const std::string& name, const Memory& memory) {
+  const Entered entered = enter();
+  if (name.size() > kMaxNameBytes) {
+    throw std::invalid_argument("a name has at most " + std::to_string(kMaxNameBytes) +
+                                " bytes: choose a shorter one");
+  }
+  (void)memory.remote();  // refuses closed memory now rather than at a peer
+  control_->shares().put(name, memory);
+  control_->on_shared(name);
+}
+
+bool Endpoint::unshare(const std::string& name) {
+  const Entered entered = enter();
+  return control_->shares().remove(name);
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,49 @@
+// What an Endpoint lays open to the processes of its host: exposures of its memory, its
+// notification board, and the doorway where they come for both.
+#pragma once
+
+#include <memory>
+
+#include "base/bell.hpp"
+#include "engine/board.hpp"
+#include "ipc/doorway.hpp"
+#include "ipc/exposures.hpp"
+
+namespace zerohop::engine {
+
+class Neighbourhood {
+ public:
+  explicit Neighbourhood(std::shared_ptr<Board> board)  // throws Error
+      : board_(std::move(board)),
+        doorway_(exposures_,
+                 {.board = board_->fd(), .board_nbytes = sizeof(BoardPages), .bell = bell_.fd()}) {}
+
+  const std::shared_ptr<ipc::Exposures>& exposures() const noexcept { return exposures_; }
+  ipc::Doorway& doorway() noexcept { return doorway_; }
+  Bell& bell() noexcept { return bell_; }  // rung by neighbours that put a notification
+
+ private:
+  const std::shared_ptr<Board> board_;
+  const std::shared_ptr<ipc::Exposures> exposures_ = std::make_shared<ipc::Exposures>();
+  Bell bell_;
+  ipc::Doorway doorway_;
+};
+
+// The right of one Peer to come in; ends with this object, and with it the visit.
+class Invitation {
+ public:
+  explicit Invitation(std::shared_ptr<Neighbourhood> to)
+      : to_(std::move(to)), token_(to_->doorway().invite()) {}
+  ~Invitation() { to_->doorway().dismiss(token_); }
+  Invitation(const Invitation&) = delete;
+  Invitation& operator=(const Invitation&) = delete;
+
+  const std::string& doorway() const noexcept { return to_->doorway().name(); }
+  const ipc::Token& token() const noexcept { return token_; }
+
+ private:
+  const std::shared_ptr<Neighbourhood> to_;
+  const ipc::Token token_;
+};
+
+}  // namespace zerohop::engine
