@@ -105,7 +105,8 @@ EndpointHandle make_endpoint(const std::string& device, const std::string& name,
                                   .spin = to_microseconds(spin),
                                   .host = host,
                                   .interrupt = &check_signals,
-                                  .cuda = nullptr};
+                                  .cuda = nullptr,
+                                  .open_devices = nullptr};
   set_knobs(options, knobs);
   return without_gil([&] { return std::make_shared<Endpoint>(options); });
 }
@@ -135,6 +136,18 @@ py::dict registration_cache(const Endpoint& self) {
   return py::dict("hits"_a = stats.hits, "misses"_a = stats.misses, "evictions"_a = stats.evictions,
                   "stale"_a = stats.stale, "entries"_a = stats.entries, "nbytes"_a = stats.nbytes,
                   "unused"_a = stats.unused, "unused_nbytes"_a = stats.unused_nbytes);
+}
+
+std::vector<py::dict> device_events(const Endpoint& self) {
+  using namespace py::literals;
+  std::vector<py::dict> events;
+  for (const engine::DeviceEvent& event : self.device_events()) {
+    const std::chrono::duration<double> since_epoch = event.at.time_since_epoch();
+    events.push_back(py::dict("time"_a = since_epoch.count(), "device"_a = event.device,
+                              "type"_a = event.type, "port"_a = event.port, "peer"_a = event.peer,
+                              "message"_a = event.message));
+  }
+  return events;
 }
 
 void share(Endpoint& self, Name text, Shown<engine::Memory> object) {
@@ -212,6 +225,11 @@ void bind_endpoint(py::module_& m) {
                              "Bound of a wait that is given none, seconds.")
       .def_property_readonly("closed", &Endpoint::closed, "Whether close() was called.")
       .def_property_readonly("peers", &peers, "The Peers that are connected now.")
+      .def_property_readonly("device_events", &device_events, R"(
+What the devices said by themselves, the newest last, 64 at most: dicts of ``time`` (seconds since the epoch),
+``device``, ``type`` (``"PORT_ERR"``: man ibv_get_async_event), ``port`` (0: it is not about one), ``peer`` (whose
+queue pair it is about, else ``""``) and ``message``, with the remedy. Those that mean trouble for a device or a
+port are also ResourceWarnings. Empty once closed.)")
       .def_property_readonly("registration_cache", &registration_cache, R"(
 Counters of the registrations of GPU memory, by name: ``hits`` and ``misses`` of look-ups, ``evictions`` of
 unused ones for lack of room (knob ``registration_cache``), ``stale`` ones whose memory had been freed; and

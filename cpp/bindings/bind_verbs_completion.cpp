@@ -58,7 +58,9 @@ std::vector<WorkCompletion> poll(CompletionQueue& queue, int most) {
 
 bool wait(CompletionQueue& queue, double timeout) {
   if (!wait_readable(queue.event_fd(), timeout)) return false;
-  queue.consume_events();
+  if (const int error = queue.consume_events(); error != 0) {
+    driver::throw_verbs_error("ibv_get_cq_event of " + queue.device().name(), error);
+  }
   return true;
 }
 

@@ -42,12 +42,7 @@ std::shared_ptr<Control> Control::start(Address& address, Rails rails,
     self->progress_->watch(self->listener_.get(), EPOLLIN,
                            [self](std::uint32_t) { self->accept_ready(); });
     if (self->neighbourhood_) self->serve_neighbours();
-    for (const auto& rail : self->rails_) {
-      self->progress_->watch(self->poller_->event_fd(rail->index()), EPOLLIN,
-                             [](std::uint32_t) {});  // idle() serves
-      self->progress_->watch(rail->device().async_fd(), EPOLLIN,
-                             [self, rail](std::uint32_t) { self->on_async_event(*rail); });
-    }
+    for (const auto& rail : self->rails_) self->watch_device(*rail);
   });
   return control;
 }
@@ -153,7 +148,7 @@ void Control::tick(Clock::time_point now) {
   }
   last_tick_ = now;
   for (const auto& [fd, link] : std::unordered_map(links_)) check_link(*link, now);
-  check_devices();
+  for (const auto& rail : rails_) check_device(*rail);
   if (!listening_) {
     progress_->change(listener_.get(), EPOLLIN);
     listening_ = true;

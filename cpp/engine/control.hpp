@@ -19,6 +19,7 @@
 #include "engine/channel.hpp"
 #include "engine/control_message.hpp"
 #include "engine/dials.hpp"
+#include "engine/event_log.hpp"
 #include "engine/link.hpp"
 #include "engine/peer.hpp"
 #include "engine/progress.hpp"
@@ -48,6 +49,7 @@ class Control : public std::enable_shared_from_this<Control> {
   // Why the last peer was lost, when there were peers and none is left; else empty.
   std::optional<std::string> lonely() const;
   Shares& shares() noexcept { return shares_; }
+  const EventLog& events() const noexcept { return events_; }
   void on_shared(const std::string& name);
   void tell(const std::shared_ptr<Peer>& peer, ControlMessage message);
   void repair(const std::shared_ptr<Peer>& peer, RailIndex rail);
@@ -92,10 +94,6 @@ class Control : public std::enable_shared_from_this<Control> {
   void connect_rails(Link& link, const Hello& hello);
 
   // --- several rails, and the repair of each (control_rails.cpp) ---
-  void check_devices();
-  void on_async_event(Rail& rail);
-  void on_port_event(RailIndex rail, bool up, const std::string& sentence);
-  void on_device_lost(Rail& rail, const std::string& sentence);
   void check_rails(Link& link, Clock::time_point now);
   void check_settled(Link& link, Clock::time_point now);
   void check_dark(Link& link, Clock::time_point now);
@@ -105,6 +103,17 @@ class Control : public std::enable_shared_from_this<Control> {
   void renew(Link& link, RailIndex rail);
   void reconnect(Link& link, RailIndex rail);
   void postpone(Link& link, RailIndex rail, const std::string& cause);
+
+  // --- what devices say (control_devices.cpp) ---
+  void watch_device(Rail& rail);
+  void on_completion_events(Rail& rail, std::uint32_t epoll_events);
+  void on_async_events(Rail& rail, std::uint32_t epoll_events);
+  void on_async_event(Rail& rail, const rdma::AsyncEvent& event);
+  std::shared_ptr<VerbsPath> path_of(RailIndex rail, std::uint32_t qp_number) const;
+  void on_port_event(RailIndex rail, bool up, const std::string& sentence);
+  void check_device(Rail& rail);
+  void on_device_lost(Rail& rail, const std::string& cause);
+
   void forget_lost_strangers();  // with the mutex held
   Link* link_of(const Peer& peer);
 
@@ -113,6 +122,7 @@ class Control : public std::enable_shared_from_this<Control> {
   const std::shared_ptr<Poller> poller_;
   const MakePeer make_peer_;
   Shares shares_;
+  EventLog events_;
 
   UniqueFd listener_;
   bool listening_ = true;

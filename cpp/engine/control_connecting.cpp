@@ -59,6 +59,7 @@ void Control::dial(const Address& address) {
 }
 
 std::shared_ptr<Peer> Control::make_peer(Peer::Identity identity) {
+  if (const auto loss = all_gone(rails_)) throw VerbsError(*loss, ENODEV);
   return make_peer_(weak_from_this(), std::move(identity));
 }
 

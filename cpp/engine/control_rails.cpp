@@ -8,11 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/report.hpp"
 #include "engine/control.hpp"
 
 namespace zerohop::engine {
@@ -161,65 +159,6 @@ void Control::check_dark(Link& link, Clock::time_point now) {
     causes += (causes.empty() ? "" : "; ") + rail.device + ": " + rail.trouble;
   }
   part(link, "none of its rails works any more (" + causes + ")");
-}
-
-void Control::check_devices() {
-  for (const auto& rail : rails_) {
-    if (rail->gone() || !rail->device().is_being_removed()) continue;
-    const std::string reason = "device " + rail->name() +
-                               " is being removed from the system, which waits until this endpoint "
-                               "is closed and its peers and memory are dropped";
-    if (rails_.size() > 1) {
-      on_device_lost(*rail, reason);
-    } else {
-      for (const auto& [fd, link] : std::unordered_map(links_)) part(*link, reason);
-    }
-  }
-}
-
-void Control::on_async_event(Rail& rail) {
-  while (const auto event = rail.device().next_async_event()) {
-    const std::string sentence = rdma::describe(*event, rail.name());
-    if (rdma::ends_device(event->type)) {
-      on_device_lost(rail, sentence);
-    } else if (event->type == IBV_EVENT_PORT_ERR) {
-      report(sentence);  // transfers of a single rail fail as timeouts, which do not tell why
-      on_port_event(rail.index(), /*up=*/false, sentence);
-    } else if (event->type == IBV_EVENT_GID_CHANGE) {
-      report(sentence);
-    } else if (event->type == IBV_EVENT_PORT_ACTIVE) {
-      on_port_event(rail.index(), /*up=*/true, sentence);
-    }
-    // Errors of one queue pair reach its path as completions.
-  }
-}
-
-// Where other rails are there, nothing waits for the port to come back: this one is left at once,
-// and tried again as soon as it is back. A single rail may outlast a short break.
-void Control::on_port_event(RailIndex rail, bool up, const std::string& sentence) {
-  for (const auto& [fd, link] : std::unordered_map(links_)) {
-    if (!link->established || rail >= link->peer->rail_count() || link->peer->rail_count() == 1) {
-      continue;
-    }
-    const auto path = link->peer->path(rail);
-    if (!path) continue;
-    if (!up) path->abandon(sentence);
-    if (up && link->rails[rail].repair_at) renew(*link, rail);
-  }
-}
-
-// A single device ends its Endpoint's connections; of several, the others go on.
-void Control::on_device_lost(Rail& rail, const std::string& sentence) {
-  rail.lose();
-  if (rails_.size() > 1) poller_->retire(rail.index());
-  for (const auto& [fd, link] : std::unordered_map(links_)) {
-    const auto path = link->peer ? link->peer->path(rail.index()) : nullptr;
-    if (rails_.size() == 1 || (path && link->peer->rail_count() == 1)) {
-      drop(*link, sentence);
-    } else if (path) {
-      leave_rail(*link, rail.index(), sentence);
-    }
-  }
 }
 
 // For good, and tells the peer, which does the same.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <stdexcept>
 #include <utility>
@@ -67,7 +68,9 @@ Endpoint::Endpoint(const EndpointOptions& options)
 
 void Endpoint::open_rails() {
   Poller::Devices devices;
-  for (auto& [device, reason] : choose_devices(options_.device, options_.port)) {
+  auto choices = options_.open_devices ? options_.open_devices()
+                                       : choose_devices(options_.device, options_.port);
+  for (auto& [device, reason] : choices) {
     const auto index = static_cast<RailIndex>(rails_.size());
     rails_.push_back(
         std::make_shared<Rail>(index, rdma::ProtectionDomain::create(device), std::move(reason)));
@@ -141,6 +144,10 @@ void Endpoint::check_open() const {
   if (closed()) throw Error("this Endpoint is closed: make a new one");
 }
 
+void Endpoint::check_devices() const {
+  if (const auto loss = all_gone(rails_)) throw VerbsError(*loss, ENODEV);
+}
+
 Deadline Endpoint::deadline(std::optional<double> timeout) const {
   const double seconds = timeout.value_or(options_.timeout);
   if (!(seconds >= 0)) {
@@ -155,9 +162,15 @@ std::vector<std::shared_ptr<Peer>> Endpoint::peers() const {
   return closed() ? std::vector<std::shared_ptr<Peer>>{} : control_->peers();
 }
 
+std::vector<DeviceEvent> Endpoint::device_events() const {
+  const Entered entered(life_);
+  return closed() ? std::vector<DeviceEvent>{} : control_->events().all();
+}
+
 std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes,
                                         const Deadline& deadline) {
   const Entered entered = enter();
+  check_devices();
   const Address address = Address::from_bytes(bytes);
   if (address.id == address_.id) {
     throw std::invalid_argument(
@@ -187,9 +200,11 @@ std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes,
 std::shared_ptr<Peer> Endpoint::accept(const Deadline& deadline) {
   const Entered entered = enter();
   std::shared_ptr<Peer> peer;
-  services_.poller->wait([&] { return (peer = control_->take_accepted()) || closed(); }, deadline);
+  const auto ended = [&] { return closed() || all_gone(rails_); };
+  services_.poller->wait([&] { return (peer = control_->take_accepted()) || ended(); }, deadline);
   if (peer) return peer;
   check_open();
+  check_devices();
   throw TransferTimeout("no peer connected in time: has it been given this Endpoint's address?");
 }
 
@@ -205,7 +220,7 @@ Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t coun
         const std::uint64_t puts = board.puts();
         if (puts != scanned) notified = board.find(first, count, reset);
         scanned = puts;
-        return notified.has_value() || closed() || control_->lonely();
+        return notified.has_value() || closed() || control_->lonely() || all_gone(rails_);
       },
       deadline);
   // What came before the last peer was lost is still delivered.
@@ -215,6 +230,7 @@ Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t coun
   if (const auto loss = control_->lonely()) {
     throw PeerLost(*loss + "; no peer is left that could notify: connect or accept one");
   }
+  check_devices();
   throw TransferTimeout("no notification came to " + slots_text(first, count) + " in time");
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "engine/control.hpp"
+#include "engine/device_choice.hpp"
 #include "engine/gpu_registrations.hpp"
 #include "engine/memory.hpp"
 #include "engine/peer.hpp"
@@ -36,6 +38,7 @@ struct EndpointOptions {
   std::string host;                          // to listen on; empty: as control_host() finds
   Poller::Interrupt interrupt;               // what may end a wait early
   std::shared_ptr<const driver::Cuda> cuda;  // null: libcuda's, loaded with the first GPU array
+  std::function<std::vector<DeviceChoice>()> open_devices;  // null: those that `device` names
 };
 
 class Endpoint {
@@ -58,6 +61,8 @@ class Endpoint {
   // TransferTimeout.
   std::shared_ptr<Peer> accept(const Deadline& deadline);
   std::vector<std::shared_ptr<Peer>> peers() const;  // none once closed
+  // What its devices said by themselves, the newest last; none once closed.
+  std::vector<DeviceEvent> device_events() const;
 
   struct Registering {
     bool writable = false;
@@ -103,6 +108,7 @@ class Endpoint {
   GpuRegistrations& gpu_registrations(const Rail& rail, const std::string& device);
   RailIndex nearest_rail(const std::string& device) const;
   void check_open() const;
+  void check_devices() const;  // throws VerbsError(ENODEV) when none is left
   void stop();
   Control::MakePeer peer_maker() const;
   void open_rails();

@@ -22,6 +22,7 @@ int ordinal_of(const std::string& cuda_device) {
 Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> owner,
                                  const Registering& how) {
   const Entered entered = enter();
+  check_devices();
   if (how.device.starts_with(kCudaPrefix)) return register_gpu_memory(layout, owner, how);
   if (how.device != "cpu") {
     throw RegistrationError("cannot register memory on " + how.device +

@@ -73,6 +73,7 @@ bool Poller::drain(Share& share) noexcept {
   bool found = false;
   for (;;) {
     const int count = share.queue->poll(completions);
+    if (count < 0) share.failed_call.store("ibv_poll_cq");
     for (int i = 0; i < count; ++i) {
       const ibv_wc& completion = completions[static_cast<std::size_t>(i)];
       // A queue pair that was replaced or closed leaves completions behind: they belong to nobody.
@@ -87,7 +88,9 @@ bool Poller::drain(Share& share) noexcept {
 bool Poller::arm() noexcept {
   bool armed = true;
   for (Share& share : shares_) {
-    if (!share.retired.load(std::memory_order_relaxed)) armed = share.queue->arm() == 0 && armed;
+    if (share.retired.load(std::memory_order_relaxed) || share.queue->arm() == 0) continue;
+    share.failed_call.store("ibv_req_notify_cq");
+    armed = false;
   }
   return armed;
 }
@@ -102,7 +105,6 @@ void Poller::wake() noexcept {
 }
 
 std::chrono::milliseconds Poller::serve() noexcept {
-  for (Share& share : shares_) share.queue->consume_events();
   const std::uint64_t polls = polls_.load(std::memory_order_relaxed);
   if (polls != polls_seen_ && sleepers_->load() == 0) {
     polls_seen_ = polls;

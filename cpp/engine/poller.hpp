@@ -75,7 +75,15 @@ class Poller {
   // For the progress thread. serve() delivers completions unless callers poll, and returns how long
   // the thread may sleep before it must look again, even when every event_fd() stays silent.
   int event_fd(RailIndex rail) const noexcept { return shares_[rail].queue->event_fd(); }
+  // Takes the events that made event_fd() readable. 0, or the errno for which none will come again.
+  [[nodiscard]] int consume_events(RailIndex rail) noexcept {
+    return shares_[rail].queue->consume_events();
+  }
   std::chrono::milliseconds serve() noexcept;
+  // The call that the rail's device refuses, for good; null: none.
+  const char* failed_call(RailIndex rail) const noexcept {
+    return shares_[rail].failed_call.load();
+  }
 
  private:
   static constexpr std::chrono::milliseconds kWhilePolled{1};
@@ -98,6 +106,7 @@ class Poller {
     std::unordered_map<std::uint32_t, std::shared_ptr<CompletionSink>> sinks;
     int reserved = 0;
     std::atomic<bool> retired{false};
+    std::atomic<const char*> failed_call{nullptr};
   };
 
   bool drain() noexcept;

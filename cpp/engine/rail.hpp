@@ -2,11 +2,13 @@
 // number at the other end.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,17 +37,30 @@ class Rail {
   // The software HCA copies GPU memory, where an adapter reaches it by itself or not at all.
   bool software() const noexcept { return domain_->verbs().reg_copied_mr != nullptr; }
 
-  // The device was removed: nothing new may be made on it.
-  void lose() noexcept { gone_.store(true); }
+  // The device failed or was removed: nothing new may be made on it. Called once.
+  void lose(const std::string& cause) {
+    loss_ = cause;
+    gone_.store(true);  // behind the cause, which other threads read once they see it
+  }
   bool gone() const noexcept { return gone_.load(); }
+  const std::string& loss() const noexcept { return loss_; }  // why, once gone()
 
  private:
   const RailIndex index_;
   const std::shared_ptr<rdma::ProtectionDomain> domain_;
   const std::string reason_;
+  std::string loss_;
   std::atomic<bool> gone_{false};
 };
 
 using Rails = std::vector<std::shared_ptr<Rail>>;  // by index; never empty
+
+// Why none of them is left; nullopt as long as one is.
+inline std::optional<std::string> all_gone(const Rails& rails) {
+  if (!std::ranges::all_of(rails, &Rail::gone, [](const auto& rail) -> Rail& { return *rail; })) {
+    return std::nullopt;
+  }
+  return rails.front()->loss();
+}
 
 }  // namespace zerohop::engine

@@ -211,6 +211,11 @@ bool VerbsPath::idle() const {
   return send_queue_.empty() && jobs_.empty();
 }
 
+std::uint32_t VerbsPath::queue_pair_number() const {
+  const std::lock_guard lock(group_->mutex);
+  return queue_pair_ ? queue_pair_->number() : 0;
+}
+
 Settings VerbsPath::settings() const {
   const std::lock_guard lock(group_->mutex);
   if (!queue_pair_) return {};  // closed

@@ -100,7 +100,9 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   std::uint32_t eager_limit() const noexcept;  // bytes of payload that travel inside a message
   bool idle() const;                           // nothing posted, nothing waiting to be
   Settings settings() const;                   // none once closed
-  std::string trouble() const;                 // why it does not serve; empty: it does
+  std::uint32_t queue_pair_number() const;     // 0 once closed
+  const std::string& peer_name() const noexcept { return group_->peer_name; }
+  std::string trouble() const;  // why it does not serve; empty: it does
   // Repaired in vain: it may take long until it serves again.
   bool fruitless() const noexcept { return fruitless_.load(std::memory_order_relaxed); }
   bool gone() const noexcept { return services_.rail->gone(); }  // its device was removed

@@ -33,12 +33,16 @@ bool refused_here(ibv_wc_status status) {
          status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_GENERAL_ERR;
 }
 
-std::string cause_of(const ibv_wc& completion) {
+std::string cause_of(const ibv_wc& completion, const rdma::Device& device) {
   std::string cause = std::string(rdma::completion_status_name(completion.status)) + ": " +
                       rdma::completion_status_help(completion.status);
   if (completion.status == IBV_WC_GENERAL_ERR) {
     cause += " (vendor_err " + std::to_string(completion.vendor_err) +
              "; of the software HCA: the CUDA error of a copy of GPU memory)";
+  }
+  if (completion.status == IBV_WC_RETRY_EXC_ERR) {
+    const std::string trouble = device.port_trouble();
+    if (!trouble.empty()) cause += "; " + trouble;
   }
   return cause;
 }
@@ -96,7 +100,7 @@ void VerbsPath::retire(std::uint64_t last_ticket) {
 void VerbsPath::on_error(const ibv_wc& completion) {
   const bool is_receive = (completion.wr_id & kReceiveBit) != 0;
   if (state_ == State::up) {
-    const std::string cause = cause_of(completion);
+    const std::string cause = cause_of(completion, device());
     const bool refused = !is_receive && refused_in_order(completion.status);
     const bool own_fault = !is_receive && refused_here(completion.status);
     break_down(cause, /*flushed_untouched=*/refused, /*peer_may_be_gone=*/!own_fault);

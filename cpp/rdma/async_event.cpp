@@ -7,48 +7,61 @@ namespace {
 
 enum class Names { device, queue, queue_pair, port };  // what an event is about
 
+enum class Weight { note, trouble };  // told for completeness, or something is wrong
+
 struct Meaning {
   const char* name;
   Names names;
+  Weight weight;
   const char* help;
 };
 
 // Indexed by ibv_event_type. Meanings: man ibv_get_async_event.
 constexpr std::array<Meaning, IBV_EVENT_WQ_FATAL + 1> kMeanings{{
-    {"CQ_ERR", Names::queue,
-     "a completion queue overran and takes no more completions: make it deeper, close and open "
-     "again"},
-    {"QP_FATAL", Names::queue_pair, "the queue pair failed and its completions say no more"},
-    {"QP_REQ_ERR", Names::queue_pair, "the peer sent a request that this queue pair cannot serve"},
-    {"QP_ACCESS_ERR", Names::queue_pair, "the peer asked for memory that it has no right to"},
-    {"COMM_EST", Names::queue_pair, "the peer's first message came before RTS, which is harmless"},
-    {"SQ_DRAINED", Names::queue_pair, "the send queue is drained"},
-    {"PATH_MIG", Names::queue_pair, "the connection moved to its alternate path"},
-    {"PATH_MIG_ERR", Names::queue_pair,
+    {"CQ_ERR", Names::queue, Weight::trouble,
+     "a completion queue overran and takes no more completions: make a new Endpoint, or make a "
+     "new queue that is deeper"},
+    {"QP_FATAL", Names::queue_pair, Weight::trouble,
+     "the queue pair failed and takes no more requests: see dmesg; it must be connected anew"},
+    {"QP_REQ_ERR", Names::queue_pair, Weight::trouble,
+     "the peer sent a request that this queue pair cannot serve: compare the limits of both "
+     "ends; it must be connected anew"},
+    {"QP_ACCESS_ERR", Names::queue_pair, Weight::trouble,
+     "the peer asked for memory that it has no right to: check the key, range and access that "
+     "it was given; the queue pair must be connected anew"},
+    {"COMM_EST", Names::queue_pair, Weight::note,
+     "the peer's first message came before RTS, which is harmless"},
+    {"SQ_DRAINED", Names::queue_pair, Weight::note, "the send queue is drained, which is harmless"},
+    {"PATH_MIG", Names::queue_pair, Weight::note,
+     "the connection moved to its alternate path, which is harmless"},
+    {"PATH_MIG_ERR", Names::queue_pair, Weight::trouble,
      "the connection could not move to its alternate path: check both paths"},
-    {"DEVICE_FATAL", Names::device,
+    {"DEVICE_FATAL", Names::device, Weight::trouble,
      "the adapter failed or was removed: see dmesg, then make a new Endpoint"},
-    {"PORT_ACTIVE", Names::port, "the link is up"},
-    {"PORT_ERR", Names::port,
+    {"PORT_ACTIVE", Names::port, Weight::note, "the link is up"},
+    {"PORT_ERR", Names::port, Weight::trouble,
      "the link went down: transfers fail until it is up again; check cable, switch and ip link"},
-    {"LID_CHANGE", Names::port,
+    {"LID_CHANGE", Names::port, Weight::trouble,
      "the subnet manager gave the port another LID: queue pairs are made anew when they fail"},
-    {"PKEY_CHANGE", Names::port, "the partition table changed: check pkey_index"},
-    {"SM_CHANGE", Names::port, "another subnet manager took over, which is harmless"},
-    {"SRQ_ERR", Names::queue, "a shared receive queue failed, of which zerohop has none"},
-    {"SRQ_LIMIT_REACHED", Names::queue,
+    {"PKEY_CHANGE", Names::port, Weight::trouble, "the partition table changed: check pkey_index"},
+    {"SM_CHANGE", Names::port, Weight::note, "another subnet manager took over, which is harmless"},
+    {"SRQ_ERR", Names::queue, Weight::trouble,
+     "a shared receive queue failed, of which zerohop has none"},
+    {"SRQ_LIMIT_REACHED", Names::queue, Weight::note,
      "a shared receive queue runs low, of which zerohop has none"},
-    {"QP_LAST_WQE_REACHED", Names::queue_pair,
+    {"QP_LAST_WQE_REACHED", Names::queue_pair, Weight::note,
      "a queue pair in error has given back its last shared receive, of which zerohop has none"},
-    {"CLIENT_REREGISTER", Names::port, "the subnet manager restarted, which is harmless"},
-    {"GID_CHANGE", Names::port,
+    {"CLIENT_REREGISTER", Names::port, Weight::note,
+     "the subnet manager restarted, which is harmless"},
+    {"GID_CHANGE", Names::port, Weight::trouble,
      "the GID table changed, as an address of the network interface did: new connections fail if "
      "the Endpoint's own GID is gone; make a new Endpoint then"},
-    {"WQ_FATAL", Names::queue, "a work queue failed, of which zerohop has none of its own"},
+    {"WQ_FATAL", Names::queue, Weight::trouble,
+     "a work queue failed, of which zerohop has none of its own"},
 }};
 
 const Meaning& meaning_of(ibv_event_type type) noexcept {
-  static constexpr Meaning kUnknown{"UNKNOWN", Names::device,
+  static constexpr Meaning kUnknown{"UNKNOWN", Names::device, Weight::trouble,
                                     "this version does not know the event: see the man page of "
                                     "ibv_get_async_event"};
   const auto index = static_cast<std::size_t>(type);
@@ -69,14 +82,17 @@ const char* event_name(ibv_event_type type) noexcept { return meaning_of(type).n
 
 const char* event_help(ibv_event_type type) noexcept { return meaning_of(type).help; }
 
+bool is_trouble(ibv_event_type type) noexcept { return meaning_of(type).weight == Weight::trouble; }
+
 bool ends_device(ibv_event_type type) noexcept {
   return type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR;
 }
 
-std::string describe(const AsyncEvent& event, const std::string& device) {
+std::string describe(const AsyncEvent& event, const std::string& device, const std::string& peer) {
   std::string text = "device " + device + ": " + event_name(event.type);
   if (event.port != 0) text += " on port " + std::to_string(event.port);
   if (event.qp_number != 0) text += " of queue pair " + std::to_string(event.qp_number);
+  if (!peer.empty()) text += " with peer '" + peer + "'";
   return text + ": " + event_help(event.type);
 }
 

@@ -23,7 +23,12 @@ const char* event_help(ibv_event_type type) noexcept;
 // The whole device, or every queue of it, is of no use any more.
 bool ends_device(ibv_event_type type) noexcept;
 
-// "device rxe0: PORT_ERR on port 1: the link went down, ..."
-std::string describe(const AsyncEvent& event, const std::string& device);
+// Something is wrong, or soon will be; the others are told for completeness.
+bool is_trouble(ibv_event_type type) noexcept;
+
+// "device rxe0: PORT_ERR on port 1: the link went down, ..."; of a queue pair with the peer, if
+// known.
+std::string describe(const AsyncEvent& event, const std::string& device,
+                     const std::string& peer = "");
 
 }  // namespace zerohop::rdma

@@ -50,14 +50,20 @@ void CompletionQueue::resize(int depth) {
                       "ibv_resize_cq to " + std::to_string(depth));
 }
 
-void CompletionQueue::consume_events() noexcept {
+int CompletionQueue::consume_events() noexcept {
   const driver::Verbs& verbs = device_->verbs();
   ibv_cq* cq = nullptr;
   void* context = nullptr;
   unsigned taken = 0;
-  while (verbs.get_cq_event(channel_.get(), &cq, &context) == 0) ++taken;
+  int error = 0;
+  while (error == 0 || error == EINTR) {
+    const bool took = verbs.get_cq_event(channel_.get(), &cq, &context) == 0;
+    error = took ? 0 : errno;
+    taken += took ? 1 : 0;
+  }
   // Once for all: an acknowledgement takes a lock, and ibv_destroy_cq waits for every single one.
   if (taken > 0) verbs.ack_cq_events(handle_.get(), taken);
+  return error == EAGAIN ? 0 : error;
 }
 
 void CompletionQueue::DestroyChannel::operator()(ibv_comp_channel* channel) const noexcept {

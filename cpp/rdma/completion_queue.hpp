@@ -25,12 +25,12 @@ class CompletionQueue {
 
   // Events: arm(), poll once more (a completion may have slipped in before), then wait for
   // event_fd() to become readable and call consume_events(), which takes and acknowledges all that
-  // are queued.
+  // are queued. 0, or the errno for which the channel will never give an event again.
   [[nodiscard]] int arm() noexcept {
     return ibv_req_notify_cq(handle_.get(), /*solicited_only=*/0);
   }
   int event_fd() const noexcept { return channel_->fd; }
-  void consume_events() noexcept;
+  [[nodiscard]] int consume_events() noexcept;
 
  private:
   struct DestroyChannel : Maker {

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "driver/verbs_call.hpp"
+#include "rdma/verbs_text.hpp"
 
 namespace zerohop::rdma {
 namespace {
@@ -121,6 +122,16 @@ void Device::CloseContext::operator()(ibv_context* context) const noexcept {
 }
 
 ibv_port_attr Device::port_attributes() const { return query_port(port_); }
+
+std::string Device::port_trouble() const {
+  try {
+    const ibv_port_state state = port_attributes().state;
+    if (state == IBV_PORT_ACTIVE) return "";
+    return "port " + std::to_string(port_) + " of " + name_ + " is " + port_state_name(state);
+  } catch (const VerbsError&) {
+    return "";
+  }
+}
 
 ibv_port_attr Device::query_port(std::uint8_t port) const {
   ibv_port_attr attributes{};  // zeroed: the exported ibv_query_port fills the leading part only

@@ -40,6 +40,8 @@ class Device {
   bool has_atomics() const noexcept { return attributes_.atomic_cap != IBV_ATOMIC_NONE; }
 
   ibv_port_attr port_attributes() const;  // asked anew: ports go up and down
+  // "port 1 of mlx5_0 is DOWN", asked anew; empty when it is up, or cannot be asked.
+  std::string port_trouble() const;
 
   int async_fd() const noexcept { return context_->async_fd; }
   // The next event without blocking (the descriptor is made non-blocking on open), acknowledged

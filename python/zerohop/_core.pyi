@@ -1058,6 +1058,14 @@ class Endpoint:
         The verbs device, for instance ``"soft0"``; several with commas in between.
         """
     @property
+    def device_events(self) -> list[dict]:
+        """
+        What the devices said by themselves, the newest last, 64 at most: dicts of ``time`` (seconds since the epoch),
+        ``device``, ``type`` (``"PORT_ERR"``: man ibv_get_async_event), ``port`` (0: it is not about one), ``peer`` (whose
+        queue pair it is about, else ``""``) and ``message``, with the remedy. Those that mean trouble for a device or a
+        port are also ResourceWarnings. Empty once closed.
+        """
+    @property
     def id(self) -> str:
         """
         Names this Endpoint in the world, hexadecimal; not a secret.

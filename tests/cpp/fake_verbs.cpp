@@ -107,11 +107,17 @@ int query_pkey(ibv_context*, std::uint8_t, int, __be16* pkey) {
   return 0;
 }
 
-int get_async_event(ibv_context*, ibv_async_event* event) {
-  if (current->async_events.empty()) {
-    errno = EAGAIN;
-    return -1;
+int no_event(std::deque<int>& errors) {
+  errno = EAGAIN;
+  if (!errors.empty()) {
+    errno = errors.front();
+    errors.pop_front();
   }
+  return -1;
+}
+
+int get_async_event(ibv_context*, ibv_async_event* event) {
+  if (current->async_events.empty()) return no_event(current->async_event_errors);
   *event = current->async_events.front();
   current->async_events.pop_front();
   return 0;
@@ -226,10 +232,7 @@ int destroy_cq(ibv_cq* cq) {
   return result;
 }
 int get_cq_event(ibv_comp_channel*, ibv_cq**, void**) {
-  if (current->pending_cq_events == 0) {
-    errno = EAGAIN;
-    return -1;
-  }
+  if (current->pending_cq_events == 0) return no_event(current->cq_event_errors);
   --current->pending_cq_events;
   return 0;
 }

@@ -46,6 +46,9 @@ class FakeVerbs {
   std::vector<Adapter> adapters{{}};  // 8 at most
   std::deque<ibv_async_event> async_events;
   int pending_cq_events = 0;
+  // What the next calls for an event fail with once there is none; none left: EAGAIN.
+  std::deque<int> async_event_errors;
+  std::deque<int> cq_event_errors;
   unsigned acknowledged_cq_events = 0;
   int acknowledged_async_events = 0;
   int posted = 0;  // work requests taken by post_send and post_recv

@@ -64,11 +64,24 @@ TEST_CASE("an async event is told with its place, cause and remedy") {
   };
   CHECK(contains(told(IBV_EVENT_PORT_ERR, 0, 2), "device mlx5_0: PORT_ERR on port 2: the link"));
   CHECK(contains(told(IBV_EVENT_QP_FATAL, 77, 0), "QP_FATAL of queue pair 77: "));
+  CHECK(contains(describe(AsyncEvent{IBV_EVENT_QP_FATAL, 77, 0}, "mlx5_0", "left"),
+                 "QP_FATAL of queue pair 77 with peer 'left': "));
+  for (const auto type : {IBV_EVENT_PORT_ERR, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_GID_CHANGE,
+                          IBV_EVENT_PATH_MIG_ERR, IBV_EVENT_LID_CHANGE, IBV_EVENT_PKEY_CHANGE}) {
+    CHECK(is_trouble(type));
+  }
+  for (const auto type : {IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PATH_MIG, IBV_EVENT_SQ_DRAINED}) {
+    CHECK_FALSE(is_trouble(type));
+  }
   CHECK(contains(told(static_cast<ibv_event_type>(31), 0, 0), "UNKNOWN: "));
   for (int type = 0; type <= IBV_EVENT_WQ_FATAL; ++type) {
     CAPTURE(type);
     const bool ends = type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR;
     CHECK(ends_device(static_cast<ibv_event_type>(type)) == ends);
+    if (ends) CHECK(is_trouble(static_cast<ibv_event_type>(type)));
+    // "..., which is harmless", "..., of which zerohop has none": nothing to be done.
+    const std::string help = event_help(static_cast<ibv_event_type>(type));
+    if (contains(help, "harmless")) CHECK_FALSE(is_trouble(static_cast<ibv_event_type>(type)));
   }
 }
 
@@ -109,10 +122,34 @@ TEST_CASE_FIXTURE(Fixture, "a device whose place in /sys is gone is being remove
 
 TEST_CASE_FIXTURE(Fixture, "completion events are acknowledged one by one") {
   fake.pending_cq_events = 3;
-  queue->consume_events();
+  CHECK(queue->consume_events() == 0);
   CHECK(fake.acknowledged_cq_events == 3);
-  queue->consume_events();
+  CHECK(queue->consume_events() == 0);
   CHECK(fake.acknowledged_cq_events == 3);
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "a completion channel that fails says so, with its events acknowledged") {
+  fake.pending_cq_events = 2;
+  fake.cq_event_errors = {EINTR, EIO};
+  CHECK(queue->consume_events() == EIO);
+  CHECK(fake.acknowledged_cq_events == 2);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a device whose events cannot be read says why") {
+  fake.async_event_errors = {EINTR, EIO};
+  CHECK(contains(message_of([&] { (void)device->next_async_event(); }), "ibv_get_async_event"));
+  CHECK_FALSE(device->next_async_event().has_value());
+}
+
+TEST_CASE_FIXTURE(Fixture, "a port that is down is named, unless it cannot be asked") {
+  CHECK(device->port_trouble().empty());
+  fake.port.state = IBV_PORT_DOWN;
+  CHECK(device->port_trouble() == "port 1 of fake0 is DOWN");
+  fake.calls = 0;
+  fake.fail_at = 1;
+  fake.error_number = EIO;
+  CHECK(device->port_trouble().empty());
 }
 
 TEST_CASE_FIXTURE(Fixture, "a completion queue's depth is bounded by the device") {

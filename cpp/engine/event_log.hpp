@@ -1,0 +1,43 @@
+// The last events of an Endpoint's devices, for whoever asks later.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zerohop::engine {
+
+struct DeviceEvent {
+  std::chrono::system_clock::time_point at;  // set by add()
+  std::string device;
+  std::string type;     // "PORT_ERR": ibv_event_type without its prefix
+  int port = 0;         // 0 unless it is about a port
+  std::string peer;     // whose queue pair it is about; empty: none, or none that is known
+  std::string message;  // what, where, cause and remedy
+};
+
+class EventLog {
+ public:
+  static constexpr std::size_t kMost = 64;  // older ones are forgotten
+
+  void add(DeviceEvent event) {
+    event.at = std::chrono::system_clock::now();
+    const std::lock_guard lock(mutex_);
+    if (events_.size() == kMost) events_.pop_front();
+    events_.push_back(std::move(event));
+  }
+  std::vector<DeviceEvent> all() const {  // the newest last
+    const std::lock_guard lock(mutex_);
+    return {events_.begin(), events_.end()};
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::deque<DeviceEvent> events_;
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,274 @@
+// What an adapter says by itself, and what is left when it fails: on soft0 with a script.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/report.hpp"
+#include "couple.hpp"
+#include "scripted_device.hpp"
+
+namespace zerohop::testing {
+namespace {
+
+using namespace zerohop::engine;
+
+constexpr double kPromise = 5.0;  // seconds, from the loss to PeerLost
+
+// Collects what is reported.
+class Reports {
+ public:
+  Reports() : former_(set_report_sink(&Reports::take)) { texts().clear(); }
+  ~Reports() { set_report_sink(former_); }
+  Reports(const Reports&) = delete;
+  Reports& operator=(const Reports&) = delete;
+
+  static int count(const std::string& part) {
+    const std::lock_guard lock(mutex());
+    return static_cast<int>(std::ranges::count_if(
+        texts(), [&](const auto& text) { return text.find(part) != std::string::npos; }));
+  }
+
+ private:
+  static void take(std::string_view sentence) noexcept {
+    const std::lock_guard lock(mutex());
+    texts().emplace_back(sentence);
+  }
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  static std::vector<std::string>& texts() {
+    static std::vector<std::string> all;
+    return all;
+  }
+  ReportSink former_;
+};
+
+EndpointOptions scripted(ScriptedDevice& device) {
+  EndpointOptions chosen = options("left");
+  chosen.open_devices = [&device] { return device.open(); };
+  return chosen;
+}
+
+struct Fixture {
+  Reports reports;
+  ScriptedDevice device;
+  Endpoint left{scripted(device)};
+  Endpoint right{options("right")};
+  std::shared_ptr<Peer> to_right = left.connect(right.address().to_bytes(), soon());
+  std::shared_ptr<Peer> to_left = right.accept(soon());
+  Memory from = numbers(left);
+  Memory to = numbers(right);
+
+  static Memory numbers(Endpoint& endpoint) {
+    return endpoint.empty(std::vector<std::int64_t>{8}, DType::parse("int64"));
+  }
+  std::shared_ptr<Transfer> write() {
+    const RemoteMemory remote = to.remote();
+    const Peer::Pair pair{&from, &remote};
+    return to_right->write({&pair, 1}, {});
+  }
+  void check_a_write() {
+    const auto transfer = write();
+    REQUIRE(transfer->wait(soon()));
+    (void)transfer->result();
+  }
+  // The event of that type, once it has come.
+  DeviceEvent await(const std::string& type) {
+    std::vector<DeviceEvent> found;
+    REQUIRE(eventually([&] {
+      found = left.device_events();
+      std::erase_if(found, [&](const auto& event) { return event.type != type; });
+      return !found.empty();
+    }));
+    CHECK(found.size() == 1);
+    return found.front();
+  }
+  static bool eventually(const std::function<bool()>& happened, double seconds = kTimeout) {
+    const Deadline deadline = within(seconds);
+    while (!happened() && !deadline.passed()) std::this_thread::yield();
+    return happened();
+  }
+  std::uint64_t broken() const { return to_right->rails().front().stats->broken.load(); }
+};
+
+template <typename Error, typename Call>
+std::string message_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  INFO(text);
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "events of a port are kept, and reported if they are trouble") {
+  const struct {
+    ibv_event_type type;
+    const char* name;
+    bool trouble;
+  } cases[] = {{IBV_EVENT_PORT_ERR, "PORT_ERR", true},
+               {IBV_EVENT_PORT_ACTIVE, "PORT_ACTIVE", false},
+               {IBV_EVENT_LID_CHANGE, "LID_CHANGE", true},
+               {IBV_EVENT_PKEY_CHANGE, "PKEY_CHANGE", true},
+               {IBV_EVENT_GID_CHANGE, "GID_CHANGE", true},
+               {IBV_EVENT_SM_CHANGE, "SM_CHANGE", false},
+               {IBV_EVENT_CLIENT_REREGISTER, "CLIENT_REREGISTER", false}};
+  for (const auto& [type, name, trouble] : cases) {
+    CAPTURE(name);
+    device.raise(type, 1);
+    const DeviceEvent event = await(name);
+    CHECK(event.device == "soft0");
+    CHECK(event.port == 1);
+    CHECK(event.peer.empty());
+    CHECK(event.message == rdma::describe({type, 0, 1}, "soft0"));
+    const std::string start = std::string("device soft0: ") + name + " on port 1";
+    if (trouble) CHECK(eventually([&] { return Reports::count(start) == 1; }));
+    if (!trouble) CHECK(Reports::count(start) == 0);
+    check_a_write();
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "events of queues that are not ours end nothing") {
+  for (const auto type : {IBV_EVENT_SRQ_ERR, IBV_EVENT_SRQ_LIMIT_REACHED, IBV_EVENT_WQ_FATAL}) {
+    device.raise(type);
+    (void)await(rdma::event_name(type));
+  }
+  CHECK(eventually([&] { return Reports::count("WQ_FATAL") == 1; }));
+  CHECK(Reports::count("SRQ_LIMIT_REACHED") == 0);
+  check_a_write();
+}
+
+TEST_CASE_FIXTURE(Fixture, "an event of a queue pair names the peer, and is no trouble by itself") {
+  for (const auto type : {IBV_EVENT_COMM_EST, IBV_EVENT_SQ_DRAINED, IBV_EVENT_PATH_MIG,
+                          IBV_EVENT_PATH_MIG_ERR, IBV_EVENT_QP_LAST_WQE_REACHED}) {
+    device.raise_about_queue_pair(type);
+    const DeviceEvent event = await(rdma::event_name(type));
+    CHECK(event.peer == "right");
+    CHECK(contains(event.message, "with peer 'right'"));
+    check_a_write();
+  }
+  CHECK(broken() == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a queue pair that failed is made anew, and the failure says why") {
+  std::uint64_t before = 0;
+  for (const auto type : {IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR}) {
+    CAPTURE(rdma::event_name(type));
+    device.raise_about_queue_pair(type);
+    CHECK(await(rdma::event_name(type)).peer == "right");
+    CHECK(eventually([&] { return broken() == before + 1; }));
+    before = broken();
+    check_a_write();
+    CHECK(to_right->alive());
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "an event of a queue pair that is replaced or unknown is only kept") {
+  device.raise_about_queue_pair(IBV_EVENT_QP_FATAL);
+  (void)await("QP_FATAL");
+  check_a_write();
+  ibv_qp stranger{};
+  stranger.qp_num = 0xabcdef;
+  device.raise_about(stranger, IBV_EVENT_QP_REQ_ERR);
+  CHECK(await("QP_REQ_ERR").peer.empty());
+  check_a_write();
+  CHECK(broken() == 1);
+}
+
+TEST_CASE_FIXTURE(Fixture, "who is not answered learns that the port is down") {
+  check_a_write();
+  device.fail_next_send();
+  const auto alone = write();
+  REQUIRE(alone->wait(soon()));
+  const std::string without = message_of<VerbsError>([&] { (void)alone->result(); });
+  CHECK(contains(without, "RETRY_EXC_ERR"));
+  CHECK(without.find("DOWN") == std::string::npos);
+  device.take_port_down();
+  device.fail_next_send();
+  const auto failing = write();
+  REQUIRE(failing->wait(soon()));
+  const std::string text = message_of<VerbsError>([&] { (void)failing->result(); });
+  CHECK(contains(text, "RETRY_EXC_ERR"));
+  CHECK(contains(text, "port 1 of soft0 is DOWN"));
+}
+
+TEST_CASE("a device that is lost ends its connections, is left alone, and nothing hangs") {
+  struct Loss {
+    const char* cause;
+    std::function<void(ScriptedDevice&)> happens;
+  };
+  const std::vector<Loss> losses{
+      {"DEVICE_FATAL", [](auto& device) { device.raise(IBV_EVENT_DEVICE_FATAL); }},
+      {"CQ_ERR", [](auto& device) { device.raise(IBV_EVENT_CQ_ERR); }},
+      {"ibv_get_async_event", [](auto& device) { device.fail_async_events(EIO); }},
+      {"asynchronous events is broken", [](auto& device) { device.end_async_channel(); }},
+      {"ibv_get_cq_event", [](auto& device) { device.fail_completion_events(EIO); }},
+      {"completion channel is broken", [](auto& device) { device.end_completion_channel(); }},
+      {"ibv_req_notify_cq", [](auto& device) { device.refuse_arming(); }},
+      {"ibv_poll_cq", [](auto& device) { device.refuse_polling(); }},
+      {"being removed", [](auto& device) { device.remove(); }}};
+  for (const Loss& loss : losses) {
+    CAPTURE(std::string(loss.cause));
+    Fixture fixture;
+    auto& [reports, device, left, right, to_right, to_left, from, to] = fixture;
+    const auto waiting = to_right->receive(from, 1);
+    loss.happens(device);
+    REQUIRE(waiting->wait(within(kPromise)));
+    CHECK(contains(message_of<PeerLost>([&] { (void)waiting->result(); }), loss.cause));
+    CHECK(contains(message_of<PeerLost>([&] { (void)fixture.write(); }), loss.cause));
+    CHECK(Fixture::eventually([&] { return !to_left->alive(); }, kPromise));
+    CHECK(Reports::count(loss.cause) == 1);
+
+    // Later operations say what is to be done.
+    const auto address = right.address().to_bytes();
+    for (const std::function<void()>& later : std::vector<std::function<void()>>{
+             [&] { (void)left.connect(address, soon()); }, [&] { (void)left.accept(soon()); },
+             [&] { (void)Fixture::numbers(left); }}) {
+      const std::string text = message_of<VerbsError>(later);
+      CHECK(contains(text, loss.cause));
+      CHECK(contains(text, "make a new"));
+    }
+    CHECK_THROWS_AS(right.connect(left.address().to_bytes(), soon()), PeerLost);
+    CHECK_THROWS_AS((void)left.wait_notify(1, 1, true, soon()), PeerLost);
+
+    // Its descriptors may stay readable; the thread, which still answers, does not look at them.
+    const int looks = device.looks();
+    for (int i = 0; i < 20; ++i) {
+      CHECK_THROWS_AS(right.connect(left.address().to_bytes(), soon()), PeerLost);
+    }
+    CHECK(device.looks() == looks);
+    const auto begin = Deadline::Clock::now();
+    left.close(soon());
+    CHECK(Deadline::Clock::now() - begin < std::chrono::duration<double>(kPromise));
+  }
+}
+
+TEST_CASE("who waits while the device is lost is told at once") {
+  Reports reports;
+  ScriptedDevice device;
+  Endpoint left(scripted(device));
+  std::thread loser([&] { device.raise(IBV_EVENT_DEVICE_FATAL); });
+  const bool told = contains(message_of<VerbsError>([&] { (void)left.accept(within(kTimeout)); }),
+                             "DEVICE_FATAL");
+  CHECK(told);
+  loser.join();
+  CHECK(contains(message_of<VerbsError>([&] { (void)left.wait_notify(1, 1, true, soon()); }),
+                 "DEVICE_FATAL"));
+}
+
+}  // namespace zerohop::testing
