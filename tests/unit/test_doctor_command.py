@@ -112,11 +112,9 @@ def test_staged_is_tried_where_it_is_served(
     assert trials == [("staged", tried)]
 
 
-def test_a_route_that_is_not_built_is_not_promised(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert not command.diagnose(host_of(virtual(tmp_path)), "p2p", "soft0", False)
-    assert "not tried: not built yet" in " ".join(capsys.readouterr().out.split())
+def test_p2p_is_tried_with_host_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.diagnose(host_of(virtual(tmp_path)), "p2p", "soft0", False)
+    assert "p2p over cpu" in " ".join(capsys.readouterr().out.split())
 
 
 def test_wanted_route_ignores_failures_elsewhere(
@@ -158,7 +156,8 @@ def test_pair(tmp_path: Path) -> None:
             done = run("--peer", form, "--json", *SOFT)
             assert done.exit_code == 0, done.output
             outcomes = {o["route"]: o for o in json.loads(done.output)["trials"]}
-            assert outcomes["host"]["state"] == "ok"
+            assert outcomes["host"]["state"] == outcomes["p2p"]["state"] == "ok"
+            assert "over soft0" in outcomes["host"]["evidence"]
             assert list(outcomes) == ["host", "p2p", "gpudirect", "staged"]
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=STOP_S)

@@ -38,12 +38,12 @@ def possible(host: Host) -> list[str]:
 @pytest.mark.parametrize(
     ("build", "routes"),
     [
-        (dgx, ["host", "gpudirect", "staged"]),
-        (virtual, ["host", "gpudirect", "staged"]),
-        (workstation, ["host", "gpudirect", "staged"]),
-        (without_adapter, ["host", "staged"]),
-        (software, ["host"]),
-        (plain, ["host"]),
+        (dgx, ["host", "p2p", "gpudirect", "staged"]),
+        (virtual, ["host", "p2p", "gpudirect", "staged"]),
+        (workstation, ["host", "p2p", "gpudirect", "staged"]),
+        (without_adapter, ["host", "p2p", "staged"]),
+        (software, ["host", "p2p"]),
+        (plain, ["host", "p2p"]),
     ],
 )
 def test_routes_of_sound_machines(
@@ -62,7 +62,7 @@ def test_names_of_checks_are_unique(tmp_path: Path) -> None:
 def test_reasons_say_what_serves(tmp_path: Path) -> None:
     known = verdicts(host_of(ready(dgx(tmp_path))))
     assert known["host"].reason == "over an RDMA device"
-    assert known["p2p"].reason.startswith("not built yet")
+    assert known["p2p"].reason.startswith("host memory")
     assert known["gpudirect"].reason == "GPU memory registered through dma-buf"
     assert known["staged"].reason == "through pinned host memory over soft0"
 
@@ -94,7 +94,7 @@ def test_adapter_that_cannot_be_used(tmp_path: Path, spoil: Callable[[Machine], 
     machine = ready(virtual(tmp_path))
     spoil(machine)
     host = host_of(machine)
-    assert possible(host) == ["host", "staged"]
+    assert possible(host) == ["host", "p2p", "staged"]
     assert verdicts(host)["host"].reason == "over soft0"
 
 

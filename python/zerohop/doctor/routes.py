@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from zerohop.doctor.finding import Finding
 
 ROUTES = ("host", "p2p", "gpudirect", "staged")
-NO_P2P = "not built yet: between processes of one host the route staged serves GPU memory"
+P2P = "host memory, between processes of one host; GPU memory is not mapped yet: route staged serves it"
 STAGED = "through pinned host memory over soft0"
 
 
@@ -24,9 +24,11 @@ def judge(findings: Sequence[Finding]) -> list[Verdict]:
     adapter = _lacking(known, "libibverbs", "providers", "uverbs", "ports")
     adapter += [name for name in ("gids", "memlock") if known[name].state == "fail"]
     gpu = _lacking(known, "cuda")
+    host = _host(known, adapter)
     return [
-        _host(known, adapter),
-        Verdict("p2p", False, NO_P2P),
+        host,
+        # Connections, atomics and messages need a device all the same.
+        Verdict("p2p", host.possible, P2P if host.possible else host.reason),
         _gpudirect(known, gpu, adapter),
         _verdict(known, "staged", gpu or _lacking(known, "soft0"), STAGED),
     ]

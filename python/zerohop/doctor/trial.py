@@ -79,10 +79,10 @@ def _exchange(endpoint: Endpoint, peer: Peer, route: str) -> str:
     pattern = np.random.default_rng().integers(0, 256, NBYTES, dtype="uint8")
     back = np.zeros(NBYTES, dtype="uint8")
     far_host = peer[HOST_MEMORY]
-    if route == "host":
+    if route in ("host", "p2p"):
         peer.write(pattern, far_host, require=route).wait()
         peer.read(far_host, back).wait()
-        return _compare(pattern, back, str(peer.route(pattern, far_host)))
+        return _compare(pattern, back, str(peer.write(pattern, far_host, require=route).route))
     near, reason = gpu_memory(endpoint)
     if near is None:
         raise LookupError(f"this side has no GPU memory: {reason}")
