@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -50,6 +51,7 @@ void reserve(int fd, std::uint64_t nbytes) {
 // Whom the descriptor is given to may map the pages without fear of SIGBUS: their number is final.
 // Where the kernel has no seals, nobody is given the descriptor.
 void seal(int fd) noexcept {
+  (void)::fchmod(fd, S_IRUSR | S_IWUSR);  // other users cannot open it anew through /proc
   (void)::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 }
 

@@ -171,7 +171,8 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
 
 Route Peer::device_route(const Memory& local, Route route, const std::string& not_p2p) const {
   if (!local.on_host()) route.reason += "; " + local.registration()->reason;
-  if (local.on_host() && alive()) route.reason += "; not by p2p, because " + not_p2p;
+  if (local.on_host() && alive() && host_.neighbourhood)
+    route.reason += "; not by p2p, because " + not_p2p;
   if (host_.rails.size() == 1) return route;
   for (const RailReport& rail : rails()) {
     if (!rail.trouble.empty())

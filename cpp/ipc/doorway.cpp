@@ -66,6 +66,7 @@ Token Doorway::invite() {
 }
 
 void Doorway::dismiss(const Token& token) {
+  if (!epoll_) return;  // a forked child: the visits are to its parent
   const std::lock_guard lock(mutex_);
   invited_.erase(token);
   see_out(token);
@@ -113,7 +114,15 @@ void Doorway::accept_all() {
     UniqueFd socket = UniqueFd::open([this] {
       return ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     });
-    if (!socket) return;
+    if (!socket) {
+      // A connection that stays pending would wake this thread for ever.
+      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
+      ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+      throw Error(errno_message("no further process is let in; raise the limit of open files "
+                                "(ulimit -n) and make a new Endpoint",
+                                errno),
+                  errno);
+    }
     if (strangers_.size() >= kMaxStrangers) {
       strangers_.erase(std::ranges::min_element(
           strangers_, [](const auto& a, const auto& b) { return a.second.came < b.second.came; }));
@@ -143,10 +152,17 @@ void Doorway::let_in(UniqueFd socket, const Token& token) {
   const int fd = socket.get();
   auto visitor = std::make_shared<Visitor>(std::move(socket));
   exposures_->admit(visitor);  // before it learns of any exposure
-  give(*visitor, Gift::ledger, exposures_->ledger().get(), Ledger::kNbytes);
-  give(*visitor, Gift::hazards, visitor->hazards_fd(), sizeof(Hazards));
-  give(*visitor, Gift::board, gifts_.board, gifts_.board_nbytes);
-  give(*visitor, Gift::bell, gifts_.bell, 0);
+  try {
+    give(*visitor, Gift::ledger, exposures_->ledger().get(), Ledger::kNbytes);
+    give(*visitor, Gift::hazards, visitor->hazards_fd(), sizeof(Hazards));
+    give(*visitor, Gift::board, gifts_.board, gifts_.board_nbytes);
+    give(*visitor, Gift::bell, gifts_.bell, 0);
+  } catch (const Error&) {
+    // Exposures keeps the socket, whose end would be ready for ever.
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    visitor->dismiss();
+    throw;
+  }
   // Who knocks again had given up before it was answered.
   see_out(token);
   guests_.emplace(fd, Guest{.visitor = std::move(visitor), .token = token});

@@ -71,6 +71,7 @@ std::vector<std::shared_ptr<Visitor>> Exposures::visitors() const {
 }
 
 void Exposures::revoke(const LedgerEntry& entry, std::uint64_t key) noexcept {
+  if (ledger_.fd() < 0) return;  // a forked child: the pages are its parent's
   {
     const std::lock_guard lock(mutex_);
     if (entries_.erase(key) == 0) return;  // close() came first
@@ -80,6 +81,7 @@ void Exposures::revoke(const LedgerEntry& entry, std::uint64_t key) noexcept {
 }
 
 void Exposures::close() noexcept {
+  if (ledger_.fd() < 0) return;
   std::unordered_map<std::uint64_t, Entry> all;
   {
     const std::lock_guard lock(mutex_);

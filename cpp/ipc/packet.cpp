@@ -99,7 +99,8 @@ std::optional<Packet> receive_packet(int socket, std::span<std::byte> into) {
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = &control;
-  message.msg_controllen = sizeof control.bytes;
+  // Not the room of CMSG_SPACE, in which the kernel would put two: one descriptor, the rest closed.
+  message.msg_controllen = CMSG_LEN(sizeof(int));
   ssize_t nbytes = 0;
   Packet packet;
   packet.fd = UniqueFd::open([&] {

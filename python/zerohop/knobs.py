@@ -105,11 +105,12 @@ KNOBS = (
     Knob("send_depth", 256, range(1, 16385), "work requests a Peer has posted, at most"),
     Knob(
         "p2p",
-        1,
+        0,
         (0, 1),
-        "whether host memory of processes on one host is copied by the CPU, without a device: memory of "
-        "Endpoint.empty() is mapped by the peer, other memory is reached by process_vm_writev(2); 0: by "
-        "the device alone",
+        "1, on both sides: host memory of processes on one host is copied by the CPU, without a device; "
+        "memory of Endpoint.empty() is mapped by the peer, other memory is reached by "
+        "process_vm_writev(2). Not the default yet, as peers are trusted (see README); 0: by the device "
+        "alone",
     ),
     Knob(
         "stripe_bytes",

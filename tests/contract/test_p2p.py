@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 import threading
 import time
@@ -200,6 +202,32 @@ def test_memory_closed_in_mid_copy_is_left_alone(near, kind):
         assert all(error.effect in ("nothing", "some") for error in errors)
 
 
+def writes_when_told(ep, peer, link):
+    far = link.recv()
+    memory, _ = array(ep, "numpy", np.ones(4096, np.uint8))
+    peer.write(memory[:1], far[:1], require="p2p").wait()
+    link.meet("mapped")
+    link.meet("forked")
+    peer.write(memory, far, require="p2p").wait()
+    link.send("written")
+
+
+def test_a_forked_child_that_drops_memory_does_not_close_it(near):
+    with near(writes_when_told) as s:
+        memory, view = array(s.ep, "empty", np.zeros(4096, np.uint8))
+        s.link.send(memory.remote)
+        s.link.meet("mapped")
+        child = os.fork()
+        if child == 0:
+            del memory, view
+            gc.collect()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        s.link.meet("forked")
+        assert s.link.recv() == "written"
+        assert view.all()
+
+
 def test_read_only_memory_stays_so(near):
     with near(offer_read_only) as s:
         far = s.link.recv()
@@ -227,7 +255,7 @@ def test_either_side_may_do_without(partners, monkeypatch, side):
         memory, _ = array(ep, "numpy", np.ones(10))
         route = s.peer.route(memory, target.remote)
         assert route.kind == "host"
-        assert "p2p=0" in route.reason
+        assert ("p2p=0" in route.reason) == (side == "there")  # who has it on is told why not
         s.peer.write(memory, target.remote).wait()
         assert target.show().all()
         with pytest.raises(zh.RouteUnavailable, match="p2p=0"):

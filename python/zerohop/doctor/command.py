@@ -61,14 +61,14 @@ def _try_here(verdict: Verdict, device: str | None) -> Outcome:
 
 
 def _with_counterpart(route: str, device: str | None) -> Outcome:
-    with counterpart(device) as address, Endpoint(device, timeout=TIMEOUT_S) as endpoint:
+    with counterpart(device) as address, Endpoint(device, timeout=TIMEOUT_S, p2p=1) as endpoint:
         return try_routes(endpoint, address, (route,))[0]
 
 
 def pair(address: bytes, want: str | None, device: str | None, as_json: bool) -> bool:
     """Whether the wanted route to a counterpart works, or without `want` all that exist."""
     try:
-        with Endpoint(device, timeout=TIMEOUT_S) as endpoint:
+        with Endpoint(device, timeout=TIMEOUT_S, p2p=1) as endpoint:
             outcomes = try_routes(endpoint, address, (want,) if want else ROUTES)
     except Error as error:
         outcomes = [Outcome(want or "any", "fail", f"cannot connect: {error}")]
@@ -86,7 +86,7 @@ def pair(address: bytes, want: str | None, device: str | None, as_json: bool) ->
 
 def listen(device: str | None) -> None:
     """Prints an address and serves whoever has it, until interrupted."""
-    with Endpoint(device, timeout=TIMEOUT_S) as endpoint:
+    with Endpoint(device, timeout=TIMEOUT_S, p2p=1) as endpoint:
         reason = share(endpoint)
         print(encode(endpoint.address), flush=True)
         print(f"serving on {endpoint.device}", file=sys.stderr)

@@ -46,7 +46,7 @@ def _address(process: subprocess.Popen[str]) -> bytes:
 
 
 def main(device: str | None) -> None:
-    with Endpoint(device, timeout=TIMEOUT_S) as endpoint:
+    with Endpoint(device, timeout=TIMEOUT_S, p2p=1) as endpoint:
         share(endpoint)
         print(encode(endpoint.address), flush=True)
         sys.stdin.read()  # ends with the parent, however that ends

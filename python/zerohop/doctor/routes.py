@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from zerohop.doctor.finding import Finding
 
 ROUTES = ("host", "p2p", "gpudirect", "staged")
-P2P = "host memory, between processes of one host; GPU memory is not mapped yet: route staged serves it"
+P2P = (
+    "host memory, between processes of one host that both have p2p=1; GPU memory is not mapped yet"
+)
 STAGED = "through pinned host memory over soft0"
 
 
