@@ -13,6 +13,7 @@ import pytest
 import zerohop as zh
 from support.arrays import array, pattern
 from support.attempt import LOST_WITHIN, Attempt, within
+from support.forking import forking
 from support.keeper import Keeper, keep
 from support.link import until
 from support.partner import Partners
@@ -217,7 +218,8 @@ def test_a_forked_child_that_drops_memory_does_not_close_it(near):
         memory, view = array(s.ep, "empty", np.zeros(4096, np.uint8))
         s.link.send(memory.remote)
         s.link.meet("mapped")
-        child = os.fork()
+        with forking():
+            child = os.fork()
         if child == 0:
             del memory, view
             gc.collect()
