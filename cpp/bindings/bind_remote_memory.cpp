@@ -64,6 +64,13 @@ belongs to; ``Endpoint.register(array, cache=False)`` makes one that covers the 
            })
       .def("__hash__", [](const RemoteMemory& memory) { return py::hash(pack(memory)); })
       .def(py::pickle(&pack, &unpack))
+      // Without it NumPy takes it for a sequence, and makes an array of as many objects.
+      .def("__array__",
+           [](const RemoteMemory&, const py::args&, const py::kwargs&) -> py::object {
+             throw py::type_error(
+                 "a RemoteMemory names memory of another process, whose bytes are not here: bring "
+                 "them with peer.read(remote, array)");
+           })
       .def("__repr__", &describe);
 }
 

@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+import zerohop as zh
 from zerohop._core import ArrayView
 
 NUMPY_DTYPES = [
@@ -236,3 +237,12 @@ def test_many_slices_are_cheap() -> None:
             view[i]
         times.append(time.thread_time() - begin)
     assert min(times) < 0.03, times
+
+
+def test_remote_memory_is_no_array_of_objects() -> None:
+    """NumPy would ask a sequence for each of its elements, for minutes."""
+    with zh.Endpoint("soft0") as endpoint, endpoint.empty((1000, 1000)) as memory:
+        with pytest.raises(TypeError, match=r"peer\.read"):
+            np.asarray(memory.remote)
+        with pytest.raises(TypeError, match=r"peer\.read"):
+            np.array(memory.remote, dtype=float, copy=True)
