@@ -157,13 +157,14 @@ NO_MEMORY = """
 import resource, numpy as np, zerohop as zh
 ep, other = zh.Endpoint({device!r}, timeout=5), zh.Endpoint({device!r}, timeout=5)
 peer = ep.connect(other.address)
+# Room too for the arenas of malloc that threads may still make, 64 MiB of addresses each.
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_AS, (used + (512 << 20), resource.RLIM_INFINITY))
 refused = 0
 held = []
 for _ in range(30):
     try:
-        held.append(ep.empty(16 << 20))
+        held.append(ep.empty(64 << 20))
     except (MemoryError, zh.Error) as error:
         refused += 1
         assert str(error), "an error without a word"

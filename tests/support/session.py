@@ -9,13 +9,14 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from multiprocessing import Pipe
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import zerohop as zh
 
 from support.case import Case
-from support.link import DEFAULT_TIMEOUT, Link
+from support.link import DEFAULT_TIMEOUT, Link, until
 from support.partner import PartnerFailed, Partners, WorkerProcess, receive
 
 
@@ -79,6 +80,8 @@ class Session:
         assert isinstance(self._worker, WorkerProcess), "a thread cannot be signalled"
         self._killed = True
         self._worker.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            until(lambda: _is_stopped(self.pid), "the partner has stopped")
         if number == signal.SIGKILL:
             self._worker.process.wait(DEFAULT_TIMEOUT)
 
@@ -132,6 +135,12 @@ class Session:
             if "LinkClosed" in str(failure):  # it failed because the test did
                 return
             print(f"beside {type(error).__name__}: {failure}", file=sys.stderr)
+
+
+def _is_stopped(pid: int) -> bool:
+    """All its threads: the state is behind the name in parentheses (man 5 proc_pid_stat)."""
+    stats = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 class Remote:
