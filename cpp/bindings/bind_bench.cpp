@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/host_memory.hpp"
+#include "bindings/gil.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
 #include "engine/loops.hpp"
@@ -51,7 +52,7 @@ StreamOperation parse_operation(const std::string& name) {
 Samples ping_pong(Endpoint& endpoint, const PeerHandle& peer, const Memory& source,
                   const RemoteMemory& target, std::uint32_t slot, std::size_t rounds, bool first,
                   double timeout) {
-  const py::gil_scoped_release released;
+  const GilReleased released;
   Samples seconds(rounds);
   engine::ping_pong({endpoint, *peer.peer, source, target, slot, first}, seconds, within(timeout));
   return seconds;
@@ -61,19 +62,19 @@ double stream(const PeerHandle& peer, const std::string& operation, const Memory
               const RemoteMemory& remote, std::uint64_t times, std::uint64_t window,
               double timeout) {
   const StreamOperation parsed = parse_operation(operation);
-  const py::gil_scoped_release released;
+  const GilReleased released;
   return engine::stream({*peer.peer, local, remote, parsed}, {times, window}, within(timeout));
 }
 
 double write_many(const PeerHandle& peer, const std::vector<Peer::Pair>& pairs, std::uint64_t times,
                   std::uint64_t window, double timeout) {
-  const py::gil_scoped_release released;
+  const GilReleased released;
   return engine::stream_many(*peer.peer, pairs, {times, window}, within(timeout));
 }
 
 Samples post(const PeerHandle& peer, const Memory& source, const RemoteMemory& target,
              std::uint32_t posts, std::size_t batches, double timeout) {
-  const py::gil_scoped_release released;
+  const GilReleased released;
   Samples seconds(batches);
   engine::post_costs(*peer.peer, source, target, posts, seconds, within(timeout));
   return seconds;
@@ -82,7 +83,7 @@ Samples post(const PeerHandle& peer, const Memory& source, const RemoteMemory& t
 Samples tcp_ping_pong(const Endpoint& endpoint, int fd, ByteArray ball, std::size_t rounds,
                       bool first, double timeout) {
   const auto bytes = bytes_of(ball);
-  const py::gil_scoped_release released;
+  const GilReleased released;
   Samples seconds(rounds);
   tcp_loops(endpoint, fd).ping_pong(bytes, seconds, first, within(timeout));
   return seconds;
@@ -91,7 +92,7 @@ Samples tcp_ping_pong(const Endpoint& endpoint, int fd, ByteArray ball, std::siz
 double tcp_stream(const Endpoint& endpoint, int fd, ByteArray message, std::size_t times,
                   bool outgoing, double timeout) {
   const auto bytes = bytes_of(message);
-  const py::gil_scoped_release released;
+  const GilReleased released;
   const auto begin = Deadline::Clock::now();
   if (outgoing) {
     tcp_loops(endpoint, fd).stream_out(bytes, times, within(timeout));

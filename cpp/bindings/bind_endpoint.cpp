@@ -82,7 +82,7 @@ using Slot = Shown<std::uint64_t>;
 
 // Python's signal handlers (Ctrl-C) run between the steps of a long wait.
 void check_signals() {
-  const py::gil_scoped_acquire gil;
+  const GilTaken gil;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 

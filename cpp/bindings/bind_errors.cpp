@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include <atomic>
+#include <thread>
 
 #include "base/error.hpp"
 #include "bindings/topics.hpp"
@@ -11,16 +12,18 @@ namespace {
 
 namespace py = pybind11;
 
-std::atomic<bool> exiting{false};
+// The thread that ends the interpreter, once it does.
+std::atomic<std::thread::id> exiting_thread{};
 
-bool in_main_thread() {
-  const auto threading = py::module_::import("threading");
-  return threading.attr("current_thread")().is(threading.attr("main_thread")());
+bool on_a_thread_left_over() noexcept {
+  const std::thread::id exiting = exiting_thread;
+  return exiting != std::thread::id() && exiting != std::this_thread::get_id();
 }
 
 void raise(const char* class_name, const Error& error) {
-  if (exiting && !in_main_thread()) {
+  if (on_a_thread_left_over()) {
     // A daemon thread whose wait ended because the interpreter did: nobody wants its traceback.
+    // No Python code may run here: that could end the thread under our frames (gil.hpp).
     PyErr_SetNone(PyExc_SystemExit);
     return;
   }
@@ -58,8 +61,8 @@ void translate(std::exception_ptr pending) {
 void bind_errors(py::module_& m) {
   py::register_local_exception_translator(&translate);
   m.def(
-      "announce_exit", [] { exiting = true; },
-      "From now on errors end threads other than the main one quietly.");
+      "announce_exit", [] { exiting_thread = std::this_thread::get_id(); },
+      "From now on errors end threads other than the calling one quietly.");
 }
 
 }  // namespace zerohop::bindings

@@ -7,6 +7,7 @@
 #include "bindings/buffer_export.hpp"
 #include "bindings/convert.hpp"
 #include "bindings/dlpack_export.hpp"
+#include "bindings/gil.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
 #include "engine/memory.hpp"
@@ -123,7 +124,7 @@ writable. Raises RegistrationError once closed.)")
       .def("__array__", &to_numpy, py::arg("dtype") = py::none(), py::arg("copy") = py::none(), R"(
 The bytes as a numpy array. bfloat16 and float8 need the package ml_dtypes, else TypeError. Raises
 RegistrationError once closed.)")
-      .def("close", &Memory::close, py::call_guard<py::gil_scoped_release>(), R"(
+      .def("close", &Memory::close, py::call_guard<GilReleased>(), R"(
 End the registration: peers can reach the memory no more. Transfers that run finish first. Closes the
 slices of this memory too. Calling it again does nothing.)")
       .def("__enter__", [](py::object self) { return self; })

@@ -9,6 +9,7 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "bindings/array_import.hpp"
+#include "bindings/gil.hpp"
 #include "bindings/verbs_objects.hpp"
 #include "engine/device_choice.hpp"
 #include "rdma/verbs_text.hpp"
@@ -97,7 +98,7 @@ std::shared_ptr<VerbsRegion> register_array(const std::shared_ptr<ProtectionDoma
   const Extent extent = imported.layout.extent();
   std::shared_ptr<rdma::MemoryRegion> region;
   {
-    const py::gil_scoped_release released;  // pins every page
+    const GilReleased released;  // pins every page
     region = rdma::MemoryRegion::create(domain, reinterpret_cast<void*>(extent.begin),
                                         extent.end - extent.begin, wanted);
   }

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "bindings/demands.hpp"
+#include "bindings/gil.hpp"
 #include "bindings/verbs_objects.hpp"
 #include "rdma/verbs_text.hpp"
 
@@ -10,7 +11,7 @@ namespace zerohop::bindings {
 void VerbsRegion::close() {
   if (region_ == nullptr) return;
   {
-    const py::gil_scoped_release released;  // waits until the device no longer uses the pages
+    const GilReleased released;  // waits until the device no longer uses the pages
     region_.reset();
   }
   owner_.reset();

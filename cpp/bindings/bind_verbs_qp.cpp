@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "bindings/gil.hpp"
 #include "bindings/verbs_objects.hpp"
 #include "rdma/verbs_text.hpp"
 
@@ -17,7 +18,7 @@ using rdma::QueuePair;
 using rdma::QueuePairAddress;
 using rdma::QueuePairOptions;
 
-using WithoutGil = py::call_guard<py::gil_scoped_release>;
+using WithoutGil = py::call_guard<GilReleased>;
 
 // The wire form: number, psn (4 bytes each), lid (2), all big-endian, gid (16), mtu, reads_in,
 // reads_out (1 each).
@@ -124,7 +125,7 @@ std::unique_ptr<QueuePair> create(std::shared_ptr<ProtectionDomain> domain,
                                  .retries = retries,
                                  .rnr_retries = rnr_retries,
                                  .rnr_timer = rnr_timer};
-  const py::gil_scoped_release released;
+  const GilReleased released;
   return QueuePair::create(std::move(domain), std::move(queue), std::move(receives), options);
 }
 

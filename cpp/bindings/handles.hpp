@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/fork.hpp"
 #include "bindings/array_import.hpp"
+#include "bindings/gil.hpp"
 #include "bindings/owner.hpp"
 #include "engine/endpoint.hpp"
 
@@ -60,7 +61,7 @@ engine::Memory register_array(engine::Endpoint& endpoint, py::handle array,
 // Runs what may block without the GIL.
 template <typename Function>
 auto without_gil(Function&& function) {
-  const py::gil_scoped_release released;
+  const GilReleased released;
   return std::forward<Function>(function)();
 }
 

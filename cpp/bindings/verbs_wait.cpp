@@ -4,6 +4,7 @@
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "bindings/gil.hpp"
 #include "bindings/verbs_objects.hpp"
 
 namespace zerohop::bindings {
@@ -16,7 +17,7 @@ bool wait_readable(int fd, double timeout) {
     int ready = 0;
     int error_number = 0;
     {
-      const py::gil_scoped_release released;
+      const GilReleased released;
       ready = ::poll(&entry, 1, deadline.remaining_ms());
       error_number = errno;
     }

@@ -239,7 +239,7 @@ def test_a_peer_is_not_alive_in_a_forked_child(open_endpoint):
     assert peer.alive
 
 
-WAITING_DAEMON = """
+WAITS_FOR_A_NOTIFICATION = """
 import threading
 import zerohop as zh
 ep = zh.Endpoint("soft0")
@@ -251,10 +251,36 @@ threading.Thread(target=wait, daemon=True).start()
 entered.wait()
 """
 
+ASKS_FOR_THE_GIL_WHILE_THE_INTERPRETER_ENDS = """
+import select
+import sys
+import threading
+import zerohop as zh
 
-def test_a_daemon_thread_that_waits_ends_quietly():
+device = zh.verbs.Device("soft0")
+entered = threading.Event()
+
+def wait():
+    entered.set()
+    while True:
+        device.async_event(timeout=0.05)
+
+class LetsGoOfTheGilAtTheEnd:
+    def __del__(self, select=select.select):
+        select([], [], [], 0.5)
+
+threading.Thread(target=wait, daemon=True).start()
+entered.wait()
+sys.late = LetsGoOfTheGilAtTheEnd()
+"""
+
+
+@pytest.mark.parametrize(
+    "program", [WAITS_FOR_A_NOTIFICATION, ASKS_FOR_THE_GIL_WHILE_THE_INTERPRETER_ENDS]
+)
+def test_a_daemon_thread_that_waits_ends_quietly(program):
     done = subprocess.run(
-        [sys.executable, "-c", WAITING_DAEMON],
+        [sys.executable, "-c", program],
         check=False,
         capture_output=True,
         text=True,
