@@ -1,5 +1,7 @@
 """Exchange arrays between processes over RDMA queue pairs, on any machine."""
 
+from typing import TYPE_CHECKING
+
 from zerohop import verbs
 from zerohop._core import Memory, Peer, RemoteMemory, Route, Transfer
 from zerohop.endpoint import Endpoint
@@ -15,6 +17,21 @@ from zerohop.errors import (
     VerbsError,
 )
 from zerohop.topology import Topology, topology
+
+if TYPE_CHECKING:
+    from zerohop import aio
+else:
+
+    def __getattr__(name):
+        if name == "aio":  # asyncio costs as much as all the rest of this import
+            from importlib import import_module
+
+            return import_module("zerohop.aio")
+        raise AttributeError(f"module 'zerohop' has no attribute {name!r}")
+
+    def __dir__():
+        return [*globals(), "aio"]
+
 
 __version__ = "0.1.0"
 
@@ -35,6 +52,7 @@ __all__ = [
     "Transfer",
     "TransferTimeout",
     "VerbsError",
+    "aio",
     "topology",
     "verbs",
 ]

@@ -1,11 +1,11 @@
 """asyncio: what the blocking calls of Endpoint and Peer are for coroutines.
 
-    from zerohop import aio
+    import zerohop as zh
 
     await transfer                                   # Transfer.wait(); gather and wait_for take it too
-    value = await aio.wait_notify(ep, 7)             # Endpoint.wait_notify
-    peer = await aio.connect(ep, address)            # Endpoint.connect; accept likewise
-    memory = await aio.lookup(peer, "kv")            # Peer.lookup
+    value = await zh.aio.wait_notify(ep, 7)          # Endpoint.wait_notify
+    peer = await zh.aio.connect(ep, address)         # Endpoint.connect; accept likewise
+    memory = await zh.aio.lookup(peer, "kv")         # Peer.lookup
 
 Timeouts, results and errors are those of the blocking calls. Cancelling loses nothing: a notification
 stays in its slot, and an accepted Peer goes to the next accept.

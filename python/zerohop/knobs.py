@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import SupportsIndex, TypedDict
 
 __all__ = ["KNOBS", "Knob", "Knobs", "chosen"]
 
@@ -48,11 +49,18 @@ class Knob:
 
     def check(self, value: object, source: str) -> int:
         """`source`: what the user wrote, to be named in the message. Raises TypeError, ValueError."""
-        if isinstance(value, bool) or not isinstance(value, int):
+        misplaced_bool = isinstance(value, bool) and not self.is_switch
+        if misplaced_bool or not isinstance(value, SupportsIndex):
             raise TypeError(f"{source} must be an int, not {type(value).__name__}")
-        if value not in self.allowed:
-            raise ValueError(f"{source} must be {self.allowed_text}, not {value}")
-        return value
+        number = operator.index(value)
+        if number not in self.allowed:
+            raise ValueError(f"{source} must be {self.allowed_text}, not {number}")
+        return number
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether 0 is no and 1 is yes: then False and True say the same."""
+        return isinstance(self.allowed, tuple) and {0, 1} <= set(self.allowed)
 
     @property
     def allowed_text(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 import zerohop as zh
 from zerohop.knobs import KNOBS, Knobs, chosen
@@ -30,6 +31,13 @@ def test_a_keyword_wins_over_a_variable_and_a_variable_over_the_default() -> Non
     assert set(values) == {knob.name for knob in KNOBS}
 
 
+def test_integers_of_numpy_are_integers_and_bools_say_yes_and_no() -> None:
+    given = {"mtu": np.int64(2048), "p2p": True, "relaxed_ordering": False}
+    values = chosen(given, {})
+    assert {name: values[name] for name in given} == {"mtu": 2048, "p2p": 1, "relaxed_ordering": 0}
+    assert {type(value) for value in values.values()} == {int}
+
+
 @pytest.mark.parametrize(
     ("given", "environment", "error", "message"),
     [
@@ -37,6 +45,7 @@ def test_a_keyword_wins_over_a_variable_and_a_variable_over_the_default() -> Non
         ({"gid_index": 256}, {}, ValueError, "gid_index must be from -1 to 255, not 256"),
         ({"ack_timeout": 0}, {}, ValueError, "ack_timeout must be from 1 to 31, not 0"),
         ({"retry_count": True}, {}, TypeError, "retry_count must be an int, not bool"),
+        ({"roce_version": True}, {}, TypeError, "roce_version must be an int, not bool"),
         ({"rnr_retry": 1.0}, {}, TypeError, "rnr_retry must be an int, not float"),
         ({"retries": 3}, {}, TypeError, "no keyword 'retries'.*retry_count"),
         ({}, {"ZEROHOP_MTU": "big"}, ValueError, "ZEROHOP_MTU='big' is not a whole number"),

@@ -55,6 +55,23 @@ print(time.perf_counter() - begin)
     assert min(tries) <= MAX_IMPORT_SECONDS, tries
 
 
+def test_coroutines_are_there_without_asyncio_being_imported() -> None:
+    code = """
+import sys, zerohop
+print("asyncio" in sys.modules, "aio" in dir(zerohop))
+print(zerohop.aio.connect.__module__)
+try:
+    zerohop.nothing
+except AttributeError as error:
+    print(error)
+"""
+    assert run_python(code).splitlines() == [
+        "False True",
+        "zerohop.aio",
+        "module 'zerohop' has no attribute 'nothing'",
+    ]
+
+
 def test_import_loads_no_array_framework() -> None:
     loaded = run_python("import sys, zerohop; print(*sys.modules)").split()
     assert "zerohop" in loaded

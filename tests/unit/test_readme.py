@@ -33,9 +33,11 @@ def test_first_exchange_runs(repository: Path, tmp_path: Path) -> None:
 def test_two_processes_exchange(repository: Path, tmp_path: Path) -> None:
     code = examples(repository)[1]
     card = tmp_path / "address.bin"
+    card.write_bytes(b"of an earlier run, and for everybody to read")
     with python(code, "serve", cwd=tmp_path) as server:  # ends by itself: every wait is bounded
-        while not (card.exists() and card.stat().st_size):
+        while b"earlier" in card.read_bytes():
             assert server.poll() is None, server.communicate()[1]
+        assert card.stat().st_mode & 0o777 == 0o600  # there is a secret in it
         with python(code, cwd=tmp_path) as client:
             assert client.communicate() == ("", "")
         assert server.communicate() == ("499500.0\n", "")

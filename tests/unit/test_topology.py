@@ -214,8 +214,18 @@ def test_cuda_ordinals_of_different_models_need_an_order(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("device", ["mlx5_9", "GPU8", "0000:ff:00.0", 2, "cuda:x"])
 def test_unknown_device(tmp_path: Path, device: str | int) -> None:
-    with pytest.raises(LookupError, match=r"choose from 0, 1, GPU0, .*mlx5_7"):
+    with pytest.raises(
+        LookupError, match=r"devices here: cuda:0, .*GPU0, .*mlx5_7; NUMA nodes: 0, 1"
+    ):
         look(dgx(tmp_path)).find(device)
+
+
+@pytest.mark.parametrize("device", ["mlx5_0", "cuda:0", 0])
+def test_where_nothing_is_there_is_nothing_to_choose_from(
+    tmp_path: Path, device: str | int
+) -> None:
+    with pytest.raises(LookupError, match=r"no GPU and no RDMA device is here; NUMA nodes: none"):
+        zh.topology(tmp_path, tmp_path, {}, "not asked").nearest(device)
 
 
 def test_distances_to_a_node(tmp_path: Path) -> None:

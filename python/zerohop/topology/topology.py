@@ -62,8 +62,13 @@ class Topology:
         raise LookupError(f"there is no device {device!r}: {why}")
 
     def _choices(self) -> str:
-        names = [*(node.number for node in self.numa), *(device.name for device in self.devices)]
-        return f"choose from {', '.join(map(str, names))}"
+        """What find() takes, for messages."""
+        cuda = () if self.cuda_reason else (f"cuda:{ordinal}" for ordinal in range(len(self.cuda)))
+        names = [*cuda, *(device.name for device in self.devices)]
+        known = (
+            "devices here: " + ", ".join(names) if names else "no GPU and no RDMA device is here"
+        )
+        return f"{known}; NUMA nodes: {', '.join(str(node.number) for node in self.numa) or 'none'}"
 
     def distance(self, a: str | int, b: str | int) -> Distance:
         """How far two devices, or a device and a NUMA node (NODE or SYS), are apart."""
