@@ -10,7 +10,7 @@ namespace {
 std::atomic<unsigned> generation{0};
 
 // pthread_atfork is the one hook that runs in the child before any of its code does.
-[[maybe_unused]] const int registered =
+[[maybe_unused]] const int generation_registered =
     ::pthread_atfork(nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); });
 
 }  // namespace

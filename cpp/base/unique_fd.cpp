@@ -33,7 +33,7 @@ void in_child() {
   opening.unlock();
 }
 
-[[maybe_unused]] const int registered = ::pthread_atfork(before_fork, in_parent, in_child);
+[[maybe_unused]] const int fork_registered = ::pthread_atfork(before_fork, in_parent, in_child);
 
 bool is_tracked(int fd) { return fd >= 0 && fd < kMost; }
 

@@ -6,7 +6,7 @@ namespace zerohop::driver {
 namespace {
 
 // What to do about a CUresult. Null when the driver's own words say it all.
-const char* remedy(CudaResult result) noexcept {
+const char* cuda_remedy(CudaResult result) noexcept {
   switch (result) {
     case 1: return "an argument is outside what this driver or this memory allows";
     case 2: return "free GPU memory, or use smaller arrays";
@@ -37,7 +37,7 @@ void check_cuda(const Cuda& cuda, CudaResult result, std::string_view what) {
   std::string message(what);
   message += ": " + text_of(cuda.get_error_name, result) + " (" + std::to_string(result) + "), " +
              text_of(cuda.get_error_string, result);
-  if (const char* advice = remedy(result)) message.append("; ").append(advice);
+  if (const char* advice = cuda_remedy(result)) message.append("; ").append(advice);
   throw CudaError(message, result);
 }
 

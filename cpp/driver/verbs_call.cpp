@@ -11,7 +11,7 @@ namespace zerohop::driver {
 namespace {
 
 // What to do about an errno of a verbs call. Null when errno's own words say it all.
-const char* remedy(int error_number) noexcept {
+const char* verbs_remedy(int error_number) noexcept {
   switch (error_number) {
     case ENOMEM:
       return "the device is out of this resource, the queue asks for too much, or the limit of "
@@ -56,7 +56,7 @@ int errno_of(int result) noexcept {
 
 void throw_verbs_error(std::string_view what, int error_number) {
   std::string message = errno_message(std::string(what), error_number);
-  if (const char* advice = remedy(error_number)) message.append("; ").append(advice);
+  if (const char* advice = verbs_remedy(error_number)) message.append("; ").append(advice);
   throw VerbsError(message, error_number);
 }
 

@@ -12,7 +12,8 @@ namespace zerohop::engine {
 namespace {
 
 // Layout: magic, version, total length, fields, checksum. The length tells truncation from damage.
-constexpr std::array kMagic = {std::byte{'z'}, std::byte{'h'}, std::byte{'a'}, std::byte{'d'}};
+constexpr std::array kAddressMagic = {std::byte{'z'}, std::byte{'h'}, std::byte{'a'},
+                                      std::byte{'d'}};
 constexpr std::uint8_t kVersion = 1;
 constexpr std::size_t kMaxHost = 255;
 constexpr std::size_t kMaxName = 4096;
@@ -52,34 +53,36 @@ Address decode_fields(WireReader& reader) {
   return address;
 }
 
-[[noreturn]] void refuse(const std::string& cause) {
+[[noreturn]] void refuse_address(const std::string& cause) {
   throw ProtocolError("invalid address: " + cause);
 }
 
-constexpr std::size_t kPreamble = kMagic.size() + sizeof(kVersion) + sizeof(std::uint16_t);
+constexpr std::size_t kPreamble = kAddressMagic.size() + sizeof(kVersion) + sizeof(std::uint16_t);
 
 // Everything around the fields; returns the fields.
 std::span<const std::byte> check_envelope(std::span<const std::byte> bytes) {
   WireReader reader(bytes, "address");
   if (bytes.size() < kPreamble) {
-    refuse(std::to_string(bytes.size()) + " bytes are too few; pass on all of Endpoint.address");
+    refuse_address(std::to_string(bytes.size()) +
+                   " bytes are too few; pass on all of Endpoint.address");
   }
-  std::array<std::byte, kMagic.size()> magic;
+  std::array<std::byte, kAddressMagic.size()> magic;
   reader.fixed(magic);
-  if (magic != kMagic) refuse("these bytes are no Endpoint.address");
+  if (magic != kAddressMagic) refuse_address("these bytes are no Endpoint.address");
   if (const auto version = reader.number<std::uint8_t>(); version != kVersion) {
-    refuse("it has version " + std::to_string(version) + ", this side knows version " +
-           std::to_string(kVersion) + "; install the same version of zerohop on both sides");
+    refuse_address("it has version " + std::to_string(version) + ", this side knows version " +
+                   std::to_string(kVersion) +
+                   "; install the same version of zerohop on both sides");
   }
   const std::size_t expected = reader.number<std::uint16_t>();
   if (bytes.size() != expected || expected < kPreamble + sizeof(Checksum)) {
-    refuse(std::to_string(bytes.size()) + " bytes where " + std::to_string(expected) +
-           " belong; it was cut or extended on the way");
+    refuse_address(std::to_string(bytes.size()) + " bytes where " + std::to_string(expected) +
+                   " belong; it was cut or extended on the way");
   }
   const std::size_t summed = bytes.size() - sizeof(Checksum);
   const Checksum sum = checksum(bytes.first(summed));
   if (!std::ranges::equal(sum, bytes.subspan(summed))) {
-    refuse("the checksum differs; its bytes were changed on the way");
+    refuse_address("the checksum differs; its bytes were changed on the way");
   }
   return bytes.subspan(kPreamble, summed - kPreamble);
 }
@@ -108,7 +111,7 @@ Address::~Address() { sodium_memzero(secret.data(), secret.size()); }
 std::vector<std::byte> Address::to_bytes() const {
   const std::vector<std::byte> fields = encode_fields(*this);
   WireWriter writer;
-  writer.fixed(kMagic);
+  writer.fixed(kAddressMagic);
   writer.number(kVersion);
   writer.number(static_cast<std::uint16_t>(kPreamble + fields.size() + sizeof(Checksum)));
   writer.fixed(fields);

@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint8_t kProtocolVersion = 1;
 constexpr std::size_t kMagicBytes = 7;
 constexpr std::size_t kPublicKeyAt = kMagicBytes + sizeof(kProtocolVersion);
-constexpr std::array<char, kMagicBytes> kMagic = {'z', 'e', 'r', 'o', 'h', 'o', 'p'};
+constexpr std::array<char, kMagicBytes> kCipherMagic = {'z', 'e', 'r', 'o', 'h', 'o', 'p'};
 
 static_assert(sizeof(Prologue) == kPublicKeyAt + crypto_scalarmult_BYTES);
 static_assert(sizeof(WipedKey::bytes) == crypto_scalarmult_SCALARBYTES);
@@ -53,14 +53,14 @@ void prepare_sodium() {
 
 bool is_prologue(std::span<const std::byte> bytes) {
   return bytes.size() == sizeof(Prologue) &&
-         std::memcmp(bytes.data(), kMagic.data(), kMagicBytes) == 0;
+         std::memcmp(bytes.data(), kCipherMagic.data(), kMagicBytes) == 0;
 }
 
 KeyExchange::KeyExchange(const Secret& secret, Role role) : role_(role) {
   prepare_sodium();
   std::memcpy(secret_.bytes.data(), secret.data(), secret.size());
   randombytes_buf(private_key_.bytes.data(), private_key_.bytes.size());
-  std::memcpy(prologue_.data(), kMagic.data(), kMagicBytes);
+  std::memcpy(prologue_.data(), kCipherMagic.data(), kMagicBytes);
   prologue_[kMagicBytes] = std::byte{kProtocolVersion};
   crypto_scalarmult_base(raw(std::span(prologue_).subspan(kPublicKeyAt)),
                          private_key_.bytes.data());

@@ -12,11 +12,10 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "softhca/softhca.hpp"
 
 namespace zerohop::engine {
 namespace {
-
-constexpr std::string_view kSoftware = "soft0";
 
 std::string ipv4_text(const void* address) {
   std::array<char, INET_ADDRSTRLEN> text{};
@@ -52,9 +51,9 @@ std::optional<std::string> gid_host(const rdma::Gid& gid) {
 std::string control_host(const rdma::Device& device, const std::string& chosen) {
   if (!chosen.empty()) return chosen;
   const std::string_view name = device.name();
-  if (name == kSoftware) return "127.0.0.1";
-  if (name.starts_with(kSoftware)) {
-    const std::string place(name.substr(kSoftware.size() + 1));
+  if (name == softhca::kLoopbackDevice) return "127.0.0.1";
+  if (name.starts_with(softhca::kLoopbackDevice)) {
+    const std::string place(name.substr(softhca::kLoopbackDevice.size() + 1));
     in_addr address{};
     if (::inet_pton(AF_INET, place.c_str(), &address) == 1) return place;
     if (auto host = interface_host(place)) return *host;

@@ -12,8 +12,6 @@
 namespace zerohop::engine {
 namespace {
 
-constexpr const char* kSoftware = "soft0";
-
 std::vector<std::string> adapter_names(const driver::VerbsLibrary& library) {
   return library.verbs ? rdma::Device::names(*library.verbs) : std::vector<std::string>{};
 }
@@ -33,7 +31,7 @@ DeviceChoice first_that_serves(const rdma::PortWish& wish, const driver::VerbsLi
     }
     obstacles += (obstacles.empty() ? "" : "; ") + cause;
   }
-  auto device = open_device(kSoftware, wish, library);
+  auto device = open_device(std::string(softhca::kLoopbackDevice), wish, library);
   if (obstacles.empty()) obstacles = "this machine has none";
   return {std::move(device), "no RDMA adapter can serve (" + obstacles + ")"};
 }
@@ -66,7 +64,7 @@ std::vector<std::string> device_names() {
 
 std::shared_ptr<rdma::Device> open_device(const std::string& name, const rdma::PortWish& wish,
                                           const driver::VerbsLibrary& library) {
-  if (name.starts_with(kSoftware)) {
+  if (name.starts_with(softhca::kLoopbackDevice)) {
     return rdma::Device::open(softhca::verbs(), softhca::canonical_name(name), wish);
   }
   if (library.verbs) return rdma::Device::open(library.verbs, name, wish);
@@ -98,7 +96,8 @@ std::vector<DeviceChoice> choose_devices(const std::string& names, const rdma::P
     }
     // They would differ in route and speed, and the slow one would set the pace.
     const std::string& first = chosen.front().device->name();
-    if (opened.starts_with(kSoftware) != first.starts_with(kSoftware)) {
+    if (opened.starts_with(softhca::kLoopbackDevice) !=
+        first.starts_with(softhca::kLoopbackDevice)) {
       throw std::invalid_argument("'" + opened + "' and '" + first +
                                   "' are no rails of one Endpoint: name adapters only, or only "
                                   "devices of the software HCA");

@@ -9,7 +9,7 @@
 namespace zerohop::engine {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x334d5a5a;  // "ZZM3": a version of its own
+constexpr std::uint32_t kRemoteMemoryMagic = 0x334d5a5a;  // "ZZM3": a version of its own
 constexpr std::size_t kMaxDeviceBytes = 64;
 
 void write_dims(WireWriter& out, const Dims& dims) {
@@ -75,7 +75,7 @@ RemoteMemory RemoteMemory::slice(std::span<const Index> indices) const {
 
 std::vector<std::byte> RemoteMemory::to_bytes() const {
   WireWriter out;
-  out.number(kMagic);
+  out.number(kRemoteMemoryMagic);
   out.fixed(endpoint);
   const std::size_t count = count_keys(rkeys);
   out.number(static_cast<std::uint8_t>(count));
@@ -97,7 +97,7 @@ std::vector<std::byte> RemoteMemory::to_bytes() const {
 
 RemoteMemory RemoteMemory::from_bytes(std::span<const std::byte> bytes) {
   WireReader in(bytes, "RemoteMemory");
-  if (in.number<std::uint32_t>() != kMagic) in.fail("these bytes are no RemoteMemory");
+  if (in.number<std::uint32_t>() != kRemoteMemoryMagic) in.fail("these bytes are no RemoteMemory");
   RemoteMemory memory;
   in.fixed(memory.endpoint);
   memory.rkeys = read_keys(in);

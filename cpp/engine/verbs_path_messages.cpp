@@ -15,16 +15,16 @@ namespace {
 constexpr std::size_t kMaxWaiting = std::size_t{64} << 20;  // bytes of eager payload without a recv
 constexpr std::uint32_t kNotifyNbytes = 16;                 // a notification is half a Message
 
-[[noreturn]] void refuse(const std::string& cause) {
+[[noreturn]] void refuse_message(const std::string& cause) {
   throw ProtocolError("a message that no correct peer sends: " + cause);
 }
 
 Message decode(std::span<const std::byte> bytes) {
   Message message{};
-  if (bytes.size() < kNotifyNbytes) refuse("it is truncated");
+  if (bytes.size() < kNotifyNbytes) refuse_message("it is truncated");
   std::memcpy(&message, bytes.data(), std::min(bytes.size(), sizeof message));
   if (message.kind != MessageKind::notify && bytes.size() < sizeof message)
-    refuse("it is truncated");
+    refuse_message("it is truncated");
   return message;
 }
 
@@ -42,7 +42,8 @@ void VerbsPath::on_receive(const ibv_wc& completion) {
 
 // The peer has taken `more` messages since it last said so.
 void VerbsPath::on_credits(std::uint32_t more) {
-  if (more > messages_sent_ - messages_taken_by_peer_) refuse("it takes more than was sent");
+  if (more > messages_sent_ - messages_taken_by_peer_)
+    refuse_message("it takes more than was sent");
   messages_taken_by_peer_ += more;
 }
 
@@ -64,19 +65,21 @@ void VerbsPath::on_message(std::uint32_t slot, std::uint32_t nbytes) {
 void VerbsPath::handle(const Message& message, std::span<const std::byte> payload) {
   switch (message.kind) {
     case MessageKind::notify:
-      if (message.tag >= Board::kSlots || message.value == 0) refuse("a notification out of range");
+      if (message.tag >= Board::kSlots || message.value == 0)
+        refuse_message("a notification out of range");
       // Counted first: who sees the value sees it counted.
       stats_.notifications_in.fetch_add(1, std::memory_order_relaxed);
       services_.board->put(message.tag, message.value);
       services_.poller->wake();
       return;
     case MessageKind::eager:
-      if (message.nbytes != payload.size()) refuse("its payload has another size than it says");
+      if (message.nbytes != payload.size())
+        refuse_message("its payload has another size than it says");
       return on_data_message(message, payload);
     case MessageKind::offer: return on_data_message(message, {});
     case MessageKind::taken: return on_taken(message.id);
   }
-  refuse("kind " + std::to_string(static_cast<unsigned>(message.kind)));
+  refuse_message("kind " + std::to_string(static_cast<unsigned>(message.kind)));
 }
 
 void VerbsPath::on_data_message(const Message& message, std::span<const std::byte> payload) {
@@ -137,7 +140,7 @@ void VerbsPath::release_held_slots() {
 
 void VerbsPath::on_taken(std::uint32_t id) {
   const auto found = offers_.find(id);
-  if (found == offers_.end()) refuse("it takes an offer that was never made");
+  if (found == offers_.end()) refuse_message("it takes an offer that was never made");
   found->second->drop();
   offers_.erase(found);
 }

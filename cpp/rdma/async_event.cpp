@@ -9,7 +9,7 @@ enum class Names { device, queue, queue_pair, port };  // what an event is about
 
 enum class Weight { note, trouble };  // told for completeness, or something is wrong
 
-struct Meaning {
+struct EventMeaning {
   const char* name;
   Names names;
   Weight weight;
@@ -17,7 +17,7 @@ struct Meaning {
 };
 
 // Indexed by ibv_event_type. Meanings: man ibv_get_async_event.
-constexpr std::array<Meaning, IBV_EVENT_WQ_FATAL + 1> kMeanings{{
+constexpr std::array<EventMeaning, IBV_EVENT_WQ_FATAL + 1> kEventMeanings{{
     {"CQ_ERR", Names::queue, Weight::trouble,
      "a completion queue overran and takes no more completions: make a new Endpoint, or make a "
      "new queue that is deeper"},
@@ -60,12 +60,13 @@ constexpr std::array<Meaning, IBV_EVENT_WQ_FATAL + 1> kMeanings{{
      "a work queue failed, of which zerohop has none of its own"},
 }};
 
-const Meaning& meaning_of(ibv_event_type type) noexcept {
-  static constexpr Meaning kUnknown{"UNKNOWN", Names::device, Weight::trouble,
-                                    "this version does not know the event: see the man page of "
-                                    "ibv_get_async_event"};
+const EventMeaning& meaning_of(ibv_event_type type) noexcept {
+  static constexpr EventMeaning kUnknown{
+      "UNKNOWN", Names::device, Weight::trouble,
+      "this version does not know the event: see the man page of "
+      "ibv_get_async_event"};
   const auto index = static_cast<std::size_t>(type);
-  return index < kMeanings.size() ? kMeanings[index] : kUnknown;
+  return index < kEventMeanings.size() ? kEventMeanings[index] : kUnknown;
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace zerohop::rdma {
 namespace {
 
-struct Meaning {
+struct StatusMeaning {
   const char* name;
   const char* help;
 };
@@ -13,7 +13,7 @@ struct Meaning {
 #define ZEROHOP_STATUS(status, help) {#status, help}
 // Indexed by ibv_wc_status. Meanings: InfiniBand Architecture Specification, volume 1, section
 // 11.6.2 (completion return status), and man ibv_poll_cq.
-constexpr std::array<Meaning, 24> kMeanings{{
+constexpr std::array<StatusMeaning, 24> kStatusMeanings{{
     ZEROHOP_STATUS(IBV_WC_SUCCESS, "the operation completed"),
     ZEROHOP_STATUS(IBV_WC_LOC_LEN_ERR,
                    "a message was longer than the receive buffer or than the port's max_msg_sz: "
@@ -83,15 +83,16 @@ constexpr std::array<Meaning, 24> kMeanings{{
                    "report the adapter's driver"),
 }};
 #undef ZEROHOP_STATUS
-static_assert(kMeanings.size() == IBV_WC_TM_RNDV_INCOMPLETE + 1);
+static_assert(kStatusMeanings.size() == IBV_WC_TM_RNDV_INCOMPLETE + 1);
 
-constexpr Meaning kUnknown{"IBV_WC_UNKNOWN",
-                           "the adapter gave a status that this version of verbs does not define: "
-                           "see vendor_err and update rdma-core"};
+constexpr StatusMeaning kUnknownStatus{
+    "IBV_WC_UNKNOWN",
+    "the adapter gave a status that this version of verbs does not define: "
+    "see vendor_err and update rdma-core"};
 
-const Meaning& meaning_of(ibv_wc_status status) noexcept {
+const StatusMeaning& meaning_of(ibv_wc_status status) noexcept {
   const auto index = static_cast<std::size_t>(status);
-  return index < kMeanings.size() ? kMeanings[index] : kUnknown;
+  return index < kStatusMeanings.size() ? kStatusMeanings[index] : kUnknownStatus;
 }
 
 }  // namespace

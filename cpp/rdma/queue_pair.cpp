@@ -11,7 +11,7 @@
 namespace zerohop::rdma {
 namespace {
 
-constexpr std::uint32_t k24Bits = 0xffffff;
+constexpr std::uint32_t kPsnMask = 0xffffff;
 
 std::uint32_t at_most(std::uint32_t wanted, int limit) noexcept {
   return std::min(wanted, static_cast<std::uint32_t>(std::max(limit, 0)));
@@ -93,7 +93,7 @@ QueuePair::QueuePair(std::shared_ptr<ProtectionDomain> domain,
       receive_queue_(std::move(receive_queue)),
       handle_(std::move(handle)),
       options_(options),
-      psn_(random_u32() & k24Bits) {}
+      psn_(random_u32() & kPsnMask) {}
 
 void QueuePair::Destroy::operator()(ibv_qp* qp) const noexcept {
   if (is_this_process()) driver::report_errno(verbs->destroy_qp(qp), "ibv_destroy_qp");

@@ -10,7 +10,7 @@
 namespace zerohop::softhca {
 namespace {
 
-constexpr std::uint8_t kPrefix[4] = {0xfd, 'z', 'h', 1};
+constexpr std::uint8_t kGidPrefix[4] = {0xfd, 'z', 'h', 1};
 constexpr std::size_t kNonceAt = 4;
 constexpr std::size_t kNonceBytes = 6;
 constexpr std::size_t kAddressAt = 10;
@@ -20,7 +20,7 @@ constexpr std::size_t kPortAt = 14;
 
 ibv_gid make_gid(const sockaddr_in& listener) {
   ibv_gid gid{};
-  std::memcpy(gid.raw, kPrefix, sizeof kPrefix);
+  std::memcpy(gid.raw, kGidPrefix, sizeof kGidPrefix);
   fill_random(std::as_writable_bytes(std::span(gid.raw + kNonceAt, kNonceBytes)));
   std::memcpy(gid.raw + kAddressAt, &listener.sin_addr, sizeof listener.sin_addr);
   std::memcpy(gid.raw + kPortAt, &listener.sin_port, sizeof listener.sin_port);
@@ -28,7 +28,7 @@ ibv_gid make_gid(const sockaddr_in& listener) {
 }
 
 bool is_soft_gid(const ibv_gid& gid) noexcept {
-  return std::memcmp(gid.raw, kPrefix, sizeof kPrefix) == 0;
+  return std::memcmp(gid.raw, kGidPrefix, sizeof kGidPrefix) == 0;
 }
 
 sockaddr_in gid_address(const ibv_gid& gid) noexcept {

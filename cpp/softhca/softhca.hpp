@@ -9,6 +9,9 @@
 
 namespace zerohop::softhca {
 
+// The device on loopback; the others are "soft0@<interface>".
+inline constexpr std::string_view kLoopbackDevice = "soft0";
+
 // The table, always complete. get_device_list names "soft0" (loopback) first, then one
 // "soft0@<interface>" for every other interface that is up and has an IPv4 address.
 std::shared_ptr<const driver::Verbs> verbs();
