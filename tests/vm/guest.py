@@ -24,6 +24,9 @@ from vm.qmp import Qmp
 from vm.unavailable import Unavailable
 
 BOOT_TIMEOUT = 300.0  # seconds; 5 is usual, a busy machine needs many
+# Emulated processors now and then run into an instruction that another one is just changing (the
+# kernel's jump labels), and the kernel panics. Nothing of ours has run by then.
+BOOTS = 3
 
 
 def python() -> Path:
@@ -45,25 +48,36 @@ class Guest:
         with ExitStack() as stack:  # nothing is left behind if QEMU does not start
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zerohop-vm-")))
             self._log = folder / "console.log"
-            write_initramfs(machine.kernel, folder / "initramfs")
+            self._initramfs = folder / "initramfs"
+            write_initramfs(machine.kernel, self._initramfs)
+            self._boot()
+            self._stack = stack.pop_all()
+
+    def _boot(self) -> None:
+        with ExitStack() as stack:
             self._agent, agent = map(stack.enter_context, socket.socketpair())
             self.qmp, qmp = Qmp.pair()
             stack.callback(self.qmp.close)
             with agent, qmp:
-                self.process = qemu.start(machine, folder / "initramfs", agent, qmp, self._log)
-            self._stack = stack.pop_all()
+                self.process = qemu.start(self.machine, self._initramfs, agent, qmp, self._log)
+            stack.pop_all()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def wait_ready(self, timeout: float = BOOT_TIMEOUT) -> None:
         deadline = time.monotonic() + timeout
+        boots = 1
         while not self._ready.wait(0.05):
             if self.process.poll() is None and time.monotonic() < deadline:
                 continue
             self.kill()
+            if boots < BOOTS and "Kernel panic" in self.console():
+                boots += 1
+                self._boot()
+                continue
             raise Unavailable(
-                f"{self.name} did not start within {timeout:.0f} s (QEMU's exit status: "
-                f"{self.process.poll()}); its console said:\n{self.console()}"
+                f"{self.name} did not start ({boots} tries, at most {timeout:.0f} s; QEMU's exit "
+                f"status: {self.process.poll()}); its console said:\n{self.console()}"
             )
 
     def console(self) -> str:
@@ -130,6 +144,7 @@ class Guest:
         self.process.wait(10)
         self._reader.join(10)  # QEMU's end of the socket is closed now
         self._agent.close()
+        self.qmp.close()
 
     def __enter__(self) -> Guest:  # noqa: PYI034  Self needs Python 3.11
         try:

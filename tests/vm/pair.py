@@ -35,10 +35,10 @@ class Pair:
     def __enter__(self) -> Pair:  # noqa: PYI034  Self needs Python 3.11
         with self._stack:  # both are closed if one fails to boot
             self.a, self.b = self._boot(0), self._boot(1)
-            for wire in self.wires:
-                wire.plug(self.a, self.b)
             for guest in self.guests:
                 guest.wait_ready()
+            for wire in self.wires:
+                wire.plug(self.a, self.b)
             self._stack = self._stack.pop_all()
         return self
 

@@ -69,7 +69,9 @@ def command_line(machine: Machine, initramfs: Path, agent: int, qmp: int, log: P
     line += ["-kernel", str(machine.kernel.image), "-initrd", str(initramfs)]
     line += [
         "-append",
-        " ".join(["console=ttyS0 quiet panic=-1 mitigations=off no_timer_check", *words]),
+        " ".join(
+            ["console=ttyS0 quiet oops=panic panic=-1 mitigations=off no_timer_check", *words]
+        ),
     ]
     line += ["-serial", "stdio" if machine.shell else f"file:{log}"]
     line += ["-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap"]

@@ -18,7 +18,7 @@ class Wire:
         self._guests: list[Guest] = []
 
     def plug(self, a: Guest, b: Guest) -> None:
-        """The guests have inherited the ends."""
+        """The guests run, and have inherited the ends."""
         self._guests = [a, b]
         for end in self.ends:
             end.close()
