@@ -60,7 +60,7 @@ Endpoint::Endpoint(const EndpointOptions& options)
   open_neighbourhood();
   services_.options = options_.queue_pair;
   registrations_ = std::make_shared<Registrations>(
-      rails_, neighbourhood_ ? neighbourhood_->exposures() : nullptr);
+      rails_, neighbourhood_ ? neighbourhood_->exposures() : nullptr, live_regions_);
   address_.name = options_.name.empty() ? default_name() : options_.name;
   address_.host = control_host(rails_.front()->device(), options_.host);
   control_ = Control::start(address_, rails_, services_.poller, peer_maker(), neighbourhood_);
@@ -273,6 +273,7 @@ void Endpoint::stop() {
   if (!alone.owns_lock()) return;
   control_.reset();
   registrations_.reset();
+  live_regions_->end();  // whatever arrays the program keeps, the devices are let go of
   {
     const std::lock_guard lock(gpu_mutex_);
     gpu_registrations_ = {};

@@ -122,6 +122,7 @@ class Endpoint {
   std::shared_ptr<Neighbourhood> neighbourhood_;  // null because of:
   std::string no_neighbourhood_;
   std::shared_ptr<CopyQueue> copy_queue_;
+  const std::shared_ptr<LiveRegions> live_regions_ = std::make_shared<LiveRegions>();
   std::shared_ptr<Registrations> registrations_;
   mutable std::mutex gpu_mutex_;  // guards the next
   // By rail; null before the first GPU array.

@@ -68,6 +68,7 @@ Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void>
                             (choice ? choice->reason : "no device of this Endpoint is left") +
                             "); copy the array to the host first");
   }
+  live_regions_->add(regions);
   auto pinned =
       std::make_shared<const Pinned>(std::move(regions), std::move(owner), std::move(device));
   return Memory(address_.id, layout, std::move(pinned),

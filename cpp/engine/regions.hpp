@@ -5,7 +5,9 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "base/layout.hpp"
 #include "engine/rail.hpp"
@@ -20,7 +22,9 @@ class Regions {
     if (!region) return;
     covered_.begin = std::max(covered_.begin, region->address());
     covered_.end = std::min(covered_.end, region->address() + region->nbytes());
-    if (!any_) any_ = region.get();
+    if (empty_) access_ = region->access();
+    empty_ = false;
+    lkeys_[rail] = region->lkey();
     by_rail_[rail] = std::move(region);
   }
 
@@ -28,36 +32,75 @@ class Regions {
   void set_exposure(std::shared_ptr<ipc::Exposure> exposure) { exposure_ = std::move(exposure); }
   std::uint64_t local_key() const noexcept { return exposure_ ? exposure_->key() : 0; }
 
-  bool empty() const noexcept { return any_ == nullptr; }
+  bool empty() const noexcept { return empty_; }
   // What peers may do. Not when empty().
-  bool writable() const noexcept { return (any_->access() & IBV_ACCESS_REMOTE_WRITE) != 0; }
+  bool writable() const noexcept { return (access_ & IBV_ACCESS_REMOTE_WRITE) != 0; }
   // Whether they include atomics, which take the first rail (Peer::atomics_path()).
-  bool atomics() const noexcept { return (any_->access() & IBV_ACCESS_REMOTE_ATOMIC) != 0; }
+  bool atomics() const noexcept { return (access_ & IBV_ACCESS_REMOTE_ATOMIC) != 0; }
   // The range that every one of them covers. Not when empty().
   const Extent& covered() const noexcept { return covered_; }
 
-  std::uint32_t lkey(RailIndex rail) const noexcept {
-    return by_rail_[rail] ? by_rail_[rail]->lkey() : 0;
-  }
-  std::uint32_t rkey(RailIndex rail) const noexcept {
-    return by_rail_[rail] ? by_rail_[rail]->rkey() : 0;
-  }
-  RailKeys lkeys() const noexcept {
-    RailKeys keys{};
-    for (RailIndex rail = 0; rail < kMaxRails; ++rail) keys[rail] = lkey(rail);
-    return keys;
-  }
+  std::uint32_t lkey(RailIndex rail) const noexcept { return lkeys_[rail]; }
+  const RailKeys& lkeys() const noexcept { return lkeys_; }
   RailKeys rkeys() const noexcept {
+    const std::lock_guard lock(mutex_);
     RailKeys keys{};
-    for (RailIndex rail = 0; rail < kMaxRails; ++rail) keys[rail] = rkey(rail);
+    for (RailIndex rail = 0; rail < kMaxRails; ++rail) {
+      if (by_rail_[rail]) keys[rail] = by_rail_[rail]->rkey();
+    }
     return keys;
   }
 
+  // Deregisters, whoever still holds this object: its devices are let go of. No transfer may use it
+  // any more.
+  void end() const noexcept {
+    decltype(by_rail_) last;  // deregistration, which may wait, happens outside the lock
+    const std::lock_guard lock(mutex_);
+    last.swap(by_rail_);
+  }
+
  private:
-  std::array<std::shared_ptr<rdma::MemoryRegion>, kMaxRails> by_rail_;
-  const rdma::MemoryRegion* any_ = nullptr;  // of the first rail that has one
+  // From here on set before others know the object.
+  bool empty_ = true;
+  int access_ = 0;  // of the first rail that has one
+  RailKeys lkeys_{};
   Extent covered_{0, UINT64_MAX};
   std::shared_ptr<ipc::Exposure> exposure_;
+
+  mutable std::mutex mutex_;  // guards the next
+  mutable std::array<std::shared_ptr<rdma::MemoryRegion>, kMaxRails> by_rail_;
+};
+
+// All that an Endpoint has registered and that somebody still holds.
+class LiveRegions {
+ public:
+  void add(const std::shared_ptr<const Regions>& regions) {
+    const std::lock_guard lock(mutex_);
+    if (regions_.size() >= next_sweep_) {
+      std::erase_if(regions_, [](const auto& one) { return one.expired(); });
+      next_sweep_ = std::max(kFirstSweep, 2 * regions_.size());
+    }
+    regions_.push_back(regions);
+  }
+
+  // Deregisters all of it.
+  void end() noexcept {
+    decltype(regions_) all;
+    {
+      const std::lock_guard lock(mutex_);
+      all.swap(regions_);
+    }
+    for (const auto& one : all) {
+      if (const auto regions = one.lock()) regions->end();
+    }
+  }
+
+ private:
+  static constexpr std::size_t kFirstSweep = 64;  // entries
+
+  std::mutex mutex_;  // guards the next two
+  std::vector<std::weak_ptr<const Regions>> regions_;
+  std::size_t next_sweep_ = kFirstSweep;
 };
 
 }  // namespace zerohop::engine

@@ -45,6 +45,7 @@ std::shared_ptr<const Regions> Registrations::create(const Extent& extent, bool 
     regions->set_exposure(exposures_->expose(
         {.begin = extent.begin, .end = extent.end, .writable = writable}, memfd));
   }
+  live_->add(regions);
   return regions;
 }
 

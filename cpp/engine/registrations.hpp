@@ -21,9 +21,10 @@ int access_bits(const rdma::Device& device, bool writable) noexcept;
 class Registrations {
  public:
   // exposures: of the memory registered here; null: processes of this host reach it by a device
-  // only.
-  explicit Registrations(Rails rails, std::shared_ptr<ipc::Exposures> exposures = nullptr)
-      : rails_(std::move(rails)), exposures_(std::move(exposures)) {}
+  // only. live: is told of every new registration.
+  Registrations(Rails rails, std::shared_ptr<ipc::Exposures> exposures,
+                std::shared_ptr<LiveRegions> live)
+      : rails_(std::move(rails)), exposures_(std::move(exposures)), live_(std::move(live)) {}
 
   // The regions, one with each rail whose device is still there, over `extent` with the right to be
   // read, and written if `writable`. With `shared` those that cover the extent with the same rights
@@ -40,6 +41,7 @@ class Registrations {
 
   const Rails rails_;
   const std::shared_ptr<ipc::Exposures> exposures_;
+  const std::shared_ptr<LiveRegions> live_;
   std::mutex mutex_;
   std::map<std::uint64_t, std::weak_ptr<const Regions>> by_address_;
   std::size_t next_sweep_ = 64;  // entries at which expired ones are swept out

@@ -61,6 +61,7 @@ struct ScriptedDevice::State {
   std::atomic<bool> port_down = false;
   std::atomic<bool> send_fails = false;
   std::atomic<int> looks = 0;
+  std::atomic<bool> open = false;
 };
 
 namespace {
@@ -119,6 +120,7 @@ int req_notify_cq(ibv_cq* cq, int solicited) {
 ibv_context* open_device(ibv_device* device) {
   ibv_context* context = soft().open_device(device);
   if (context == nullptr) return nullptr;
+  state->open = true;
   state->device = *context->device;
   state->own_device = std::exchange(context->device, &state->device);
   state->own_async_fd = std::exchange(context->async_fd, state->async.out.get());
@@ -129,6 +131,7 @@ ibv_context* open_device(ibv_device* device) {
 int close_device(ibv_context* context) {
   context->async_fd = state->own_async_fd;
   context->device = state->own_device;
+  state->open = false;
   return soft().close_device(context);
 }
 ibv_qp* create_qp(ibv_pd* domain, ibv_qp_init_attr* attributes) {
@@ -205,5 +208,6 @@ void ScriptedDevice::remove() {
   std::strcpy(state_->device.dev_path, "/sys/class/infiniband_verbs/was here");
 }
 int ScriptedDevice::looks() const { return state_->looks; }
+bool ScriptedDevice::is_open() const { return state_->open; }
 
 }  // namespace zerohop::testing

@@ -36,6 +36,7 @@ class ScriptedDevice {
   void remove();
 
   int looks() const;  // at either channel
+  bool is_open() const;
 
   struct State;
 

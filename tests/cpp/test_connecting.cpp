@@ -75,7 +75,8 @@ class Station {
             .neighbourhood = nullptr,
             .no_neighbourhood = {},
             .copy_queue = {},
-            .registrations = std::make_shared<Registrations>(rails_),
+            .registrations =
+                std::make_shared<Registrations>(rails_, nullptr, std::make_shared<LiveRegions>()),
             .tell = [](const std::shared_ptr<Peer>&, ControlMessage) {},
             .repair =
                 [weak](const std::shared_ptr<Peer>& peer, RailIndex rail) {

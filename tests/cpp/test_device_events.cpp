@@ -258,6 +258,18 @@ TEST_CASE("a device that is lost ends its connections, is left alone, and nothin
   }
 }
 
+// The kernel removes an RDMA device when nobody has it open any more, and not before.
+TEST_CASE("a closed Endpoint lets go of its device, whatever arrays are kept") {
+  Fixture f;
+  f.check_a_write();
+  const Memory part = f.from.slice(std::vector<Index>{});
+  CHECK(f.device.is_open());
+  f.left.close(soon());
+  f.to_right = nullptr;
+  CHECK(!f.device.is_open());
+  CHECK(!f.from.closed());  // the array is still there
+}
+
 TEST_CASE("who waits while the device is lost is told at once") {
   Reports reports;
   ScriptedDevice device;
