@@ -37,7 +37,8 @@ lint: $(VENV)/installed $(VENV)/test-group ## clang-format, ruff, mypy
 
 ctest: $(PRESETS:%=ctest-%) ## the C++ tests in all three builds (or: make ctest-asan)
 $(PRESETS:%=ctest-%): ctest-%: $(VENV)/test-group
-	@test -f build/$*/build.ninja || cmake --preset $* >build/$*.log 2>&1 || { cat build/$*.log; exit 1; }
+	@export CUDA_HOME=$${CUDA_HOME:-$$(echo $(CURDIR)/$(VENV)/lib/python3*/site-packages/nvidia/cu13)}
+	test -f build/$*/build.ninja || cmake --preset $* >build/$*.log 2>&1 || { cat build/$*.log; exit 1; }
 	cmake --build --preset $*
 	ctest --preset $*
 

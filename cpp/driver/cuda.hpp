@@ -23,8 +23,16 @@ using CudaCaptureMode = int;                // CUstreamCaptureMode
 using CudaAllocation = unsigned long long;  // CUmemGenericAllocationHandle
 using CudaStream = void*;                   // CUstream
 using CudaEvent = void*;                    // CUevent
+using CudaModule = void*;                   // CUmodule
+using CudaFunction = void*;                 // CUfunction
 struct CudaMemoryProperties;                // CUmemAllocationProp
 struct CudaMemoryAccess;                    // CUmemAccessDesc
+struct CudaUuid {                           // CUuuid
+  unsigned char bytes[16];
+};
+struct CudaIpcHandle {  // CUipcMemHandle
+  unsigned char bytes[64];
+};
 constexpr CudaResult kCudaSuccess = 0;
 
 // X(member, symbol, minimum version as 1000 * major + 10 * minor, parameters); all return
@@ -35,6 +43,7 @@ constexpr CudaResult kCudaSuccess = 0;
   X(device_get_count, cuDeviceGetCount, 2000, (int* count))                                        \
   X(device_get, cuDeviceGet, 2000, (CudaDevice * device, int ordinal))                             \
   X(device_get_name, cuDeviceGetName, 2000, (char* name, int nbytes, CudaDevice device))           \
+  X(device_get_uuid, cuDeviceGetUuid, 11040, (CudaUuid * uuid, CudaDevice device))                 \
   X(device_get_attribute, cuDeviceGetAttribute, 2000,                                              \
     (int* value, CudaDeviceAttribute attribute, CudaDevice device))                                \
   X(device_get_pci_bus_id, cuDeviceGetPCIBusId, 4010, (char* text, int nbytes, CudaDevice device)) \
@@ -79,6 +88,14 @@ constexpr CudaResult kCudaSuccess = 0;
   X(memory_export_range, cuMemGetHandleForAddressRange, 11070,                                     \
     (void* handle, CudaAddress address, std::size_t nbytes, int handle_type,                       \
      unsigned long long flags))                                                                    \
+  X(memory_export, cuMemExportToShareableHandle, 10020,                                            \
+    (void* handle, CudaAllocation allocation, int handle_type, unsigned long long flags))          \
+  X(memory_import, cuMemImportFromShareableHandle, 10020,                                          \
+    (CudaAllocation * allocation, void* handle, int handle_type))                                  \
+  X(ipc_export, cuIpcGetMemHandle, 4010, (CudaIpcHandle * handle, CudaAddress address))            \
+  X(ipc_open, cuIpcOpenMemHandle, 11000,                                                           \
+    (CudaAddress * address, CudaIpcHandle handle, unsigned flags))                                 \
+  X(ipc_close, cuIpcCloseMemHandle, 4010, (CudaAddress address))                                   \
   X(host_allocate, cuMemHostAlloc, 2020, (void** address, std::size_t nbytes, unsigned flags))     \
   X(host_free, cuMemFreeHost, 2000, (void* address))                                               \
   X(copy_to_host, cuMemcpyDtoHAsync, 3020,                                                         \
@@ -91,6 +108,14 @@ constexpr CudaResult kCudaSuccess = 0;
   X(event_destroy, cuEventDestroy, 4000, (CudaEvent event))                                        \
   X(event_record, cuEventRecord, 2000, (CudaEvent event, CudaStream stream))                       \
   X(event_query, cuEventQuery, 2000, (CudaEvent event))                                            \
+  X(module_load, cuModuleLoadData, 2000, (CudaModule * module, const void* image))                 \
+  X(module_unload, cuModuleUnload, 2000, (CudaModule module))                                      \
+  X(module_get_function, cuModuleGetFunction, 2000,                                                \
+    (CudaFunction * function, CudaModule module, const char* name))                                \
+  X(launch_kernel, cuLaunchKernel, 4000,                                                           \
+    (CudaFunction function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,               \
+     unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_nbytes,           \
+     CudaStream stream, void** arguments, void** options))                                         \
   X(flush_gpudirect_writes, cuFlushGPUDirectRDMAWrites, 11030, (int target, int scope))            \
   X(get_error_name, cuGetErrorName, 6000, (CudaResult result, const char** text))                  \
   X(get_error_string, cuGetErrorString, 6000, (CudaResult result, const char** text))

@@ -11,6 +11,7 @@ enum : CudaResult {
   kCudaErrorOutOfMemory = 2,
   kCudaErrorNotInitialized = 3,
   kCudaErrorInvalidContext = 201,
+  kCudaErrorAlreadyMapped = 208,
   kCudaErrorNotReady = 600,
   kCudaErrorNotSupported = 801,
   kCudaErrorCaptureFirst = 900,  // those of calls that disturb a stream capture
@@ -82,6 +83,8 @@ static_assert(sizeof(CudaMemoryAccess) == 12);
 constexpr int kCudaMemoryPinned = 1;        // CU_MEM_ALLOCATION_TYPE_PINNED: it stays in place
 constexpr int kCudaAccessReadWrite = 3;     // CUmemAccess_flags
 constexpr int kCudaGranularityMinimum = 0;  // CUmemAllocationGranularity_flags
+
+constexpr unsigned kCudaIpcLazyPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 
 constexpr int kCudaRangeHandleDmabuf = 1;                   // CUmemRangeHandleType
 constexpr unsigned long long kCudaDmabufMappingPcie = 1;    // CUmemRangeFlags, driver 12.8

@@ -17,6 +17,7 @@
 #include "gpu/device_guard.hpp"
 #include "gpu/handles.hpp"
 #include "gpu/stream_wait.hpp"
+#include "gpu/vmm.hpp"
 
 namespace zerohop::gpu {
 namespace {
@@ -73,72 +74,24 @@ std::uint64_t round_up(const Device& device, std::uint64_t nbytes,
                   driver::kCudaErrorOutOfMemory);
 }
 
-// Each of the three below is one resource of the driver, which it names by a number. Failures to
-// give it back are not reported: at process exit the driver may have shut down first.
-
-class Physical {
- public:
-  Physical(const Device& device, std::uint64_t nbytes,
-           const driver::CudaMemoryProperties& properties, const Deadline& deadline)
-      : cuda_(device.cuda()) {
-    constexpr std::chrono::milliseconds kNap{1};
-    for (;;) {
-      const bool more_comes = buffers_going.load() > 0;  // before the driver is asked
-      const driver::CudaResult result = cuda_.memory_create(&handle_, nbytes, &properties, 0);
-      if (result == driver::kCudaSuccess) return;
-      if (result != driver::kCudaErrorOutOfMemory) {
-        check_cuda(cuda_, result, "cuMemCreate of " + bytes_on(nbytes, device));
-      }
-      if (!more_comes || deadline.passed()) throw_out_of_memory(device, nbytes);
-      std::this_thread::sleep_for(kNap);
+// Memory that is on its way back to the GPU is waited for, until `deadline`.
+PhysicalMemory create_physical(const Device& device, std::uint64_t nbytes,
+                               const driver::CudaMemoryProperties& properties,
+                               const Deadline& deadline) {
+  constexpr std::chrono::milliseconds kNap{1};
+  const driver::Cuda& cuda = device.cuda();
+  for (;;) {
+    const bool more_comes = buffers_going.load() > 0;  // before the driver is asked
+    driver::CudaAllocation handle = 0;
+    const driver::CudaResult result = cuda.memory_create(&handle, nbytes, &properties, 0);
+    if (result == driver::kCudaSuccess) return {cuda, handle};
+    if (result != driver::kCudaErrorOutOfMemory) {
+      check_cuda(cuda, result, "cuMemCreate of " + bytes_on(nbytes, device));
     }
+    if (!more_comes || deadline.passed()) throw_out_of_memory(device, nbytes);
+    std::this_thread::sleep_for(kNap);
   }
-  ~Physical() { (void)cuda_.memory_release_allocation(handle_); }
-  Physical(const Physical&) = delete;
-  Physical& operator=(const Physical&) = delete;
-
-  driver::CudaAllocation handle() const noexcept { return handle_; }
-
- private:
-  const driver::Cuda& cuda_;
-  driver::CudaAllocation handle_ = 0;
-};
-
-class Addresses {
- public:
-  Addresses(const Device& device, std::uint64_t nbytes) : cuda_(device.cuda()), nbytes_(nbytes) {
-    check_cuda(cuda_, cuda_.memory_reserve(&begin_, nbytes, /*alignment=*/0, /*wish=*/0, 0),
-               "cuMemAddressReserve for " + bytes_on(nbytes, device));
-  }
-  ~Addresses() { (void)cuda_.memory_free_addresses(begin_, nbytes_); }
-  Addresses(const Addresses&) = delete;
-  Addresses& operator=(const Addresses&) = delete;
-
-  driver::CudaAddress begin() const noexcept { return begin_; }
-
- private:
-  const driver::Cuda& cuda_;
-  const std::uint64_t nbytes_;
-  driver::CudaAddress begin_ = 0;
-};
-
-class Mapped {
- public:
-  Mapped(const Device& device, driver::CudaAddress begin, std::uint64_t nbytes,
-         driver::CudaAllocation physical)
-      : cuda_(device.cuda()), begin_(begin), nbytes_(nbytes) {
-    check_cuda(cuda_, cuda_.memory_map(begin, nbytes, /*offset=*/0, physical, 0),
-               "cuMemMap of " + bytes_on(nbytes, device));
-  }
-  ~Mapped() { (void)cuda_.memory_unmap(begin_, nbytes_); }
-  Mapped(const Mapped&) = delete;
-  Mapped& operator=(const Mapped&) = delete;
-
- private:
-  const driver::Cuda& cuda_;
-  const driver::CudaAddress begin_;
-  const std::uint64_t nbytes_;
-};
+}
 
 // The device itself, and the others of this process that can reach its memory.
 std::vector<driver::CudaMemoryAccess> accesses_to(const Device& device) {
@@ -180,9 +133,9 @@ struct Buffer::Mapping {
       : device(std::move(d)),
         properties(properties_on(*device)),
         nbytes(round_up(*device, wanted, properties)),
-        physical(*device, nbytes, properties, deadline),
-        addresses(*device, nbytes),
-        mapped(*device, addresses.begin(), nbytes, physical.handle()) {
+        physical(create_physical(*device, nbytes, properties, deadline)),
+        addresses(device->cuda(), nbytes, bytes_on(nbytes, *device)),
+        mapped(device->cuda(), addresses.begin(), nbytes, physical, bytes_on(nbytes, *device)) {
     const auto accesses = accesses_to(*device);
     check_cuda(device->cuda(),
                device->cuda().memory_set_access(addresses.begin(), nbytes, accesses.data(),
@@ -204,9 +157,9 @@ struct Buffer::Mapping {
   const std::shared_ptr<Device> device;
   const driver::CudaMemoryProperties properties;
   const std::uint64_t nbytes;  // whole pages
-  const Physical physical;
-  const Addresses addresses;
-  const Mapped mapped;
+  const PhysicalMemory physical;
+  const AddressRange addresses;
+  const MappedMemory mapped;
 };
 
 std::shared_ptr<Buffer> Buffer::create(std::shared_ptr<Device> device, std::uint64_t nbytes,

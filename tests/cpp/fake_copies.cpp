@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <span>
 #include <stdexcept>
 #include <utility>
+
+#include "gpu/copy_piece.hpp"
 
 namespace zerohop::testing {
 
@@ -151,6 +154,20 @@ CudaResult FakeCopies::set(std::uint64_t to, std::byte value, std::size_t nbytes
   std::byte* target = find(to, nbytes);
   if (target == nullptr) return kCudaErrorInvalidValue;
   return start(stream, [=] { std::memset(target, static_cast<int>(value), nbytes); });
+}
+
+CudaResult FakeCopies::pieces(std::uint64_t list, std::uint32_t count, void* stream) {
+  const std::lock_guard guard(mutex_);
+  const auto* pieces = reinterpret_cast<const gpu::CopyPiece*>(list);
+  if (!is_pinned(pieces, count * sizeof *pieces)) return kCudaErrorInvalidValue;
+  return start(stream, [this, pieces, count] {
+    for (const gpu::CopyPiece& piece : std::span(pieces, count)) {
+      const std::byte* from = find(piece.from, piece.nbytes);
+      std::byte* to = find(piece.to, piece.nbytes);
+      if (from == nullptr || to == nullptr) throw std::out_of_range("no fake GPU memory there");
+      std::memcpy(to, from, piece.nbytes);
+    }
+  });
 }
 
 CudaResult FakeCopies::record(void* event, void* stream) {

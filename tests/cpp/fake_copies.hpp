@@ -55,6 +55,8 @@ class FakeCopies {
   driver::CudaResult to_device(std::uint64_t to, const void* from, std::size_t nbytes,
                                void* stream);
   driver::CudaResult set(std::uint64_t to, std::byte value, std::size_t nbytes, void* stream);
+  // `list`: of gpu::CopyPiece in pinned memory, which is read when the work happens.
+  driver::CudaResult pieces(std::uint64_t list, std::uint32_t count, void* stream);
   driver::CudaResult record(void* event, void* stream);
   driver::CudaResult query(void* event);
 

@@ -7,6 +7,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "fake_kernels.hpp"
+#include "fake_pointers.hpp"
+
 namespace zerohop::testing {
 namespace {
 
@@ -46,6 +49,11 @@ CudaResult device_get(driver::CudaDevice* device, int ordinal) {
 CudaResult device_get_name(char* name, int nbytes, driver::CudaDevice) {
   if (current->fails("device_get_name")) return current->error;
   std::snprintf(name, static_cast<std::size_t>(nbytes), "Fake GPU");
+  return kCudaSuccess;
+}
+CudaResult device_get_uuid(driver::CudaUuid* uuid, driver::CudaDevice device) {
+  if (current->fails("device_get_uuid")) return current->error;
+  *uuid = {{static_cast<unsigned char>(0x10 + device)}};
   return kCudaSuccess;
 }
 CudaResult device_get_attribute(int* value, int attribute, driver::CudaDevice) {
@@ -106,39 +114,12 @@ CudaResult context_synchronize() {
   return kCudaSuccess;
 }
 
-template <typename T>
-void put(void* value, T what) {
-  std::memcpy(value, &what, sizeof what);
-}
-
-void put_attribute(const FakeCuda::Memory& m, int attribute, void* value) {
-  const bool on_host = m.kind == MemoryKind::pinned;
-  switch (attribute) {
-    case driver::kCudaMemoryType:
-      return put(value, on_host ? driver::kCudaMemoryHost : driver::kCudaMemoryDevice);
-    case driver::kCudaIsManaged: return put(value, unsigned{m.kind == MemoryKind::managed});
-    case driver::kCudaDeviceOrdinal: return put(value, m.ordinal);
-    case driver::kCudaBufferId: return put(value, m.buffer_id);
-    case driver::kCudaRangeBegin: return put(value, m.range.begin);
-    case driver::kCudaRangeNbytes: return put(value, m.range.end - m.range.begin);
-    case driver::kCudaMappingBegin: return put(value, m.mapping.begin);
-    case driver::kCudaMappingNbytes: return put(value, m.mapping.end - m.mapping.begin);
-    case driver::kCudaIsGpudirectCapable: return put(value, unsigned{m.gpudirect_capable});
-    case driver::kCudaIsLegacyIpcCapable: return put(value, unsigned{m.kind == MemoryKind::plain});
-    case driver::kCudaAllowedHandleTypes:
-      return put(value, std::uint64_t{m.kind == MemoryKind::vmm});
-    case driver::kCudaSyncMemops: return put(value, unsigned{0});
-    case driver::kCudaPool: return put(value, std::uint64_t{m.kind == MemoryKind::pool});
-    default: return;
-  }
-}
-
 CudaResult pointer_get_attributes(unsigned count, int* attributes, void** values,
                                   CudaAddress address) {
   if (current->fails("pointer_get_attributes")) return current->error;
   const auto* memory = current->find(address);
   if (memory == nullptr) return kCudaSuccess;  // the values stay at zero
-  for (unsigned i = 0; i < count; ++i) put_attribute(*memory, attributes[i], values[i]);
+  for (unsigned i = 0; i < count; ++i) put_pointer_attribute(*memory, attributes[i], values[i]);
   return kCudaSuccess;
 }
 CudaResult pointer_set_attribute(const void*, int, CudaAddress address) {
@@ -248,6 +229,33 @@ CudaResult memory_export_range(void* handle, CudaAddress address, std::size_t nb
   *static_cast<int*>(handle) = fd;
   return kCudaSuccess;
 }
+CudaResult memory_export(void* handle, driver::CudaAllocation, int type, unsigned long long) {
+  if (current->fails("memory_export")) return current->error;
+  if (type != driver::kCudaHandleFd) return kCudaErrorInvalidValue;
+  return current->vmm.export_fd(static_cast<int*>(handle), 1);  // the first that was made
+}
+CudaResult memory_import(driver::CudaAllocation* allocation, void* handle, int) {
+  if (current->fails("memory_import")) return current->error;
+  return current->vmm.import_fd(allocation,
+                                static_cast<int>(reinterpret_cast<std::intptr_t>(handle)));
+}
+CudaResult ipc_export(driver::CudaIpcHandle* handle, CudaAddress address) {
+  if (current->fails("ipc_export")) return current->error;
+  const CudaAddress begin = current->find(address)->mapping.begin;
+  std::memcpy(handle->bytes, &begin, sizeof begin);
+  return kCudaSuccess;
+}
+CudaResult ipc_open(CudaAddress* address, driver::CudaIpcHandle handle, unsigned) {
+  if (current->fails("ipc_open")) return current->error;
+  if (depth == 0) return kCudaErrorInvalidContext;
+  std::memcpy(address, handle.bytes, sizeof *address);  // as if both processes had it there
+  ++current->opened;
+  return kCudaSuccess;
+}
+CudaResult ipc_close(CudaAddress) {
+  --current->opened;
+  return kCudaSuccess;
+}
 CudaResult host_allocate(void** pages, std::size_t nbytes, unsigned flags) {
   if (current->fails("host_allocate")) return current->error;
   if (depth == 0) return kCudaErrorInvalidContext;
@@ -313,6 +321,10 @@ std::shared_ptr<const driver::Cuda> make_table() {
 }
 
 }  // namespace
+
+FakeCuda& FakeCuda::in_use() { return *current; }
+
+bool FakeCuda::has_context() { return testing::depth > 0; }
 
 FakeCuda::FakeCuda() : table_(make_table()) {
   current = this;

@@ -62,6 +62,8 @@ class FakeCuda {
   std::atomic<int> retained = 0;  // primary contexts
   std::atomic<int> depth = 0;     // of all threads' context stacks
   int allocated = 0;              // by the table itself
+  int opened = 0;                 // IPC handles
+  int modules = 0;                // of kernels, loaded
   int allocations_held = 0;       // by cuMemRetainAllocationHandle
   int flushes = 0;
   std::atomic<bool> busy = false;       // context_synchronize waits until it is not
@@ -77,6 +79,8 @@ class FakeCuda {
   int open_exports() const;  // exported descriptors that nobody has closed
 
   // For the functions of the table.
+  static FakeCuda& in_use();
+  static bool has_context();  // this thread
   bool fails(const char* function);
 
  private:

@@ -1,5 +1,10 @@
 #include "fake_vmm.hpp"
 
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <iterator>
 #include <utility>
 
 namespace zerohop::testing {
@@ -17,6 +22,27 @@ bool has(const std::map<CudaAddress, std::uint64_t>& ranges, CudaAddress begin,
   return found != ranges.end() && found->second == nbytes;
 }
 
+// The range that [begin, begin + nbytes) lies in has been added, as a whole.
+bool lies_in(const std::map<CudaAddress, std::uint64_t>& ranges, CudaAddress begin,
+             std::uint64_t nbytes) {
+  const auto after = ranges.upper_bound(begin);
+  if (after == ranges.begin()) return false;
+  const auto& [from, size] = *std::prev(after);
+  return begin + nbytes <= from + size;
+}
+
+// Ranges one after the other cover [begin, begin + nbytes).
+bool covered(const std::map<CudaAddress, std::uint64_t>& ranges, CudaAddress begin,
+             std::uint64_t nbytes) {
+  const CudaAddress end = begin + nbytes;
+  while (begin < end) {
+    const auto found = ranges.find(begin);
+    if (found == ranges.end()) return false;
+    begin += found->second;
+  }
+  return begin == end;
+}
+
 }  // namespace
 
 CudaResult FakeVmm::create(driver::CudaAllocation* allocation, std::uint64_t nbytes,
@@ -28,6 +54,24 @@ CudaResult FakeVmm::create(driver::CudaAllocation* allocation, std::uint64_t nby
   properties = wanted;
   *allocation = ++last_;
   physical_[last_] = nbytes;
+  return kCudaSuccess;
+}
+
+CudaResult FakeVmm::export_fd(int* fd, driver::CudaAllocation allocation) {
+  const std::lock_guard guard(mutex_);
+  const auto found = physical_.find(allocation);
+  if (found == physical_.end()) return kCudaErrorInvalidValue;
+  *fd = ::memfd_create("fake physical memory", MFD_CLOEXEC);
+  return ::ftruncate(*fd, static_cast<off_t>(found->second)) == 0 ? kCudaSuccess : 999;
+}
+
+CudaResult FakeVmm::import_fd(driver::CudaAllocation* allocation, int fd) {
+  const std::lock_guard guard(mutex_);
+  struct stat facts{};
+  if (::fstat(fd, &facts) != 0) return kCudaErrorInvalidValue;
+  *allocation = ++last_;
+  physical_[last_] = static_cast<std::uint64_t>(facts.st_size);
+  free_nbytes -= physical_[last_];  // as release() counts
   return kCudaSuccess;
 }
 
@@ -49,7 +93,9 @@ CudaResult FakeVmm::reserve(CudaAddress* address, std::uint64_t nbytes) {
 
 CudaResult FakeVmm::free_addresses(CudaAddress address, std::uint64_t nbytes) {
   const std::lock_guard guard(mutex_);
-  if (!has(reserved_, address, nbytes) || mapped_.contains(address)) return kCudaErrorInvalidValue;
+  const auto within = mapped_.lower_bound(address);
+  const bool in_use = within != mapped_.end() && within->first < address + nbytes;
+  if (!has(reserved_, address, nbytes) || in_use) return kCudaErrorInvalidValue;
   reserved_.erase(address);
   copies_.release(address);
   return kCudaSuccess;
@@ -59,7 +105,7 @@ CudaResult FakeVmm::map(CudaAddress address, std::uint64_t nbytes,
                         driver::CudaAllocation allocation) {
   const std::lock_guard guard(mutex_);
   const auto found = physical_.find(allocation);
-  if (found == physical_.end() || found->second != nbytes || !has(reserved_, address, nbytes)) {
+  if (found == physical_.end() || found->second != nbytes || !lies_in(reserved_, address, nbytes)) {
     return kCudaErrorInvalidValue;
   }
   mapped_[address] = nbytes;
@@ -76,7 +122,7 @@ CudaResult FakeVmm::unmap(CudaAddress address, std::uint64_t nbytes) {
 CudaResult FakeVmm::set_access(CudaAddress address, std::uint64_t nbytes,
                                std::vector<driver::CudaMemoryAccess> wanted) {
   const std::lock_guard guard(mutex_);
-  if (!has(mapped_, address, nbytes)) return kCudaErrorInvalidValue;
+  if (!covered(mapped_, address, nbytes)) return kCudaErrorInvalidValue;
   accesses = std::move(wanted);
   return kCudaSuccess;
 }

@@ -33,6 +33,9 @@ class FakeVmm {
   driver::CudaResult create(driver::CudaAllocation* allocation, std::uint64_t nbytes,
                             const driver::CudaMemoryProperties& wanted);
   driver::CudaResult release(driver::CudaAllocation allocation);
+  // Other processes' memory counts as this one's: its content is not shared.
+  driver::CudaResult export_fd(int* fd, driver::CudaAllocation allocation);
+  driver::CudaResult import_fd(driver::CudaAllocation* allocation, int fd);
   driver::CudaResult reserve(driver::CudaAddress* address, std::uint64_t nbytes);
   driver::CudaResult free_addresses(driver::CudaAddress address, std::uint64_t nbytes);
   driver::CudaResult map(driver::CudaAddress address, std::uint64_t nbytes,
