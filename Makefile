@@ -24,7 +24,7 @@ SOURCES := pyproject.toml CMakeLists.txt \
 demo: $(VENV)/installed ## processes exchange arrays through queue pairs (ARGS="--ranks 4")
 	@zerohop demo $(ARGS)
 
-test: lint ctest pytest ## linters, C++ tests (release, ASAN+UBSAN, TSAN), Python tests
+test: lint ctest pytest vm ## linters, C++ tests (release, ASAN+UBSAN, TSAN), Python tests, in virtual machines too
 
 ##@ Parts of them
 .PHONY: build lint ctest $(PRESETS:%=ctest-%) pytest vm
