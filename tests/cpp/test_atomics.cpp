@@ -31,7 +31,7 @@ struct Fixture {
     return register_word({make_rail(0, fake.device.atomic_cap)}, writable);
   }
   RemoteMemory register_word(Rails rails, bool writable = true) {
-    Registrations registrations(std::move(rails));
+    Registrations registrations(std::move(rails), nullptr, std::make_shared<LiveRegions>());
     const auto address = reinterpret_cast<std::uint64_t>(&word);
     auto regions = registrations.find_or_create({address, address + 8}, writable, true);
     const std::int64_t one = 1;
