@@ -105,7 +105,7 @@ void check_same_shape(const Layout& source, const Layout& destination) {
   if (source.shape != destination.shape) {
     refuse("shapes differ: the source is " + shape_string(source.shape.span()) +
            " and the destination " + shape_string(destination.shape.span()) +
-           "; slice or reshape one of them");
+           "; slice one of them, or reshape() it");
   }
   if (source.dtype != destination.dtype) {
     refuse("dtypes differ: the source is " + source.dtype.name() + " and the destination " +

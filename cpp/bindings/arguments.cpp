@@ -1,35 +1,27 @@
 #include "bindings/arguments.hpp"
 
 #include <string>
-#include <string_view>
 
 namespace zerohop::bindings {
 namespace {
 
-std::int64_t parse_size(py::handle size) {
+[[noreturn]] void refuse_shape(py::handle shape) {
+  throw py::type_error(std::string("a shape is an integer or a tuple of integers, not ") +
+                       Py_TYPE(shape.ptr())->tp_name);
+}
+
+std::int64_t to_size(py::handle size) {
   const auto value = PyNumber_AsSsize_t(size.ptr(), PyExc_ValueError);
   if (value == -1 && PyErr_Occurred()) throw py::error_already_set();
-  if (value < 0)
-    throw py::value_error("a shape has no negative dimension such as " + std::to_string(value));
   return value;
 }
 
-// numpy.dtype has a name, scalar types such as numpy.float16 have __name__, and torch dtypes print
-// as "torch.float16".
-std::string dtype_name(py::handle dtype) {
-  const void* type = dtype.ptr();
-  // As numpy.dtype(int) on 64-bit Linux.
-  if (type == &PyLong_Type) return "int64";
-  if (type == &PyFloat_Type) return "float64";
-  if (type == &PyComplex_Type) return "complex128";
-  if (py::isinstance<py::str>(dtype)) return dtype.cast<std::string>();
-  for (const char* attribute : {"name", "__name__"}) {
-    const py::object name = py::getattr(dtype, attribute, py::none());
-    if (py::isinstance<py::str>(name)) return name.cast<std::string>();
-  }
-  auto text = py::str(dtype).cast<std::string>();
-  constexpr std::string_view kTorch = "torch.";
-  return text.starts_with(kTorch) ? text.substr(kTorch.size()) : text;
+std::int64_t parse_size(py::handle size) {
+  if (PyIndex_Check(size.ptr()) == 0) refuse_shape(size);
+  const std::int64_t value = to_size(size);
+  if (value < 0)
+    throw py::value_error("a shape has no negative dimension such as " + std::to_string(value));
+  return value;
 }
 
 [[noreturn]] void refuse_index(py::handle key) {
@@ -65,17 +57,29 @@ Dims parse_shape(py::handle shape) {
     dims.push_back(parse_size(shape));
     return dims;
   }
-  if (!py::isinstance<py::sequence>(shape) || py::isinstance<py::str>(shape)) {
-    throw py::type_error(std::string("a shape is an integer or a tuple of integers, not ") +
-                         Py_TYPE(shape.ptr())->tp_name);
-  }
+  if (!py::isinstance<py::sequence>(shape) || py::isinstance<py::str>(shape)) refuse_shape(shape);
   for (py::handle size : py::reinterpret_borrow<py::sequence>(shape)) {
     dims.push_back(parse_size(size));
   }
   return dims;
 }
 
-DType parse_dtype(py::handle dtype) { return DType::parse(dtype_name(dtype)); }
+DType parse_dtype(py::handle dtype) {
+  const auto name = py::module_::import("zerohop.arrays").attr("dtype_name")(dtype);
+  return DType::parse(name.cast<std::string>());
+}
+
+Dims parse_new_shape(const py::args& sizes) {
+  const bool packed = sizes.size() == 1 && PyIndex_Check(sizes[0].ptr()) == 0;
+  const py::object items = packed ? py::object(sizes[0]) : py::object(sizes);
+  if (!py::isinstance<py::tuple>(items) && !py::isinstance<py::list>(items)) refuse_shape(items);
+  Dims dims;
+  for (const py::handle size : items) {
+    if (PyIndex_Check(size.ptr()) == 0) refuse_shape(size);
+    dims.push_back(to_size(size));
+  }
+  return dims;
+}
 
 std::vector<Index> parse_index(py::handle key) {
   if (!PyTuple_Check(key.ptr())) return {parse_one_index(key)};

@@ -16,7 +16,11 @@ namespace py = pybind11;
 // A non-negative integer or a sequence of them. Throws py::type_error, py::value_error.
 Dims parse_shape(py::handle shape);
 
-// "float16", numpy.float16, numpy.dtype("float16"), torch.float16, ml_dtypes.bfloat16, ...
+// The arguments of reshape(): (2, 3), ((2, 3),) or ([2, 3],). Throws py::type_error.
+Dims parse_new_shape(const py::args& sizes);
+
+// "float16", "f2", float, numpy.float16, torch.float16, ml_dtypes.bfloat16, ... Throws
+// py::type_error, py::value_error.
 DType parse_dtype(py::handle dtype);
 
 // What stands between the brackets of m[...]. Throws py::index_error for anything but integers,

@@ -14,6 +14,7 @@
 #include "bindings/convert.hpp"
 #include "bindings/demands.hpp"
 #include "bindings/dlpack.hpp"
+#include "bindings/dropped_sends.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/knobs.hpp"
 #include "bindings/topics.hpp"
@@ -150,6 +151,14 @@ std::vector<py::dict> device_events(const Endpoint& self) {
   return events;
 }
 
+// A str, or a torch.device, which prints as one.
+std::string demand_device(py::handle device) {
+  const bool of_torch = type_name(device) == "device";
+  return demand_str(
+      of_torch ? py::object(py::str(device)) : py::reinterpret_borrow<py::object>(device),
+      "a device");
+}
+
 void share(Endpoint& self, Name text, Shown<engine::Memory> object) {
   const std::string name = demand_str(text.object, "a name");
   const engine::Memory& memory = demand_memory(object.object, "memory");
@@ -178,7 +187,10 @@ void bind_notifications(py::class_<Endpoint, EndpointHandle>& type) {
           },
           py::arg("slot"), py::arg("timeout") = py::none(), py::arg("reset") = true, R"(
 Wait until a peer has put a value into the slot (0 to 65535) and return it; what was written before it is
-there. reset: also empty the slot. Raises TransferTimeout after `timeout` seconds (default: the Endpoint's).)")
+there. reset: also empty the slot. A slot holds one value: of several that came in the meantime, the last.
+
+Raises TransferTimeout after `timeout` seconds (default: the Endpoint's), PeerLost (the last peer has left, and
+the slot is empty), IndexError (slot).)")
       .def(
           "wait_notify_any",
           [](Endpoint& self, Slot first, Slot count, Timeout timeout, bool reset) {
@@ -257,22 +269,23 @@ stages). ``Memory.registration`` tells.
 Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError, ValueError.)")
       .def(
           "empty",
-          [](Endpoint& self, const py::object& shape, const py::object& dtype,
-             const std::string& device) {
+          [](Endpoint& self, const py::object& shape, const py::object& dtype, Name device) {
             const Dims dims = parse_shape(shape);
             const DType element = parse_dtype(dtype);
-            const std::string place = device_name(parse_device(device));
+            const std::string place = device_name(parse_device(demand_device(device.object)));
             return without_gil([&] { return self.empty(dims.span(), element, place); });
           },
           py::arg("shape"), py::arg("dtype") = "uint8", py::arg("device") = "cpu", R"(
-Fresh zeroed registered memory. shape: int or tuple. dtype: name, numpy or torch dtype. device: ``"cpu"`` or
-``"cuda:<ordinal>"``; of a GPU it is memory that other processes can be given and, where the GPU allows it,
+Fresh zeroed registered memory. shape: int or tuple. dtype: what numpy.dtype() takes ("float32", "f4", float,
+numpy.float32), or a dtype of torch or ml_dtypes, or its name ("bfloat16", "float8_e4m3fn"). device: ``"cpu"`` or
+``"cuda:<ordinal>"``, or a torch.device; of a GPU it is memory that other processes can be given and, where the GPU allows it,
 adapters reach (cuMemCreate), in pages of 2 MiB: ``torch.from_dlpack(memory)`` or ``cupy.from_dlpack`` is its
 array. It lives as long as that array or the Memory does, and then until the GPU has done its present work.
 Do not drop it while a stream is being captured into a CUDA graph: as cudaFree would, that spoils the capture.
 
 Raises RegistrationError (no memory, no NVIDIA driver, a device that cannot reach it), CudaError (no such
-GPU, no room on it), TransferTimeout (other work kept the GPU from zeroing it for the Endpoint's timeout).)")
+GPU, no room on it), TransferTimeout (other work kept the GPU from zeroing it for the Endpoint's timeout),
+TypeError and ValueError (shape, dtype, device).)")
       .def("share", &share, py::arg("name"), py::arg("memory"), R"(
 Publish memory: peers find it by ``peer[name]`` and ``peer.lookup(name)``. Replaces what had the name.)")
       .def(
@@ -289,10 +302,11 @@ Publish it no longer; KeyError if nothing has that name. Who has its RemoteMemor
           "close",
           [](Endpoint& self, Timeout timeout) {
             const Deadline deadline = self.deadline(timeout.seconds);
-            without_gil([&] { self.close(deadline); });
+            close_and_tell(self.peers(), [&] { self.close(deadline); });
           },
           py::arg("timeout") = py::none(), R"(
-Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), leave every peer and stop.)");
+Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), leave every peer and stop.
+Calling it again does nothing. RuntimeWarning: it dropped a send(), as Peer.close() explains.)");
   bind_notifications(type);
 }
 

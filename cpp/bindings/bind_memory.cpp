@@ -85,6 +85,11 @@ Memory select(const Memory& memory, py::handle key) {
   return memory.slice(parse_index(key));
 }
 
+Memory reshape(const Memory& memory, const py::args& shape) {
+  (void)memory.pinned();  // refuses closed memory
+  return memory.reshape(parse_new_shape(shape).span());
+}
+
 std::string describe(const Memory& memory) {
   return "<zerohop.Memory " + shape_string(memory.layout().shape.span()) + " " +
          memory.layout().dtype.name() + " on " + memory.device() +
@@ -121,6 +126,9 @@ The ``RemoteMemory`` to give to a peer: whoever has it may read this memory, and
 writable. Raises RegistrationError once closed.)")
       .def("__getitem__", &select,
            "A part of the same memory. Raises RegistrationError once closed.")
+      .def("reshape", &reshape, R"(
+The same memory in another shape, as numpy has it: ``m.reshape(2, 3)``, ``m.reshape((2, -1))``. ValueError for
+memory with gaps, which would have to be copied. Raises RegistrationError once closed.)")
       .def("__array__", &to_numpy, py::arg("dtype") = py::none(), py::arg("copy") = py::none(), R"(
 The bytes as a numpy array. bfloat16 and float8 need the package ml_dtypes, else TypeError. Raises
 RegistrationError once closed.)")

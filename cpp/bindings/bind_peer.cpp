@@ -2,6 +2,7 @@
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <atomic>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "bindings/demands.hpp"
+#include "bindings/dropped_sends.hpp"
 #include "bindings/topics.hpp"
 
 namespace zerohop::bindings {
@@ -27,11 +29,19 @@ RemoteMemory lookup(const PeerHandle& self, Name text, Timeout timeout) {
   });
 }
 
-RemoteMemory get_item(const PeerHandle& self, Name text) {
-  const std::string name = demand_str(text.object, "a name");
-  const auto found = waiting(*self.endpoint, {}, [&](const Deadline& deadline) {
+std::optional<RemoteMemory> find_shared(const PeerHandle& self, const std::string& name) {
+  return waiting(*self.endpoint, {}, [&](const Deadline& deadline) {
     return self.peer->lookup(name, deadline, /*now=*/true);
   });
+}
+
+bool contains(const PeerHandle& self, Name text) {
+  return find_shared(self, demand_str(text.object, "a name")).has_value();
+}
+
+RemoteMemory get_item(const PeerHandle& self, Name text) {
+  const std::string name = demand_str(text.object, "a name");
+  const auto found = find_shared(self, name);
   if (!found) {
     throw py::key_error("peer '" + self.peer->identity().name +
                         "' shares nothing under the name '" + name +
@@ -105,6 +115,15 @@ The memory the peer shares under `name`; waits for it to be shared, at most `tim
 Endpoint's). Raises TransferTimeout, PeerLost.)")
       .def("__getitem__", &get_item, py::arg("name"),
            "The memory the peer shares under `name`; KeyError if it shares none.")
+      .def("__contains__", &contains, py::arg("name"),
+           "Whether the peer shares memory under `name` now. It is asked, as by peer[name].")
+      // Without it Python would ask for peer[0], and say that a name must be a str.
+      .def("__iter__",
+           [](const PeerHandle&) -> py::typing::Iterator<py::str> {
+             throw py::type_error(
+                 "a Peer does not list what it shares: peer[name] looks a name up, and "
+                 "peer.lookup(name) waits for it");
+           })
       .def(
           "route",
           [](const PeerHandle& self, py::handle local, Remote remote) {
@@ -142,14 +161,15 @@ peer. queue_full: how often a call waited for room. queue_pair_errors: how often
           "close",
           [](const PeerHandle& self, Timeout timeout) {
             const Deadline deadline = self.endpoint->deadline(timeout.seconds);
-            without_gil([&] { self.peer->close(deadline); });
+            close_and_tell({self.peer}, [&] { self.peer->close(deadline); });
           },
           py::arg("timeout") = py::none(), R"(
 Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), then leave. The other side
 sees PeerLost. Calling it again does nothing.
 
 A send() of more than 16384 bytes is posted as an offer and its bytes leave with the recv of the other side:
-close() does not wait for that recv, and a send still without one ends with PeerLost. Wait for its Transfer first.)")
+close() does not wait for that recv. A send still without one is dropped: its Transfer ends with PeerLost, and
+close() gives a RuntimeWarning. Wait for the Transfer first.)")
       .def("__repr__", &describe);
 }
 

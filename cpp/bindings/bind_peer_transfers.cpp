@@ -28,9 +28,8 @@ std::optional<engine::Notification> to_notification(const py::object& notify) {
     throw py::type_error("notify must be a pair (slot, value), not " + a_type_name(notify) +
                          (pair ? " of " + std::to_string(py::len(notify)) : ""));
   }
-  return engine::Notification{
-      demand_slot(PySequence_Fast_GET_ITEM(notify.ptr(), 0)),
-      demand_u32(PySequence_Fast_GET_ITEM(notify.ptr(), 1), "a notification value")};
+  return demand_notification(PySequence_Fast_GET_ITEM(notify.ptr(), 0),
+                             PySequence_Fast_GET_ITEM(notify.ptr(), 1));
 }
 
 // What the transfer calls have in common.
@@ -150,7 +149,9 @@ void bind_transfers(PeerClass& type) {
 Write a local array into a remote one of the same shape and dtype (RDMA write).
 
 source: Memory, or an array, which is registered for this call. destination: RemoteMemory.
-notify: (slot, value) to put on the peer's notification board behind the data; value is not 0.
+notify: (slot, value) to put on the peer's notification board behind the data, slot 0 to 65535, value 1 to
+2**32 - 1. When the Transfer is done the data is there, and the notification is seen a moment later. A slot
+holds one value: a later one replaces one that nobody took.
 require: the only kind of route to take, for instance "host"; RouteUnavailable says why not.
 timeout: seconds that a full queue may hold this call up (default: the Endpoint's); the transfer is
 accepted even then. stream: not in this build; the call waits, `timeout` seconds at most, until the GPU of
@@ -201,13 +202,15 @@ wait() returns the old value, which tells whether it did.)")
       .def(
           "notify",
           [](const PeerHandle& self, Shown<std::uint64_t> slot, Shown<std::uint64_t> value) {
-            const engine::Notification notification{
-                demand_slot(slot.object), demand_u32(value.object, "a notification value")};
+            const auto notification = demand_notification(slot.object, value.object);
             return handle_of(self, without_gil([&] { return self.peer->notify(notification); }));
           },
           py::arg("slot"), py::arg("value"), R"(
-Put a value (not 0) into a slot (0 to 65535) of the peer's notification board. It is not seen before
-the data of any write() called earlier.)");
+Put a value (1 to 2**32 - 1) into a slot (0 to 65535) of the peer's notification board, where wait_notify()
+finds it. It is not seen before the data of any write() called earlier. When the Transfer is done it is on its
+way, and is seen a moment later. A slot holds one value: a later one replaces one that nobody took.
+
+Raises IndexError (slot), ValueError (value), PeerLost.)");
 }
 
 void bind_messages(PeerClass& type) {

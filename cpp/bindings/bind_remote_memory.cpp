@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/reshape.hpp"
 #include "bindings/arguments.hpp"
 #include "bindings/convert.hpp"
 #include "bindings/demands.hpp"
@@ -22,6 +23,18 @@ std::string access_name(const RemoteMemory& memory) {
 py::bytes pack(const RemoteMemory& memory) { return to_bytes(memory.to_bytes()); }
 
 RemoteMemory unpack(const py::bytes& bytes) { return RemoteMemory::from_bytes(as_bytes(bytes)); }
+
+RemoteMemory reshape(const RemoteMemory& memory, const py::args& shape) {
+  RemoteMemory same = memory;
+  same.layout = zerohop::reshape(memory.layout, parse_new_shape(shape).span());
+  return same;
+}
+
+py::object refuse_as_array(const RemoteMemory&, const py::args&, const py::kwargs&) {
+  throw py::type_error(
+      "a RemoteMemory names memory of another process, whose bytes are not here: bring them with "
+      "peer.read(remote, array)");
+}
 
 std::string describe(const RemoteMemory& memory) {
   return "<zerohop.RemoteMemory " + shape_string(memory.layout.shape.span()) + " " +
@@ -56,6 +69,8 @@ belongs to; ``Endpoint.register(array, cache=False)`` makes one that covers the 
           py::arg("data"), "Raises ProtocolError for bytes that are not a RemoteMemory's.")
       .def("__getitem__", [](const RemoteMemory& memory,
                              py::handle key) { return memory.slice(parse_index(key)); })
+      .def("reshape", &reshape,
+           "The same memory in another shape, as numpy has it; ValueError for memory with gaps.")
       .def("__len__", [](const RemoteMemory& memory) { return layout_length(memory.layout); })
       .def("__eq__",
            [](const RemoteMemory& memory, py::handle other) {
@@ -65,12 +80,9 @@ belongs to; ``Endpoint.register(array, cache=False)`` makes one that covers the 
       .def("__hash__", [](const RemoteMemory& memory) { return py::hash(pack(memory)); })
       .def(py::pickle(&pack, &unpack))
       // Without it NumPy takes it for a sequence, and makes an array of as many objects.
-      .def("__array__",
-           [](const RemoteMemory&, const py::args&, const py::kwargs&) -> py::object {
-             throw py::type_error(
-                 "a RemoteMemory names memory of another process, whose bytes are not here: bring "
-                 "them with peer.read(remote, array)");
-           })
+      .def("__array__", &refuse_as_array)
+      .def("__dlpack__", &refuse_as_array)
+      .def("__dlpack_device__", &refuse_as_array)
       .def("__repr__", &describe);
 }
 

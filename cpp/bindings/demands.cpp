@@ -104,13 +104,18 @@ const RemoteMemory& demand_remote(py::handle object, const char* what, py::handl
   refuse(what, "a RemoteMemory", object, remedy_for_remote(object, local));
 }
 
-std::uint32_t demand_u32(py::handle object, const char* what) {
+std::uint32_t demand_u32(py::handle object, const char* what, const char* range) {
   const auto number = small_int(object, what);
   if (!number || *number < 0 || *number > std::numeric_limits<std::uint32_t>::max()) {
-    throw py::value_error(std::string(what) + " must be from 0 to 2**32 - 1, not " +
+    throw py::value_error(std::string(what) + " must be " + range + ", not " +
                           py::str(object).cast<std::string>());
   }
   return static_cast<std::uint32_t>(*number);
+}
+
+engine::Notification demand_notification(py::handle slot, py::handle value) {
+  constexpr const char* kRange = "from 1 to 2**32 - 1 (0 means an empty slot)";
+  return {demand_slot(slot), demand_u32(value, "a notification value", kRange)};
 }
 
 std::uint32_t demand_slot(py::handle object) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "engine/memory.hpp"
+#include "engine/peer.hpp"
 
 namespace zerohop::bindings {
 
@@ -38,7 +39,10 @@ const engine::Memory& demand_memory(py::handle object, const char* what);
 // `local` is the other array of the same call: for messages.
 const engine::RemoteMemory& demand_remote(py::handle object, const char* what,
                                           py::handle local = {});
-std::uint32_t demand_u32(py::handle object, const char* what);
+std::uint32_t demand_u32(py::handle object, const char* what,
+                         const char* range = "from 0 to 2**32 - 1");
+// The engine refuses a value of 0.
+engine::Notification demand_notification(py::handle slot, py::handle value);
 std::uint32_t demand_slot(py::handle object);
 // 64 bits with or without sign: atomics do not care, their element type says how to read them.
 std::uint64_t demand_word(py::handle object, const char* what);

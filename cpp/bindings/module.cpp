@@ -3,6 +3,7 @@
 
 #include "bindings/bind_reports.hpp"
 #include "bindings/bind_verbs.hpp"
+#include "bindings/refusals.hpp"
 #include "bindings/topics.hpp"
 
 PYBIND11_MODULE(_core, m) {
@@ -19,4 +20,5 @@ PYBIND11_MODULE(_core, m) {
   bind_endpoint(m);
   bind_gpu(m);
   bind_bench(m);
+  explain_refusals(m);
 }

@@ -38,6 +38,17 @@ void check_slots(std::uint64_t first, std::uint64_t count) {
   }
 }
 
+// Why no connection came about, with the place that was tried.
+Failure refused_by(const Address& address, Failure failure) {
+  const std::string what = failure.code == ECONNREFUSED
+                               ? errno_message("nothing listens there", failure.code) +
+                                     ": its process has ended, or the address is of an earlier run"
+                               : failure.message;
+  failure.message = "cannot connect to endpoint '" + address.name + "' at " + address.host + ":" +
+                    std::to_string(address.port) + ": " + what;
+  return failure;
+}
+
 Peer::Host with_words_to(const std::weak_ptr<Control>& weak, Peer::Host host) {
   host.tell = [weak](const std::shared_ptr<Peer>& peer, ControlMessage message) {
     if (auto control = weak.lock()) control->tell(peer, std::move(message));
@@ -193,7 +204,7 @@ std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes,
         " did not answer in time: is its process running, and reachable from here?");
   }
   if (!attempt->done.load()) check_open();
-  if (attempt->error) attempt->error->raise();
+  if (attempt->error) refused_by(address, *attempt->error).raise();
   return attempt->peer;
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/reshape.hpp"
 
 namespace zerohop::engine {
 
@@ -18,6 +19,12 @@ Memory Memory::slice(std::span<const Index> indices) const {
   Memory part = *this;
   part.layout_ = apply_index(layout_, indices);
   return part;
+}
+
+Memory Memory::reshape(std::span<const std::int64_t> shape) const {
+  Memory same = *this;
+  same.layout_ = zerohop::reshape(layout_, shape);
+  return same;
 }
 
 void Memory::close() noexcept {

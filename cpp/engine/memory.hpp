@@ -52,8 +52,9 @@ class Memory {
   RailIndex nearest_rail() const noexcept { return kind_.rail; }
   const RegistrationChoice* registration() const noexcept { return kind_.registration.get(); }
 
-  // A part of the same memory; closing either closes both.
+  // A part or another shape of the same memory; closing either closes both.
   Memory slice(std::span<const Index> indices) const;
+  Memory reshape(std::span<const std::int64_t> shape) const;
 
   // Ends the right to use this memory, here and at the peers who have its RemoteMemory. Transfers
   // that run finish first; until then it stays registered.

@@ -15,8 +15,9 @@ struct PathStats {
   std::atomic<std::uint64_t> bytes_in{0};       // of reads handed over, of recvs matched
   std::atomic<std::uint64_t> notifications_in{0};
   std::atomic<std::uint64_t> messages_in{0};
-  std::atomic<std::uint64_t> queue_full{0};  // jobs that had to wait in line
-  std::atomic<std::uint64_t> broken{0};      // queue pair errors
+  std::atomic<std::uint64_t> queue_full{0};     // jobs that had to wait in line
+  std::atomic<std::uint64_t> broken{0};         // queue pair errors
+  std::atomic<std::uint64_t> sends_dropped{0};  // that no recv had taken when the peer was lost
 
   void count(ibv_wr_opcode opcode, std::uint64_t nbytes) noexcept {
     (opcode == IBV_WR_RDMA_READ ? bytes_in : bytes_out)

@@ -53,6 +53,8 @@ bool Peer::lose(const std::string& reason) {
   }
   invitation_.reset();
   if (neighbour_) neighbour_->leave();
+  left_.store(true, std::memory_order_release);
+  poller_->wake();
   return true;
 }
 
@@ -135,7 +137,7 @@ void Peer::close(const Deadline& deadline) {
   }
   host_.leave(shared_from_this());
   const Deadline soon = Deadline::after(Deadline::Seconds(5));  // the progress thread's turn
-  poller_->wait([this] { return state_.load() == State::lost; }, soon);
+  poller_->wait([this] { return left_.load(std::memory_order_acquire); }, soon);
 }
 
 }  // namespace zerohop::engine

@@ -207,6 +207,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::atomic<int> copies_queued_{0};
   std::atomic<bool> lost_{false};  // as state_ says, for copies under way
   std::atomic<State> state_{State::connecting};
+  std::atomic<bool> left_{false};  // lost, and all that was pending has ended
 
   mutable std::mutex mutex_;
   std::string lost_reason_;

@@ -157,6 +157,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   void fail_chains(std::uint64_t last_ticket, ibv_wc_status status);
   void cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect, int code);
   void cut_off_jobs();
+  void drop_offer(const std::shared_ptr<Transfer>& transfer);
   void decide();
   void report_if_drained();
   void count_as_done(std::uint64_t upto);
@@ -210,6 +211,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
     int code;  // ibv_wc_status
   };
   std::vector<Undecided> undecided_;
+  std::vector<std::shared_ptr<Transfer>> undecided_offers_;
   std::string break_cause_;         // of the present break-down, for those flushed with it
   bool peer_may_be_gone_ = false;   // ... whether it may be the end of the peer that caused it
   bool flushed_untouched_ = false;  // ... whether flushed requests surely never ran

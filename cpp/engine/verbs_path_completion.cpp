@@ -40,6 +40,9 @@ std::string cause_of(const ibv_wc& completion, const rdma::Device& device) {
     cause += " (vendor_err " + std::to_string(completion.vendor_err) +
              "; of the software HCA: the CUDA error of a copy of GPU memory)";
   }
+  if (completion.status == IBV_WC_REM_ACCESS_ERR) {
+    cause += "; most likely its owner has closed or dropped it";
+  }
   if (completion.status == IBV_WC_RETRY_EXC_ERR) {
     const std::string trouble = device.port_trouble();
     if (!trouble.empty()) cause += "; " + trouble;
@@ -183,16 +186,26 @@ void VerbsPath::cut_off_jobs() {
   for (Job& job : jobs) {
     cut_off(job.transfer(), effect_of_cutting(job), IBV_WC_WR_FLUSH_ERR);
   }
-  for (auto& [id, transfer] : std::exchange(offers_, {})) {
-    cut_off(transfer, Effect::all, IBV_WC_WR_FLUSH_ERR);
-  }
+  for (auto& [id, transfer] : std::exchange(offers_, {})) drop_offer(transfer);
   group_->matcher.drop_offers(rail());
   services_.poller->wake();
+}
+
+void VerbsPath::drop_offer(const std::shared_ptr<Transfer>& transfer) {
+  if (state_ != State::closed && peer_may_be_gone_) return undecided_offers_.push_back(transfer);
+  if (state_ == State::closed) {
+    Failure failure = close_reason_(Effect::all);
+    failure.message += "; no recv() there had taken this send()";
+    transfer->fail(std::move(failure));
+    stats_.sends_dropped.fetch_add(1, std::memory_order_relaxed);
+  }
+  cut_off(transfer, Effect::all, IBV_WC_WR_FLUSH_ERR);
 }
 
 // The peer has answered with a fresh queue pair: what the old one cut off was its failure alone.
 void VerbsPath::decide() {
   peer_may_be_gone_ = false;
+  for (const auto& transfer : std::exchange(undecided_offers_, {})) drop_offer(transfer);
   for (const Undecided& cut : std::exchange(undecided_, {})) {
     cut_off(cut.transfer, cut.effect, cut.code);
   }

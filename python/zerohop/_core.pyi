@@ -537,6 +537,8 @@ class RemoteMemory:
         Raises ProtocolError for bytes that are not a RemoteMemory's.
         """
     def __array__(self, *args, **kwargs) -> typing.Any: ...
+    def __dlpack__(self, *args, **kwargs) -> typing.Any: ...
+    def __dlpack_device__(self, *args, **kwargs) -> typing.Any: ...
     def __eq__(self, arg0: typing.Any) -> bool: ...
     def __getitem__(self, arg0: typing.Any) -> RemoteMemory: ...
     def __getstate__(self) -> bytes: ...
@@ -544,6 +546,10 @@ class RemoteMemory:
     def __len__(self) -> int: ...
     def __repr__(self) -> str: ...
     def __setstate__(self, arg0: bytes) -> None: ...
+    def reshape(self, *args) -> RemoteMemory:
+        """
+        The same memory in another shape, as numpy has it; ValueError for memory with gaps.
+        """
     def to_bytes(self) -> bytes: ...
     @property
     def access(self) -> str:
@@ -620,6 +626,11 @@ class Memory:
         """
         End the registration: peers can reach the memory no more. Transfers that run finish first. Closes the
         slices of this memory too. Calling it again does nothing.
+        """
+    def reshape(self, *args) -> Memory:
+        """
+        The same memory in another shape, as numpy has it: ``m.reshape(2, 3)``, ``m.reshape((2, -1))``. ValueError for
+        memory with gaps, which would have to be copied. Raises RegistrationError once closed.
         """
     @property
     def address(self) -> int:
@@ -774,10 +785,15 @@ class Peer:
     An operation that fails otherwise (memory the peer has closed, say) takes those in flight with it, and
     later ones work again.
     """
+    def __contains__(self, name: str) -> bool:
+        """
+        Whether the peer shares memory under `name` now. It is asked, as by peer[name].
+        """
     def __getitem__(self, name: str) -> RemoteMemory:
         """
         The memory the peer shares under `name`; KeyError if it shares none.
         """
+    def __iter__(self) -> collections.abc.Iterator[str]: ...
     def __repr__(self) -> str: ...
     def close(self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> None:
         """
@@ -785,7 +801,8 @@ class Peer:
         sees PeerLost. Calling it again does nothing.
 
         A send() of more than 16384 bytes is posted as an offer and its bytes leave with the recv of the other side:
-        close() does not wait for that recv, and a send still without one ends with PeerLost. Wait for its Transfer first.
+        close() does not wait for that recv. A send still without one is dropped: its Transfer ends with PeerLost, and
+        close() gives a RuntimeWarning. Wait for the Transfer first.
         """
     def compare_swap(
         self,
@@ -818,8 +835,11 @@ class Peer:
         value: typing.SupportsInt | typing.SupportsIndex,
     ) -> Transfer:
         """
-        Put a value (not 0) into a slot (0 to 65535) of the peer's notification board. It is not seen before
-        the data of any write() called earlier.
+        Put a value (1 to 2**32 - 1) into a slot (0 to 65535) of the peer's notification board, where wait_notify()
+        finds it. It is not seen before the data of any write() called earlier. When the Transfer is done it is on its
+        way, and is seen a moment later. A slot holds one value: a later one replaces one that nobody took.
+
+        Raises IndexError (slot), ValueError (value), PeerLost.
         """
     def read(
         self,
@@ -893,7 +913,9 @@ class Peer:
         Write a local array into a remote one of the same shape and dtype (RDMA write).
 
         source: Memory, or an array, which is registered for this call. destination: RemoteMemory.
-        notify: (slot, value) to put on the peer's notification board behind the data; value is not 0.
+        notify: (slot, value) to put on the peer's notification board behind the data, slot 0 to 65535, value 1 to
+        2**32 - 1. When the Transfer is done the data is there, and the notification is seen a moment later. A slot
+        holds one value: a later one replaces one that nobody took.
         require: the only kind of route to take, for instance "host"; RouteUnavailable says why not.
         timeout: seconds that a full queue may hold this call up (default: the Endpoint's); the transfer is
         accepted even then. stream: not in this build; the call waits, `timeout` seconds at most, until the GPU of
@@ -965,6 +987,7 @@ class Endpoint:
     def close(self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> None:
         """
         Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), leave every peer and stop.
+        Calling it again does nothing. RuntimeWarning: it dropped a send(), as Peer.close() explains.
         """
     def connect(
         self, address: bytes, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None
@@ -978,14 +1001,16 @@ class Endpoint:
         """
     def empty(self, shape: typing.Any, dtype: typing.Any = "uint8", device: str = "cpu") -> Memory:
         """
-        Fresh zeroed registered memory. shape: int or tuple. dtype: name, numpy or torch dtype. device: ``"cpu"`` or
-        ``"cuda:<ordinal>"``; of a GPU it is memory that other processes can be given and, where the GPU allows it,
+        Fresh zeroed registered memory. shape: int or tuple. dtype: what numpy.dtype() takes ("float32", "f4", float,
+        numpy.float32), or a dtype of torch or ml_dtypes, or its name ("bfloat16", "float8_e4m3fn"). device: ``"cpu"`` or
+        ``"cuda:<ordinal>"``, or a torch.device; of a GPU it is memory that other processes can be given and, where the GPU allows it,
         adapters reach (cuMemCreate), in pages of 2 MiB: ``torch.from_dlpack(memory)`` or ``cupy.from_dlpack`` is its
         array. It lives as long as that array or the Memory does, and then until the GPU has done its present work.
         Do not drop it while a stream is being captured into a CUDA graph: as cudaFree would, that spoils the capture.
 
         Raises RegistrationError (no memory, no NVIDIA driver, a device that cannot reach it), CudaError (no such
-        GPU, no room on it), TransferTimeout (other work kept the GPU from zeroing it for the Endpoint's timeout).
+        GPU, no room on it), TransferTimeout (other work kept the GPU from zeroing it for the Endpoint's timeout),
+        TypeError and ValueError (shape, dtype, device).
         """
     def peek_notify(self, slot: typing.SupportsInt | typing.SupportsIndex) -> int:
         """
@@ -1031,7 +1056,10 @@ class Endpoint:
     ) -> int:
         """
         Wait until a peer has put a value into the slot (0 to 65535) and return it; what was written before it is
-        there. reset: also empty the slot. Raises TransferTimeout after `timeout` seconds (default: the Endpoint's).
+        there. reset: also empty the slot. A slot holds one value: of several that came in the meantime, the last.
+
+        Raises TransferTimeout after `timeout` seconds (default: the Endpoint's), PeerLost (the last peer has left, and
+        the slot is empty), IndexError (slot).
         """
     def wait_notify_any(
         self,
@@ -1096,7 +1124,7 @@ class Endpoint:
 
 def announce_exit() -> None:
     """
-    From now on errors end threads other than the main one quietly.
+    From now on errors end threads other than the calling one quietly.
     """
 
 def available_memory(root: str = "") -> int:

@@ -1,4 +1,4 @@
-"""``numpy.asarray(memory)`` where the buffer protocol does not do: types that NumPy itself lacks."""
+"""Where NumPy has a say: what names an element type, and arrays of types that NumPy itself lacks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,34 @@ from typing import Any
 
 from zerohop import _core
 
-__all__ = ["to_numpy"]
+__all__ = ["dtype_name", "to_numpy"]
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of an element type given as whatever NumPy or PyTorch take: "f4", int, torch.half.
+
+    Raises TypeError (no dtype at all), ValueError (another byte order than this machine's).
+    """
+    text = str(dtype)
+    if text.startswith("torch."):
+        return text.removeprefix("torch.")
+    import numpy as np
+
+    try:
+        known = None if dtype is None else np.dtype(dtype)  # np.dtype(None) is float64
+    except (TypeError, ValueError, SyntaxError):
+        known = None
+    if known is None and isinstance(dtype, str):
+        return dtype  # "bfloat16", which NumPy knows only with ml_dtypes
+    if known is None:
+        raise TypeError(
+            f'a dtype is a name such as "float32", or a dtype of NumPy or PyTorch, not {text}'
+        )
+    if not known.isnative:
+        raise ValueError(
+            f"dtype {text} has another byte order than this machine: use {known.newbyteorder()}"
+        )
+    return str(known.name)
 
 
 def _extension_type(name: str) -> Any:

@@ -46,7 +46,11 @@ class PeerLost(Error):
 
 
 class TransferTimeout(Error, TimeoutError):
-    """A wait ended before what it waited for. The transfer itself goes on."""
+    """A wait ended before what it waited for.
+
+    Of ``Transfer.wait()``: the transfer goes on and can write at any time, so ``effect`` is ``"all"`` even if
+    nothing has been written yet. Of any other call: ``effect`` is ``"nothing"``.
+    """
 
 
 class RegistrationError(Error):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -108,6 +109,47 @@ def test_codes_are_those_of_the_source(thread):
         refused = provoke(lambda: s.peer.write(memory, forge(far, rkey=1)).wait())
         assert (refused.code, refused.effect) == (REMOTE_ACCESS, "nothing")
         assert provoke(lambda: zh.Endpoint("nosuch0")).code == errno.ENODEV
+        s.link.send(("end",))
+
+
+def test_only_a_transfer_goes_on_after_a_timeout(thread):
+    """What a wait that timed out says may have been written: what the transfer still may."""
+    with thread(keep) as s:
+        memory = s.ep.empty(100_000)
+        late = provoke(lambda: s.peer.recv(memory, tag=88).wait(0.01))
+        unsent = provoke(lambda: s.peer.send(memory, tag=88).wait(0.01))
+        assert (late.effect, unsent.effect) == ("all", "all")
+        assert "it goes on" in str(late)
+        for call in (
+            lambda: s.ep.wait_notify(3, timeout=0.01),
+            lambda: s.ep.accept(timeout=0.01),
+            lambda: s.peer.lookup("nothing", timeout=0.01),
+        ):
+            error = provoke(call)
+            assert (type(error), error.effect) == (zh.TransferTimeout, "nothing")
+        with pytest.warns(RuntimeWarning, match="dropped 1 send"):
+            s.ep.close()
+        s.link.send(("end",))
+
+
+def test_a_stale_address_says_so(open_endpoint, device):
+    """The commonest mistake: the other process has ended, or was started anew."""
+    error = provoke(lambda: open_endpoint().connect(closed_address(device)))
+    assert (type(error), error.code) == (zh.PeerLost, errno.ECONNREFUSED)
+    assert re.match(
+        "cannot connect to endpoint '.*' at .*:[0-9]+: nothing listens there", str(error)
+    )
+    assert "its process has ended, or the address is of an earlier run" in str(error)
+
+
+def test_memory_that_its_owner_closed_is_told_from_a_mistake(thread):
+    with thread(keep) as s:
+        memory, _ = array(s.ep, "numpy", np.zeros(8))
+        target = Keeper(s.link).array("empty", np.zeros(8))
+        far = target.remote
+        target.revoke()
+        for call in (lambda: s.peer.write(memory, far), lambda: s.peer.read(far, memory)):
+            assert "its owner has closed or dropped it" in str(provoke(call().wait))
         s.link.send(("end",))
 
 

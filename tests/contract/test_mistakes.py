@@ -77,6 +77,7 @@ def test_mistakes_at_an_endpoint(open_endpoint):
         "memory must be a Memory, not ndarray: register": lambda: ep.share("y", np.zeros(3)),
         "a name must be a str, not int": lambda: ep.share(3, ep.empty(3)),
         "an address must be bytes, not str": lambda: ep.connect("abc"),
+        "a device must be a str, not int": lambda: ep.empty(3, device=0),
         "slot must be an int, not str": lambda: ep.wait_notify("3"),
         "timeout must be a number of seconds": lambda: ep.wait_notify(3, "1"),
         "data must be bytes, not str": lambda: zh.RemoteMemory.from_bytes("abc"),
@@ -129,6 +130,19 @@ def test_every_call_names_the_same_range_of_slots(thread, slot):
             s.peer.write_many([], notify=(slot, 1))
         with pytest.raises(IndexError, match="0 to 65535"):
             s.ep.wait_notify_any(65535, 2)
+        s.link.send(("end",))
+
+
+def test_every_call_names_the_same_range_of_values(thread):
+    far_too_much = "must be from 1 to 2\\*\\*32 - 1 .0 means an empty slot., not "
+    with thread(keep) as s:
+        for value, words in {-1: far_too_much, 2**32: far_too_much, 0: "must not be 0"}.items():
+            for call in (
+                lambda value=value: s.peer.notify(7, value),
+                lambda value=value: s.peer.write_many([], notify=(7, value)),
+            ):
+                with pytest.raises(ValueError, match=f"a notification value {words}"):
+                    call()
         s.link.send(("end",))
 
 

@@ -172,6 +172,33 @@ def test_sides_must_not_be_exchanged(thread):
         keeper.end()
 
 
+def test_memory_of_as_many_elements_is_reshaped_at_either_end(remote):
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        memory, view = array(s.ep, "numpy", np.arange(24, dtype=np.int16))
+        target = keeper.array("numpy", np.zeros((4, 6), np.int16))
+        with pytest.raises(
+            ValueError, match=r"shapes differ: .*\(24,\).*\(4, 6\); slice one .* reshape"
+        ):
+            s.peer.write(memory, target.remote)
+        s.peer.write(memory.reshape(4, -1), target.remote).wait()
+        np.testing.assert_array_equal(target.show(), view.reshape(4, 6))
+        view[:] = 0
+        s.peer.read(target.remote.reshape((24,))[6:], memory.reshape([3, 8]).reshape(24)[6:]).wait()
+        assert view.tolist() == [*[0] * 6, *range(6, 24)]
+        for wrong in (memory, target.remote):
+            with pytest.raises(ValueError, match="24 elements, which do not make"):
+                wrong.reshape(5, -1)
+            with pytest.raises(TypeError, match="integer or a tuple of integers, not str"):
+                wrong.reshape("4")
+        with pytest.raises(ValueError, match="gaps"):
+            target.remote[:, ::2].reshape(-1)
+        memory.close()
+        with pytest.raises(zh.RegistrationError, match="closed"):
+            memory.reshape(-1)
+        keeper.end()
+
+
 READ_ONLY = (ValueError, TypeError, BufferError, zh.Error)
 
 

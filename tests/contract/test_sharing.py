@@ -32,6 +32,19 @@ def test_what_is_not_published_is_a_key_error(remote):
         s.link.send(("end",))
 
 
+def test_a_peer_can_be_asked_for_a_name_but_lists_none(remote):
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        assert "kv" not in s.peer
+        keeper.array("numpy", np.zeros(3)).share("kv")
+        assert "kv" in s.peer
+        with pytest.raises(TypeError, match="a name must be a str, not int"):
+            _ = 3 in s.peer
+        with pytest.raises(TypeError, match=r"does not list what it shares: peer\[name\]"):
+            list(s.peer)
+        keeper.end()
+
+
 def test_lookup_waits_until_it_is_published(remote):
     with remote(keep) as s:
         keeper = Keeper(s.link)

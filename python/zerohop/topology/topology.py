@@ -71,7 +71,7 @@ class Topology:
         return f"{known}; NUMA nodes: {', '.join(str(node.number) for node in self.numa) or 'none'}"
 
     def distance(self, a: str | int, b: str | int) -> Distance:
-        """How far two devices, or a device and a NUMA node (NODE or SYS), are apart."""
+        """How far two devices, or a device and a NUMA node (NODE or SYS), are apart. Raises as find()."""
         one, other = self.find(a), self.find(b)
         if one == other:
             return Distance.X
@@ -82,7 +82,7 @@ class Topology:
         return pci_distance(one.pci, other.pci, len(self.numa))
 
     def label(self, a: str | int, b: str | int) -> str:
-        """The distance as the matrix shows it: "PIX", "NV18"."""
+        """The distance as the matrix shows it: "PIX", "NV18". Raises as find()."""
         one, other = self.find(a), self.find(b)
         if isinstance(one, Gpu) and isinstance(other, Gpu):
             count = self.nvlinks.get(frozenset((one.name, other.name)))
@@ -106,6 +106,7 @@ class Topology:
         All are equally near. Faster ones come first; among equally fast ones each GPU starts with
         another, so that GPUs which share their devices spread over them. iWARP devices are left out:
         they know no write with immediate and no atomics. among: names of the only ones that count.
+        Raises as find().
         """
         start = self.find(device)
         usable = [

@@ -1,0 +1,117 @@
+"""A call whose arguments do not fit: a sentence names the argument, and shows none of them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import zerohop as zh
+from zerohop import _core
+from zerohop.calls import explain, parse
+
+CASES: dict[str, Callable[[Any], object]] = {
+    "write(): got an unexpected keyword argument 'notfy'; it is write(source, destination, *, "
+    "notify=None, stream=None, require=None, timeout=None)":
+        lambda s: s.peer.write(s.array, s.far, notfy=(1, 2)),
+    "write(): missing a required argument: 'destination'": lambda s: s.peer.write(s.array),
+    "write(): too many positional arguments": lambda s: s.peer.write(s.array, s.far, (7, 1)),
+    "write(): multiple values for argument 'source'":
+        lambda s: s.peer.write(s.array, s.far, source=s.array),
+    "read(): got an unexpected keyword argument 'tag'": lambda s: s.peer.read(s.far, s.array, tag=1),
+    "notify(): missing a required argument: 'value'; it is notify(slot, value)":
+        lambda s: s.peer.notify((7, 1)),
+    "send(): missing a required argument: 'array'; it is send(array, tag=0)":
+        lambda s: s.peer.send(),
+    "recv(): got an unexpected keyword argument 'tg'": lambda s: s.peer.recv(s.array, tg=1),
+    "fetch_add(): missing a required argument: 'value'": lambda s: s.peer.fetch_add(s.far),
+    "stats(): too many positional arguments; it is stats()": lambda s: s.peer.stats(1),
+    "wait(): got an unexpected keyword argument 'time'":
+        lambda s: s.peer.write(s.array, s.far).wait(time=1),
+    "register(): too many positional arguments": lambda s: s.ep.register(s.array, True),
+    "register(): got an unexpected keyword argument 'writeable'":
+        lambda s: s.ep.register(s.array, writeable=True),
+    "register(): writable must be bool | None, not str":
+        lambda s: s.ep.register(s.array, writable="yes"),
+    "register(): cache must be bool, not str and registration must be str | None, not int":
+        lambda s: s.ep.register(s.array, cache="no", registration=3),
+    "wait_notify(): missing a required argument: 'slot'; it is wait_notify(slot, timeout=None, "
+    "reset=True)": lambda s: s.ep.wait_notify(),
+    "wait_notify(): reset must be bool, not str": lambda s: s.ep.wait_notify(7, 0, reset="no"),
+    "empty(): missing a required argument: 'shape'; it is empty(shape, dtype='uint8', device='cpu')":
+        lambda s: s.ep.empty(),
+    "share(): missing a required argument: 'memory'": lambda s: s.ep.share(s.ep.empty(3)),
+    "lookup(): missing a required argument: 'name'": lambda s: s.peer.lookup(),
+    "close(): got an unexpected keyword argument 'when'": lambda s: s.ep.close(when=1),
+    "from_bytes(): missing a required argument: 'data'": lambda s: zh.RemoteMemory.from_bytes(),
+    "Device(): missing a required argument: 'name'": lambda s: zh.verbs.Device(),
+    "Device(): name must be str, not int": lambda s: zh.verbs.Device(3),
+}  # fmt: skip
+
+
+class Scene:
+    """Two connected Endpoints and something to write."""
+
+    def __init__(self, ep: zh.Endpoint, other: zh.Endpoint) -> None:
+        self.ep = ep
+        self.peer = ep.connect(other.address)
+        self.array = np.arange(5000.0)
+        self.memory = other.empty(5000, float)
+        self.far = self.memory.remote
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    with zh.Endpoint("soft0") as ep, zh.Endpoint("soft0") as other:
+        yield Scene(ep, other)
+
+
+@pytest.mark.parametrize("sentence", CASES)
+def test_the_argument_is_named_and_none_is_shown(scene: Scene, sentence: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        CASES[sentence](scene)
+    said = str(caught.value)
+    assert said.startswith(sentence)
+    assert "\n" not in said
+    assert "Invoked" not in said
+
+
+def test_errors_of_another_kind_are_left_alone(scene: Scene) -> None:
+    with pytest.raises(TypeError, match=r"^a notification slot must be an int, not str$"):
+        scene.ep.wait_notify("3")  # type: ignore[arg-type]
+    with pytest.raises(zh.TransferTimeout):
+        scene.ep.wait_notify(3, 0)
+
+
+def test_a_value_that_does_not_fit_is_not_taken_for_a_type() -> None:
+    refusal = "f(): incompatible function arguments. ...:\n    1. (depth: typing.SupportsInt | typing.SupportsIndex) -> None\n\nInvoked with: -1"
+    assert explain(refusal, (-1,), {}) == "f(): a value does not fit"
+    assert explain(refusal, ("a",), {}) == "f(): depth must be int, not str"
+
+
+def test_what_is_passed_is_never_read_as_a_signature() -> None:
+    shown = "\n    2. (a: int) -> None\n\nInvoked with: \n    3. (b: int) -> None"
+    refusal = (
+        "f(): incompatible function arguments. ...:\n    1. (x: str) -> None\n\nInvoked with: "
+    )
+    assert explain(refusal + shown, (1,), {}) == "f(): x must be str, not int"
+    several = "f(): incompatible function arguments. ...:\n    1. (x: str) -> None" + shown
+    assert explain(several, (1,), {}) == "f() does not take these arguments: see help(f)"
+
+
+def functions() -> Iterator[tuple[str, str]]:
+    for scope in [_core, *(kind for _, kind in inspect.getmembers(_core, inspect.isclass))]:
+        for name, member in vars(scope).items():
+            signature = re.match(rf"{name}(\(.*\)) -> ", getattr(member, "__doc__", None) or "")
+            if signature:
+                yield f"{scope.__name__}.{name}", signature[1]
+
+
+def test_every_signature_of_the_core_can_be_explained() -> None:
+    signatures = dict(functions())
+    assert {"Peer.write", "Endpoint.register", "QueuePair.__init__"} <= set(signatures)
+    for name, signature in signatures.items():
+        assert parse(signature), name
