@@ -17,6 +17,8 @@ Failure Failure::of_current_exception() {
     throw;
   } catch (const VerbsError& error) {
     return make(Kind::verbs, error);
+  } catch (const CudaError& error) {
+    return make(Kind::cuda, error);
   } catch (const PeerLost& error) {
     return make(Kind::peer_lost, error);
   } catch (const TransferTimeout& error) {
@@ -34,10 +36,21 @@ Failure Failure::of_current_exception() {
   }
 }
 
+void Failure::set_effect(Effect changed) {
+  const auto words = [](Effect known) {
+    return std::string(" (") + effect_name(known) + " of the data may have been written)";
+  };
+  const std::string former = words(effect);
+  if (message.ends_with(former)) message.resize(message.size() - former.size());
+  message += words(changed);
+  effect = changed;
+}
+
 void Failure::raise() const {
   switch (kind) {
     case Kind::error: break;
     case Kind::verbs: throw VerbsError(message, code, effect);
+    case Kind::cuda: throw CudaError(message, code, effect);
     case Kind::peer_lost: throw PeerLost(message, code, effect);
     case Kind::timeout: throw TransferTimeout(message, code, effect);
     case Kind::authentication: throw AuthenticationError(message, code, effect);

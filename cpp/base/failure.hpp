@@ -9,7 +9,16 @@
 namespace zerohop {
 
 struct Failure {
-  enum class Kind { error, verbs, peer_lost, timeout, authentication, protocol, invalid_argument };
+  enum class Kind {
+    error,
+    verbs,
+    cuda,
+    peer_lost,
+    timeout,
+    authentication,
+    protocol,
+    invalid_argument
+  };
 
   Kind kind = Kind::error;
   std::string message;
@@ -18,6 +27,9 @@ struct Failure {
 
   // The exception being handled, to be called inside a catch block.
   static Failure of_current_exception();
+
+  // Changes the effect, and the words about it that end the message.
+  void set_effect(Effect changed);
 
   // Throws the type that belongs to `kind`.
   [[noreturn]] void raise() const;

@@ -69,6 +69,7 @@ Endpoint::Endpoint(const EndpointOptions& options)
   services_.board = std::make_shared<Board>();
   open_rails();
   open_neighbourhood();
+  stager_ = std::make_shared<Stager>(services_.poller);
   services_.options = options_.queue_pair;
   registrations_ = std::make_shared<Registrations>(
       rails_, neighbourhood_ ? neighbourhood_->exposures() : nullptr, live_regions_);
@@ -116,6 +117,9 @@ Control::MakePeer Endpoint::peer_maker() const {
                         .copy_queue = copy_queue_,
                         .settings = settings_of(options_, address_.host),
                         .registrations = registrations_,
+                        .staged_memories = staged_memories_,
+                        .stager = stager_,
+                        .staging_chunk = options_.gpu.staging_chunk,
                         .tell = {},
                         .repair = {},
                         .leave = {}};
@@ -130,9 +134,11 @@ Endpoint::~Endpoint() {
     // The thread and the locks it may hold belong to the parent: leave everything as it lies.
     new std::shared_ptr<Control>(std::move(control_));
     new std::shared_ptr<CopyQueue>(std::move(copy_queue_));
+    new std::shared_ptr<Stager>(std::move(stager_));
     return;
   }
   close(Deadline::after(Deadline::Seconds(0)));
+  if (stager_) stager_->stop();
 }
 
 void Endpoint::check_process() const {
@@ -276,6 +282,7 @@ void Endpoint::close(const Deadline& deadline) {
 
 void Endpoint::stop() {
   control_->stop();
+  stager_->stop();  // every Peer is lost: what it had to do ends
   if (neighbourhood_) neighbourhood_->exposures()->close();
   services_.poller->wake();
   // Whoever is inside sees closed() and leaves, but for a call that this very thread has
@@ -283,6 +290,7 @@ void Endpoint::stop() {
   const std::unique_lock alone(life_, std::chrono::milliseconds(500));
   if (!alone.owns_lock()) return;
   control_.reset();
+  stager_.reset();
   registrations_.reset();
   live_regions_->end();  // whatever arrays the program keeps, the devices are let go of
   {

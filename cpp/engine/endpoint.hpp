@@ -124,6 +124,8 @@ class Endpoint {
   std::shared_ptr<CopyQueue> copy_queue_;
   const std::shared_ptr<LiveRegions> live_regions_ = std::make_shared<LiveRegions>();
   std::shared_ptr<Registrations> registrations_;
+  std::shared_ptr<StagedMemories> staged_memories_ = std::make_shared<StagedMemories>();
+  std::shared_ptr<Stager> stager_;
   mutable std::mutex gpu_mutex_;  // guards the next
   // By rail; null before the first GPU array.
   std::array<std::unique_ptr<GpuRegistrations>, kMaxRails> gpu_registrations_;

@@ -62,15 +62,18 @@ Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void>
     device = std::move(registered.device);
     regions->set(rail->index(), std::move(registered.region));
   }
+  if (!choice) {
+    throw RegistrationError("no device of this Endpoint is left: make a new Endpoint");
+  }
+  std::shared_ptr<const StagedMemories::Right> right;
   if (regions->empty() && layout.count() > 0) {
-    throw RegistrationError(address_.device + " cannot reach this memory on " + how.device +
-                            " by itself, and this build does not stage it through the host (" +
-                            (choice ? choice->reason : "no device of this Endpoint is left") +
-                            "); copy the array to the host first");
+    right = staged_memories_->open(layout.extent(), how.writable);
+    regions->set_staged(right);
   }
   live_regions_->add(regions);
   auto pinned =
       std::make_shared<const Pinned>(std::move(regions), std::move(owner), std::move(device));
+  if (right) staged_memories_->bind(*right, pinned);
   return Memory(address_.id, layout, std::move(pinned),
                 {.writable = how.writable,
                  .device = how.device,

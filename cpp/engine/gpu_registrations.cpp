@@ -134,7 +134,7 @@ Registered GpuRegistrations::create(const Pair& pair, const Request& request,
       refuse(request, choice->reason, errno_of(facts, request.demand));
     }
     if (choice->way == RegistrationWay::staged) {
-      auto region = facts.software ? register_copied(request) : nullptr;
+      auto region = copies(request) ? register_copied(request) : nullptr;
       return {std::move(region), std::move(choice)};
     }
     if (auto region = try_choice(pair, request, *choice, facts)) {

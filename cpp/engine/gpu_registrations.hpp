@@ -35,7 +35,7 @@ class GpuRegistrations {
     RegistrationDemand demand = RegistrationDemand::automatic;
   };
   // The choice is never null and never `refused`; where it is `staged`, only the software HCA has a
-  // region. Throws
+  // region, unless staged was asked for. Throws
   // RegistrationError with the reason when the way asked for is not to be had or the memory is no
   // GPU's, and CudaError when the GPU fails.
   Registered find_or_create(const Request& request);

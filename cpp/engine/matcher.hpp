@@ -15,6 +15,7 @@
 #include "engine/message.hpp"
 #include "engine/rail.hpp"
 #include "engine/transfer.hpp"
+#include "gpu/device.hpp"
 
 namespace zerohop::engine {
 
@@ -23,6 +24,7 @@ struct PostedReceive {
   std::uint32_t tag = 0;
   Layout into;
   RailKeys lkeys{};
+  std::shared_ptr<const gpu::Device> gpu{};  // on which `into` lies; null: the host
   std::shared_ptr<Transfer> transfer;
 };
 

@@ -44,6 +44,12 @@ std::shared_ptr<const Pinned> Memory::pinned() const {
   throw RegistrationError("this memory is closed, or its Endpoint is: register the array again");
 }
 
+bool Memory::staged() const {
+  if (on_host()) return false;
+  const auto pinned = this->pinned();
+  return pinned->regions && pinned->regions->staged_key() != 0;
+}
+
 RemoteMemory Memory::remote() const {
   const auto pinned = this->pinned();
   RemoteMemory remote;
@@ -54,6 +60,7 @@ RemoteMemory Memory::remote() const {
   if (pinned->regions) {
     remote.rkeys = pinned->regions->rkeys();
     remote.local_key = pinned->regions->local_key();
+    remote.staged_key = pinned->regions->staged_key();
     remote.begin = pinned->regions->covered().begin;
     remote.end = pinned->regions->covered().end;
     if (kind_.writable && !pinned->regions->atomics()) remote.access |= kRemoteNoAtomics;

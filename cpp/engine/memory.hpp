@@ -48,6 +48,8 @@ class Memory {
   bool writable() const noexcept { return kind_.writable; }
   const std::string& device() const noexcept { return kind_.device; }
   const EndpointId& endpoint() const noexcept { return endpoint_; }
+  // GPU memory that no device reaches, so that the Endpoint copies. Throws as pinned() does.
+  bool staged() const;
   bool on_host() const noexcept { return kind_.registration == nullptr; }
   RailIndex nearest_rail() const noexcept { return kind_.rail; }
   const RegistrationChoice* registration() const noexcept { return kind_.registration.get(); }

@@ -15,8 +15,13 @@ namespace zerohop::engine {
 enum class MessageKind : std::uint16_t {
   notify = 1,  // tag: slot, value: the value
   eager = 2,   // tag; nbytes of payload follow
-  offer = 3,   // tag; nbytes lie at address under the key `value`, to be read by the receiver; id
-  taken = 4,   // id: the receiver has read that offer
+  // tag; nbytes lie at address under the key `value`, to be read by the receiver; id. A payload is
+  // the key of staged memory, to be asked for instead.
+  offer = 3,
+  taken = 4,  // id: the receiver is done with that offer; value: 0, or an ibv_wc_status why not
+  // nbytes at address under the key `value`, and ranges of the receiver's staged memory: it copies
+  pull = 5,  // from there into the ranges
+  push = 6,  // from the ranges to there
 };
 
 // As it lies in the receive slot: little-endian, which both ends are.

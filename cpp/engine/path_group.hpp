@@ -25,6 +25,7 @@
 
 namespace zerohop::engine {
 
+class Staging;
 class VerbsPath;
 
 class PathGroup {
@@ -64,7 +65,8 @@ class PathGroup {
   void release_held_slots();
 
   const std::string peer_name;
-  mutable std::mutex mutex;  // taken after the poller's, before a Transfer's
+  std::weak_ptr<Staging> staging;  // of the Peer; set before there are paths
+  mutable std::mutex mutex;        // taken after the poller's, before a Transfer's
   Matcher matcher;
 
  private:

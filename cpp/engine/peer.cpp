@@ -15,7 +15,15 @@ Peer::Peer(Host host, std::shared_ptr<Poller> poller, Identity identity)
       routes_(host_.rails),
       process_generation_(fork_generation()),
       identity_(std::move(identity)),
-      group_(std::make_shared<PathGroup>(identity_.name)) {}
+      group_(std::make_shared<PathGroup>(identity_.name)),
+      staging_(std::make_shared<Staging>(Staging::Services{.poller = poller_,
+                                                           .registrations = host_.registrations,
+                                                           .memories = host_.staged_memories,
+                                                           .stager = host_.stager,
+                                                           .chunk = host_.staging_chunk},
+                                         group_)) {
+  group_->staging = staging_;
+}
 
 std::shared_ptr<Peer> Peer::create(Host host, PathServices services, Identity identity) {
   std::shared_ptr<Peer> peer(new Peer(std::move(host), services.poller, std::move(identity)));
@@ -126,7 +134,7 @@ void Peer::on_found(std::uint64_t request, std::optional<RemoteMemory> memory) {
 }
 
 bool Peer::idle() const {
-  if (copies_queued_.load() > 0) return false;
+  if (copies_queued_.load() > 0 || staging_->pending()) return false;
   return std::ranges::all_of(paths_, [](const auto& path) { return !path || path->idle(); });
 }
 

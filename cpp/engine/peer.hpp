@@ -20,6 +20,7 @@
 #include "engine/neighbourhood.hpp"
 #include "engine/registrations.hpp"
 #include "engine/routes.hpp"
+#include "engine/staging.hpp"
 #include "engine/striping.hpp"
 #include "engine/transfer.hpp"
 #include "engine/verbs_path.hpp"
@@ -61,6 +62,9 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::weak_ptr<CopyQueue> copy_queue;               // the Endpoint's: its thread holds Peers
     Settings settings{};  // of the Endpoint, to be shown with those of the queue pair
     std::shared_ptr<Registrations> registrations;
+    std::shared_ptr<StagedMemories> staged_memories;
+    std::shared_ptr<Stager> stager;
+    std::size_t staging_chunk = 0;  // bytes
     std::function<void(const std::shared_ptr<Peer>&, ControlMessage)> tell;
     std::function<void(const std::shared_ptr<Peer>&, RailIndex)> repair;
     std::function<void(const std::shared_ptr<Peer>&)> leave;
@@ -169,7 +173,11 @@ class Peer : public std::enable_shared_from_this<Peer> {
   bool device_at_work() const;
   bool messages_under_way() const;
 
-  Route device_route(const Memory& local, Route route, const std::string& not_p2p) const;
+  // --- GPU memory that no device reaches (peer_staging.cpp) ---
+  StagedPiece make_staged_piece(const Pair& pair, RemoteAccess needed, Transfer& transfer) const;
+  Transferring notify_behind(Transferring data, const Notification& notification);
+
+  Route device_route(const Pair& pair, Route route, const std::string& not_p2p) const;
 
   // --- several rails (peer_rails.cpp) ---
   Striping plan(std::span<const Pair> pairs, std::uint64_t nbytes) const;
@@ -181,6 +189,10 @@ class Peer : public std::enable_shared_from_this<Peer> {
     Routes::Kind kind;
     std::optional<Notification> notification;
   };
+  Transferring stage(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Move& move,
+                     const Deadline& until);  // peer_staging.cpp
+  Transferring transfer_by_device(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                                  const Move& move, const Deadline& until);
   Transferring transfer_over_rails(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                    const Move& move, const Deadline& until);
   bool submit_shares(Shares& shares, RailMask planned, const std::optional<Message>& message,
@@ -190,8 +202,20 @@ class Peer : public std::enable_shared_from_this<Peer> {
   VerbsPath& any_path() const;
   Transferring atomic(ibv_wr_opcode opcode, const RemoteMemory& word, std::uint64_t add,
                       std::uint64_t swap);
-  Transferring make_host_transfer(std::uint64_t nbytes, const VerbsPath& path) const;
-  Transferring send_offer(const Memory& from, std::uint32_t tag, VerbsPath& path);
+  // A message and what it needs.
+  struct Outgoing {
+    Message message;
+    std::vector<std::byte> payload;
+    RailKeys rkeys{};               // of an offer
+    std::span<std::byte> packed{};  // where the array goes first, if it does
+  };
+  Outgoing wrap(const Memory& from, std::uint32_t tag, bool eager, Transfer& transfer) const;
+  Transferring make_message_transfer(const Memory& memory, bool staged,
+                                     const VerbsPath& path) const;
+  void post(const Transferring& transfer, Outgoing&& outgoing, VerbsPath& path) const;
+  void post_later(const Transferring& transfer, Outgoing&& outgoing, StagedWork&& work);
+  static void wait_for_program(const Memory& memory, const Deadline& deadline);
+  static void wait_for_program(std::span<const Pair> pairs, const Deadline& deadline);
   [[noreturn]] void throw_lost(Effect effect) const;
 
   const Host host_;
@@ -200,6 +224,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   const unsigned process_generation_;  // of the process (fork)
   Identity identity_;
   std::shared_ptr<PathGroup> group_;
+  std::shared_ptr<Staging> staging_;
   std::vector<std::shared_ptr<VerbsPath>> paths_;  // by rail
   bool global_atomics_ = false;
   std::optional<Invitation> invitation_;  // progress thread only

@@ -1,4 +1,5 @@
 // What a Peer moves two-sidedly: send and recv.
+#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -9,69 +10,103 @@
 namespace zerohop::engine {
 namespace {
 
-// send and recv copy through message slots, which the CPU does.
-void check_on_host(const Memory& memory, const char* call) {
-  if (memory.on_host()) return;
-  throw RouteUnavailable(std::string(call) + " moves host memory only, not that of " +
-                         memory.device() + ": use write or read, with notify");
+std::vector<std::byte> bytes_of(std::uint64_t key) {
+  std::vector<std::byte> bytes(sizeof key);
+  std::memcpy(bytes.data(), &key, sizeof key);
+  return bytes;
 }
 
 }  // namespace
 
+Peer::Transferring Peer::make_message_transfer(const Memory& memory, bool staged,
+                                               const VerbsPath& path) const {
+  const Routes::Kind kind = memory.on_host() ? Routes::Kind::host
+                            : staged         ? Routes::Kind::staged
+                                             : Routes::Kind::gpu;
+  return std::make_shared<Transfer>(poller_, memory.layout().nbytes(),
+                                    routes_.over(kind, RailMask{1} << path.rail()));
+}
+
+// Short messages carry their bytes, which a GPU has to copy to the host first; of long ones the
+// receiver takes one range from where it lies, and a strided array is packed into one.
+Peer::Outgoing Peer::wrap(const Memory& from, std::uint32_t tag, bool eager,
+                          Transfer& transfer) const {
+  auto pinned = from.pinned();
+  const Layout& layout = from.layout();
+  const std::uint64_t nbytes = layout.nbytes();
+  Outgoing outgoing{.message = {.kind = eager ? MessageKind::eager : MessageKind::offer,
+                                .tag = tag,
+                                .nbytes = nbytes},
+                    .payload = {}};
+  if (eager) {
+    outgoing.payload.resize(nbytes);
+    outgoing.packed = outgoing.payload;
+  } else if (!layout.is_contiguous()) {
+    auto buffer = std::make_shared<Buffer>(nbytes);
+    outgoing.packed = {buffer->data(), nbytes};
+    outgoing.message.address = buffer->address();
+    auto regions = host_.registrations->find_or_create(
+        {buffer->address(), buffer->address() + nbytes}, /*writable=*/false, /*shared=*/false);
+    outgoing.rkeys = regions->rkeys();
+    transfer.keep(std::make_shared<const Pinned>(std::move(regions), std::move(buffer)));
+  } else {
+    outgoing.message.address = layout.address;
+    outgoing.rkeys = pinned->regions->rkeys();
+    if (const std::uint64_t key = pinned->regions->staged_key()) outgoing.payload = bytes_of(key);
+  }
+  transfer.keep(std::move(pinned));
+  return outgoing;
+}
+
 Peer::Transferring Peer::send(const Memory& from, std::uint32_t tag) {
   check_alive();
-  check_on_host(from, "send");
-  wait_for_copies(deadline({}));
-  const auto pinned = from.pinned();
-  const std::uint64_t nbytes = from.layout().nbytes();
+  const Deadline until = deadline({});
+  wait_for_copies(until);
+  wait_for_program(from, until);
   VerbsPath& path = message_path();
+  const std::uint64_t nbytes = from.layout().nbytes();
   path.stats().count(IBV_WR_SEND, nbytes);
-  if (nbytes > path.eager_limit()) return send_offer(from, tag, path);
-  auto transfer = make_host_transfer(nbytes, path);
-  std::vector<std::byte> payload(nbytes);
-  if (nbytes > 0) pack(from.layout(), payload);
-  Job job(transfer, IBV_WR_RDMA_WRITE);
-  job.then({.kind = MessageKind::eager, .tag = tag, .nbytes = nbytes}, std::move(payload));
-  path.submit_message(std::move(job), deadline({}));
-  return transfer;
-}
-
-Peer::Transferring Peer::make_host_transfer(std::uint64_t nbytes, const VerbsPath& path) const {
-  return std::make_shared<Transfer>(poller_, nbytes,
-                                    routes_.over(Routes::Kind::host, RailMask{1} << path.rail()));
-}
-
-Peer::Transferring Peer::send_offer(const Memory& from, std::uint32_t tag, VerbsPath& path) {
-  auto transfer = make_host_transfer(from.layout().nbytes(), path);
-  auto pinned = from.pinned();
-  std::uint64_t address = from.layout().address;
-  if (!from.layout().is_contiguous()) {
-    // The receiver reads one range: a strided array is packed into one first.
-    auto packed = std::make_shared<Buffer>(from.layout().nbytes());
-    pack(from.layout(), {packed->data(), packed->nbytes()});
-    address = packed->address();
-    auto regions = host_.registrations->find_or_create({address, address + packed->nbytes()},
-                                                       /*writable=*/false, /*shared=*/false);
-    pinned = std::make_shared<const Pinned>(std::move(regions), std::move(packed));
+  const bool eager = nbytes <= path.eager_limit();
+  const bool packs = eager || !from.layout().is_contiguous();
+  auto transfer = make_message_transfer(from, packs || from.staged(), path);
+  Outgoing outgoing = wrap(from, tag, eager, *transfer);
+  StagedWork work(transfer, StagedWork::Direction::out);
+  const bool copies = !outgoing.packed.empty() && !from.on_host();
+  if (copies) {
+    work.add(Staging::beside(from.layout(), from.pinned()->device, outgoing.packed.data()));
+  } else if (!outgoing.packed.empty()) {
+    pack(from.layout(), outgoing.packed);
   }
-  const Message message{
-      .kind = MessageKind::offer, .tag = tag, .nbytes = transfer->nbytes(), .address = address};
-  const RailKeys rkeys = pinned->regions->rkeys();
-  transfer->keep(std::move(pinned));
-  path.offer(transfer, message, rkeys, deadline({}));
+  if (copies || staging_->pending()) {
+    post_later(transfer, std::move(outgoing), std::move(work));
+    staging_->wait_for_room(until);
+  } else {
+    post(transfer, std::move(outgoing), path);
+  }
   return transfer;
+}
+
+void Peer::post(const Transferring& transfer, Outgoing&& outgoing, VerbsPath& path) const {
+  if (outgoing.message.kind == MessageKind::offer) {
+    return path.offer(transfer, outgoing.message, outgoing.rkeys, std::move(outgoing.payload),
+                      deadline({}));
+  }
+  Job job(transfer, IBV_WR_RDMA_WRITE);
+  job.then(outgoing.message, std::move(outgoing.payload));
+  path.submit_message(std::move(job), deadline({}));
 }
 
 Peer::Transferring Peer::receive(const Memory& into, std::uint32_t tag) {
   check_process();
-  check_on_host(into, "recv");
   if (!into.writable()) {
     throw std::invalid_argument("cannot receive into a read-only array: register a writable one");
   }
   VerbsPath& path = message_path();
-  auto transfer = make_host_transfer(into.layout().nbytes(), path);
+  auto transfer = make_message_transfer(into, into.staged(), path);
   auto pinned = into.pinned();
-  PostedReceive receive{.tag = tag, .into = into.layout(), .transfer = transfer};
+  wait_for_program(into, deadline({}));
+  PostedReceive receive{
+      .tag = tag, .into = into.layout(), .gpu = pinned->device, .transfer = transfer};
   if (pinned->regions) receive.lkeys = pinned->regions->lkeys();
   transfer->keep(std::move(pinned));
   path.receive(std::move(receive));

@@ -27,6 +27,7 @@ void Peer::meet(std::string doorway, const ipc::Token& token) {
 }
 
 bool Peer::device_at_work() const {
+  if (staging_->pending()) return true;
   const std::lock_guard lock(group_->mutex);
   return std::ranges::any_of(paths_,
                              [](const auto& path) { return path && path->jobs_pending() > 0; });

@@ -2,6 +2,7 @@
 // order between rails.
 #include <bit>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -155,10 +156,11 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   const Pair pair{&local, &remote};
   const Neighbour::Reached reached = reach_as_neighbour(pair);
   const Routes::Kind kind = route_kind(local, remote);
-  const bool several = group_->rails() > 1;
-  const RailMask taken = several ? plan({&pair, 1}, local.layout().nbytes()).rails() : 1;
+  const bool several = group_->rails() > 1 && kind != Routes::Kind::staged;
+  const RailMask taken = several ? plan({&pair, 1}, local.layout().nbytes()).rails()
+                                 : RailMask{1} << group_->message_rail();
   Route route = reached.window ? *Neighbour::route(reached.window.get())
-                               : device_route(local, *routes_.over(kind, taken), reached.reason);
+                               : device_route(pair, *routes_.over(kind, taken), reached.reason);
   const auto& path = paths_[static_cast<std::size_t>(std::countr_zero(taken))];
   if (path) route.settings = path->settings();
   if (route.settings.empty()) return route;  // closed
@@ -169,8 +171,10 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   return route;
 }
 
-Route Peer::device_route(const Memory& local, Route route, const std::string& not_p2p) const {
+Route Peer::device_route(const Pair& pair, Route route, const std::string& not_p2p) const {
+  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
   if (!local.on_host()) route.reason += "; " + local.registration()->reason;
+  if (remote.staged()) route.reason += "; the peer's devices do not reach its " + remote.device;
   if (local.on_host() && alive() && host_.neighbourhood)
     route.reason += "; not by p2p, because " + not_p2p;
   if (host_.rails.size() == 1) return route;

@@ -1,4 +1,5 @@
 // What a Peer moves one-sidedly: writes, reads, atomics, notifications.
+#include <algorithm>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -37,29 +38,34 @@ void check_required(const std::string& kind, const Route& taken) {
                          "' is, because " + taken.reason);
 }
 
-// What the program gave the default stream of each GPU before is done, be it the source's content
-// or the last use of the destination: neither an adapter nor a copy waits for it by itself.
-void wait_for_program(std::span<const Peer::Pair> pairs, const Deadline& deadline) {
-  const gpu::Device* last = nullptr;
+}  // namespace
+
+// What the program gave the default stream of the memory's GPU before is done, be it the source's
+// content or the last use of the destination: neither an adapter nor a copy waits for it by itself.
+void Peer::wait_for_program(const Memory& memory, const Deadline& deadline) {
+  if (memory.on_host() || memory.layout().count() == 0) return;
+  if (gpu::wait_default_stream(*memory.pinned()->device, deadline)) return;
+  throw TransferTimeout("what the default stream of " + memory.device() +
+                        " was given did not end in time, so nothing was transferred: give a "
+                        "longer timeout");
+}
+
+void Peer::wait_for_program(std::span<const Pair> pairs, const Deadline& deadline) {
+  const Memory* last = nullptr;  // those of one GPU in a row wait once
   for (const auto& [local, remote] : pairs) {
-    if (local->on_host() || local->layout().count() == 0) continue;
-    const auto pinned = local->pinned();
-    if (pinned->device.get() == last) continue;
-    last = pinned->device.get();
-    if (gpu::wait_default_stream(*last, deadline)) continue;
-    throw TransferTimeout("what the default stream of " + local->device() +
-                          " was given did not end in time, so nothing was transferred: give a "
-                          "longer timeout");
+    if (last != nullptr && last->device() == local->device()) continue;
+    wait_for_program(*local, deadline);
+    if (local->layout().count() > 0) last = local;
   }
 }
 
-}  // namespace
-
 Routes::Kind Peer::route_kind(const Memory& local, const RemoteMemory& remote) const {
   const bool remote_on_host = remote.device == "cpu";
+  if (remote.staged() || local.staged()) return Routes::Kind::staged;
   if (!remote_on_host && !remote.reachable() && remote.layout.count() > 0) {
-    throw RouteUnavailable("no route to " + remote.device + " of peer '" + identity_.name +
-                           "': its adapter cannot reach that memory; copy it to the host there");
+    throw RouteUnavailable(
+        "no route to " + remote.device + " of peer '" + identity_.name +
+        "': no device reached that memory when it was registered; register it there again");
   }
   return local.on_host() && remote_on_host ? Routes::Kind::host : Routes::Kind::gpu;
 }
@@ -129,23 +135,37 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
   // Of no pairs, a notification alone: it lies in host memory.
   if (pairs.empty()) check_required(options.require, *routes_.over(Routes::Kind::host, 1));
   std::uint64_t nbytes = 0;
-  Routes::Kind kind = Routes::Kind::host;  // of the pair that takes the longest way
+  Routes::Kind kind = Routes::Kind::host;  // the longest way of any pair
   for (const auto& [local, remote] : pairs) {
     nbytes += local->layout().nbytes();
     const Routes::Kind taken = route_kind(*local, *remote);
     if (!options.require.empty()) check_required(options.require, *routes_.over(taken, 1));
-    if (taken != Routes::Kind::host) kind = taken;
+    kind = std::max(kind, taken);
   }
   const Deadline until = deadline(options.timeout);
   wait_for_copies(until);
+  if (kind == Routes::Kind::staged) {
+    wait_for_program(pairs, until);
+    return stage(opcode, pairs, {nbytes, kind, options.notify}, until);
+  }
+  if (options.notify && staging_->pending()) {
+    return notify_behind(transfer_by_device(opcode, pairs, {nbytes, kind, {}}, until),
+                         *options.notify);
+  }
+  return transfer_by_device(opcode, pairs, {nbytes, kind, options.notify}, until);
+}
+
+Peer::Transferring Peer::transfer_by_device(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                                            const Move& move, const Deadline& until) {
+  const auto& [nbytes, kind, notification] = move;
   if (group_->rails() > 1) {
     wait_for_program(pairs, until);
-    return transfer_over_rails(opcode, pairs, {nbytes, kind, options.notify}, until);
+    return transfer_over_rails(opcode, pairs, move, until);
   }
   VerbsPath& path = *paths_.front();
   auto transfer = std::make_shared<Transfer>(poller_, nbytes, routes_.over(kind, 1));
   Job job = make_job(opcode, pairs, 0, transfer);
-  if (options.notify) job.then(notify_message(*options.notify));
+  if (notification) job.then(notify_message(*notification));
   wait_for_program(pairs, until);
   path.stats().count(opcode, nbytes);
   path.submit(std::move(job), until);
@@ -176,6 +196,11 @@ Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, 
   if (word.endpoint != identity_.id) {
     throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(word.endpoint) +
                                 ", not to peer '" + identity_.name + "'");
+  }
+  if (word.staged()) {
+    throw RouteUnavailable("there are no atomics with memory on " + word.device + " of peer '" +
+                           identity_.name +
+                           "', which is staged through the host: keep counters in host memory");
   }
   const Deadline until = deadline({});
   wait_for_copies(until);

@@ -11,6 +11,7 @@
 
 #include "base/layout.hpp"
 #include "engine/rail.hpp"
+#include "engine/staged_memories.hpp"
 #include "ipc/exposures.hpp"
 #include "rdma/memory_region.hpp"
 
@@ -32,12 +33,19 @@ class Regions {
   void set_exposure(std::shared_ptr<ipc::Exposure> exposure) { exposure_ = std::move(exposure); }
   std::uint64_t local_key() const noexcept { return exposure_ ? exposure_->key() : 0; }
 
-  bool empty() const noexcept { return empty_; }
+  // What lets peers name GPU memory that no rail reaches; null where one does.
+  void set_staged(std::shared_ptr<const StagedMemories::Right> right) {
+    covered_ = right->extent();
+    staged_ = std::move(right);
+  }
+  std::uint64_t staged_key() const noexcept { return staged_ ? staged_->key() : 0; }
+
+  bool empty() const noexcept { return empty_; }  // of registrations
   // What peers may do. Not when empty().
   bool writable() const noexcept { return (access_ & IBV_ACCESS_REMOTE_WRITE) != 0; }
   // Whether they include atomics, which take the first rail (Peer::atomics_path()).
   bool atomics() const noexcept { return (access_ & IBV_ACCESS_REMOTE_ATOMIC) != 0; }
-  // The range that every one of them covers. Not when empty().
+  // The range that every one of them covers. Not when empty() and not staged.
   const Extent& covered() const noexcept { return covered_; }
 
   std::uint32_t lkey(RailIndex rail) const noexcept { return lkeys_[rail]; }
@@ -66,6 +74,7 @@ class Regions {
   RailKeys lkeys_{};
   Extent covered_{0, UINT64_MAX};
   std::shared_ptr<ipc::Exposure> exposure_;
+  std::shared_ptr<const StagedMemories::Right> staged_;
 
   mutable std::mutex mutex_;  // guards the next
   mutable std::array<std::shared_ptr<rdma::MemoryRegion>, kMaxRails> by_rail_;

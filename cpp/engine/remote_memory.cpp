@@ -9,7 +9,7 @@
 namespace zerohop::engine {
 namespace {
 
-constexpr std::uint32_t kRemoteMemoryMagic = 0x334d5a5a;  // "ZZM3": a version of its own
+constexpr std::uint32_t kRemoteMemoryMagic = 0x344d5a5a;  // "ZZM4": a version of its own
 constexpr std::size_t kMaxDeviceBytes = 64;
 
 void write_dims(WireWriter& out, const Dims& dims) {
@@ -81,6 +81,7 @@ std::vector<std::byte> RemoteMemory::to_bytes() const {
   out.number(static_cast<std::uint8_t>(count));
   for (std::size_t i = 0; i < count; ++i) out.number(rkeys[i]);
   out.number(local_key);
+  out.number(staged_key);
   out.number(access);
   out.number(begin);
   out.number(end);
@@ -102,6 +103,7 @@ RemoteMemory RemoteMemory::from_bytes(std::span<const std::byte> bytes) {
   in.fixed(memory.endpoint);
   memory.rkeys = read_keys(in);
   memory.local_key = in.number<std::uint64_t>();
+  memory.staged_key = in.number<std::uint64_t>();
   memory.access = in.number<std::uint8_t>();
   memory.begin = in.number<std::uint64_t>();
   memory.end = in.number<std::uint64_t>();

@@ -18,16 +18,18 @@ namespace zerohop::engine {
 enum RemoteAccess : std::uint8_t { kRemoteRead = 1, kRemoteWrite = 2, kRemoteNoAtomics = 4 };
 
 struct RemoteMemory {
-  EndpointId endpoint{};        // whose memory it is
-  Layout layout;                // addresses are the owner's
-  RailKeys rkeys{};             // 0: cannot be reached through that rail
-  std::uint64_t local_key = 0;  // for processes of the owner's host; 0: only a device reaches it
-  std::uint8_t access = 0;      // RemoteAccess bits
-  std::uint64_t begin = 0;      // the registered range [begin, end) that every key covers
+  EndpointId endpoint{};         // whose memory it is
+  Layout layout;                 // addresses are the owner's
+  RailKeys rkeys{};              // 0: cannot be reached through that rail
+  std::uint64_t local_key = 0;   // for processes of the owner's host; 0: only a device reaches it
+  std::uint64_t staged_key = 0;  // of GPU memory that no rail reaches: its owner copies
+  std::uint8_t access = 0;       // RemoteAccess bits
+  std::uint64_t begin = 0;       // the registered range [begin, end) that every key covers
   std::uint64_t end = 0;
   std::string device;  // where it lies: "cpu", "cuda:0"
 
-  bool reachable() const noexcept { return rkeys != RailKeys{}; }
+  bool reachable() const noexcept { return rkeys != RailKeys{}; }  // by a device
+  bool staged() const noexcept { return staged_key != 0; }
 
   RemoteMemory slice(std::span<const Index> indices) const;
 

@@ -24,7 +24,7 @@ std::string list_names(const Rails& rails, RailMask mask, const char* comma,
 
 Routes::Routes(const Rails& rails) : rails_(rails) {
   for (const auto& rail : rails_) {
-    for (const Kind kind : {Kind::host, Kind::gpu}) {
+    for (const Kind kind : {Kind::host, Kind::gpu, Kind::staged}) {
       single_[static_cast<std::size_t>(kind)][rail->index()] =
           make(kind, RailMask{1} << rail->index());
     }
@@ -53,6 +53,12 @@ Routes::RoutePtr Routes::make(Kind kind, RailMask mask) const {
   const std::string serve = one ? " serves because " : " serve because ";
   if (kind == Kind::host) {
     route.reason = "both arrays lie in host memory, which " + names + act + self + names + serve;
+  } else if (kind == Kind::staged) {
+    route.kind = "staged";
+    route.reason =
+        "GPU memory that no device reaches by itself goes through pinned chunks of the "
+        "host, which " +
+        names + act + self + names + serve;
   } else if (first.software()) {
     route.kind = "staged";
     route.reason = names + (one ? " is software and copies" : " are software and copy") +

@@ -14,7 +14,8 @@ namespace zerohop::engine {
 
 class Routes {
  public:
-  enum class Kind { host, gpu };  // gpu: gpudirect, or staged on the software HCA
+  // gpu: gpudirect, or staged by the software HCA itself; staged: by both Endpoints.
+  enum class Kind { host, gpu, staged };
   using RoutePtr = std::shared_ptr<const Route>;
 
   explicit Routes(const Rails& rails);
@@ -26,7 +27,7 @@ class Routes {
   RoutePtr make(Kind kind, RailMask mask) const;
 
   const Rails rails_;
-  std::array<std::array<RoutePtr, kMaxRails>, 2> single_;  // by kind and rail
+  std::array<std::array<RoutePtr, kMaxRails>, 3> single_;  // by kind and rail
   mutable std::mutex mutex_;                               // guards the next
   mutable std::map<std::pair<Kind, RailMask>, RoutePtr> several_;
 };

@@ -24,6 +24,7 @@ class Transfer {
   bool done() const noexcept { return done_.load(std::memory_order_acquire); }
   std::uint64_t nbytes() const noexcept { return nbytes_; }
   const Route& route() const noexcept { return *route_; }
+  const std::shared_ptr<const Route>& shared_route() const noexcept { return route_; }
 
   // After done(): the old value of an atomic, the bytes that arrived by recv, else 0. Throws what
   // ended the transfer, if anything did.
@@ -60,6 +61,9 @@ class Transfer {
   // Several rails move it: what is known of one share is not known of all.
   void set_striped() noexcept { striped_ = true; }
   bool striped() const noexcept { return striped_; }
+  const Failure* failure() const noexcept {
+    return failure_ ? &*failure_ : nullptr;
+  }  // once done()
   bool failed() const noexcept { return failed_.load(std::memory_order_relaxed); }
 
  private:

@@ -132,6 +132,10 @@ void VerbsPath::reconnect(const rdma::QueuePairAddress& remote) {
 
 void VerbsPath::abandon(const std::string& cause) {
   const std::lock_guard lock(group_->mutex);
+  abandon_now(cause);
+}
+
+void VerbsPath::abandon_now(const std::string& cause) {
   break_down(cause, /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
   report_if_drained();
 }

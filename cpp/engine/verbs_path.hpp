@@ -91,8 +91,8 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // others move.
   void submit_message(Job&& job, const Deadline& deadline);
   // Offers memory with those keys to the peer's recv: `transfer` is done when the peer has read it.
-  void offer(std::shared_ptr<Transfer> transfer, const Message& message, const RailKeys& rkeys,
-             const Deadline& deadline);
+  void offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
+             const RailKeys& rkeys, std::vector<std::byte> payload, const Deadline& deadline);
   // A recv of the Peer, from whatever rail its message comes.
   void receive(PostedReceive receive);
   void wait_for_room(const Deadline& deadline);
@@ -116,6 +116,13 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // --- for the group, with its lock held ---
   bool closed() const noexcept { return state_ == State::closed; }
   void enqueue(Job&& job);
+  // As submit_message() and offer() do, without a wait. `payload` follows the message.
+  void put_message(Job&& job);
+  void put_offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
+                 const RailKeys& rkeys, std::vector<std::byte> payload = {});
+  // Changes when the queue pair breaks: what was asked for before is not answered any more.
+  std::uint32_t epoch() const noexcept { return epoch_; }
+  void abandon_now(const std::string& cause);  // abandon()
   std::uint64_t last_job() const noexcept { return last_job_; }
   std::uint64_t jobs_done() const noexcept { return jobs_done_; }
   std::uint64_t jobs_pending() const noexcept { return last_job_ - jobs_done_; }
@@ -167,8 +174,11 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   void on_message(std::uint32_t slot, std::uint32_t nbytes);
   void handle(const Message& message, std::span<const std::byte> payload);
   void on_data_message(const Message& message, std::span<const std::byte> payload);
-  void on_taken(std::uint32_t id);
+  void on_taken(const Message& message);
+  void on_request(const Message& message, std::span<const std::byte> payload);
   void deliver(PostedReceive& receive, const Message& message, std::span<const std::byte> payload);
+  void deliver_staged(const PostedReceive& receive, const Layout& into, const Message& message,
+                      std::span<const std::byte> payload);
 
   const PathServices services_;
   const std::shared_ptr<PathGroup> group_;  // its lock guards all below the statistics
@@ -185,6 +195,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   SendQueue send_queue_;
   std::deque<Job> jobs_;
   std::atomic<std::size_t> jobs_waiting_{0};
+  std::uint32_t epoch_ = 0;
   std::uint64_t last_job_ = 0;         // numbers of jobs: given so far,
   std::uint64_t jobs_done_ = 0;        // acknowledged, or failed, with all before it,
   std::uint64_t last_broken_job_ = 0;  // and given when the queue pair broke

@@ -117,6 +117,7 @@ void VerbsPath::break_down(const std::string& cause, bool flushed_untouched,
                            bool peer_may_be_gone) {
   if (state_ != State::up) return;
   state_ = State::broken;
+  ++epoch_;
   break_cause_ = cause;
   last_broken_job_ = last_job_;
   if (!served_) fruitless_.store(true, std::memory_order_relaxed);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "engine/staging.hpp"
 #include "engine/verbs_path.hpp"
 
 namespace zerohop::engine {
@@ -26,6 +27,20 @@ Message decode(std::span<const std::byte> bytes) {
   if (message.kind != MessageKind::notify && bytes.size() < sizeof message)
     refuse_message("it is truncated");
   return message;
+}
+
+// The peer could not, or would not, copy: nothing or some of what it was asked for.
+Failure failure_at_peer(const std::string& peer, std::uint32_t value) {
+  const bool refused = value == IBV_WC_REM_ACCESS_ERR;
+  const auto status = refused ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_OP_ERR;
+  Failure failure{.kind = Failure::Kind::verbs,
+                  .message = "transfer with peer '" + peer +
+                             "' failed: " + rdma::completion_status_name(status) + ": " +
+                             (refused ? "its memory was closed by its owner, or never given"
+                                      : "its copies of GPU memory failed there"),
+                  .code = status};
+  failure.set_effect(refused ? Effect::nothing : Effect::some);
+  return failure;
 }
 
 }  // namespace
@@ -76,8 +91,13 @@ void VerbsPath::handle(const Message& message, std::span<const std::byte> payloa
       if (message.nbytes != payload.size())
         refuse_message("its payload has another size than it says");
       return on_data_message(message, payload);
-    case MessageKind::offer: return on_data_message(message, {});
-    case MessageKind::taken: return on_taken(message.id);
+    case MessageKind::offer:
+      if (!payload.empty() && payload.size() != sizeof(std::uint64_t))
+        refuse_message("its key is none");
+      return on_data_message(message, payload);
+    case MessageKind::taken: return on_taken(message);
+    case MessageKind::pull:
+    case MessageKind::push: return on_request(message, payload);
   }
   refuse_message("kind " + std::to_string(static_cast<unsigned>(message.kind)));
 }
@@ -99,10 +119,14 @@ void VerbsPath::deliver(PostedReceive& receive, const Message& message,
   receive.transfer->set_result(message.nbytes);
   stats_.bytes_in.fetch_add(message.nbytes, std::memory_order_relaxed);
   const Layout into = receive_part(receive.into, message.nbytes);
-  if (message.kind == MessageKind::eager) {
+  if (message.kind == MessageKind::eager && !receive.gpu) {
     if (!payload.empty()) unpack(payload, into);
     receive.transfer->drop();
     return;
+  }
+  const bool by_device = payload.empty() && receive.lkeys[rail()] != 0;
+  if (message.kind == MessageKind::eager || !by_device) {
+    return deliver_staged(receive, into, message, payload);
   }
   Job job(receive.transfer, IBV_WR_RDMA_READ);
   job.add({.local = into,
@@ -111,6 +135,32 @@ void VerbsPath::deliver(PostedReceive& receive, const Message& message,
            .rkey = message.value});
   job.then({.kind = MessageKind::taken, .id = message.id});
   enqueue(std::move(job));
+}
+
+// Through a ring: what came with the message, or is to be had from the peer, by its device or by
+// itself.
+void VerbsPath::deliver_staged(const PostedReceive& receive, const Layout& into,
+                               const Message& message, std::span<const std::byte> payload) {
+  const auto staging = group_->staging.lock();
+  if (!staging) return;  // the Peer goes
+  StagedWork work(receive.transfer, StagedWork::Direction::in);
+  if (message.kind == MessageKind::eager) {
+    auto packed = std::make_shared<std::vector<std::byte>>(payload.begin(), payload.end());
+    work.add(Staging::beside(into, receive.gpu, packed->data()));
+    receive.transfer->keep(std::move(packed));
+  } else {
+    StagedPiece piece{.near = into,
+                      .far = Layout::contiguous(message.address, into.dtype, into.shape.span()),
+                      .gpu = receive.gpu};
+    piece.rkeys[rail()] = message.value;
+    if (!payload.empty()) {
+      piece.by = StagedPiece::By::owner;
+      std::memcpy(&piece.key, payload.data(), sizeof piece.key);
+    }
+    work.add(std::move(piece));
+    work.answer({rail(), epoch_, message.id});
+  }
+  staging->put(std::move(work));
 }
 
 void VerbsPath::receive(PostedReceive receive) {
@@ -138,11 +188,19 @@ void VerbsPath::release_held_slots() {
   return_credits();
 }
 
-void VerbsPath::on_taken(std::uint32_t id) {
-  const auto found = offers_.find(id);
+void VerbsPath::on_taken(const Message& message) {
+  const auto found = offers_.find(message.id);
   if (found == offers_.end()) refuse_message("it takes an offer that was never made");
-  found->second->drop();
+  const std::shared_ptr<Transfer> transfer = std::move(found->second);
   offers_.erase(found);
+  if (message.value != 0) transfer->fail(failure_at_peer(group_->peer_name, message.value));
+  transfer->drop();
+}
+
+void VerbsPath::on_request(const Message& message, std::span<const std::byte> payload) {
+  const auto staging = group_->staging.lock();
+  if (!staging) return;  // the Peer goes
+  staging->serve({rail(), epoch_, message, {payload.begin(), payload.end()}});
 }
 
 }  // namespace zerohop::engine

@@ -34,10 +34,14 @@ void VerbsPath::submit_message(Job&& job, const Deadline& deadline) {
   {
     const std::lock_guard lock(group_->mutex);
     taken = &message_path();
-    job.await(group_->make_fence(taken->rail()));
-    taken->enqueue(std::move(job));
+    taken->put_message(std::move(job));
   }
   taken->wait_for_room(deadline);
+}
+
+void VerbsPath::put_message(Job&& job) {
+  job.await(group_->make_fence(rail()));
+  enqueue(std::move(job));
 }
 
 // With the lock held.
@@ -53,23 +57,29 @@ void VerbsPath::wait_for_room(const Deadline& deadline) {
   services_.poller->wait([this] { return jobs_waiting_.load() <= kMaxJobs / 2; }, deadline);
 }
 
-void VerbsPath::offer(std::shared_ptr<Transfer> transfer, const Message& message,
-                      const RailKeys& rkeys, const Deadline& deadline) {
+void VerbsPath::offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
+                      const RailKeys& rkeys, std::vector<std::byte> payload,
+                      const Deadline& deadline) {
   VerbsPath* taken = this;
-  Job job(transfer, IBV_WR_RDMA_WRITE);
   {
     const std::lock_guard lock(group_->mutex);
     taken = &message_path();
-    Message numbered = message;
-    numbered.id = taken->next_offer_++;
-    numbered.value = rkeys[taken->rail()];
-    job.then(numbered);
-    job.await(group_->make_fence(taken->rail()));
-    transfer->hold();  // dropped when the peer has taken it
-    taken->offers_.emplace(numbered.id, transfer);
-    taken->enqueue(std::move(job));
+    taken->put_offer(transfer, message, rkeys, std::move(payload));
   }
   taken->wait_for_room(deadline);
+}
+
+void VerbsPath::put_offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
+                          const RailKeys& rkeys, std::vector<std::byte> payload) {
+  if (state_ == State::closed) close_reason_(Effect::nothing).raise();
+  Job job(transfer, IBV_WR_RDMA_WRITE);
+  Message numbered = message;
+  numbered.id = next_offer_++;
+  numbered.value = rkeys[rail()];
+  job.then(numbered, std::move(payload));
+  transfer->hold();  // dropped when the peer has taken it
+  offers_.emplace(numbered.id, transfer);
+  put_message(std::move(job));
 }
 
 // With the lock held, as all that follows.

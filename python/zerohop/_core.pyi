@@ -1030,9 +1030,9 @@ class Endpoint:
         writable: whether peers may write it (default: if the array is writable).
         cache: use a registration again that covers the array; its key then reaches all of what it covers.
         With False the key reaches the array and nothing more.
-        registration: how GPU memory is registered, ``"dmabuf"``, ``"peermem"`` or ``"staged"`` (through pinned chunks
-        of the host, on soft0 alone), or RegistrationError says what is missing (default: the first that works; soft0
-        stages). ``Memory.registration`` tells.
+        registration: how GPU memory is registered, ``"dmabuf"``, ``"peermem"`` or ``"staged"`` (not with the device:
+        this Endpoint copies through pinned chunks of the host), or RegistrationError says what is missing (default: the
+        first that works; on soft0, which copies by itself, also ``"staged"``). ``Memory.registration`` tells.
 
         Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError, ValueError.
         """

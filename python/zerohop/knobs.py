@@ -142,7 +142,7 @@ KNOBS = (
         1 << 18,
         tuple(1 << n for n in range(16, 21)),
         "bytes copied at a time between a GPU and pinned memory of the host, where no adapter reaches "
-        "the GPU's; 16 such chunks are pinned for each GPU in use",
+        "the GPU's; 16 such chunks are pinned for each GPU in use, with adapters for each of its Peers",
     ),
     Knob(
         "registration_cache",

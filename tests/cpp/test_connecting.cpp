@@ -77,6 +77,8 @@ class Station {
             .copy_queue = {},
             .registrations =
                 std::make_shared<Registrations>(rails_, nullptr, std::make_shared<LiveRegions>()),
+            .staged_memories = nullptr,
+            .stager = nullptr,
             .tell = [](const std::shared_ptr<Peer>&, ControlMessage) {},
             .repair =
                 [weak](const std::shared_ptr<Peer>& peer, RailIndex rail) {

@@ -67,6 +67,7 @@ class Forged:
     rkey: int
     more_rkeys: tuple[int, ...]  # of the second and further rails
     local_key: int  # for processes of the owner's host; 0: none
+    staged_key: int  # of GPU memory that its owner copies; 0: none
     access: int  # 1 read, 2 write, 4 no atomics
     begin: int  # the registered range
     end: int
@@ -82,14 +83,14 @@ class Forged:
         endpoint, rails = struct.unpack_from("<16sB", raw, 4)
         rkeys = struct.unpack_from(f"<{rails}I", raw, 21)
         at = 21 + 4 * rails
-        local_key, access, begin, end, length = struct.unpack_from("<QBQQI", raw, at)
-        at += struct.calcsize("<QBQQI")
+        local_key, staged_key, access, begin, end, length = struct.unpack_from("<QQBQQI", raw, at)
+        at += struct.calcsize("<QQBQQI")
         device = raw[at : at + length]
         address, dtype, ndim = struct.unpack_from("<Q4sB", raw, at + length)
         dims = struct.unpack_from(f"<{2 * ndim}q", raw, at + length + 13)
         forged = Forged(
-            endpoint, rkeys[0], rkeys[1:], local_key, access, begin, end, device, address, dtype,
-            dims[:ndim], dims[ndim:],
+            endpoint, rkeys[0], rkeys[1:], local_key, staged_key, access, begin, end, device, address,
+            dtype, dims[:ndim], dims[ndim:],
         )  # fmt: skip
         assert forged.encode(raw[:4]) == raw, "the format of RemoteMemory has changed: adapt Forged"
         return forged
@@ -98,7 +99,13 @@ class Forged:
         rkeys = (self.rkey, *self.more_rkeys)
         head = struct.pack(f"<16sB{len(rkeys)}I", self.endpoint, len(rkeys), *rkeys)
         head += struct.pack(
-            "<QBQQI", self.local_key, self.access, self.begin, self.end, len(self.device)
+            "<QQBQQI",
+            self.local_key,
+            self.staged_key,
+            self.access,
+            self.begin,
+            self.end,
+            len(self.device),
         )
         layout = struct.pack("<Q4sB", self.address, self.dtype, len(self.shape))
         dims = struct.pack(f"<{2 * len(self.shape)}q", *self.shape, *self.strides)

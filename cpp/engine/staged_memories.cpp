@@ -1,0 +1,37 @@
+#include "engine/staged_memories.hpp"
+
+#include <span>
+
+#include "base/random.hpp"
+
+namespace zerohop::engine {
+
+std::shared_ptr<const StagedMemories::Right> StagedMemories::open(const Extent& extent,
+                                                                  bool writable) {
+  std::uint64_t key = 0;
+  while (key == 0) fill_random(std::as_writable_bytes(std::span(&key, 1)));
+  return std::make_shared<const Right>(shared_from_this(), key, extent, writable);
+}
+
+void StagedMemories::bind(const Right& right, const std::shared_ptr<const Pinned>& memory) {
+  const std::lock_guard lock(mutex_);
+  entries_[right.key()] = {right.extent(), right.writable(), memory};
+}
+
+StagedMemories::Right::~Right() {
+  const std::lock_guard lock(of_->mutex_);
+  of_->entries_.erase(key_);
+}
+
+std::shared_ptr<const Pinned> StagedMemories::find(std::uint64_t key, const Extent& extent,
+                                                   bool writes) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return nullptr;
+  const Entry& entry = found->second;
+  const bool inside = extent.begin <= extent.end && entry.extent.begin <= extent.begin &&
+                      extent.end <= entry.extent.end;
+  return inside && (entry.writable || !writes) ? entry.memory.lock() : nullptr;
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,56 @@
+// The GPU memory of an Endpoint that none of its adapters reaches, and that peers therefore name by
+// a key of its own: the Endpoint copies to and from it for them (the staged route).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "base/layout.hpp"
+
+namespace zerohop::engine {
+
+struct Pinned;
+
+class StagedMemories : public std::enable_shared_from_this<StagedMemories> {
+ public:
+  // The right of peers to one range; ends with this object.
+  class Right {
+   public:
+    Right(std::shared_ptr<StagedMemories> of, std::uint64_t key, const Extent& extent,
+          bool writable)
+        : of_(std::move(of)), key_(key), extent_(extent), writable_(writable) {}
+    ~Right();
+    Right(const Right&) = delete;
+    Right& operator=(const Right&) = delete;
+
+    std::uint64_t key() const noexcept { return key_; }  // never 0
+    const Extent& extent() const noexcept { return extent_; }
+    bool writable() const noexcept { return writable_; }
+
+   private:
+    const std::shared_ptr<StagedMemories> of_;
+    const std::uint64_t key_;  // random: nobody guesses it
+    const Extent extent_;
+    const bool writable_;
+  };
+
+  std::shared_ptr<const Right> open(const Extent& extent, bool writable);
+  // What the key opens from now on.
+  void bind(const Right& right, const std::shared_ptr<const Pinned>& memory);
+
+  // The memory, to be held while it is copied. Null: nothing that a peer may use so.
+  std::shared_ptr<const Pinned> find(std::uint64_t key, const Extent& extent, bool writes) const;
+
+ private:
+  struct Entry {
+    Extent extent;
+    bool writable;
+    std::weak_ptr<const Pinned> memory;
+  };
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, Entry> entries_;
+};
+
+}  // namespace zerohop::engine

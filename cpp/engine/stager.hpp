@@ -1,0 +1,49 @@
+// The thread of an Endpoint that drives its staged transfers: it starts copies and asks whether
+// they are done, so that nobody else ever waits for a GPU.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine/poller.hpp"
+
+namespace zerohop::engine {
+
+class Staging;
+
+class Stager {
+ public:
+  explicit Stager(std::shared_ptr<Poller> poller) : poller_(std::move(poller)) {}
+  ~Stager() { stop(); }
+  Stager(const Stager&) = delete;
+  Stager& operator=(const Stager&) = delete;
+
+  // There may be something to do for it. From any thread, whatever locks it holds; the first call
+  // starts the thread. False: it has stopped, or cannot be started.
+  bool wake(std::shared_ptr<Staging> staging) noexcept;
+  // What one of those that it is busy with waits for has come.
+  void nudge() noexcept;
+  // Ends when all that was begun has ended: the Peers are lost by then. Not in a forked child,
+  // where the thread is not.
+  void stop() noexcept;
+
+ private:
+  using Stagings = std::vector<std::shared_ptr<Staging>>;
+
+  void run() noexcept;
+  bool advance(Stagings& busy) const noexcept;
+  bool wait(Stagings& busy, bool copying);
+
+  const std::shared_ptr<Poller> poller_;
+  std::mutex mutex_;  // a leaf; guards all below
+  std::condition_variable changed_;
+  Stagings woken_;
+  bool nudged_ = false;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace zerohop::engine

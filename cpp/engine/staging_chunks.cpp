@@ -1,0 +1,212 @@
+// The chunks of staged transfers: copy and move, or move and copy.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "driver/cuda_call.hpp"
+#include "engine/staging.hpp"
+#include "engine/verbs_path.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+// Shorter than the five seconds after which peers count this process as lost.
+constexpr std::chrono::seconds kCopyPatience{4};
+
+Failure copy_failure(const gpu::Device& device, int status, StagedWork::Direction direction) {
+  Failure failure;
+  try {
+    driver::check_cuda(device.cuda(), status,
+                       "copying memory of " + device.facts().device_name() + " through the host");
+  } catch (const CudaError&) {
+    failure = Failure::of_current_exception();
+  }
+  failure.set_effect(direction == StagedWork::Direction::in ? Effect::some : Effect::nothing);
+  return failure;
+}
+
+}  // namespace
+
+// Each in turn gets a slot, first those that have the fewest: none waits for all of another.
+void Staging::start_chunks(Works& works, Rings& rings) {
+  std::vector<StagedWork*> turns;
+  for (StagedWork& work : works) turns.push_back(&work);
+  std::ranges::stable_sort(turns, {}, &StagedWork::chunks);
+  for (bool any = true; any;) {
+    any = false;
+    for (StagedWork* work : turns) any = start_chunk(*work, rings) || any;
+  }
+}
+
+// False: there is none left, or no slot.
+bool Staging::start_chunk(StagedWork& work, Rings& rings) {
+  const StagedPiece* piece = nullptr;
+  if (work.ended() || (piece = work.upcoming()) == nullptr) return false;
+  try {
+    StagingRing& ring = ring_of(rings, piece->gpu);
+    if (ring.hung())
+      return work.fail(copy_failure(*piece->gpu, driver::kCudaErrorTimeout, work.direction())),
+             false;
+    const auto slot = ring.take();
+    if (!slot) return false;
+    Chunk chunk{.work = &work, .ring = &ring, .slot = *slot, .spans = {}, .nbytes = 0, .move = {}};
+    chunk.spans = work.cut(ring.chunk());
+    for (const StagedSpan& span : chunk.spans) chunk.nbytes += span.nbytes;
+    work.begin_chunk();
+    chunks_.push_back(std::move(chunk));
+  } catch (const std::exception&) {
+    work.fail(Failure::of_current_exception());
+    return false;
+  }
+  if (work.direction() == StagedWork::Direction::out) {
+    copy(chunks_.back());
+  } else {
+    move(chunks_.back());
+  }
+  return true;
+}
+
+StagingRing& Staging::ring_of(Rings& rings, const std::shared_ptr<const gpu::Device>& gpu) {
+  auto& ring = rings[gpu ? gpu->ordinal() : -1];
+  if (!ring) ring = std::make_shared<StagingRing>(gpu, *services_.registrations, services_.chunk);
+  return *ring;
+}
+
+// True: the chunk has ended.
+bool Staging::step(Chunk& chunk) { return chunk.move ? step_move(chunk) : step_copy(chunk); }
+
+bool Staging::step_copy(Chunk& chunk) {
+  StagedWork& work = *chunk.work;
+  const gpu::Device* gpu = chunk.spans.front().piece->gpu.get();
+  const int status = chunk.ring->query(chunk.slot);
+  if (status == driver::kCudaErrorNotReady) {
+    if (Clock::now() - chunk.copying < kCopyPatience) return false;
+    chunk.ring->set_hung();  // the copies may still run: the slot is never used again
+    work.fail(copy_failure(*gpu, driver::kCudaErrorTimeout, work.direction()));
+    work.end_chunk(false);
+    return true;
+  }
+  if (status != 0) work.fail(copy_failure(*gpu, status, work.direction()));
+  const bool out = work.direction() == StagedWork::Direction::out;
+  if (out && !work.ended()) {
+    move(chunk);
+    return false;
+  }
+  chunk.ring->give_back(chunk.slot);
+  work.end_chunk(!out && status == 0);
+  return true;
+}
+
+bool Staging::step_move(Chunk& chunk) {
+  if (!chunk.move->done()) return false;
+  StagedWork& work = *chunk.work;
+  const bool out = work.direction() == StagedWork::Direction::out;
+  const Failure* failure = chunk.move->failure();
+  if (failure != nullptr) {
+    Failure known = *failure;
+    if (!out) known.set_effect(Effect::nothing);  // what it brought was not copied
+    work.fail(std::move(known));
+  }
+  if (!out && !work.ended()) {
+    copy(chunk);
+    return false;
+  }
+  chunk.ring->give_back(chunk.slot);
+  work.end_chunk(out && failure == nullptr);
+  return true;
+}
+
+void Staging::copy(Chunk& chunk) {
+  std::vector<StagingRing::Copy> copies;
+  copies.reserve(chunk.spans.size());
+  std::byte* host = chunk.ring->slot(chunk.slot);
+  for (const StagedSpan& span : chunk.spans) {
+    copies.push_back({host, span.near, span.nbytes});
+    host += span.nbytes;
+  }
+  chunk.move.reset();
+  chunk.copying = Clock::now();
+  const bool out = chunk.work->direction() == StagedWork::Direction::out;
+  const auto direction = out ? StagingRing::Direction::to_host : StagingRing::Direction::to_device;
+  // After an error the slot is given back when what was started has ended: step_copy() asks.
+  if (const int status = chunk.ring->start(chunk.slot, direction, copies); status != 0) {
+    chunk.work->fail(
+        copy_failure(*chunk.spans.front().piece->gpu, status, chunk.work->direction()));
+  }
+}
+
+void Staging::move(Chunk& chunk) {
+  chunk.move = std::make_shared<Transfer>(services_.poller, chunk.nbytes, nullptr);
+  chunk.move->on_done([stager = services_.stager] { stager->nudge(); });
+  try {
+    switch (chunk.spans.front().piece->by) {
+      case StagedPiece::By::device: return move_by_device(chunk);
+      case StagedPiece::By::owner: return move_by_owner(chunk);
+      case StagedPiece::By::here: return move_here(chunk);
+    }
+  } catch (const std::exception&) {
+    chunk.move->fail(Failure::of_current_exception());
+    chunk.move->drop();
+  }
+}
+
+void Staging::move_here(const Chunk& chunk) {
+  const bool out = chunk.work->direction() == StagedWork::Direction::out;
+  std::byte* host = chunk.ring->slot(chunk.slot);
+  for (const StagedSpan& span : chunk.spans) {
+    void* const far = reinterpret_cast<void*>(span.far);
+    std::memcpy(out ? far : host, out ? host : far, span.nbytes);
+    host += span.nbytes;
+  }
+  chunk.move->drop();
+}
+
+// With the lock of the group held, as the next two need it. Throws where no rail is left.
+VerbsPath& Staging::path_for(const Chunk& chunk) const {
+  RailMask mask = chunk.spans.front().piece->rails();
+  for (RailIndex rail = 0; rail < kMaxRails; ++rail) {
+    if (chunk.ring->regions().lkey(rail) == 0) mask &= ~(RailMask{1} << rail);
+  }
+  if ((mask & group_->serving()) != 0) mask &= group_->serving();
+  if (((mask >> group_->message_rail()) & 1) != 0) mask = RailMask{1} << group_->message_rail();
+  VerbsPath* const path =
+      mask != 0 ? group_->path(static_cast<RailIndex>(std::countr_zero(mask))) : nullptr;
+  const auto& answers = chunk.work->answers();
+  if (path != nullptr && (!answers || path->epoch() == answers->epoch)) return *path;
+  throw VerbsError("no rail with peer '" + group_->peer_name +
+                   "' reaches the memory of this transfer any more: try again");
+}
+
+void Staging::move_by_device(Chunk& chunk) {
+  const bool out = chunk.work->direction() == StagedWork::Direction::out;
+  const std::lock_guard lock(group_->mutex);
+  VerbsPath& path = path_for(chunk);
+  Job job(chunk.move, out ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ);
+  job.reserve(chunk.spans.size());
+  auto host = reinterpret_cast<std::uint64_t>(chunk.ring->slot(chunk.slot));
+  for (const StagedSpan& span : chunk.spans) {
+    job.add({.local = bytes_at(host, span.nbytes),
+             .remote = bytes_at(span.far, span.nbytes),
+             .lkey = chunk.ring->regions().lkey(path.rail()),
+             .rkey = span.piece->rkeys[path.rail()]});
+    host += span.nbytes;
+  }
+  if (out && path.rail() != group_->message_rail()) job.read_back();
+  path.enqueue(std::move(job));
+}
+
+void Staging::move_by_owner(Chunk& chunk) {
+  const bool out = chunk.work->direction() == StagedWork::Direction::out;
+  const Message message{.kind = out ? MessageKind::pull : MessageKind::push,
+                        .nbytes = chunk.nbytes,
+                        .address = reinterpret_cast<std::uint64_t>(chunk.ring->slot(chunk.slot))};
+  const std::lock_guard lock(group_->mutex);
+  VerbsPath* const path = group_->path(group_->message_rail());
+  if (path == nullptr) throw VerbsError("no rail with peer '" + group_->peer_name + "' is left");
+  path->put_offer(chunk.move, message, chunk.ring->regions().rkeys(), encode_ranges(chunk.spans));
+}
+
+}  // namespace zerohop::engine
