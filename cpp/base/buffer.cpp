@@ -49,15 +49,17 @@ void reserve(int fd, std::uint64_t nbytes) {
 }
 
 // Whom the descriptor is given to may map the pages without fear of SIGBUS: their number is final.
-// Where the kernel has no seals, nobody is given the descriptor.
-void seal(int fd) noexcept {
+// Where the kernel has no seals, nobody is given the descriptor. False: they were refused.
+bool seal(int fd, Buffer::Others others) noexcept {
+  constexpr int kFutureWrite = 0x10;      // F_SEAL_FUTURE_WRITE: Linux 5.1, glibc 2.31
   (void)::fchmod(fd, S_IRUSR | S_IWUSR);  // other users cannot open it anew through /proc
-  (void)::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  const int more = others == Buffer::Others::only_read ? kFutureWrite : 0;
+  return ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | more) == 0;
 }
 
 }  // namespace
 
-Buffer::Buffer(std::uint64_t nbytes) : nbytes_(nbytes) {
+Buffer::Buffer(std::uint64_t nbytes, Others others) : nbytes_(nbytes) {
   if (nbytes == 0) return;
   if (nbytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) {
     fail(nbytes, "fallocate", EFBIG);
@@ -66,9 +68,18 @@ Buffer::Buffer(std::uint64_t nbytes) : nbytes_(nbytes) {
   fd_ = UniqueFd::open([] { return ::memfd_create("zerohop", MFD_CLOEXEC | MFD_ALLOW_SEALING); });
   if (!fd_) fail(nbytes, "memfd_create", errno);
   reserve(fd_.get(), nbytes);
-  seal(fd_.get());
   void* data = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
   if (data == MAP_FAILED) fail(nbytes, "mmap", errno);
+  // After the mapping, which alone stays writable.
+  if (!seal(fd_.get(), others) && others == Others::only_read) {
+    const int error = errno;
+    ::munmap(data, nbytes);
+    throw RegistrationError(
+        errno_message("the kernel cannot keep other processes from writing to shared pages "
+                      "(F_SEAL_FUTURE_WRITE); Linux 5.1 can",
+                      error),
+        error);
+  }
   data_ = static_cast<std::byte*>(data);
 }
 

@@ -11,9 +11,13 @@ namespace zerohop {
 
 class Buffer {
  public:
+  // What a process that is given the descriptor may do, however it opens it anew.
+  enum class Others { may_write, only_read };
+
   // Page-aligned, zeroed, and backed by real pages at once: a lack of memory is a RegistrationError
-  // here instead of a SIGBUS at the first touch. nbytes 0 maps nothing and data() is null.
-  explicit Buffer(std::uint64_t nbytes);
+  // here instead of a SIGBUS at the first touch, and so is a kernel that cannot keep the others to
+  // reading. nbytes 0 maps nothing and data() is null.
+  explicit Buffer(std::uint64_t nbytes, Others others = Others::may_write);
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();

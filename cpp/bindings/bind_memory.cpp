@@ -136,7 +136,8 @@ RegistrationError once closed.)")
 End the registration: peers can reach the memory no more. Transfers that run finish first. Closes the
 slices of this memory too. Calling it again does nothing.)")
       .def("__enter__", [](py::object self) { return self; })
-      .def("__exit__", [](Memory& memory, const py::args&) { memory.close(); })
+      .def("__exit__",
+           [](Memory& memory, const py::args&) { without_gil([&] { memory.close(); }); })
       .def("__len__", [](const Memory& memory) { return layout_length(memory.layout()); })
       .def("__dlpack__", &dlpack, py::kw_only(), py::arg("stream") = py::none(),
            py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),

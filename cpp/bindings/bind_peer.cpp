@@ -81,10 +81,12 @@ py::dict stats(const PeerHandle& self) {
     }
     all[name] = sum;
   }
-  if (const PathStats* p2p = self.peer->p2p_stats()) {
+  if (engine::Neighbour* neighbour = self.peer->neighbour()) {
+    const PathStats& p2p = neighbour->stats();
     py::dict copies;
-    copies["bytes_out"] = p2p->bytes_out.load();
-    copies["bytes_in"] = p2p->bytes_in.load();
+    copies["bytes_out"] = p2p.bytes_out.load();
+    copies["bytes_in"] = p2p.bytes_in.load();
+    copies["unanswered"] = neighbour->unanswered();
     all["bytes_out"] = all["bytes_out"] + copies["bytes_out"];
     all["bytes_in"] = all["bytes_in"] + copies["bytes_in"];
     all["p2p"] = copies;
@@ -156,7 +158,11 @@ not ("trouble", a str, empty if it does).
 
 work_requests, doorbells: posted to the device, and how often it was told. bytes_out, bytes_in: of the
 writes and sends, and of the reads, that were posted. messages_in, notifications_in: that came from the
-peer. queue_full: how often a call waited for room. queue_pair_errors: how often it had to be replaced.)")
+peer. queue_full: how often a call waited for room. queue_pair_errors: how often it had to be replaced.
+
+"p2p" is there with a peer on the same host when both have p2p=1, a dict: bytes_out and bytes_in, copied
+without a device (and in the sums above), and unanswered, how often the peer did not say in time where its
+memory is, so that a device took over.)")
       .def(
           "close",
           [](const PeerHandle& self, Timeout timeout) {

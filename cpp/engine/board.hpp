@@ -23,7 +23,7 @@ struct BoardPages {
   }
 
   alignas(64) std::atomic<std::uint64_t> puts;
-  alignas(64) std::atomic<int> sleepers;  // threads of the owner that want to be woken by its bell
+  alignas(64) std::atomic<int> sleepers;  // threads of the owner that want to be woken
   alignas(64) std::atomic<std::uint32_t> slots[kSlots];
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "it lies between processes");
@@ -34,7 +34,7 @@ class Board {
 
   Board() : buffer_(sizeof(BoardPages)) {}  // throws RegistrationError
 
-  int fd() const noexcept { return buffer_.fd(); }
+  const Buffer& buffer() const noexcept { return buffer_; }  // to be mapped by others
   std::atomic<int>& sleepers() noexcept { return pages().sleepers; }
 
   void put(std::uint32_t slot, std::uint32_t value) noexcept { pages().put(slot, value); }

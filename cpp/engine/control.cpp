@@ -48,11 +48,8 @@ std::shared_ptr<Control> Control::start(Address& address, Rails rails,
 }
 
 void Control::serve_neighbours() {
-  progress_->watch(neighbourhood_->doorway().fd(), EPOLLIN,
-                   [this](std::uint32_t) { neighbourhood_->doorway().serve(); });
-  progress_->watch(neighbourhood_->bell().fd(), EPOLLIN, [this](std::uint32_t) {
-    neighbourhood_->bell().silence();
-    poller_->wake();
+  progress_->watch(neighbourhood_->doorway().fd(), EPOLLIN, [this](std::uint32_t) {
+    if (neighbourhood_->doorway().serve()) poller_->wake();
   });
 }
 
@@ -149,6 +146,7 @@ void Control::tick(Clock::time_point now) {
   last_tick_ = now;
   for (const auto& [fd, link] : std::unordered_map(links_)) check_link(*link, now);
   for (const auto& rail : rails_) check_device(*rail);
+  if (neighbourhood_) neighbourhood_->tick();
   if (!listening_) {
     progress_->change(listener_.get(), EPOLLIN);
     listening_ = true;

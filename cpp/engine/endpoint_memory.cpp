@@ -29,8 +29,8 @@ Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> own
                             ": only that of the host and of NVIDIA GPUs is; copy the array to "
                             "the host first");
   }
-  auto regions =
-      registrations_->find_or_create(layout.extent(), how.writable, how.shared, how.memfd);
+  auto regions = registrations_->find_or_create(layout.extent(), how.writable, how.shared,
+                                                {.owner = owner, .memfd = how.memfd});
   auto pinned = std::make_shared<const Pinned>(std::move(regions), std::move(owner));
   return Memory(address_.id, layout, std::move(pinned),
                 {.writable = how.writable,

@@ -59,7 +59,11 @@ class Job {
   }
 
   // The writes end with a read of their last byte: that it is done says that they are visible.
-  void read_back() noexcept { reads_back_ = true; }
+  void read_back() noexcept { reads_back_ = true, bare_ = false; }
+  // That it is done says no more than that the adapter has what was written.
+  bool is_bare_write() const noexcept {
+    return bare_ && has_data() && opcode_ == IBV_WR_RDMA_WRITE;
+  }
 
   // The message goes out behind the data: after the data of reads has arrived (a fence), and never
   // visible before the data of writes.
@@ -124,7 +128,8 @@ class Job {
   std::uint64_t number_ = 0;
   std::vector<std::byte> payload_;
   bool started_ = false;
-  bool reads_back_ = false;      // still to be posted
+  bool reads_back_ = false;  // still to be posted
+  bool bare_ = true;
   std::uint64_t last_byte_ = 0;  // of what was written last, at the peer; 0: nothing was
   std::uint32_t last_rkey_ = 0;
 };

@@ -28,9 +28,17 @@ Memory Memory::reshape(std::span<const std::int64_t> shape) const {
 }
 
 void Memory::close() noexcept {
-  std::shared_ptr<const Pinned> last;  // deregistration, which may wait, happens outside the lock
-  const std::lock_guard lock(lease_->mutex);
-  last = std::move(lease_->pinned);
+  std::shared_ptr<const Pinned> last;
+  {
+    const std::lock_guard lock(lease_->mutex);
+    last = std::move(lease_->pinned);
+  }
+  // Deregistration, which may wait, happens outside the lock.
+  if (!last || !last->regions || !last->regions->exposure()) return;
+  const auto exposures = last->regions->exposure()->exposures();
+  const ipc::LedgerEntry entry = last->regions->exposure()->entry();
+  last.reset();
+  exposures->settle(entry, Deadline::after(ipc::kLongestCopy));
 }
 
 bool Memory::closed() const noexcept {

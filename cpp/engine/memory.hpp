@@ -59,7 +59,8 @@ class Memory {
   Memory reshape(std::span<const std::int64_t> shape) const;
 
   // Ends the right to use this memory, here and at the peers who have its RemoteMemory. Transfers
-  // that run finish first; until then it stays registered.
+  // that run finish first; until then it stays registered. Copies that a process of this host makes
+  // are waited for, five seconds at most: one that was stopped is reported.
   void close() noexcept;
   bool closed() const noexcept;
 

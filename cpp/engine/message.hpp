@@ -20,8 +20,9 @@ enum class MessageKind : std::uint16_t {
   offer = 3,
   taken = 4,  // id: the receiver is done with that offer; value: 0, or an ibv_wc_status why not
   // nbytes at address under the key `value`, and ranges of the receiver's staged memory: it copies
-  pull = 5,  // from there into the ranges
-  push = 6,  // from the ranges to there
+  pull = 5,             // from there into the ranges
+  push = 6,             // from the ranges to there
+  notify_and_tell = 7,  // as notify; the receiver says at once how many messages it has taken
 };
 
 // As it lies in the receive slot: little-endian, which both ends are.
@@ -34,6 +35,11 @@ struct Message {
   std::uint64_t nbytes = 0;
   std::uint64_t address = 0;
 };
+
+constexpr bool is_notification(MessageKind kind) noexcept {
+  return kind == MessageKind::notify || kind == MessageKind::notify_and_tell;
+}
+
 static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 32);
 static_assert(std::endian::native == std::endian::little);
 

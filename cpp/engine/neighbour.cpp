@@ -1,13 +1,20 @@
 #include "engine/neighbour.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/error.hpp"
 #include "engine/board.hpp"
 
 namespace zerohop::engine {
 namespace {
 
+using std::chrono::milliseconds;
+
 // A progress thread that takes longer is as good as lost; the control channel will tell.
-constexpr Deadline::Seconds kAnswer{1};
+constexpr double kAnswer = 1.0;
+constexpr milliseconds kFirstPause{100};
+constexpr milliseconds kLongestPause{10'000};
 
 std::shared_ptr<const Route> make_route(const char* how) {
   return std::make_shared<const Route>(
@@ -19,43 +26,79 @@ std::shared_ptr<const Route> make_route(const char* how) {
 
 }  // namespace
 
-std::shared_ptr<ipc::Visit> Neighbour::visit(std::string& reason) {
-  const std::lock_guard lock(mutex_);
-  if (visit_) return visit_;
-  if (no_visit_.empty()) {
-    try {
-      visit_ = ipc::Visit::begin(doorway_, token_, Deadline::after(kAnswer));
-      return visit_;
-    } catch (const TransferTimeout& error) {
-      reason = error.what();  // it may answer the next time
-      return nullptr;
-    } catch (const Error& error) {
-      no_visit_ = error.what();
-    }
-  }
-  reason = no_visit_;
-  return nullptr;
+Deadline Neighbour::until(const Patience& patience) const {
+  const bool waits = patience.insists || !silent_.load(std::memory_order_relaxed);
+  return Deadline::after(Deadline::Seconds(waits ? std::min(patience.seconds, kAnswer) : 0));
 }
 
-Neighbour::Reached Neighbour::reach_board() {
+// False, with the reason, when there is none for now. It may not have been entered yet.
+bool Neighbour::visit(Reached& reached) {
+  const std::lock_guard lock(mutex_);
+  if (!visit_ && !left_ && Clock::now() >= try_at_) {
+    try {
+      visit_ = ipc::Visit::begin(doorway_, token_, sizeof(BoardPages));
+    } catch (const Error& error) {
+      postpone(error.what());
+    }
+  }
+  reached.visit = visit_;
+  if (!visit_) reached.reason = no_visit_;
+  return visit_ && entered_;
+}
+
+void Neighbour::postpone(const std::string& reason) {
+  no_visit_ = reason;
+  pause_ = std::clamp<Clock::duration>(2 * pause_, kFirstPause, kLongestPause);
+  try_at_ = Clock::now() + pause_;
+}
+
+void Neighbour::enter(Reached& reached, const Patience& patience) {
+  try {
+    reached.visit->enter(until(patience));
+    silent_.store(false, std::memory_order_relaxed);
+    const std::lock_guard lock(mutex_);
+    if (visit_ != reached.visit) return;
+    entered_ = true;
+    pause_ = {};
+  } catch (const TransferTimeout& error) {
+    no_answer(reached, error);
+  } catch (const Error& error) {
+    ended(reached, error);
+  }
+}
+
+// The visit is over; the next one begins after a pause.
+void Neighbour::ended(Reached& reached, const Error& error) {
+  reached.reason = error.what();
+  const std::lock_guard lock(mutex_);
+  if (visit_ == reached.visit) {
+    visit_ = nullptr;
+    entered_ = false;
+    postpone(error.what());
+  }
+  reached.visit = nullptr;
+}
+
+// The answer may come later: it is found by the next one who asks.
+void Neighbour::no_answer(Reached& reached, const Error& error) {
+  silent_.store(true, std::memory_order_relaxed);
+  unanswered_.fetch_add(1, std::memory_order_relaxed);
+  reached.reason = error.what();
+  reached.visit = nullptr;
+}
+
+Neighbour::Reached Neighbour::reach_board(const Patience& patience) {
   Reached reached;
-  reached.visit = visit(reached.reason);
+  if (!visit(reached) && reached.visit) enter(reached, patience);
   return reached;
 }
 
-Neighbour::Reached Neighbour::reach(const RemoteMemory& remote) {
-  Reached reached = reach_board();
+Neighbour::Reached Neighbour::reach(const RemoteMemory& remote, const Patience& patience) {
+  Reached reached = reach_board(patience);
   if (!reached.visit) return reached;
-  try {
-    reached.window = reached.visit->open(remote.local_key, kAnswer);
-  } catch (const Error& error) {
-    reached.reason = error.what();
-    return reached;
-  }
-  if (!reached.window) {
-    reached.reason = "its owner has closed that memory, or never gave it";
-    return reached;
-  }
+  reached.window = reached.visit->find(remote.local_key);
+  if (!reached.window) open(reached, remote, patience);
+  if (!reached.window) return reached;
   const Extent extent = remote.layout.extent();
   if (!reached.window->trouble.empty()) {
     reached.reason = reached.window->trouble;
@@ -66,12 +109,26 @@ Neighbour::Reached Neighbour::reach(const RemoteMemory& remote) {
   return reached;
 }
 
+void Neighbour::open(Reached& reached, const RemoteMemory& remote, const Patience& patience) {
+  try {
+    reached.window = reached.visit->open(remote.local_key, until(patience));
+    silent_.store(false, std::memory_order_relaxed);
+    if (!reached.window) reached.reason = "its owner has closed that memory, or never gave it";
+  } catch (const TransferTimeout& error) {
+    no_answer(reached, error);
+  } catch (const RouteUnavailable& error) {
+    ended(reached, error);
+  } catch (const Error& error) {
+    reached.reason = error.what();
+  }
+}
+
 // The read-modify-write comes either after a sleeper counted itself, and is seen to be needed, or
 // before, and then the sleeper sees the notification (see Poller::wake).
-void Neighbour::notify(const ipc::Visit& visit, std::uint32_t slot, std::uint32_t value) noexcept {
-  auto& board = *reinterpret_cast<BoardPages*>(visit.board());
-  board.put(slot, value);
-  if (board.sleepers.fetch_add(0) != 0) visit.ring();
+void Neighbour::notify(std::byte* board, const ipc::Visit& visit, const Message& message) noexcept {
+  auto& pages = *reinterpret_cast<BoardPages*>(board);
+  pages.put(message.tag, message.value);
+  if (pages.sleepers.fetch_add(0) != 0) visit.ring();
 }
 
 const std::shared_ptr<const Route>& Neighbour::route(const ipc::Window* window) {
@@ -83,10 +140,14 @@ const std::shared_ptr<const Route>& Neighbour::route(const ipc::Window* window) 
   return window->pages ? pages : process;
 }
 
-void Neighbour::leave() {
+void Neighbour::leave() noexcept {
+  std::shared_ptr<ipc::Visit> last;  // unmapped outside the lock
   const std::lock_guard lock(mutex_);
-  visit_ = nullptr;
+  last = std::move(visit_);
+  left_ = true;
+  entered_ = false;
   no_visit_ = "the connection has ended";
+  if (last) last->leave();
 }
 
 }  // namespace zerohop::engine

@@ -2,6 +2,8 @@
 // route for host memory.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -46,29 +48,52 @@ class Neighbour {
     std::shared_ptr<const ipc::Window> window;
     std::string reason;
   };
-  // Asks the other process the first time, which takes as long as its progress thread does, at most
-  // a second.
-  Reached reach(const RemoteMemory& remote);
+  // How long the other process may take to answer, where it has to be asked: a second at most, and
+  // no time at all after it once took longer, unless the caller insists.
+  struct Patience {
+    double seconds;
+    bool insists;
+  };
+  // Holds no lock while it waits. What fails is tried again later: after 0.1 s, doubled up to 10 s.
+  Reached reach(const RemoteMemory& remote, const Patience& patience);
+  // The board alone.
+  Reached reach_board(const Patience& patience);
 
-  // The board alone; null with the reason.
-  Reached reach_board();
-  static void notify(const ipc::Visit& visit, std::uint32_t slot, std::uint32_t value) noexcept;
+  static void notify(std::byte* board, const ipc::Visit& visit, const Message& message) noexcept;
 
   static const std::shared_ptr<const Route>& route(const ipc::Window* window);
   PathStats& stats() noexcept { return stats_; }
+  // How often the other process did not answer in time.
+  std::uint64_t unanswered() const noexcept { return unanswered_.load(); }
 
-  // Lets go of everything that is mapped, and never comes back.
-  void leave();
+  // Lets go of everything that is mapped, ends copies under way, and never comes back. Waits for
+  // nothing.
+  void leave() noexcept;
 
  private:
-  std::shared_ptr<ipc::Visit> visit(std::string& reason);
+  using Clock = Deadline::Clock;
+
+  bool visit(Reached& reached);
+  void enter(Reached& reached, const Patience& patience);
+  void open(Reached& reached, const RemoteMemory& remote, const Patience& patience);
+  void ended(Reached& reached, const Error& error);
+  void no_answer(Reached& reached, const Error& error);
+  void postpone(const std::string& reason);  // with mutex_ held
+  Deadline until(const Patience& patience) const;
 
   const std::string doorway_;
   const ipc::Token token_;
   PathStats stats_;
-  std::mutex mutex_;  // guards the next two
+  std::atomic<std::uint64_t> unanswered_{0};
+  std::atomic<bool> silent_{false};  // it left the last question unanswered
+
+  std::mutex mutex_;  // guards all below
   std::shared_ptr<ipc::Visit> visit_;
-  std::string no_visit_;  // why there never will be one
+  bool entered_ = false;
+  bool left_ = false;
+  std::string no_visit_;        // why there is none
+  Clock::time_point try_at_{};  // not before
+  Clock::duration pause_{};     // before the next try but one
 };
 
 }  // namespace zerohop::engine

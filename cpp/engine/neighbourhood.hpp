@@ -4,7 +4,6 @@
 
 #include <memory>
 
-#include "base/bell.hpp"
 #include "engine/board.hpp"
 #include "ipc/doorway.hpp"
 #include "ipc/exposures.hpp"
@@ -14,29 +13,34 @@ namespace zerohop::engine {
 class Neighbourhood {
  public:
   explicit Neighbourhood(std::shared_ptr<Board> board)  // throws Error
-      : board_(std::move(board)),
-        doorway_(exposures_,
-                 {.board = board_->fd(), .board_nbytes = sizeof(BoardPages), .bell = bell_.fd()}) {}
+      : board_(std::move(board)), doorway_(exposures_, board_->buffer()) {}
 
   const std::shared_ptr<ipc::Exposures>& exposures() const noexcept { return exposures_; }
   ipc::Doorway& doorway() noexcept { return doorway_; }
-  Bell& bell() noexcept { return bell_; }  // rung by neighbours that put a notification
+
+  // For the progress thread, now and then.
+  void tick() noexcept {
+    doorway_.listen_again();
+    exposures_->sweep();
+  }
 
  private:
   const std::shared_ptr<Board> board_;
   const std::shared_ptr<ipc::Exposures> exposures_ = std::make_shared<ipc::Exposures>();
-  Bell bell_;
   ipc::Doorway doorway_;
 };
 
-// The right of one Peer to come in; ends with this object, and with it the visit.
+// The right of one Peer to come in; ends with this object at the latest, and with it the visit.
 class Invitation {
  public:
   explicit Invitation(std::shared_ptr<Neighbourhood> to)
       : to_(std::move(to)), token_(to_->doorway().invite()) {}
-  ~Invitation() { to_->doorway().dismiss(token_); }
+  ~Invitation() { withdraw(); }
   Invitation(const Invitation&) = delete;
   Invitation& operator=(const Invitation&) = delete;
+
+  // Who had come, or null.
+  std::shared_ptr<ipc::Visitor> withdraw() { return to_->doorway().dismiss(token_); }
 
   const std::string& doorway() const noexcept { return to_->doorway().name(); }
   const ipc::Token& token() const noexcept { return token_; }

@@ -20,8 +20,9 @@ class PathBuffers {
   static constexpr std::uint32_t kSlotBytes = sizeof(Message) + kEagerBytes;
   static constexpr std::uint32_t kMessageSlots = 32;  // what the peer may have on its way
   // Credits (see VerbsPath) use up receive requests too. Each stands for kMessageSlots / 4 messages
-  // of ours that the peer has taken, so that 4 are on their way at most.
-  static constexpr std::uint32_t kReceiveSlots = kMessageSlots + 4;
+  // of ours that the peer has taken, so that 4 are on their way at most, and one that was asked
+  // for.
+  static constexpr std::uint32_t kReceiveSlots = kMessageSlots + 5;
   static constexpr std::uint32_t kSendSlots = 16;
 
   // results: words for atomics, one for each entry of the send queue.

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "base/report.hpp"
 
 namespace zerohop::engine {
 
@@ -43,13 +44,16 @@ std::shared_ptr<Peer> Peer::create(Host host, PathServices services, Identity id
 void Peer::become_alive() noexcept { state_.store(State::alive, std::memory_order_release); }
 
 bool Peer::lose(const std::string& reason) {
+  if (state_.load() == State::lost) return false;
+  // From here on its process begins nothing any more in the memory of this one.
+  const auto visitor = invitation_ ? invitation_->withdraw() : nullptr;
   {
     const std::lock_guard lock(mutex_);
-    if (state_.load() == State::lost) return false;
+    dismissed_ = visitor;
     lost_reason_ = "peer '" + identity_.name + "' is lost: " + reason;
     state_.store(State::lost, std::memory_order_release);
-    lost_.store(true);
   }
+  if (neighbour_) neighbour_->leave();
   const auto failure = [text = lost_reason_](Effect effect) {
     return Failure{
         .kind = Failure::Kind::peer_lost,
@@ -60,7 +64,6 @@ bool Peer::lose(const std::string& reason) {
     if (path) path->close(failure);
   }
   invitation_.reset();
-  if (neighbour_) neighbour_->leave();
   left_.store(true, std::memory_order_release);
   poller_->wake();
   return true;
@@ -146,6 +149,21 @@ void Peer::close(const Deadline& deadline) {
   host_.leave(shared_from_this());
   const Deadline soon = Deadline::after(Deadline::Seconds(5));  // the progress thread's turn
   poller_->wait([this] { return left_.load(std::memory_order_acquire); }, soon);
+  wait_for_visitor();
+}
+
+// What its process has begun to copy before the end is done.
+void Peer::wait_for_visitor() {
+  std::shared_ptr<ipc::Visitor> visitor;
+  {
+    const std::lock_guard lock(mutex_);
+    visitor = dismissed_.lock();
+  }
+  const auto done = [&] { return !visitor || !visitor->at_work(); };
+  if (ipc::await_copies(done, Deadline::after(ipc::kLongestCopy))) return;
+  report("peer '" + identity_.name +
+         "' was stopped while it copied from or to memory of this process, and may finish that "
+         "copy when it goes on");
 }
 
 }  // namespace zerohop::engine

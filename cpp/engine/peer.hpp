@@ -101,11 +101,11 @@ class Peer : public std::enable_shared_from_this<Peer> {
     const PathStats* stats;  // null: it never had a queue pair
   };
   std::vector<RailReport> rails() const;
-  const PathStats* p2p_stats() const noexcept {
-    return neighbour_ ? &neighbour_->stats() : nullptr;
-  }
+  Neighbour* neighbour() const noexcept { return neighbour_.get(); }  // null: it is none
 
-  // Waits until everything posted is done, `deadline` at most, then leaves. Idempotent.
+  // Waits until everything posted is done, `deadline` at most, then leaves. Idempotent. Afterwards
+  // the peer's process touches no memory of this one: what it is copying is waited for, five
+  // seconds at most; one that was stopped meanwhile is reported.
   void close(const Deadline& deadline);
 
   bool idle() const;  // nothing posted, nothing waiting to be
@@ -145,6 +145,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   using Shares = std::vector<Share>;
 
   Peer(Host host, std::shared_ptr<Poller> poller, Identity identity);
+  void wait_for_visitor();
   void check_process() const;
   void check_alive() const;
   Deadline deadline(const std::optional<double>& timeout) const;
@@ -159,19 +160,23 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // --- a process of this host (peer_neighbour.cpp) ---
   Transferring copy_as_neighbour(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                  const TransferOptions& options, std::string& reason);
-  Neighbour::Reached reach_as_neighbour(const Pair& pair) const;
+  Neighbour::Reached reach_as_neighbour(const Pair& pair,
+                                        const Neighbour::Patience& patience) const;
   Transferring begin_copy(NeighbourCopy&& copy);
   void make_copy(const NeighbourCopy& copy) noexcept;
-  Failure why_not_copied(ipc::Copied outcome, std::uint64_t nbytes) const;
-  Transferring copy_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                            const TransferOptions& options);
-  void finish_copy(const Transferring& transfer, const ipc::Visit& visit,
-                   const std::optional<Message>& message) noexcept;
-  bool wait_for_devices() const;
+  Failure why_not_copied(ipc::Copied outcome, Effect effect) const;
+  Transferring copy_at_once(ipc::Direction direction, const Pair& pair,
+                            const Neighbour::Reached& reached, const TransferOptions& options);
+  void finish_copy(const NeighbourCopy& copy) noexcept;
+  void notify_by_device(const Transferring& transfer, Message message) noexcept;
+  bool wait_for_devices(const TransferOptions& options) const;
   void wait_for_copies(const Deadline& until) const;
   std::string why_no_neighbour() const;
-  bool device_at_work() const;
-  bool messages_under_way() const;
+  struct DeviceWork {
+    bool pending = false;  // jobs that are not done, or failed but may still arrive
+    bool unseen = false;   // what the peer may not see yet, though it is done here
+  };
+  DeviceWork device_work() const;
 
   // --- GPU memory that no device reaches (peer_staging.cpp) ---
   StagedPiece make_staged_piece(const Pair& pair, RemoteAccess needed, Transfer& transfer) const;
@@ -230,12 +235,12 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::optional<Invitation> invitation_;  // progress thread only
   std::unique_ptr<Neighbour> neighbour_;
   std::atomic<int> copies_queued_{0};
-  std::atomic<bool> lost_{false};  // as state_ says, for copies under way
   std::atomic<State> state_{State::connecting};
   std::atomic<bool> left_{false};  // lost, and all that was pending has ended
 
   mutable std::mutex mutex_;
   std::string lost_reason_;
+  std::weak_ptr<ipc::Visitor> dismissed_;  // who came on the invitation, once lost
   std::uint64_t next_request_ = 1;
   std::unordered_map<std::uint64_t, std::shared_ptr<Answer>> lookups_;
 };

@@ -26,17 +26,18 @@ void Peer::meet(std::string doorway, const ipc::Token& token) {
   neighbour_ = std::make_unique<Neighbour>(std::move(doorway), token);
 }
 
-bool Peer::device_at_work() const {
-  if (staging_->pending()) return true;
+Peer::DeviceWork Peer::device_work() const {
+  DeviceWork work{.pending = staging_->pending()};
   const std::lock_guard lock(group_->mutex);
-  return std::ranges::any_of(paths_,
-                             [](const auto& path) { return path && path->jobs_pending() > 0; });
-}
-
-bool Peer::messages_under_way() const {
-  const std::lock_guard lock(group_->mutex);
-  return std::ranges::any_of(paths_,
-                             [](const auto& path) { return path && path->messages_under_way(); });
+  work.pending = work.pending || !group_->settled();
+  for (const auto& path : paths_) {
+    if (!path) continue;
+    // Of several rails one may be in repair for long: there the group knows.
+    const bool may_arrive = group_->rails() == 1 && path->in_repair();
+    work.pending = work.pending || may_arrive || path->jobs_pending() > 0;
+    work.unseen = work.unseen || path->may_be_unseen();
+  }
+  return work;
 }
 
 void Peer::wait_for_copies(const Deadline& until) const {
@@ -52,7 +53,8 @@ std::string Peer::why_no_neighbour() const {
 }
 
 // A window, or the reason why there is none. Memory without elements needs none.
-Neighbour::Reached Peer::reach_as_neighbour(const Pair& pair) const {
+Neighbour::Reached Peer::reach_as_neighbour(const Pair& pair,
+                                            const Neighbour::Patience& patience) const {
   const auto& [local, remote] = pair;
   Neighbour::Reached none;
   if (!neighbour_) {
@@ -60,18 +62,21 @@ Neighbour::Reached Peer::reach_as_neighbour(const Pair& pair) const {
   } else if (!local->on_host() || remote->device != "cpu") {
     none.reason = "this build maps host memory only";
   } else if (remote->layout.count() == 0) {
-    return neighbour_->reach_board();
+    return neighbour_->reach_board(patience);
   } else if (remote->local_key == 0) {
     none.reason = "the remote memory was registered without a key for it";
   } else {
-    return neighbour_->reach(*remote);
+    return neighbour_->reach(*remote, patience);
   }
   return none;
 }
 
-bool Peer::wait_for_devices() const {
-  return !device_at_work() ||
-         poller_->wait([this] { return !device_at_work(); }, Deadline::after(kDeviceMoment));
+// Who insists on p2p waits for what devices have to do before, the others a moment.
+bool Peer::wait_for_devices(const TransferOptions& options) const {
+  const auto idle = [this] { return !device_work().pending; };
+  if (idle()) return true;
+  return poller_->wait(
+      idle, options.require.empty() ? Deadline::after(kDeviceMoment) : deadline(options.timeout));
 }
 
 // Null, with the reason, where a device has to.
@@ -79,26 +84,29 @@ Peer::Transferring Peer::copy_as_neighbour(ibv_wr_opcode opcode, std::span<const
                                            const TransferOptions& options, std::string& reason) {
   if (!neighbour_) return reason = why_no_neighbour(), nullptr;
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  if (auto done = copy_at_once(opcode, pairs, options)) return done;
+  const Neighbour::Patience patience{.seconds = options.timeout.value_or(host_.default_timeout),
+                                     .insists = !options.require.empty()};
   NeighbourCopy copy;
   copy.direction = is_write ? ipc::Direction::write : ipc::Direction::read;
-  copy.pieces.reserve(pairs.size());
   std::uint64_t nbytes = 0;
   Neighbour::Reached last;
-  if (pairs.empty()) last = neighbour_->reach_board();
+  if (pairs.empty()) last = neighbour_->reach_board(patience);
   for (const Pair& pair : pairs) {
     check_pair(pair, is_write ? kRemoteWrite : kRemoteRead);
-    last = reach_as_neighbour(pair);
+    last = reach_as_neighbour(pair, patience);
     if (last.window && is_write && !last.window->writable) last.reason = "it is to be read only";
     if (!last.reason.empty()) break;
     if (!last.window) continue;
+    if (pairs.size() == 1) {
+      if (auto done = copy_at_once(copy.direction, pair, last, options)) return done;
+    }
     nbytes += pair.first->layout().nbytes();
     copy.pieces.push_back({.local = pair.first->layout(),
                            .remote = pair.second->layout,
                            .window = std::move(last.window),
                            .owner = pair.first->pinned()});
   }
-  if (last.reason.empty() && !wait_for_devices()) {
+  if (last.reason.empty() && !wait_for_devices(options)) {
     last.reason = "a device has earlier work with this peer to do";
   }
   if (!last.reason.empty()) return reason = std::move(last.reason), nullptr;
@@ -111,32 +119,34 @@ Peer::Transferring Peer::copy_as_neighbour(ibv_wr_opcode opcode, std::span<const
 }
 
 // The short way, without any list: one range, mapped, with nothing under way. Null: not this one.
-Peer::Transferring Peer::copy_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+Peer::Transferring Peer::copy_at_once(ipc::Direction direction, const Pair& pair,
+                                      const Neighbour::Reached& reached,
                                       const TransferOptions& options) {
-  if (pairs.size() != 1 || copies_queued_.load(std::memory_order_acquire) > 0) return nullptr;
-  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  const auto& [local, remote] = pairs.front();
-  const Layout& ours = local->layout();
-  const Layout& theirs = remote->layout;
+  const Layout& ours = pair.first->layout();
+  const Layout& theirs = pair.second->layout;
   const std::uint64_t nbytes = ours.nbytes();
-  if (nbytes == 0 || nbytes > kInCall || !ours.is_contiguous() || !theirs.is_contiguous()) {
+  const ipc::Window& window = *reached.window;
+  if (!window.pages || nbytes > kInCall || !ours.is_contiguous() || !theirs.is_contiguous() ||
+      copies_queued_.load(std::memory_order_acquire) > 0) {
     return nullptr;
   }
-  check_pair(pairs.front(), is_write ? kRemoteWrite : kRemoteRead);
-  const Neighbour::Reached reached = reach_as_neighbour(pairs.front());
-  const ipc::Window* window = reached.window.get();
-  if (window == nullptr || !window->pages || (is_write && !window->writable)) return nullptr;
-  if (device_at_work()) return nullptr;
-  const auto pinned = local->pinned();  // alive while it is copied
-  auto transfer = std::make_shared<Transfer>(poller_, nbytes, Neighbour::route(window));
-  const auto direction = is_write ? ipc::Direction::write : ipc::Direction::read;
-  const auto outcome =
-      reached.visit->copy(*window, direction, {ours.address, theirs.address, nbytes});
-  if (outcome != ipc::Copied::all) return nullptr;
-  neighbour_->stats().count(opcode, nbytes);
-  std::optional<Message> message;
-  if (options.notify) message = notify_message(*options.notify);
-  finish_copy(transfer, *reached.visit, message);
+  const DeviceWork work = device_work();
+  if (work.pending) return nullptr;
+  const auto pinned = pair.first->pinned();  // alive while it is copied
+  auto transfer = std::make_shared<Transfer>(poller_, nbytes, Neighbour::route(&window));
+  const Run run{ours.address, theirs.address, nbytes};
+  const auto notify = [&](std::byte* board) noexcept {
+    if (!options.notify || work.unseen) return;
+    Neighbour::notify(board, *reached.visit, notify_message(*options.notify));
+  };
+  if (reached.visit->copy(window, direction, run, notify) != ipc::Copied::all) return nullptr;
+  neighbour_->stats().count(
+      direction == ipc::Direction::write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, nbytes);
+  if (options.notify && work.unseen) {
+    notify_by_device(transfer, notify_message(*options.notify));
+  } else {
+    transfer->drop();
+  }
   return transfer;
 }
 
@@ -166,49 +176,72 @@ void Peer::make_copy(const NeighbourCopy& copy) noexcept {
   std::uint64_t copied = 0;
   for (const auto& piece : copy.pieces) {
     Runs runs(piece.local, piece.remote);
-    const ipc::Copied outcome =
-        copy.visit->copy(*piece.window, copy.direction, runs, copied, lost_);
+    const ipc::Copied outcome = copy.visit->copy(*piece.window, copy.direction, runs, copied);
     if (outcome == ipc::Copied::all) continue;
-    copy.transfer->fail(why_not_copied(outcome, copied));
-    copy.transfer->drop();
-    return;
+    copy.transfer->fail(why_not_copied(outcome, copied > 0 ? Effect::some : Effect::nothing));
+    return copy.transfer->drop();
   }
-  finish_copy(copy.transfer, *copy.visit, copy.message);
+  finish_copy(copy);
 }
 
-Failure Peer::why_not_copied(ipc::Copied outcome, std::uint64_t nbytes) const {
-  const Effect effect = nbytes > 0 ? Effect::some : Effect::nothing;
+// A notification must not overtake earlier ones that a device carries, nor data: then it follows
+// them.
+void Peer::finish_copy(const NeighbourCopy& copy) noexcept {
+  if (!copy.message) return copy.transfer->drop();
+  if (device_work().unseen) return notify_by_device(copy.transfer, *copy.message);
+  const ipc::Copied outcome = copy.visit->at_board(
+      [&](std::byte* board) noexcept { Neighbour::notify(board, *copy.visit, *copy.message); });
+  if (outcome != ipc::Copied::all) {
+    copy.transfer->fail(
+        why_not_copied(outcome, copy.transfer->nbytes() > 0 ? Effect::all : Effect::nothing));
+  }
+  copy.transfer->drop();
+}
+
+// Behind everything that devices carry; the peer is asked to say when it has come, so that later
+// ones need no device.
+void Peer::notify_by_device(const Transferring& transfer, Message message) noexcept {
+  message.kind = MessageKind::notify_and_tell;
+  transfer->note_placed();
+  try {
+    Job job(transfer, IBV_WR_RDMA_WRITE);
+    job.then(message);
+    message_path().submit_message(std::move(job), deadline({}));
+  } catch (const std::exception&) {
+    transfer->fail(
+        why_not_copied(ipc::Copied::left, transfer->nbytes() > 0 ? Effect::all : Effect::nothing));
+    transfer->drop();
+  }
+}
+
+Failure Peer::why_not_copied(ipc::Copied outcome, Effect effect) const {
   const std::string may =
       std::string(" (") + effect_name(effect) + " of the data may have been written)";
-  if (outcome == ipc::Copied::gone || outcome == ipc::Copied::stopped) {
-    return {.kind = Failure::Kind::peer_lost,
-            .message = "peer '" + identity_.name + "' is lost: its process has ended" + may,
-            .effect = effect};
+  const auto lost = [&](const std::string& how) {
+    return Failure{.kind = Failure::Kind::peer_lost, .message = how + may, .effect = effect};
+  };
+  const std::string peer = "peer '" + identity_.name + "'";
+  switch (outcome) {
+    case ipc::Copied::gone: return lost(peer + " is lost: its process has ended");
+    case ipc::Copied::dismissed: return lost(peer + " is lost: it has ended the connection");
+    case ipc::Copied::left: {
+      const std::lock_guard lock(mutex_);
+      return lost(lost_reason_.empty() ? peer + " is lost" : lost_reason_);
+    }
+    case ipc::Copied::crowded:
+      return {.message = "transfer with " + peer +
+                         " failed: the page in which its process and this one share what is being "
+                         "copied has no room, for a second" +
+                         may,
+              .effect = effect};
+    default: break;
   }
   return {.kind = Failure::Kind::verbs,
-          .message = "transfer with peer '" + identity_.name +
-                     "' failed: " + rdma::completion_status_name(IBV_WC_REM_ACCESS_ERR) +
+          .message = "transfer with " + peer +
+                     " failed: " + rdma::completion_status_name(IBV_WC_REM_ACCESS_ERR) +
                      ": the peer's memory was closed by its owner, or unmapped" + may,
           .code = IBV_WC_REM_ACCESS_ERR,
           .effect = effect};
-}
-
-// A notification must not overtake earlier ones that a device carries: then it follows them.
-void Peer::finish_copy(const Transferring& transfer, const ipc::Visit& visit,
-                       const std::optional<Message>& message) noexcept {
-  if (!message) return transfer->drop();
-  if (!messages_under_way()) {
-    Neighbour::notify(visit, message->tag, message->value);
-    return transfer->drop();
-  }
-  try {
-    Job job(transfer, IBV_WR_RDMA_WRITE);
-    job.then(*message);
-    message_path().submit_message(std::move(job), deadline({}));
-  } catch (const std::exception&) {
-    transfer->fail(Failure::of_current_exception());
-    transfer->drop();
-  }
 }
 
 }  // namespace zerohop::engine

@@ -154,7 +154,8 @@ VerbsPath& Peer::atomics_path() const {
 
 Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   const Pair pair{&local, &remote};
-  const Neighbour::Reached reached = reach_as_neighbour(pair);
+  const Neighbour::Reached reached =
+      reach_as_neighbour(pair, {.seconds = host_.default_timeout, .insists = false});
   const Routes::Kind kind = route_kind(local, remote);
   const bool several = group_->rails() > 1 && kind != Routes::Kind::staged;
   const RailMask taken = several ? plan({&pair, 1}, local.layout().nbytes()).rails()

@@ -127,6 +127,7 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
   if (options.require.empty() || options.require == "p2p") {
     std::string reason;
     if (auto copying = copy_as_neighbour(opcode, pairs, options, reason)) return copying;
+    check_alive();
     if (!options.require.empty()) {
       throw RouteUnavailable("route 'p2p' is not available, because " + reason +
                              "; the routes of devices (host, gpudirect, staged) may be");

@@ -31,6 +31,7 @@ class Regions {
 
   // What lets processes of this host reach the range without a device; may be null.
   void set_exposure(std::shared_ptr<ipc::Exposure> exposure) { exposure_ = std::move(exposure); }
+  const std::shared_ptr<ipc::Exposure>& exposure() const noexcept { return exposure_; }
   std::uint64_t local_key() const noexcept { return exposure_ ? exposure_->key() : 0; }
 
   // What lets peers name GPU memory that no rail reaches; null where one does.

@@ -12,13 +12,13 @@ int access_bits(const rdma::Device& device, bool writable) noexcept {
 }
 
 std::shared_ptr<const Regions> Registrations::find_or_create(const Extent& extent, bool writable,
-                                                             bool shared, int memfd) {
+                                                             bool shared, const Backing& backing) {
   if (extent.begin == extent.end) return nullptr;
   const std::lock_guard lock(mutex_);
   if (shared) {
     if (auto known = find(extent, writable)) return known;
   }
-  auto regions = create(extent, writable, memfd);
+  auto regions = create(extent, writable, backing);
   if (shared) {
     forget_expired();
     by_address_[extent.begin] = regions;
@@ -27,7 +27,7 @@ std::shared_ptr<const Regions> Registrations::find_or_create(const Extent& exten
 }
 
 std::shared_ptr<const Regions> Registrations::create(const Extent& extent, bool writable,
-                                                     int memfd) const {
+                                                     const Backing& backing) const {
   auto regions = std::make_shared<Regions>();
   for (const auto& rail : rails_) {
     if (rail->gone()) continue;
@@ -41,9 +41,10 @@ std::shared_ptr<const Regions> Registrations::create(const Extent& extent, bool 
         "no device of this Endpoint is left to register memory with: make a "
         "new Endpoint");
   }
-  if (exposures_) {
-    regions->set_exposure(exposures_->expose(
-        {.begin = extent.begin, .end = extent.end, .writable = writable}, memfd));
+  if (exposures_ && backing.owner) {
+    regions->set_exposure(
+        exposures_->expose({.begin = extent.begin, .end = extent.end, .writable = writable},
+                           backing.memfd, backing.owner));
   }
   live_->add(regions);
   return regions;

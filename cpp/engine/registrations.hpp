@@ -16,6 +16,13 @@ namespace zerohop::engine {
 // where the device has them.
 int access_bits(const rdma::Device& device, bool writable) noexcept;
 
+// What is behind the memory, as ipc::Exposures::expose() takes it. Without an owner processes of
+// this host reach it by a device only.
+struct Backing {
+  std::shared_ptr<const void> owner;
+  int memfd = -1;
+};
+
 // A region is known here only while some Memory or Transfer holds it, and each of those holds the
 // array too: an address that was freed and used again can never meet a stale registration.
 class Registrations {
@@ -29,14 +36,14 @@ class Registrations {
   // The regions, one with each rail whose device is still there, over `extent` with the right to be
   // read, and written if `writable`. With `shared` those that cover the extent with the same rights
   // is used again; its keys then reach all of it. Without, the keys reach the extent and nothing
-  // more. Null for an empty extent. memfd: whose pages are the extent's (ipc::Exposures::expose).
-  // Throws RegistrationError.
+  // more. Null for an empty extent. Throws RegistrationError.
   std::shared_ptr<const Regions> find_or_create(const Extent& extent, bool writable, bool shared,
-                                                int memfd = -1);
+                                                const Backing& backing = {});
 
  private:
   std::shared_ptr<const Regions> find(const Extent& extent, bool writable);
-  std::shared_ptr<const Regions> create(const Extent& extent, bool writable, int memfd) const;
+  std::shared_ptr<const Regions> create(const Extent& extent, bool writable,
+                                        const Backing& backing) const;
   void forget_expired();
 
   const Rails rails_;

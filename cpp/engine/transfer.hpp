@@ -58,6 +58,9 @@ class Transfer {
   // Part of the data has been placed: a later failure leaves the destination changed.
   void note_progress() noexcept { progressed_.store(true, std::memory_order_relaxed); }
   bool progressed() const noexcept { return progressed_.load(std::memory_order_relaxed); }
+  // All of the data has been placed, and only a notification is left to a device.
+  void note_placed() noexcept { placed_ = nbytes_ > 0; }
+  bool placed() const noexcept { return placed_; }
   // Several rails move it: what is known of one share is not known of all.
   void set_striped() noexcept { striped_ = true; }
   bool striped() const noexcept { return striped_; }
@@ -75,6 +78,7 @@ class Transfer {
   std::atomic<bool> progressed_{false};
   std::atomic<bool> done_{false};
   bool striped_ = false;
+  bool placed_ = false;
   std::uint64_t result_ = 0;
   std::optional<Failure> failure_;
   std::shared_ptr<const void> kept_;

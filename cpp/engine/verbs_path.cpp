@@ -198,6 +198,8 @@ void VerbsPath::renew() {
       renewed_ = true;
       served_ = false;
       messages_sent_ = messages_taken_by_peer_ = messages_taken_ = messages_reported_ = 0;
+      asked_.reset();
+      tell_soon_ = bare_writes_ = false;
       send_slots_used_ = 0;
       held_slots_.clear();
     }

@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -126,8 +127,16 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   std::uint64_t last_job() const noexcept { return last_job_; }
   std::uint64_t jobs_done() const noexcept { return jobs_done_; }
   std::uint64_t jobs_pending() const noexcept { return last_job_ - jobs_done_; }
-  // The peer has not yet said that it took all of them out of its slots.
-  bool messages_under_way() const noexcept { return messages_sent_ != messages_taken_by_peer_; }
+  // Whether something done here may not be seen by the peer's CPU yet: a message that it has not
+  // said to have taken out of its slots, or a write that an adapter only acknowledged, with no
+  // message behind it.
+  bool may_be_unseen() const noexcept {
+    return state_ != State::closed && (bare_writes_ || messages_sent_ != messages_taken_by_peer_);
+  }
+  // The peer may still have its end of a queue pair that broke, and what was under way there.
+  bool in_repair() const noexcept {
+    return state_ == State::broken || (state_ == State::unconnected && renewed_);
+  }
   void advance_waiting();
   void fail_followers_of(RailIndex rail, std::uint64_t before, std::uint64_t upto);
   void release_held_slots();
@@ -206,6 +215,9 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   std::uint32_t messages_taken_by_peer_ = 0;
   std::uint32_t messages_taken_ = 0;
   std::uint32_t messages_reported_ = 0;
+  std::optional<std::uint32_t> asked_;  // messages sent when the peer was asked to tell them taken
+  bool tell_soon_ = false;              // the peer asks so
+  bool bare_writes_ = false;            // see may_be_unseen()
   std::uint32_t send_slots_used_ = 0;
   std::uint32_t next_send_slot_ = 0;
   std::array<std::byte, 64> inline_message_{};  // alive until posted: inline data is copied then

@@ -165,6 +165,7 @@ void VerbsPath::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {
 // Drops the hold of a transfer that will not be carried out, now or when it is known why.
 void VerbsPath::cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect, int code) {
   if (transfer->striped() && effect == Effect::nothing) effect = Effect::some;
+  if (transfer->placed()) effect = Effect::all;
   if (state_ == State::closed) {
     transfer->fail(close_reason_(effect));
     return transfer->drop();

@@ -24,7 +24,7 @@ Message decode(std::span<const std::byte> bytes) {
   Message message{};
   if (bytes.size() < kNotifyNbytes) refuse_message("it is truncated");
   std::memcpy(&message, bytes.data(), std::min(bytes.size(), sizeof message));
-  if (message.kind != MessageKind::notify && bytes.size() < sizeof message)
+  if (!is_notification(message.kind) && bytes.size() < sizeof message)
     refuse_message("it is truncated");
   return message;
 }
@@ -60,6 +60,7 @@ void VerbsPath::on_credits(std::uint32_t more) {
   if (more > messages_sent_ - messages_taken_by_peer_)
     refuse_message("it takes more than was sent");
   messages_taken_by_peer_ += more;
+  if (asked_ && static_cast<std::int32_t>(messages_taken_by_peer_ - *asked_) >= 0) asked_.reset();
 }
 
 void VerbsPath::on_message(std::uint32_t slot, std::uint32_t nbytes) {
@@ -79,6 +80,7 @@ void VerbsPath::on_message(std::uint32_t slot, std::uint32_t nbytes) {
 
 void VerbsPath::handle(const Message& message, std::span<const std::byte> payload) {
   switch (message.kind) {
+    case MessageKind::notify_and_tell: tell_soon_ = true; [[fallthrough]];
     case MessageKind::notify:
       if (message.tag >= Board::kSlots || message.value == 0)
         refuse_message("a notification out of range");

@@ -16,7 +16,7 @@ constexpr std::uint32_t kMaxInlineMessage = 64;
 
 constexpr std::uint32_t message_header_nbytes(MessageKind kind) {
   // A notification uses no more than the first half of the structure.
-  return kind == MessageKind::notify ? 16 : sizeof(Message);
+  return is_notification(kind) ? 16 : sizeof(Message);
 }
 
 }  // namespace
@@ -123,6 +123,7 @@ bool VerbsPath::advance(Job& job) {
     WorkChain chain(send_queue_.room() - kReserve, limits_.max_sge);
     PostedChain posted{.transfer = job.transfer(), .atomic = job.is_atomic()};
     job.fill(chain, limits_, buffers_.result_element(send_queue_.index(send_queue_.next_ticket())));
+    if (job.is_bare_write() && !services_.rail->software()) bare_writes_ = true;
     if (job.data_done() && !job.message_done() && !chain.full() && message_allowed(job)) {
       add_message(chain, job, posted);
     }
@@ -157,6 +158,12 @@ void VerbsPath::add_message(WorkChain& chain, Job& job, PostedChain& posted) {
   Message message = job.message();
   message.taken = static_cast<std::uint16_t>(messages_taken_);
   messages_reported_ = messages_taken_;
+  tell_soon_ = tell_soon_ && !held_slots_.empty();
+  if (message.kind == MessageKind::notify_and_tell) {
+    // One question at a time: so many answers fit into the receive slots.
+    if (asked_) message.kind = MessageKind::notify;
+    if (!asked_) asked_ = messages_sent_ + 1;
+  }
   std::memcpy(bytes, &message, header);
   if (!job.payload().empty()) {
     std::memcpy(bytes + header, job.payload().data(), job.payload().size());
@@ -164,6 +171,7 @@ void VerbsPath::add_message(WorkChain& chain, Job& job, PostedChain& posted) {
   if (job.message_needs_fence()) request.send_flags |= IBV_SEND_FENCE;
   chain.add_element(reinterpret_cast<std::uint64_t>(bytes), nbytes, buffers_.slots_lkey());
   ++messages_sent_;
+  bare_writes_ = false;
   job.message_posted();
 }
 
@@ -189,12 +197,14 @@ void VerbsPath::return_credits() {
   // Every message of ours tells it along the way; this is for when we send none. Often enough that
   // the peer seldom waits, seldom enough that it costs little.
   constexpr std::uint32_t kEvery = PathBuffers::kMessageSlots / 4;
-  if (state_ != State::up || messages_taken_ - messages_reported_ < kEvery) return;
+  const std::uint32_t enough = tell_soon_ ? 1 : kEvery;
+  if (state_ != State::up || messages_taken_ - messages_reported_ < enough) return;
   if (send_queue_.room() == 0) return;  // the next completion makes room and comes back here
   WorkChain chain(1, 1);
   // A write of no bytes: the immediate says it all, and its completion makes the peer go on.
   chain.add(IBV_WR_RDMA_WRITE_WITH_IMM).imm_data = ::htonl(messages_taken_);
   messages_reported_ = messages_taken_;
+  tell_soon_ = tell_soon_ && !held_slots_.empty();
   post(chain, PostedChain{});
 }
 

@@ -46,9 +46,9 @@ bool watch(int epoll, int fd) noexcept {
 
 }  // namespace
 
-Doorway::Doorway(std::shared_ptr<Exposures> exposures, Gifts gifts)
+Doorway::Doorway(std::shared_ptr<Exposures> exposures, const Buffer& board)
     : exposures_(std::move(exposures)),
-      gifts_(gifts),
+      board_(board),
       name_(random_name()),
       probe_(random_word()),
       listener_(listen_local(name_)),
@@ -65,29 +65,32 @@ Token Doorway::invite() {
   return token;
 }
 
-void Doorway::dismiss(const Token& token) {
-  if (!epoll_) return;  // a forked child: the visits are to its parent
+std::shared_ptr<Visitor> Doorway::dismiss(const Token& token) {
+  if (!epoll_) return nullptr;  // a forked child: the visits are to its parent
   const std::lock_guard lock(mutex_);
   invited_.erase(token);
-  see_out(token);
+  return see_out(token);
 }
 
-void Doorway::see_out(const Token& token) {
+std::shared_ptr<Visitor> Doorway::see_out(const Token& token) {
   const auto found =
       std::ranges::find_if(guests_, [&](const auto& entry) { return entry.second.token == token; });
-  if (found != guests_.end()) see_out(found->first);
+  return found == guests_.end() ? nullptr : see_out(found->first);
 }
 
 // The visitor's socket stays open until it has closed its own end: Exposures looks at it.
-void Doorway::see_out(int fd) {
+std::shared_ptr<Visitor> Doorway::see_out(int fd) {
   const auto found = guests_.find(fd);
-  if (found == guests_.end()) return;
+  if (found == guests_.end()) return nullptr;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-  found->second.visitor->dismiss();
+  auto visitor = std::move(found->second.visitor);
+  visitor->dismiss();
   guests_.erase(found);
+  return visitor;
 }
 
-void Doorway::serve() noexcept {
+bool Doorway::serve() noexcept {
+  bool rung = false;
   std::array<epoll_event, 16> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), 0);
   for (int i = 0; i < count; ++i) {
@@ -98,7 +101,7 @@ void Doorway::serve() noexcept {
       } else if (strangers_.contains(fd)) {
         hear_stranger(fd);
       } else {
-        hear_guest(fd);
+        rung = hear_guest(fd) || rung;
       }
     } catch (const std::exception& error) {
       strangers_.erase(fd);
@@ -107,6 +110,11 @@ void Doorway::serve() noexcept {
       report(std::string("the doorway for processes of this host: ") + error.what());
     }
   }
+  return rung;
+}
+
+void Doorway::listen_again() noexcept {
+  if (!listening_) listening_ = watch(epoll_.get(), listener_.get());
 }
 
 void Doorway::accept_all() {
@@ -115,13 +123,16 @@ void Doorway::accept_all() {
       return ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     });
     if (!socket) {
-      // A connection that stays pending would wake this thread for ever.
+      // A connection that stays pending would wake this thread for ever: it waits for
+      // listen_again().
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
+      const int error = errno;
       ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
-      throw Error(errno_message("no further process is let in; raise the limit of open files "
-                                "(ulimit -n) and make a new Endpoint",
-                                errno),
-                  errno);
+      listening_ = false;
+      throw Error(errno_message("no further process is let in for now; raise the limit of open "
+                                "files (ulimit -n)",
+                                error),
+                  error);
     }
     if (strangers_.size() >= kMaxStrangers) {
       strangers_.erase(std::ranges::min_element(
@@ -155,8 +166,7 @@ void Doorway::let_in(UniqueFd socket, const Token& token) {
   try {
     give(*visitor, Gift::ledger, exposures_->ledger().get(), Ledger::kNbytes);
     give(*visitor, Gift::hazards, visitor->hazards_fd(), sizeof(Hazards));
-    give(*visitor, Gift::board, gifts_.board, gifts_.board_nbytes);
-    give(*visitor, Gift::bell, gifts_.bell, 0);
+    give(*visitor, Gift::board, board_.fd(), board_.nbytes());
   } catch (const Error&) {
     // Exposures keeps the socket, whose end would be ready for ever.
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
@@ -173,29 +183,35 @@ void Doorway::give(const Visitor& visitor, Gift gift, int descriptor, std::uint6
                     .nbytes = nbytes,
                     .probe_address = reinterpret_cast<std::uintptr_t>(&probe_),
                     .probe = probe_};
-  // An empty socket has room for four packets.
+  // An empty socket has room for three packets.
   if (send_packet(visitor.socket(), bytes_of(given), descriptor)) return;
   throw Error(errno_message("a visitor cannot be given the shared pages", errno), errno);
 }
 
-void Doorway::hear_guest(int fd) {
+// Whether it wants those woken who sleep.
+bool Doorway::hear_guest(int fd) {
   std::shared_ptr<Visitor> visitor;
   {
     const std::lock_guard lock(mutex_);
     const auto found = guests_.find(fd);
-    if (found == guests_.end()) return;  // dismissed meanwhile
+    if (found == guests_.end()) return false;  // dismissed meanwhile
     visitor = found->second.visitor;
   }
   std::array<std::byte, sizeof(Ask)> bytes;
   const auto packet = receive_packet(fd, bytes);
-  if (!packet) return;
-  if (packet->nbytes == sizeof(Ask)) return answer(*visitor, value_of<Ask>(bytes));
+  if (!packet) return false;
+  if (packet->nbytes == sizeof(Ask)) {
+    const auto ask = value_of<Ask>(std::span(bytes));
+    if (ask.wish == Wish::wake) return true;
+    if (ask.wish == Wish::memory) return answer(*visitor, ask), false;
+  }
   const std::lock_guard lock(mutex_);
   see_out(fd);
+  return false;
 }
 
 void Doorway::answer(const Visitor& visitor, const Ask& ask) const {
-  Told told{.answer = Answer::unknown_key};
+  Told told{.answer = Answer::unknown_key, .sequence = ask.sequence, .key = ask.key};
   std::optional<Offer> offer;
   try {
     offer = exposures_->find(ask.key);
@@ -203,15 +219,15 @@ void Doorway::answer(const Visitor& visitor, const Ask& ask) const {
     told.answer = Answer::out_of_descriptors;
   }
   if (offer) {
-    told = {.answer = Answer::offered,
-            .slot = offer->entry.slot,
-            .serial = offer->entry.serial,
-            .begin = offer->range.begin,
-            .end = offer->range.end,
-            .writable = offer->range.writable,
-            .has_pages = static_cast<bool>(offer->pages)};
+    told.answer = Answer::offered;
+    told.slot = offer->entry.slot;
+    told.serial = offer->entry.serial;
+    told.begin = offer->range.begin;
+    told.end = offer->range.end;
+    told.writable = offer->range.writable;
+    told.has_pages = static_cast<bool>(offer->pages);
   }
-  // A visitor asks one thing at a time; one that does not listen gets no answer.
+  // A visitor that does not listen gets no answer.
   send_packet(visitor.socket(), bytes_of(told), offer ? offer->pages.get() : -1);
 }
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "base/bell.hpp"
+#include "base/buffer.hpp"
 #include "base/unique_fd.hpp"
 #include "ipc/exposures.hpp"
 #include "ipc/knock.hpp"
@@ -21,23 +21,19 @@ namespace zerohop::ipc {
 
 class Doorway {
  public:
-  // What every visitor is given beside the ledger: the pages of the notification board, and the
-  // bell that wakes who sleeps beside it. Both outlive the doorway.
-  struct Gifts {
-    int board = -1;
-    std::uint64_t board_nbytes = 0;
-    int bell = -1;
-  };
-
-  Doorway(std::shared_ptr<Exposures> exposures, Gifts gifts);  // throws Error
+  // board: the pages of the notification board, which every visitor is given beside the ledger.
+  // They outlive the doorway. Throws Error.
+  Doorway(std::shared_ptr<Exposures> exposures, const Buffer& board);
 
   const std::string& name() const noexcept { return name_; }
   int fd() const noexcept { return epoll_.get(); }  // readable when serve() has work
-  void serve() noexcept;
+  bool serve() noexcept;         // whether somebody wants those woken who sleep beside the board
+  void listen_again() noexcept;  // to be called now and then: see accept_all()
 
   Token invite();
-  // Ends the visit of who came with this token, and its right to come.
-  void dismiss(const Token& token);
+  // Ends the visit of who came with this token, and its right to come. Who it was, or null: it may
+  // still be at work for the time of one copy.
+  std::shared_ptr<Visitor> dismiss(const Token& token);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -52,20 +48,21 @@ class Doorway {
 
   void accept_all();
   void hear_stranger(int fd);
-  void hear_guest(int fd);
+  bool hear_guest(int fd);
   void let_in(UniqueFd socket, const Token& token);
   void give(const Visitor& visitor, Gift gift, int descriptor, std::uint64_t nbytes) const;
   void answer(const Visitor& visitor, const Ask& ask) const;
-  void see_out(int fd);              // with mutex_ held
-  void see_out(const Token& token);  // likewise
+  std::shared_ptr<Visitor> see_out(int fd);              // with mutex_ held
+  std::shared_ptr<Visitor> see_out(const Token& token);  // likewise
 
   const std::shared_ptr<Exposures> exposures_;
-  const Gifts gifts_;
+  const Buffer& board_;
   const std::string name_;
   const std::uint64_t probe_;
   UniqueFd listener_;
   UniqueFd epoll_;
-  std::unordered_map<int, Stranger> strangers_;  // before their knock; serve() only
+  bool listening_ = true;                        // serve() and listen_again() only, as the next
+  std::unordered_map<int, Stranger> strangers_;  // before their knock
 
   std::mutex mutex_;  // guards the next two
   std::unordered_map<int, Guest> guests_;

@@ -2,20 +2,17 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <string>
-#include <thread>
 
-#include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/report.hpp"
 
 namespace zerohop::ipc {
 namespace {
-
-// A visitor copies a few MiB under one claim. One that needs longer than this was stopped.
-constexpr Deadline::Seconds kLongestCopy{5};
 
 std::uint64_t random_key() {
   const std::uint64_t key = std::uint64_t{random_u32()} << 32 | random_u32();
@@ -32,17 +29,32 @@ UniqueFd open_again(int memfd, bool writable) {
               errno);
 }
 
+void report_stopped() noexcept {
+  report(
+      "a process of this host was stopped while it copied from or to memory that is being closed, "
+      "and may finish that copy when it goes on");
+}
+
 }  // namespace
 
-Exposure::~Exposure() { exposures_->revoke(entry_, key_); }
+Exposure::~Exposure() { exposures_->end(entry_, key_, std::move(memory_)); }
 
-std::shared_ptr<Exposure> Exposures::expose(const Range& range, int memfd) {
+Exposures::~Exposures() {
+  sweep();
+  // Somebody stands still in mid-copy, and may go on when nobody is here any more to look.
+  for (Parked& left : parked_) new std::shared_ptr<const void>(std::move(left.memory));
+}
+
+std::shared_ptr<Exposure> Exposures::expose(const Range& range, int memfd,
+                                            std::shared_ptr<const void> memory) {
   const std::uint64_t key = random_key();
   const auto entry = ledger_.enter();
   if (!entry) return nullptr;
-  auto exposure = std::make_shared<Exposure>(shared_from_this(), *entry, key);
+  auto exposure = std::make_shared<Exposure>(shared_from_this(), *entry, key, std::move(memory));
   const std::lock_guard lock(mutex_);
   entries_.emplace(key, Entry{.ledger = *entry, .range = range, .memfd = memfd});
+  const std::size_t most = parked_.size() + entries_.size();
+  if (parked_.capacity() < most) parked_.reserve(2 * most);  // so that end() need not allocate
   return exposure;
 }
 
@@ -52,7 +64,7 @@ std::optional<Offer> Exposures::find(std::uint64_t key) const {
   // The memfd is open as long as the entry is here.
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(key);
-  if (found == entries_.end()) return std::nullopt;
+  if (closed_ || found == entries_.end()) return std::nullopt;
   const Entry& entry = found->second;
   Offer offer{.entry = entry.ledger, .range = entry.range, .pages = {}};
   if (entry.memfd >= 0) offer.pages = open_again(entry.memfd, entry.range.writable);
@@ -65,48 +77,70 @@ void Exposures::admit(const std::shared_ptr<Visitor>& visitor) {
   visitors_.push_back(visitor);
 }
 
-std::vector<std::shared_ptr<Visitor>> Exposures::visitors() const {
-  const std::lock_guard lock(mutex_);
-  return visitors_;
+bool Exposures::at_work_in(std::uint32_t slot) const noexcept {
+  return std::ranges::any_of(visitors_,
+                             [=](const auto& visitor) { return visitor->at_work_in(slot); });
 }
 
-void Exposures::revoke(const LedgerEntry& entry, std::uint64_t key) noexcept {
+void Exposures::end(const LedgerEntry& entry, std::uint64_t key,
+                    std::shared_ptr<const void> memory) noexcept {
   if (ledger_.fd() < 0) return;  // a forked child: the pages are its parent's
   {
     const std::lock_guard lock(mutex_);
-    if (entries_.erase(key) == 0) return;  // close() came first
+    entries_.erase(key);
+    ledger_.strike(entry.slot);
+    if (at_work_in(entry.slot)) {
+      parked_.push_back({.ledger = entry, .memory = std::move(memory)});
+      return;
+    }
   }
-  ledger_.strike(entry.slot);
-  wait_for_visitors(entry);
+  ledger_.free(entry.slot);
+}
+
+void Exposures::sweep() noexcept {
+  if (ledger_.fd() < 0) return;
+  std::vector<Parked> done;  // let go of outside the lock: that may run anything
+  {
+    const std::lock_guard lock(mutex_);
+    const auto first = std::ranges::partition(
+        parked_, [this](const Parked& parked) { return at_work_in(parked.ledger.slot); });
+    done.assign(std::make_move_iterator(first.begin()), std::make_move_iterator(first.end()));
+    parked_.erase(first.begin(), first.end());
+  }
+  for (const Parked& parked : done) ledger_.free(parked.ledger.slot);
+}
+
+bool Exposures::settle(const LedgerEntry& entry, const Deadline& deadline) noexcept {
+  if (ledger_.fd() < 0) return true;
+  const auto settled = [&] {
+    sweep();
+    const std::lock_guard lock(mutex_);
+    return std::ranges::none_of(
+        parked_, [&](const Parked& parked) { return parked.ledger.serial == entry.serial; });
+  };
+  if (await_copies(settled, deadline)) return true;
+  report_stopped();
+  return false;
 }
 
 void Exposures::close() noexcept {
   if (ledger_.fd() < 0) return;
-  std::unordered_map<std::uint64_t, Entry> all;
   {
     const std::lock_guard lock(mutex_);
-    all.swap(entries_);
+    closed_ = true;
+    for (const auto& [key, entry] : entries_) ledger_.strike(entry.ledger.slot);
   }
-  for (const auto& [key, entry] : all) ledger_.strike(entry.ledger.slot);
-  for (const auto& [key, entry] : all) wait_for_visitors(entry.ledger);
+  const auto settled = [this] {
+    sweep();
+    const std::lock_guard lock(mutex_);
+    return parked_.empty() && std::ranges::none_of(entries_, [this](const auto& entry) {
+             return at_work_in(entry.second.ledger.slot);
+           });
+  };
+  if (!await_copies(settled, Deadline::after(kLongestCopy))) report_stopped();
   const std::lock_guard lock(mutex_);
-  visitors_.clear();  // nothing is exposed to them any more
-}
-
-void Exposures::wait_for_visitors(const LedgerEntry& entry) noexcept {
-  const Deadline bound = Deadline::after(kLongestCopy);
-  for (const auto& visitor : visitors()) {
-    while (visitor->at_work_in(entry.slot)) {
-      if (bound.passed()) {
-        report(
-            "a process of this host was stopped while it copied from or to memory that is being "
-            "closed, and may finish that copy when it goes on");
-        return;  // the slot is never used again
-      }
-      std::this_thread::yield();
-    }
-  }
-  ledger_.free(entry.slot);
+  // Nothing is exposed to the others any more.
+  std::erase_if(visitors_, [](const auto& visitor) { return !visitor->at_work(); });
 }
 
 }  // namespace zerohop::ipc

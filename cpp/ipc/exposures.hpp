@@ -30,40 +30,55 @@ struct Offer {
 
 class Exposures;
 
-// The right to reach one range; ends with this object. When the destructor returns, no visitor is
-// at work in the range, but for one that was stopped in mid-copy for five seconds (reported).
+// The right to reach one range; ends with this object, which waits for nobody: should a visitor be
+// at work in the range at that moment, then the memory stays until it no longer is.
 class Exposure {
  public:
-  Exposure(std::shared_ptr<Exposures> exposures, LedgerEntry entry, std::uint64_t key)
-      : exposures_(std::move(exposures)), entry_(entry), key_(key) {}
+  Exposure(std::shared_ptr<Exposures> exposures, LedgerEntry entry, std::uint64_t key,
+           std::shared_ptr<const void> memory)
+      : exposures_(std::move(exposures)), entry_(entry), key_(key), memory_(std::move(memory)) {}
   ~Exposure();
   Exposure(const Exposure&) = delete;
   Exposure& operator=(const Exposure&) = delete;
 
   std::uint64_t key() const noexcept { return key_; }  // unguessable, never 0
+  const LedgerEntry& entry() const noexcept { return entry_; }
+  const std::shared_ptr<Exposures>& exposures() const noexcept { return exposures_; }
 
  private:
   const std::shared_ptr<Exposures> exposures_;
   const LedgerEntry entry_;
   const std::uint64_t key_;
+  std::shared_ptr<const void> memory_;  // whatever keeps it alive
 };
 
 class Exposures : public std::enable_shared_from_this<Exposures> {
  public:
-  // memfd: whose pages are those of the range, from its begin; kept open by the caller for as long
-  // as the exposure lives. -1: none. Null when kSlots ranges are exposed already.
-  std::shared_ptr<Exposure> expose(const Range& range, int memfd);
+  ~Exposures();
+
+  // memory: keeps the range alive. memfd: whose pages are those of the range, from its begin; kept
+  // open by the caller for as long as the exposure lives. -1: none. Null when kSlots ranges are
+  // exposed already.
+  std::shared_ptr<Exposure> expose(const Range& range, int memfd,
+                                   std::shared_ptr<const void> memory);
 
   UniqueFd ledger() const;  // to be read only. Throws Error when out of descriptors
 
   // nullopt: there is no such key, or no more. Throws Error when out of descriptors.
   std::optional<Offer> find(std::uint64_t key) const;
 
-  // From now on closing waits for its copies, until it is gone.
+  // From now on the memory that it is at work in stays, until it is gone.
   void admit(const std::shared_ptr<Visitor>& visitor);
 
-  // Ends every exposure, as their destructors would.
+  // Ends every exposure, and waits for who is at work in any, kLongestCopy at most.
   void close() noexcept;
+
+  // Once that exposure has ended: waits until nobody is at work in it any more. False: somebody
+  // still is at the deadline. The memory stays meanwhile.
+  bool settle(const LedgerEntry& entry, const Deadline& deadline) noexcept;
+
+  // Lets go of memory in which nobody is at work any more; to be called now and then.
+  void sweep() noexcept;
 
  private:
   friend class Exposure;
@@ -72,15 +87,22 @@ class Exposures : public std::enable_shared_from_this<Exposures> {
     Range range;
     int memfd;
   };
+  // Ended, with somebody at work in it.
+  struct Parked {
+    LedgerEntry ledger;
+    std::shared_ptr<const void> memory;
+  };
 
-  void revoke(const LedgerEntry& entry, std::uint64_t key) noexcept;
-  void wait_for_visitors(const LedgerEntry& entry) noexcept;
-  std::vector<std::shared_ptr<Visitor>> visitors() const;
+  void end(const LedgerEntry& entry, std::uint64_t key,
+           std::shared_ptr<const void> memory) noexcept;
+  bool at_work_in(std::uint32_t slot) const noexcept;  // with mutex_ held
 
   Ledger ledger_;
-  mutable std::mutex mutex_;  // guards the next two
+  mutable std::mutex mutex_;  // guards all below
   std::unordered_map<std::uint64_t, Entry> entries_;
+  std::vector<Parked> parked_;
   std::vector<std::shared_ptr<Visitor>> visitors_;  // until they are gone
+  bool closed_ = false;
 };
 
 }  // namespace zerohop::ipc

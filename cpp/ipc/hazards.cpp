@@ -1,9 +1,15 @@
 #include "ipc/hazards.hpp"
 
+#include <algorithm>
 #include <thread>
+
+#include "base/deadline.hpp"
 
 namespace zerohop::ipc {
 namespace {
+
+// One copy takes milliseconds. Who waits longer has to do with pages that the other side spoiled.
+constexpr Deadline::Seconds kPatience{1};
 
 // Where this thread looks first: its own line, as long as there are no more threads than lines.
 std::size_t own_line() noexcept {
@@ -14,14 +20,34 @@ std::size_t own_line() noexcept {
 
 }  // namespace
 
-std::atomic<std::uint32_t>& Hazards::take(std::uint32_t slot) noexcept {
-  for (std::size_t at = own_line();; ++at) {
-    std::atomic<std::uint32_t>& word = lines_[at % kClaims].claimed;
-    std::uint32_t nobody = 0;
-    if (word.load(std::memory_order_relaxed) == 0 && word.compare_exchange_strong(nobody, slot + 1))
-      return word;
-    if (at % kClaims == kClaims - 1) std::this_thread::yield();
+bool Hazards::claimed(std::uint32_t slot) const noexcept {
+  return std::ranges::any_of(lines_,
+                             [=](const Line& line) { return line.claimed.load() == slot + 1; });
+}
+
+bool Hazards::claimed() const noexcept {
+  return std::ranges::any_of(lines_, [](const Line& line) { return line.claimed.load() != 0; });
+}
+
+std::atomic<std::uint32_t>* Hazards::take(std::uint32_t slot) noexcept {
+  const auto try_all = [&]() -> std::atomic<std::uint32_t>* {
+    const std::size_t own = own_line();
+    for (std::size_t i = 0; i < kClaims; ++i) {
+      std::atomic<std::uint32_t>& word = lines_[(own + i) % kClaims].claimed;
+      std::uint32_t nobody = 0;
+      if (word.load(std::memory_order_relaxed) == 0 &&
+          word.compare_exchange_strong(nobody, slot + 1)) {
+        return &word;
+      }
+    }
+    return nullptr;
+  };
+  if (auto* const word = try_all()) return word;
+  for (const Deadline patience = Deadline::after(kPatience); !patience.passed();) {
+    std::this_thread::yield();
+    if (auto* const word = try_all()) return word;
   }
+  return nullptr;
 }
 
 }  // namespace zerohop::ipc

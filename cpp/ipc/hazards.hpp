@@ -1,5 +1,5 @@
-// Which exposures one visitor uses at this moment: a page between a process and that visitor
-// (hazard pointers, M. M. Michael 2004, across processes).
+// What one visitor uses at this moment, and whether it still may: a page between a process and that
+// visitor (hazard pointers, M. M. Michael 2004, across processes).
 #pragma once
 
 #include <array>
@@ -11,27 +11,36 @@ namespace zerohop::ipc {
 
 class Hazards {
  public:
-  static constexpr std::size_t kClaims = 64;  // threads of a visitor that copy at once
+  static constexpr std::size_t kClaims = 63;  // threads of a visitor that are at work at once
+  static constexpr std::uint32_t kBoard = UINT32_MAX - 1;  // claimed as a slot is
 
-  // Of the owner: whether any thread of the visitor is at work in this slot.
-  bool claimed(std::uint32_t slot) const noexcept {
-    for (const Line& line : lines_) {
-      if (line.claimed.load() == slot + 1) return true;
-    }
-    return false;
-  }
+  // --- of the owner ---
+  // Whether any thread of the visitor is at work in this slot.
+  bool claimed(std::uint32_t slot) const noexcept;
+  bool claimed() const noexcept;  // in any
+  // The visitor begins nothing any more; what it has claimed it may still finish.
+  void dismiss() noexcept { dismissed_.store(1); }
 
-  // Of the visitor: while it lives, the owner does not take the memory of this slot away. To be
-  // made before asking the ledger whether the slot still stands.
+  // --- of the visitor ---
+  bool dismissed() const noexcept { return dismissed_.load() != 0; }
+
+  // While it lives, the owner does not take the memory of this slot away. To be made before asking
+  // the ledger whether the slot still stands, and before asking dismissed(): all of these are
+  // sequentially consistent, so that either the visitor sees the end, or the owner the claim.
   class Claim {
    public:
     Claim(Hazards& hazards, std::uint32_t slot) noexcept : word_(hazards.take(slot)) {}
-    ~Claim() { word_.store(0, std::memory_order_release); }  // after the copy
+    ~Claim() {
+      if (word_) word_->store(0, std::memory_order_release);  // after the copy
+    }
     Claim(const Claim&) = delete;
     Claim& operator=(const Claim&) = delete;
 
+    // False: every line stayed taken, for a second. Nothing is claimed.
+    explicit operator bool() const noexcept { return word_ != nullptr; }
+
    private:
-    std::atomic<std::uint32_t>& word_;
+    std::atomic<std::uint32_t>* const word_;
   };
 
  private:
@@ -40,10 +49,10 @@ class Hazards {
     std::atomic<std::uint32_t> claimed;  // slot + 1; 0: free
   };
 
-  // Spins when more than kClaims threads copy at once, for the time of one copy.
-  std::atomic<std::uint32_t>& take(std::uint32_t slot) noexcept;
+  std::atomic<std::uint32_t>* take(std::uint32_t slot) noexcept;
 
   std::array<Line, kClaims> lines_;
+  alignas(64) std::atomic<std::uint32_t> dismissed_;
 };
 
 static_assert(sizeof(Hazards) == 4096, "one page");

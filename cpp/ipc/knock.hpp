@@ -14,28 +14,35 @@ namespace zerohop::ipc {
 // Told to one peer over the control channel: opens the doorway for that peer.
 using Token = std::array<std::byte, 32>;
 
-inline constexpr std::uint32_t kDoorwayVersion = 1;
+inline constexpr std::uint32_t kDoorwayVersion = 2;
 
 struct Knock {
   std::uint32_t version = kDoorwayVersion;
   Token token{};
 };
 
-// The answer to a knock: four packets in this order, each with a descriptor.
-enum class Gift : std::uint32_t { ledger, hazards, board, bell };
-inline constexpr std::uint32_t kGifts = 4;
+// The answer to a knock: three packets in this order, each with a descriptor.
+enum class Gift : std::uint32_t { ledger, hazards, board };
+inline constexpr std::uint32_t kGifts = 3;
 
 struct Given {
   std::uint32_t version = kDoorwayVersion;
   Gift gift{};
-  std::uint64_t nbytes = 0;  // of a memfd
+  std::uint64_t nbytes = 0;  // of the memfd
   // A word of the giver's memory and its content, by which the visitor finds out whether it may
   // reach that process's memory.
   std::uint64_t probe_address = 0;
   std::uint64_t probe = 0;
 };
 
+enum class Wish : std::uint32_t {
+  memory,  // under that key; the one wish that is answered
+  wake,    // of who sleeps beside the board
+};
+
 struct Ask {
+  Wish wish{};
+  std::uint32_t sequence = 0;  // comes back in the answer, as the key does
   std::uint64_t key = 0;
 };
 
@@ -43,6 +50,8 @@ enum class Answer : std::uint32_t { offered, unknown_key, out_of_descriptors };
 
 struct Told {
   Answer answer{};
+  std::uint32_t sequence = 0;
+  std::uint64_t key = 0;
   std::uint32_t slot = 0;
   std::uint64_t serial = 0;
   std::uint64_t begin = 0;

@@ -2,7 +2,7 @@
 
 namespace zerohop::ipc {
 
-Ledger::Ledger() : pages_(kNbytes) {}
+Ledger::Ledger() : pages_(kNbytes, Buffer::Others::only_read) {}
 
 std::optional<LedgerEntry> Ledger::enter() {
   const std::lock_guard lock(mutex_);

@@ -27,7 +27,8 @@ class Ledger {
   static constexpr std::uint64_t kNbytes = kSlots * sizeof(Word);
   static_assert(Word::is_always_lock_free, "the words lie between processes");
 
-  Ledger();  // throws RegistrationError
+  // Throws RegistrationError, also where visitors could write to the pages.
+  Ledger();
 
   int fd() const noexcept { return pages_.fd(); }
 

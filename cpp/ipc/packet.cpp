@@ -1,6 +1,5 @@
 #include "ipc/packet.hpp"
 
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -114,24 +113,9 @@ std::optional<Packet> receive_packet(int socket, std::span<std::byte> into) {
   if ((message.msg_flags & MSG_TRUNC) != 0) {
     throw ProtocolError("a process of this host sent a packet that is too long");
   }
-  if ((message.msg_flags & MSG_CTRUNC) != 0) {
-    throw Error(
-        "a descriptor from a process of this host could not be taken in; raise the limit of open "
-        "files (ulimit -n)",
-        EMFILE);
-  }
+  packet.lost_fd = !packet.fd && (message.msg_flags & MSG_CTRUNC) != 0;
   packet.nbytes = static_cast<std::size_t>(nbytes);
   return packet;
-}
-
-Packet wait_packet(int socket, std::span<std::byte> into, const Deadline& deadline) {
-  for (;;) {
-    if (auto packet = receive_packet(socket, into)) return std::move(*packet);
-    pollfd waited{.fd = socket, .events = POLLIN, .revents = 0};
-    if (::poll(&waited, 1, deadline.remaining_ms()) == 0 && deadline.passed()) {
-      throw TransferTimeout("a process of this host did not answer in time");
-    }
-  }
 }
 
 }  // namespace zerohop::ipc

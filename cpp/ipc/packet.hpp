@@ -7,14 +7,14 @@
 #include <span>
 #include <string>
 
-#include "base/deadline.hpp"
 #include "base/unique_fd.hpp"
 
 namespace zerohop::ipc {
 
 struct Packet {
   std::size_t nbytes = 0;
-  UniqueFd fd;  // that came with it, if one did
+  UniqueFd fd;           // that came with it, if one did
+  bool lost_fd = false;  // one did, but this process is out of descriptors
 };
 
 // Listens under a name of the abstract namespace, which is that of the process's network
@@ -28,11 +28,7 @@ UniqueFd connect_local(const std::string& name) noexcept;
 bool send_packet(int socket, std::span<const std::byte> bytes, int descriptor = -1) noexcept;
 
 // The next packet: nullopt when there is none yet; nbytes 0 when the other side is gone. Throws
-// Error when the descriptor that came could not be taken in, ProtocolError when the packet is
-// longer than `into`.
+// ProtocolError when the packet is longer than `into`.
 std::optional<Packet> receive_packet(int socket, std::span<std::byte> into);
-
-// The same, but waits. Throws TransferTimeout too.
-Packet wait_packet(int socket, std::span<std::byte> into, const Deadline& deadline);
 
 }  // namespace zerohop::ipc

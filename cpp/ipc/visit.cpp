@@ -1,8 +1,9 @@
+// What a visitor asks for and is given.
 #include "ipc/visit.hpp"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -10,10 +11,17 @@
 
 #include "base/error.hpp"
 #include "ipc/ledger.hpp"
-#include "ipc/packet.hpp"
 
 namespace zerohop::ipc {
 namespace {
+
+// An owner that was out of something may have it again: it is asked once more.
+constexpr std::chrono::seconds kAskAgain{1};
+
+constexpr int kMostPackets = 64;  // taken in at once: deadlines are looked at in between
+
+constexpr const char* kNoDescriptors =
+    "a descriptor of its process could not be taken in; raise the limit of open files (ulimit -n)";
 
 // How this process may reach the memory of `process`, tried on one word; empty when it may.
 std::string try_process(int process, const Given& given) {
@@ -32,10 +40,15 @@ std::string try_process(int process, const Given& given) {
   return "another process answers to its number";
 }
 
+void check(bool good) {
+  if (good) return;
+  throw ProtocolError("a process of this host gives at the doorway what no correct one does");
+}
+
 }  // namespace
 
 std::shared_ptr<Visit> Visit::begin(const std::string& doorway, const Token& token,
-                                    const Deadline& deadline) {
+                                    std::uint64_t board_nbytes) {
   UniqueFd socket = connect_local(doorway);
   if (!socket) {
     throw RouteUnavailable(
@@ -44,46 +57,136 @@ std::shared_ptr<Visit> Visit::begin(const std::string& doorway, const Token& tok
             : errno_message("its Unix socket cannot be reached", errno),
         errno);
   }
-  std::shared_ptr<Visit> visit(new Visit(std::move(socket)));
-  visit->knock(token, deadline);
-  return visit;
-}
-
-void Visit::knock(const Token& token, const Deadline& deadline) {
-  if (!send_packet(socket_.get(), bytes_of(Knock{.token = token}))) {
+  if (!send_packet(socket.get(), bytes_of(Knock{.token = token}))) {
     throw RouteUnavailable(errno_message("its Unix socket takes no packet", errno), errno);
   }
-  for (std::uint32_t gift = 0; gift < kGifts; ++gift) {
-    std::array<std::byte, sizeof(Given)> bytes;
-    Packet packet = wait_packet(socket_.get(), bytes, deadline);
-    if (packet.nbytes == 0) {
-      throw RouteUnavailable("it ended the visit: it refuses the token, or has left");
+  return std::shared_ptr<Visit>(new Visit(std::move(socket), board_nbytes));
+}
+
+void Visit::enter(const Deadline& deadline) {
+  Lock lock(mutex_);
+  enter(lock, deadline);
+}
+
+void Visit::enter(Lock& lock, const Deadline& deadline) {
+  if (gifts_ == kGifts && !ended_) return;
+  const bool in = listen(lock, [this] { return gifts_ == kGifts; }, deadline);
+  if (ended_) throw_ended();
+  if (!in) throw TransferTimeout("its process did not answer in time");
+}
+
+void Visit::throw_ended() const { throw RouteUnavailable(*ended_); }
+
+void Visit::leave() noexcept {
+  left_.store(true);
+  ::shutdown(socket_.get(), SHUT_RD);  // who listens hears the end; the owner that of the last copy
+}
+
+std::shared_ptr<const Window> Visit::find(std::uint64_t key) const {
+  const Lock lock(mutex_);
+  const auto known = windows_.find(key);
+  return known == windows_.end() ? nullptr : known->second;
+}
+
+std::shared_ptr<const Window> Visit::open(std::uint64_t key, const Deadline& deadline) {
+  Lock lock(mutex_);
+  const auto known = windows_.find(key);
+  if (known != windows_.end()) return known->second;
+  enter(lock, deadline);
+  // What its owner has closed must not stay mapped: its pages would not be freed.
+  std::erase_if(windows_, [this](const auto& entry) { return !stands(*entry.second); });
+  ask(key);
+  const std::shared_ptr<const Question> question = questions_.at(key);
+  const bool answered = listen(lock, [&] { return question->answered; }, deadline);
+  if (answered && !question->trouble.empty()) throw Error(question->trouble);
+  if (answered) return question->window;
+  if (ended_) throw_ended();
+  throw TransferTimeout("its process did not answer in time");
+}
+
+// Once, whoever else wants to know it; an answer that comes late is nobody's loss.
+void Visit::ask(std::uint64_t key) {
+  auto& question = questions_[key];
+  const auto now = Deadline::Clock::now();
+  if (question && now - question->asked < kAskAgain) return;
+  if (!question) {
+    question = std::make_shared<Question>();
+    question->sequence = ++last_sequence_;
+  }
+  question->asked = now;
+  const Ask wish{.wish = Wish::memory, .sequence = question->sequence, .key = key};
+  if (send_packet(socket_.get(), bytes_of(wish))) return;
+  const bool left = errno != EAGAIN;
+  questions_.erase(key);
+  if (!left) throw Error("its process takes no questions for now", EAGAIN);
+  end("its process has left");
+  throw_ended();
+}
+
+// Waits until done(), asked with the mutex held, or the end of the visit or the deadline. One
+// thread at a time listens, without the mutex; the others wait for what it hears.
+template <typename Done>
+bool Visit::listen(Lock& lock, Done done, const Deadline& deadline) {
+  for (;;) {
+    hear();
+    if (done()) return true;
+    if (ended_ || deadline.passed()) return false;
+    if (listening_) {
+      heard_.wait_until(lock, deadline.at());
+      continue;
     }
-    const auto given = value_of<Given>(std::span(bytes).first(packet.nbytes));
-    if (given.version != kDoorwayVersion || given.gift != Gift{gift} || !packet.fd) {
-      throw ProtocolError("a process of this host gives at the doorway what no correct one does");
-    }
-    take(given, std::move(packet.fd));
+    listening_ = true;
+    lock.unlock();
+    pollfd waited{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+    ::poll(&waited, 1, deadline.remaining_ms());
+    lock.lock();
+    listening_ = false;
+    heard_.notify_all();
   }
 }
 
-void Visit::take(const Given& given, UniqueFd descriptor) {
-  const auto map = [&](bool writable) {
-    return std::make_unique<const Mapping>(descriptor.get(), given.nbytes, writable);
+// Takes in what has come.
+void Visit::hear() noexcept {
+  constexpr std::size_t kMost = std::max(sizeof(Given), sizeof(Told));
+  try {
+    for (int packets = 0; packets < kMostPackets && !ended_; ++packets) {
+      std::array<std::byte, kMost> bytes;
+      auto packet = receive_packet(socket_.get(), bytes);
+      if (!packet) return;
+      const auto content = std::span(bytes).first(packet->nbytes);
+      if (content.empty()) {
+        end(left_.load()       ? "the connection has ended"
+            : gifts_ == kGifts ? "its process has left, or has ended the connection"
+                               : "it ended the visit: it refuses the token, or has left");
+      } else if (gifts_ < kGifts) {
+        take(value_of<Given>(content), *packet);
+      } else {
+        take(value_of<Told>(content), *packet);
+      }
+    }
+  } catch (const std::exception& error) {
+    end(error.what());
+  }
+}
+
+void Visit::end(const std::string& reason) noexcept { ended_ = reason; }
+
+void Visit::take(const Given& given, Packet& packet) {
+  if (packet.lost_fd) throw Error(kNoDescriptors);
+  check(given.version == kDoorwayVersion && given.gift == Gift{gifts_} && packet.fd);
+  const auto map = [&](std::uint64_t nbytes, bool writable) {
+    check(given.nbytes == nbytes);
+    return std::make_unique<const Mapping>(packet.fd.get(), nbytes, writable);
   };
   switch (given.gift) {
-    case Gift::ledger: ledger_ = map(false); break;
-    case Gift::hazards: hazards_ = map(true); break;
-    case Gift::board: board_ = map(true); break;
-    case Gift::bell: bell_ = std::move(descriptor); break;
+    case Gift::ledger:
+      ledger_ = map(Ledger::kNbytes, /*writable=*/false);
+      find_process(given);
+      break;
+    case Gift::hazards: hazards_ = map(sizeof(Hazards), /*writable=*/true); break;
+    case Gift::board: board_ = map(board_nbytes_, /*writable=*/true); break;
   }
-  if (given.gift == Gift::ledger) {
-    if (given.nbytes != Ledger::kNbytes) throw ProtocolError("a ledger of another size");
-    find_process(given);
-  }
-  if (given.gift == Gift::hazards && given.nbytes != sizeof(Hazards)) {
-    throw ProtocolError("a page of hazards of another size");
-  }
+  ++gifts_;
 }
 
 void Visit::find_process(const Given& given) {
@@ -95,49 +198,45 @@ void Visit::find_process(const Given& given) {
   process_reason_ = try_process(process_, given);
 }
 
-std::shared_ptr<const Window> Visit::open(std::uint64_t key, Deadline::Seconds within) {
-  const std::lock_guard lock(mutex_);
-  const auto known = windows_.find(key);
-  if (known != windows_.end()) return known->second;
-  // What its owner has closed must not stay mapped: its pages would not be freed.
-  std::erase_if(windows_, [this](const auto& entry) { return !stands(*entry.second); });
-  auto window = ask(key, Deadline::after(within));
-  if (window) windows_.emplace(key, window);
-  return window;
+// An answer to a question that nobody has any more tells nothing.
+void Visit::take(const Told& told, Packet& packet) {
+  const auto found = questions_.find(told.key);
+  if (found == questions_.end() || found->second->sequence != told.sequence) return;
+  const std::shared_ptr<Question> question = found->second;
+  questions_.erase(found);
+  question->answered = true;
+  try {
+    question->window = make_window(told, packet);
+    if (question->window) windows_.emplace(told.key, question->window);
+  } catch (const Error& error) {
+    question->trouble = error.what();
+  }
 }
 
-std::shared_ptr<const Window> Visit::ask(std::uint64_t key, const Deadline& deadline) {
-  std::array<std::byte, sizeof(Told)> bytes;
-  // An answer that came after its question had timed out is not this one's.
-  while (receive_packet(socket_.get(), bytes).value_or(Packet{}).nbytes > 0) {
-  }
-  if (!send_packet(socket_.get(), bytes_of(Ask{.key = key}))) {
-    throw RouteUnavailable("its process has left");
-  }
-  Packet packet = wait_packet(socket_.get(), bytes, deadline);
-  if (packet.nbytes == 0) throw RouteUnavailable("its process has left");
-  const auto told = value_of<Told>(std::span(bytes).first(packet.nbytes));
+std::shared_ptr<const Window> Visit::make_window(const Told& told, const Packet& packet) const {
   if (told.answer == Answer::unknown_key) return nullptr;
-  if (told.answer != Answer::offered || told.slot >= Ledger::kSlots || told.begin > told.end) {
+  if (told.answer == Answer::out_of_descriptors) {
     throw Error("its process cannot give the memory away: it is out of descriptors (ulimit -n)");
   }
+  check(told.answer == Answer::offered && told.slot < Ledger::kSlots && told.begin <= told.end);
   auto window = std::make_shared<Window>();
   window->entry = {.slot = told.slot, .serial = told.serial};
   window->begin = told.begin;
   window->end = told.end;
   window->writable = told.writable != 0;
-  if (told.has_pages != 0) {
-    window->pages =
-        std::make_unique<const Mapping>(packet.fd.get(), told.end - told.begin, window->writable);
-  } else {
+  if (told.has_pages == 0) {
     window->trouble = process_reason_;
+    return window;
   }
+  if (packet.lost_fd) throw Error(kNoDescriptors);
+  window->pages =
+      std::make_unique<const Mapping>(packet.fd.get(), told.end - told.begin, window->writable);
   return window;
 }
 
 void Visit::ring() const noexcept {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);
+  // Lost only when the owner has that many packets to read that it will look anyway.
+  send_packet(socket_.get(), bytes_of(Ask{.wish = Wish::wake}));
 }
 
 }  // namespace zerohop::ipc

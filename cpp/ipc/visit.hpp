@@ -1,10 +1,16 @@
 // A visit at another process's doorway: its memory within reach, copied from and to by this one.
+//
+// What the other process has to say is taken in when it comes; only who needs it waits for it, as
+// long as its deadline allows, and holds no lock meanwhile. Both ends can end the visit at any
+// time: nothing is copied or put any more then, but for what is claimed already (see hazards.hpp).
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -14,6 +20,7 @@
 #include "ipc/hazards.hpp"
 #include "ipc/knock.hpp"
 #include "ipc/mapping.hpp"
+#include "ipc/packet.hpp"
 #include "ipc/window.hpp"
 
 namespace zerohop::ipc {
@@ -22,61 +29,118 @@ enum class Direction { write, read };
 
 enum class Copied {
   all,
-  revoked,   // the exposure was closed, before or meanwhile
-  unmapped,  // the kernel finds no such memory (any more), here or there
-  gone,      // the process has ended
-  stopped,   // as the caller wished
+  revoked,    // the exposure was closed, before or meanwhile
+  unmapped,   // the kernel finds no such memory (any more), here or there
+  gone,       // the process has ended
+  dismissed,  // the owner has ended the visit
+  left,       // this end has
+  crowded,    // see Hazards::Claim
 };
 
 class Visit {
  public:
-  // Knocks, and takes in what is given. Throws RouteUnavailable with the reason, TransferTimeout.
+  // Knocks; waits for nothing. Throws RouteUnavailable with the reason.
   static std::shared_ptr<Visit> begin(const std::string& doorway, const Token& token,
-                                      const Deadline& deadline);
+                                      std::uint64_t board_nbytes);
 
+  // Waits until it was let in. Throws RouteUnavailable once the visit has ended, TransferTimeout.
+  void enter(const Deadline& deadline);
+
+  // What open() has remembered; null: nothing.
+  std::shared_ptr<const Window> find(std::uint64_t key) const;
   // What the owner exposes under this key, asked for once and remembered; its `trouble` is to be
-  // looked at. Null: nothing, or no more. `within`: how long the owner may take to answer. Throws
-  // RouteUnavailable when it has left, TransferTimeout, Error.
-  std::shared_ptr<const Window> open(std::uint64_t key, Deadline::Seconds within);
+  // looked at. Null: nothing, or no more. Throws what enter() throws, and Error when the owner
+  // cannot give it away or this process cannot take it in, for now.
+  std::shared_ptr<const Window> open(std::uint64_t key, const Deadline& deadline);
+
+  // Ends it from this side: copies under way stop, who waits goes on. Any thread.
+  void leave() noexcept;
 
   // Copies all runs; `a` of each is local, `b` is the owner's and lies in the window, which the
   // caller has made sure of. `nbytes` counts what was copied. In pieces of kPiece bytes, between
-  // which a revocation takes effect, and `stop`. Never allocates.
-  Copied copy(const Window& window, Direction direction, Runs& runs, std::uint64_t& nbytes,
-              const std::atomic<bool>& stop) noexcept;
-  // The same for a single run of at most kPiece bytes in mapped pages.
-  Copied copy(const Window& window, Direction direction, const Run& run) noexcept;
+  // which an end of the memory or the visit takes effect. Never allocates.
+  Copied copy(const Window& window, Direction direction, Runs& runs,
+              std::uint64_t& nbytes) noexcept;
+
+  // The same for a single run of at most kPiece bytes in mapped pages; then calls
+  // `behind(std::byte* board)`, in time before either end of the visit.
+  template <typename Behind>
+  Copied copy(const Window& window, Direction direction, const Run& run, Behind&& behind) noexcept {
+    const Hazards::Claim claim(hazards(), window.entry.slot);
+    if (const Copied no = refusal(claim, &window); no != Copied::all) return no;
+    copy_run(window, direction, run);
+    behind(board_->data());
+    return Copied::all;
+  }
+  // That call alone.
+  template <typename Behind>
+  Copied at_board(Behind&& behind) noexcept {
+    const Hazards::Claim claim(hazards(), Hazards::kBoard);
+    if (const Copied no = refusal(claim, nullptr); no != Copied::all) return no;
+    behind(board_->data());
+    return Copied::all;
+  }
 
   static constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
 
-  std::byte* board() const noexcept { return board_->data(); }
   // Wakes who sleeps beside the board.
   void ring() const noexcept;
 
  private:
-  explicit Visit(UniqueFd socket) : socket_(std::move(socket)) {}
-  void knock(const Token& token, const Deadline& deadline);
-  void take(const Given& given, UniqueFd descriptor);
+  struct Question {
+    std::uint32_t sequence = 0;
+    Deadline::Clock::time_point asked;
+    bool answered = false;
+    std::shared_ptr<const Window> window;
+    std::string trouble;  // why there is no answer yet
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  Visit(UniqueFd socket, std::uint64_t board_nbytes)
+      : socket_(std::move(socket)), board_nbytes_(board_nbytes) {}
+
+  void enter(Lock& lock, const Deadline& deadline);
+  template <typename Done>
+  bool listen(Lock& lock, Done done, const Deadline& deadline);
+  // With the mutex held:
+  void hear() noexcept;
+  void take(const Given& given, Packet& packet);
+  void take(const Told& told, Packet& packet);
+  std::shared_ptr<const Window> make_window(const Told& told, const Packet& packet) const;
+  void ask(std::uint64_t key);
+  void end(const std::string& reason) noexcept;
+  [[noreturn]] void throw_ended() const;
+
   void find_process(const Given& given);
-  std::shared_ptr<const Window> ask(std::uint64_t key, const Deadline& deadline);
+  Hazards& hazards() const noexcept { return *reinterpret_cast<Hazards*>(hazards_->data()); }
   bool stands(const Window& window) const noexcept;
+  Copied refusal(const Hazards::Claim& claim, const Window* window) const noexcept;
   bool gone() const noexcept;
   static void copy_run(const Window& window, Direction direction, const Run& run) noexcept;
-  Copied copy_pages(const Window& window, Direction direction, Runs& runs, std::uint64_t& nbytes,
-                    const std::atomic<bool>& stop) noexcept;
-  Copied copy_process(const Window& window, Direction direction, Runs& runs, std::uint64_t& nbytes,
-                      const std::atomic<bool>& stop) noexcept;
+  Copied copy_pages(const Window& window, Direction direction, Runs& runs,
+                    std::uint64_t& nbytes) noexcept;
+  Copied copy_process(const Window& window, Direction direction, Runs& runs,
+                      std::uint64_t& nbytes) noexcept;
 
   const UniqueFd socket_;
+  const std::uint64_t board_nbytes_;
+  std::atomic<bool> left_{false};
+
+  // Given before enter() returns, and never changed.
   std::unique_ptr<const Mapping> ledger_;
   std::unique_ptr<const Mapping> hazards_;
   std::unique_ptr<const Mapping> board_;
-  UniqueFd bell_;
   int process_ = 0;             // of the owner, as this process sees it
   std::string process_reason_;  // why its memory cannot be reached; empty: it can
 
-  std::mutex mutex_;  // guards the socket and windows_
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable heard_;
+  bool listening_ = false;  // a thread waits for the socket, the others for that thread
+  std::uint32_t gifts_ = 0;
+  std::optional<std::string> ended_;
+  std::uint32_t last_sequence_ = 0;
   std::unordered_map<std::uint64_t, std::shared_ptr<const Window>> windows_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Question>> questions_;  // not answered yet
 };
 
 }  // namespace zerohop::ipc

@@ -60,17 +60,10 @@ struct Batch {
 
 }  // namespace
 
-Copied Visit::copy(const Window& window, Direction direction, Runs& runs, std::uint64_t& nbytes,
-                   const std::atomic<bool>& stop) noexcept {
-  return window.pages ? copy_pages(window, direction, runs, nbytes, stop)
-                      : copy_process(window, direction, runs, nbytes, stop);
-}
-
-Copied Visit::copy(const Window& window, Direction direction, const Run& run) noexcept {
-  const Hazards::Claim claim(*reinterpret_cast<Hazards*>(hazards_->data()), window.entry.slot);
-  if (!stands(window)) return Copied::revoked;
-  copy_run(window, direction, run);
-  return Copied::all;
+Copied Visit::copy(const Window& window, Direction direction, Runs& runs,
+                   std::uint64_t& nbytes) noexcept {
+  return window.pages ? copy_pages(window, direction, runs, nbytes)
+                      : copy_process(window, direction, runs, nbytes);
 }
 
 void Visit::copy_run(const Window& window, Direction direction, const Run& run) noexcept {
@@ -87,6 +80,14 @@ bool Visit::stands(const Window& window) const noexcept {
   return Ledger::stands(ledger_->data(), window.entry);
 }
 
+// Why what was claimed must not be touched, all: it may. The memory itself unless null.
+Copied Visit::refusal(const Hazards::Claim& claim, const Window* window) const noexcept {
+  if (!claim) return Copied::crowded;
+  if (left_.load(std::memory_order_relaxed)) return Copied::left;
+  if (hazards().dismissed()) return Copied::dismissed;
+  return window == nullptr || stands(*window) ? Copied::all : Copied::revoked;
+}
+
 // The number of a process that has ended may be another's soon. The socket tells at once.
 bool Visit::gone() const noexcept {
   std::byte first;
@@ -94,14 +95,12 @@ bool Visit::gone() const noexcept {
 }
 
 Copied Visit::copy_pages(const Window& window, Direction direction, Runs& runs,
-                         std::uint64_t& nbytes, const std::atomic<bool>& stop) noexcept {
-  auto& hazards = *reinterpret_cast<Hazards*>(hazards_->data());
+                         std::uint64_t& nbytes) noexcept {
   Pieces pieces(runs);
   Run piece{};
   for (bool more = pieces.next(piece, kPiece); more;) {
-    const Hazards::Claim claim(hazards, window.entry.slot);
-    if (!stands(window)) return Copied::revoked;
-    if (stop.load(std::memory_order_relaxed)) return Copied::stopped;
+    const Hazards::Claim claim(hazards(), window.entry.slot);
+    if (const Copied no = refusal(claim, &window); no != Copied::all) return no;
     for (std::uint64_t under_claim = 0; more && under_claim < kPiece;) {
       copy_run(window, direction, piece);
       nbytes += piece.nbytes;
@@ -113,15 +112,13 @@ Copied Visit::copy_pages(const Window& window, Direction direction, Runs& runs,
 }
 
 Copied Visit::copy_process(const Window& window, Direction direction, Runs& runs,
-                           std::uint64_t& nbytes, const std::atomic<bool>& stop) noexcept {
-  auto& hazards = *reinterpret_cast<Hazards*>(hazards_->data());
+                           std::uint64_t& nbytes) noexcept {
   const auto call = direction == Direction::write ? ::process_vm_writev : ::process_vm_readv;
   Pieces pieces(runs);
   Batch batch;
   while (batch.fill(pieces)) {
-    const Hazards::Claim claim(hazards, window.entry.slot);
-    if (!stands(window)) return Copied::revoked;
-    if (stop.load(std::memory_order_relaxed)) return Copied::stopped;
+    const Hazards::Claim claim(hazards(), window.entry.slot);
+    if (const Copied no = refusal(claim, &window); no != Copied::all) return no;
     if (gone()) return Copied::gone;
     const ssize_t copied =
         call(process_, batch.local.data(), batch.count, batch.remote.data(), batch.count, 0);

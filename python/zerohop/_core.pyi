@@ -898,6 +898,10 @@ class Peer:
         work_requests, doorbells: posted to the device, and how often it was told. bytes_out, bytes_in: of the
         writes and sends, and of the reads, that were posted. messages_in, notifications_in: that came from the
         peer. queue_full: how often a call waited for room. queue_pair_errors: how often it had to be replaced.
+
+        "p2p" is there with a peer on the same host when both have p2p=1, a dict: bytes_out and bytes_in, copied
+        without a device (and in the sums above), and unanswered, how often the peer did not say in time where its
+        memory is, so that a device took over.
         """
     def write(
         self,

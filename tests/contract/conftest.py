@@ -94,6 +94,21 @@ def thread(partners: Partners, device: str) -> Remote:
     return Remote(partners, "thread", device)
 
 
+@pytest.fixture(params=["thread", "process"])
+def near(
+    request: pytest.FixtureRequest, partners: Partners, monkeypatch: pytest.MonkeyPatch
+) -> Remote:
+    """A partner on this host, a thread, then a process: for cases about p2p alone."""
+    monkeypatch.setenv("ZEROHOP_P2P", "1")
+    return Remote(partners, request.param, "soft0")
+
+
+@pytest.fixture
+def near_process(partners: Partners, monkeypatch: pytest.MonkeyPatch) -> Remote:
+    monkeypatch.setenv("ZEROHOP_P2P", "1")
+    return Remote(partners, "process", "soft0")
+
+
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> Kind:
     """Where the bytes are: one of KINDS; only a library that is not installed skips."""

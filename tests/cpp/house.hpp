@@ -23,6 +23,14 @@ namespace zerohop::testing {
 inline constexpr Deadline::Seconds kSoon{20};
 inline Deadline soon() { return Deadline::after(kSoon); }
 
+inline constexpr std::uint64_t kBoardNbytes = 4096;
+
+inline std::shared_ptr<ipc::Visit> enter(const std::string& doorway, const ipc::Token& token) {
+  auto visit = ipc::Visit::begin(doorway, token, kBoardNbytes);
+  visit->enter(soon());
+  return visit;
+}
+
 class House {
  public:
   House() : server_([this] { serve(); }) {}
@@ -32,15 +40,12 @@ class House {
     server_.join();
   }
 
-  std::shared_ptr<ipc::Visit> visit() {
-    return ipc::Visit::begin(doorway.name(), doorway.invite(), soon());
-  }
+  std::shared_ptr<ipc::Visit> visit() { return enter(doorway.name(), doorway.invite()); }
 
-  Buffer board{4096};
-  Bell bell;
+  Buffer board{kBoardNbytes};
   std::shared_ptr<ipc::Exposures> exposures = std::make_shared<ipc::Exposures>();
-  ipc::Doorway doorway{exposures,
-                       {.board = board.fd(), .board_nbytes = board.nbytes(), .bell = bell.fd()}};
+  ipc::Doorway doorway{exposures, board};
+  std::atomic<int> rung{0};
 
  private:
   void serve() {
@@ -48,7 +53,7 @@ class House {
       pollfd watched[] = {{.fd = doorway.fd(), .events = POLLIN, .revents = 0},
                           {.fd = leave_.fd(), .events = POLLIN, .revents = 0}};
       ::poll(watched, 2, -1);
-      doorway.serve();
+      if (doorway.serve()) rung.fetch_add(1);
     }
   }
 
@@ -64,13 +69,14 @@ class Room {
       : pages_(has_pages ? nbytes : 0), plain_(has_pages ? 0 : nbytes) {
     exposure = house.exposures->expose(
         {.begin = address(), .end = address() + nbytes, .writable = writable},
-        has_pages ? pages_.fd() : -1);
+        has_pages ? pages_.fd() : -1, memory);
     REQUIRE(exposure);
   }
 
   std::byte* data() { return pages_.nbytes() > 0 ? pages_.data() : plain_.data(); }
   std::uint64_t address() { return reinterpret_cast<std::uintptr_t>(data()); }
 
+  std::shared_ptr<int> memory = std::make_shared<int>(0);  // stands for what keeps it alive
   std::shared_ptr<ipc::Exposure> exposure;
 
  private:
@@ -93,8 +99,7 @@ inline CopyResult copy(ipc::Visit& visit, const ipc::Window& window, ipc::Direct
                        const Layout& ours, const Layout& theirs) {
   Runs runs(ours, theirs);
   CopyResult result{.outcome = ipc::Copied::all, .nbytes = 0};
-  const std::atomic<bool> stop{false};
-  result.outcome = visit.copy(window, direction, runs, result.nbytes, stop);
+  result.outcome = visit.copy(window, direction, runs, result.nbytes);
   return result;
 }
 

@@ -2,57 +2,18 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "base/error.hpp"
-#include "house.hpp"
-#include "ipc/packet.hpp"
+#include "guest.hpp"
 
 using namespace zerohop;
 using namespace zerohop::ipc;
 using namespace zerohop::testing;
-
-namespace {
-
-std::vector<std::byte> pattern(std::size_t nbytes, unsigned seed = 1) {
-  std::vector<std::byte> bytes(nbytes);
-  for (std::size_t i = 0; i < nbytes; ++i) bytes[i] = static_cast<std::byte>(i * 31 + seed);
-  return bytes;
-}
-
-// A visitor without any manners.
-struct Stranger {
-  explicit Stranger(const House& house) : socket(connect_local(house.doorway.name())) {
-    REQUIRE(socket);
-  }
-  bool is_shown_out() {
-    std::array<std::byte, 256> bytes;
-    return wait_packet(socket.get(), bytes, soon()).nbytes == 0;
-  }
-  UniqueFd socket;
-};
-
-// A visitor who looks into its pages by itself.
-struct Guest : Stranger {
-  explicit Guest(House& house) : Stranger(house) {
-    REQUIRE(send_packet(socket.get(), bytes_of(Knock{.token = house.doorway.invite()})));
-    std::array<std::byte, 256> bytes;
-    for (std::uint32_t gift = 0; gift < kGifts; ++gift) {
-      gifts[gift] = wait_packet(socket.get(), bytes, soon()).fd;
-    }
-    page = std::make_unique<Mapping>(gift(Gift::hazards), sizeof(Hazards), /*writable=*/true);
-  }
-  int gift(Gift which) const { return gifts[static_cast<std::size_t>(which)].get(); }
-  Hazards& hazards() { return *reinterpret_cast<Hazards*>(page->data()); }
-
-  std::array<UniqueFd, kGifts> gifts;
-  std::unique_ptr<Mapping> page;
-};
-
-}  // namespace
 
 TEST_CASE("bytes are written and read, whatever the memory and however scattered") {
   House house;
@@ -60,7 +21,7 @@ TEST_CASE("bytes are written and read, whatever the memory and however scattered
   for (const bool has_pages : {true, false}) {
     CAPTURE(has_pages);
     Room room(house, 1 << 20, has_pages);
-    const auto window = visit->open(room.exposure->key(), kSoon);
+    const auto window = visit->open(room.exposure->key(), soon());
     REQUIRE(window);
     CHECK((window->pages != nullptr) == has_pages);
     auto source = pattern(1 << 20);
@@ -90,29 +51,29 @@ TEST_CASE("bytes are written and read, whatever the memory and however scattered
 TEST_CASE("the board is shared, and the bell rings") {
   House house;
   const auto visit = house.visit();
-  visit->board()[7] = std::byte{42};
+  const auto outcome = visit->at_board([](std::byte* board) { board[7] = std::byte{42}; });
+  CHECK(outcome == Copied::all);
   CHECK(house.board.data()[7] == std::byte{42});
   visit->ring();
-  pollfd bell{.fd = house.bell.fd(), .events = POLLIN, .revents = 0};
-  CHECK(::poll(&bell, 1, 10'000) == 1);
+  CHECK(await_copies([&] { return house.rung.load() == 1; }, soon()));
 }
 
 TEST_CASE("a token opens the doorway to one visit at a time, and not after it was withdrawn") {
   House house;
   Room room(house, 4096);
   Token wrong{};
-  CHECK_THROWS_AS(Visit::begin(house.doorway.name(), wrong, soon()), RouteUnavailable);
+  CHECK_THROWS_AS(enter(house.doorway.name(), wrong), RouteUnavailable);
   const Token token = house.doorway.invite();
-  const auto first = Visit::begin(house.doorway.name(), token, soon());
-  const auto second = Visit::begin(house.doorway.name(), token, soon());
-  CHECK_THROWS_AS(first->open(room.exposure->key(), kSoon), RouteUnavailable);
-  CHECK(second->open(room.exposure->key(), kSoon));
+  const auto first = enter(house.doorway.name(), token);
+  const auto second = enter(house.doorway.name(), token);
+  CHECK_THROWS_AS(first->open(room.exposure->key(), soon()), RouteUnavailable);
+  CHECK(second->open(room.exposure->key(), soon()));
   house.doorway.dismiss(token);
-  CHECK_THROWS_AS(Visit::begin(house.doorway.name(), token, soon()), RouteUnavailable);
+  CHECK_THROWS_AS(enter(house.doorway.name(), token), RouteUnavailable);
 }
 
 TEST_CASE("nobody is there") {
-  CHECK_THROWS_WITH_AS(Visit::begin("zerohop-nobody", Token{}, soon()),
+  CHECK_THROWS_WITH_AS(enter("zerohop-nobody", Token{}),
                        "it is on another host, or in a network namespace (container) of its own",
                        RouteUnavailable);
 }
@@ -121,9 +82,9 @@ TEST_CASE("who was dismissed is given nothing any more") {
   House house;
   Room room(house, 4096);
   const Token token = house.doorway.invite();
-  const auto visit = Visit::begin(house.doorway.name(), token, soon());
+  const auto visit = enter(house.doorway.name(), token);
   house.doorway.dismiss(token);
-  CHECK_THROWS_AS(visit->open(room.exposure->key(), kSoon), RouteUnavailable);
+  CHECK_THROWS_AS(visit->open(room.exposure->key(), soon()), RouteUnavailable);
 }
 
 TEST_CASE("only keys open memory, and only while its exposure lives") {
@@ -131,10 +92,10 @@ TEST_CASE("only keys open memory, and only while its exposure lives") {
   const auto visit = house.visit();
   auto room = std::make_unique<Room>(house, 4096);
   const std::uint64_t key = room->exposure->key();
-  CHECK(visit->open(key ^ 1, kSoon) == nullptr);
-  CHECK(visit->open(0, kSoon) == nullptr);
+  CHECK(visit->open(key ^ 1, soon()) == nullptr);
+  CHECK(visit->open(0, soon()) == nullptr);
   room->exposure.reset();
-  CHECK(visit->open(key, kSoon) == nullptr);
+  CHECK(visit->open(key, soon()) == nullptr);
 }
 
 TEST_CASE("what is closed is not touched, even when its slot is used again") {
@@ -143,10 +104,10 @@ TEST_CASE("what is closed is not touched, even when its slot is used again") {
   auto bytes = pattern(4096);
   for (const bool has_pages : {true, false}) {
     Room old(house, 4096, has_pages);
-    const auto window = visit->open(old.exposure->key(), kSoon);
+    const auto window = visit->open(old.exposure->key(), soon());
     old.exposure.reset();
     Room fresh(house, 4096, has_pages);
-    const auto fresh_window = visit->open(fresh.exposure->key(), kSoon);
+    const auto fresh_window = visit->open(fresh.exposure->key(), soon());
     CHECK(fresh_window->entry.slot == window->entry.slot);
     for (const Direction direction : {Direction::write, Direction::read}) {
       const auto result = copy(*visit, *window, direction, bytes.data(), old.address(), 4096);
@@ -164,14 +125,16 @@ TEST_CASE("memory that is only to be read cannot be mapped for writing") {
   House house;
   Room room(house, 4096, /*has_pages=*/true, /*writable=*/false);
   const auto visit = house.visit();
-  CHECK_FALSE(visit->open(room.exposure->key(), kSoon)->writable);
+  CHECK_FALSE(visit->open(room.exposure->key(), soon())->writable);
 
   Guest rude(house);
   const auto map_writable = [](int fd) {
     return ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   };
   CHECK(map_writable(rude.gift(Gift::ledger)) == MAP_FAILED);
-  REQUIRE(send_packet(rude.socket.get(), bytes_of(Ask{.key = room.exposure->key()})));
+  REQUIRE(
+      send_packet(rude.socket.get(),
+                  bytes_of(Ask{.wish = Wish::memory, .sequence = 1, .key = room.exposure->key()})));
   std::array<std::byte, 256> bytes;
   const Packet packet = wait_packet(rude.socket.get(), bytes, soon());
   REQUIRE(packet.fd);
@@ -205,47 +168,32 @@ TEST_CASE("strangers are shown out, however many, and guests are served meanwhil
     if (i % 32 == 0) house.visit();  // the listener's backlog is shorter than the crowd
   }
   CHECK(silent.is_shown_out());  // the oldest made room
-  CHECK(visit->open(room.exposure->key(), kSoon));
+  CHECK(visit->open(room.exposure->key(), soon()));
 }
 
 TEST_CASE("a guest who talks nonsense is shown out, and what it claimed is nobody's") {
   House house;
   Room room(house, 4096);
   Guest guest(house);
-  const auto window = house.visit()->open(room.exposure->key(), kSoon);
+  const auto window = house.visit()->open(room.exposure->key(), soon());
   const Hazards::Claim claim(guest.hazards(), window->entry.slot);
   REQUIRE(send_packet(guest.socket.get(), std::as_bytes(std::span("?"))));
   CHECK(guest.is_shown_out());
   guest.socket.reset();
-  const auto begin = Deadline::Clock::now();
-  room.exposure.reset();  // does not wait for a claim of who is gone
-  CHECK(Deadline::Clock::now() - begin < std::chrono::seconds(5));
-}
-
-TEST_CASE("closing waits for a visitor at work, even one that was dismissed, but not for ever") {
-  House house;
-  Room room(house, 4096);
-  Guest guest(house);
-  REQUIRE(send_packet(guest.socket.get(), std::as_bytes(std::span("?"))));
-  CHECK(guest.is_shown_out());
-  const auto window = house.visit()->open(room.exposure->key(), kSoon);
-  const Hazards::Claim claim(guest.hazards(), window->entry.slot);
-  const auto begin = Deadline::Clock::now();
+  const LedgerEntry entry = room.exposure->entry();
   room.exposure.reset();
-  CHECK(Deadline::Clock::now() - begin >= std::chrono::seconds(5));
-  Room next(house, 4096);  // not in the slot of which the guest believes that it may use it
-  CHECK(house.visit()->open(next.exposure->key(), kSoon)->entry.slot != window->entry.slot);
+  CHECK(house.exposures->settle(entry, Deadline::after(Deadline::Seconds(0))));
 }
 
 TEST_CASE("pages of closed memory are unmapped with the next opening") {
   House house;
   const auto visit = house.visit();
   auto old = std::make_unique<Room>(house, 4096);
-  const std::weak_ptr<const Window> window = visit->open(old->exposure->key(), kSoon);
+  const std::weak_ptr<const Window> window = visit->open(old->exposure->key(), soon());
   CHECK(window.lock() != nullptr);
   old.reset();
   Room fresh(house, 4096);
-  REQUIRE(visit->open(fresh.exposure->key(), kSoon));
+  REQUIRE(visit->open(fresh.exposure->key(), soon()));
   CHECK(window.lock() == nullptr);
 }
 
@@ -253,9 +201,10 @@ TEST_CASE("when every slot of the ledger is taken nothing more is exposed, until
   const auto exposures = std::make_shared<Exposures>();
   std::vector<std::shared_ptr<Exposure>> all;
   const Range range{.begin = 4096, .end = 8192, .writable = true};
-  for (std::uint32_t i = 0; i < Ledger::kSlots; ++i) all.push_back(exposures->expose(range, -1));
+  for (std::uint32_t i = 0; i < Ledger::kSlots; ++i)
+    all.push_back(exposures->expose(range, -1, nullptr));
   CHECK(all.back() != nullptr);
-  CHECK(exposures->expose(range, -1) == nullptr);
+  CHECK(exposures->expose(range, -1, nullptr) == nullptr);
   all.pop_back();
-  CHECK(exposures->expose(range, -1) != nullptr);
+  CHECK(exposures->expose(range, -1, nullptr) != nullptr);
 }

@@ -85,8 +85,8 @@ void own(Pipe& pipe, bool has_pages) {
 // A process that writes `value` all over the room it is told of, again and again.
 void write_for_ever(Pipe& told, Pipe& tells, std::byte value) {
   const auto to = told.get<Directions>();
-  const auto visit = Visit::begin(to.name, to.token, soon());
-  const auto window = visit->open(to.key, kSoon);
+  const auto visit = enter(to.name, to.token);
+  const auto window = visit->open(to.key, soon());
   std::vector<std::byte> source(kNbytes, value);
   for (bool first = true;; first = false) {
     const auto result = copy(*visit, *window, Direction::write, source.data(), to.address, kNbytes);
@@ -107,8 +107,8 @@ TEST_CASE("the memory of an owner that was killed is no other process's") {
     Pipe pipe;
     const pid_t owner = start([&] { own(pipe, has_pages); });
     const auto to = pipe.get<Directions>();
-    const auto visit = Visit::begin(to.name, to.token, soon());
-    const auto window = visit->open(to.key, kSoon);
+    const auto visit = enter(to.name, to.token);
+    const auto window = visit->open(to.key, soon());
     REQUIRE(window);
     std::vector<std::byte> source(kNbytes, std::byte{5});
     CHECK(copy(*visit, *window, Direction::write, source.data(), to.address, kNbytes).outcome ==
@@ -117,7 +117,7 @@ TEST_CASE("the memory of an owner that was killed is no other process's") {
     const auto after = copy(*visit, *window, Direction::write, source.data(), to.address, kNbytes);
     // Mapped pages live on with the mapping; memory of a process ends with it.
     CHECK(after.outcome == (has_pages ? Copied::all : Copied::gone));
-    CHECK_THROWS_AS(visit->open(to.key + 1, kSoon), RouteUnavailable);
+    CHECK_THROWS_AS(visit->open(to.key + 1, soon()), RouteUnavailable);
   }
 }
 
@@ -125,8 +125,8 @@ TEST_CASE("an owner killed in mid-copy is noticed") {
   Pipe pipe;
   const pid_t owner = start([&] { own(pipe, /*has_pages=*/false); });
   const auto to = pipe.get<Directions>();
-  const auto visit = Visit::begin(to.name, to.token, soon());
-  const auto window = visit->open(to.key, kSoon);
+  const auto visit = enter(to.name, to.token);
+  const auto window = visit->open(to.key, soon());
   std::vector<std::byte> source(kNbytes, std::byte{5});
   std::atomic<int> copies{0};
   Copied last = Copied::all;
@@ -152,10 +152,35 @@ TEST_CASE("closing waits for the copy under way, and nothing is written afterwar
   const pid_t writer = start([&] { write_for_ever(told, tells, std::byte{9}); });
   told.put(way);
   REQUIRE(tells.get<Copied>() == Copied::all);
+  const LedgerEntry entry = room.exposure->entry();
   room.exposure.reset();
+  CHECK(house.exposures->settle(entry, soon()));
   std::fill(room.data(), room.data() + kNbytes, std::byte{0});
   int status = 0;
   REQUIRE(::waitpid(writer, &status, 0) == writer);  // it noticed
+  CHECK(is_all(room.data(), std::byte{0}));
+}
+
+TEST_CASE(
+    "a visitor that was stopped in mid-copy writes nothing after it was dismissed and goes on") {
+  House house;
+  Room room(house, kNbytes);
+  Pipe told;
+  Pipe tells;
+  const Directions way = directions_to(house, room);
+  const pid_t writer = start([&] { write_for_ever(told, tells, std::byte{9}); });
+  told.put(way);
+  REQUIRE(tells.get<Copied>() == Copied::all);
+  ::kill(writer, SIGSTOP);
+  int status = 0;
+  REQUIRE(::waitpid(writer, &status, WUNTRACED) == writer);
+  const auto visitor = house.doorway.dismiss(way.token);
+  REQUIRE(visitor);
+  ::kill(writer, SIGCONT);
+  // The piece that it had claimed may still come; afterwards it notices.
+  CHECK(await_copies([&] { return !visitor->at_work(); }, soon()));
+  std::fill(room.data(), room.data() + kNbytes, std::byte{0});
+  REQUIRE(::waitpid(writer, &status, 0) == writer);
   CHECK(is_all(room.data(), std::byte{0}));
 }
 
@@ -170,7 +195,9 @@ TEST_CASE("closing does not wait for a visitor that was killed in mid-copy") {
     told.put(way);
     REQUIRE(tells.get<Copied>() == Copied::all);
     kill_and_wait(writer);
+    const LedgerEntry entry = room.exposure->entry();
     room.exposure.reset();
+    CHECK(house.exposures->settle(entry, Deadline::after(Deadline::Seconds(0))));
     std::fill(room.data(), room.data() + kNbytes, std::byte{0});
     CHECK(is_all(room.data(), std::byte{0}));
   }

@@ -22,7 +22,8 @@ FILES_LEFT_OUT = {
     "test_dtypes.py",  # what an array is; bytes are bytes to a device
     "test_hostile_bytes.py",  # the control channel and the wire of soft0
     "test_mistakes.py",  # arguments refused before anything is posted
-    "test_p2p.py",  # copies without a device
+    "test_p2p.py",  # copies without a device, as the next
+    "test_p2p_ends.py",
     "test_partners.py",  # the tests' own tools
     "test_rails.py",  # several devices of soft0; test_two_wires.py has those of Soft-RoCE
     "test_scarcity.py",  # descriptors and memory of the process; starts an interpreter per case

@@ -1,0 +1,235 @@
+// How visits and what is exposed to them end, and what becomes of answers that are late or wrong.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <thread>
+
+#include "base/error.hpp"
+#include "guest.hpp"
+
+using namespace zerohop;
+using namespace zerohop::ipc;
+using namespace zerohop::testing;
+
+TEST_CASE("memory in which a visitor is at work stays until it no longer is, and nobody waits") {
+  House house;
+  auto room = std::make_unique<Room>(house, 4096);
+  Guest guest(house);
+  REQUIRE(send_packet(guest.socket.get(), std::as_bytes(std::span("?"))));
+  CHECK(guest.is_shown_out());  // but is at work still
+  const LedgerEntry entry = house.visit()->open(room->exposure->key(), soon())->entry;
+  const std::weak_ptr<int> memory = room->memory;
+  auto claim = std::make_unique<Hazards::Claim>(guest.hazards(), entry.slot);
+  room.reset();  // returns, though nobody lets go of the claim meanwhile
+  house.exposures->sweep();
+  CHECK_FALSE(memory.expired());
+  CHECK_FALSE(house.exposures->settle(entry, Deadline::after(Deadline::Seconds(0.01))));
+  Room next(house, 4096);  // not in the slot of which the guest believes that it may use it
+  CHECK(house.visit()->open(next.exposure->key(), soon())->entry.slot != entry.slot);
+  SUBCASE("it lets go") { claim.reset(); }
+  SUBCASE("it dies") { guest.socket.reset(); }
+  CHECK(house.exposures->settle(entry, soon()));
+  CHECK(memory.expired());
+  Room last(house, 4096);
+  CHECK(house.visit()->open(last.exposure->key(), soon())->entry.slot == entry.slot);
+}
+
+TEST_CASE("an end of everything waits for all who are at work, but for a bounded time in all") {
+  House house;
+  std::vector<std::unique_ptr<Room>> rooms;
+  Guest guest(house);
+  const auto visit = house.visit();
+  std::vector<std::unique_ptr<Hazards::Claim>> claims;
+  for (int i = 0; i < 8; ++i) {
+    rooms.push_back(std::make_unique<Room>(house, 4096));
+    const std::uint32_t slot = visit->open(rooms.back()->exposure->key(), soon())->entry.slot;
+    claims.push_back(std::make_unique<Hazards::Claim>(guest.hazards(), slot));
+  }
+  const auto begin = Deadline::Clock::now();
+  house.exposures->close();
+  CHECK(Deadline::Clock::now() - begin >= kLongestCopy);
+  CHECK(Deadline::Clock::now() - begin < 4 * kLongestCopy);  // one after the other: 8
+  claims.clear();
+  house.exposures->close();
+}
+
+TEST_CASE("who is dismissed copies and puts nothing any more") {
+  House house;
+  Room room(house, 4096);
+  const Token token = house.doorway.invite();
+  const auto visit = enter(house.doorway.name(), token);
+  const auto window = visit->open(room.exposure->key(), soon());
+  auto bytes = pattern(4096);
+  const Run run{reinterpret_cast<std::uintptr_t>(bytes.data()), room.address(), 4096};
+  bool behind = false;
+  const auto note = [&](std::byte*) { behind = true; };
+  SUBCASE("by the owner") {
+    const auto visitor = house.doorway.dismiss(token);
+    REQUIRE(visitor);
+    CHECK_FALSE(visitor->at_work());
+    CHECK(visit->copy(*window, Direction::write, run, note) == Copied::dismissed);
+    CHECK(visit->at_board(note) == Copied::dismissed);
+    CHECK(copy(*visit, *window, Direction::write, bytes.data(), room.address(), 4096).outcome ==
+          Copied::dismissed);
+  }
+  SUBCASE("by itself") {
+    visit->leave();
+    CHECK(visit->copy(*window, Direction::write, run, note) == Copied::left);
+    CHECK(visit->at_board(note) == Copied::left);
+    CHECK(copy(*visit, *window, Direction::read, bytes.data(), room.address(), 4096).outcome ==
+          Copied::left);
+  }
+  CHECK_FALSE(behind);
+  CHECK(std::count(room.data(), room.data() + 4096, std::byte{0}) == 4096);
+}
+
+TEST_CASE(
+    "a visitor is at work until it is done, at the board too, also when dismissed meanwhile") {
+  House house;
+  const Token token = house.doorway.invite();
+  const auto visit = enter(house.doorway.name(), token);
+  std::shared_ptr<Visitor> visitor;
+  const auto outcome = visit->at_board([&](std::byte*) {
+    visitor = house.doorway.dismiss(token);
+    CHECK(visitor->at_work());
+  });
+  CHECK(outcome == Copied::all);
+  CHECK_FALSE(visitor->at_work());
+}
+
+TEST_CASE("a page of claims that is spoiled ends a copy, after a while") {
+  House house;
+  Room room(house, 4096);
+  Guest guest(house);
+  std::vector<std::unique_ptr<Hazards::Claim>> claims;
+  for (std::size_t i = 0; i < Hazards::kClaims; ++i) {
+    claims.push_back(std::make_unique<Hazards::Claim>(guest.hazards(), 7));
+    CHECK(bool{*claims.back()});
+  }
+  const auto claims_one = [&] { return bool{Hazards::Claim(guest.hazards(), 7)}; };
+  CHECK_FALSE(claims_one());
+  claims.pop_back();
+  CHECK(claims_one());
+}
+
+namespace {
+
+// A doorway whose owner says what the test wants it to.
+struct Host {
+  Host() : listener(listen_local(kName)) {}
+  // Lets the visitor in, with a board of that size.
+  void admit(std::uint64_t board_nbytes = kBoardNbytes) {
+    pollfd waited{.fd = listener.get(), .events = POLLIN, .revents = 0};
+    REQUIRE(::poll(&waited, 1, 10'000) == 1);
+    socket = UniqueFd::open([this] { return ::accept(listener.get(), nullptr, nullptr); });
+    give(Gift::ledger, ledger);
+    give(Gift::hazards, hazards);
+    const Buffer board(board_nbytes);
+    give(Gift::board, board);
+  }
+  void give(Gift gift, const Buffer& pages) {
+    const Given given{.gift = gift, .nbytes = pages.nbytes()};
+    REQUIRE(send_packet(socket.get(), bytes_of(given), pages.fd()));
+  }
+  Ask hear() {
+    std::array<std::byte, 256> bytes;
+    std::size_t nbytes = 0;
+    do {
+      nbytes = wait_packet(socket.get(), bytes, soon()).nbytes;
+    } while (nbytes == sizeof(Knock));
+    return value_of<Ask>(std::span(bytes).first(nbytes));
+  }
+  void tell(const Ask& ask, std::uint64_t begin, std::uint64_t nbytes, int fd) {
+    const Told told{.answer = Answer::offered,
+                    .sequence = ask.sequence,
+                    .key = ask.key,
+                    .begin = begin,
+                    .end = begin + nbytes,
+                    .has_pages = 1};
+    REQUIRE(send_packet(socket.get(), bytes_of(told), fd));
+  }
+  static constexpr const char* kName = "zerohop-test-host";
+  Buffer ledger{Ledger::kNbytes};
+  Buffer hazards{sizeof(Hazards)};
+  UniqueFd listener;
+  UniqueFd socket;
+};
+
+constexpr Deadline::Seconds kAtOnce{0};
+
+}  // namespace
+
+TEST_CASE("an answer that comes late is that to its own question") {
+  Host host;
+  const auto visit = Visit::begin(Host::kName, Token{}, kBoardNbytes);
+  CHECK_THROWS_AS(visit->enter(Deadline::after(kAtOnce)), TransferTimeout);
+  host.admit();
+  visit->enter(soon());
+  CHECK_THROWS_AS(visit->open(1, Deadline::after(kAtOnce)), TransferTimeout);
+  const Ask first = host.hear();
+  CHECK(first.key == 1);
+  CHECK_THROWS_AS(visit->open(2, Deadline::after(kAtOnce)), TransferTimeout);
+  const Ask second = host.hear();
+  CHECK(second.key == 2);
+  const Buffer pages(4096);
+  Ask wrong = second;
+  wrong.sequence += 1000;
+  host.tell(wrong, 77, 4096, pages.fd());       // to no question at all
+  host.tell(first, 0x10000, 4096, pages.fd());  // late
+  CHECK_THROWS_AS(visit->open(2, Deadline::after(kAtOnce)), TransferTimeout);
+  host.tell(second, 0x20000, 4096, pages.fd());
+  CHECK(visit->open(2, soon())->begin == 0x20000);
+  CHECK(visit->find(1)->begin == 0x10000);
+}
+
+TEST_CASE("who waits for an answer keeps nobody from leaving, nor from what is known") {
+  Host host;
+  const auto visit = Visit::begin(Host::kName, Token{}, kBoardNbytes);
+  host.admit();
+  std::thread known([&] { CHECK(visit->open(1, soon())->begin == 0x10000); });
+  const Buffer pages(4096);
+  host.tell(host.hear(), 0x10000, 4096, pages.fd());
+  known.join();
+  std::vector<std::thread> waiting;
+  for (int i = 0; i < 3; ++i) {
+    waiting.emplace_back([&] { CHECK_THROWS_AS(visit->open(2, soon()), RouteUnavailable); });
+  }
+  CHECK(host.hear().key == 2);
+  CHECK(visit->open(1, soon())->begin == 0x10000);
+  const auto begin = Deadline::Clock::now();
+  visit->leave();
+  for (auto& thread : waiting) thread.join();
+  CHECK(Deadline::Clock::now() - begin < kSoon / 2);
+}
+
+TEST_CASE("pages of another size than they should have are refused") {
+  Host host;
+  const auto visit = Visit::begin(Host::kName, Token{}, kBoardNbytes);
+  SUBCASE("the board") {
+    host.admit(kBoardNbytes / 2);
+    CHECK_THROWS_AS(visit->enter(soon()), RouteUnavailable);
+  }
+  SUBCASE("memory") {
+    host.admit();
+    CHECK_THROWS_AS(visit->open(1, Deadline::after(kAtOnce)), TransferTimeout);
+    const Buffer pages(4096);
+    host.tell(host.hear(), 0x10000, 8192, pages.fd());
+    CHECK_THROWS_AS(visit->open(1, soon()), Error);
+  }
+}
+
+TEST_CASE("the ledger cannot be made writable by who was given it") {
+  House house;
+  Guest guest(house);
+  const std::string path = "/proc/self/fd/" + std::to_string(guest.gift(Gift::ledger));
+  const UniqueFd again = UniqueFd::open([&] { return ::open(path.c_str(), O_RDWR | O_CLOEXEC); });
+  const int fd = again ? again.get() : guest.gift(Gift::ledger);
+  CHECK(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+  const std::uint64_t word = 1;
+  CHECK(::pwrite(fd, &word, sizeof word, 0) < 0);
+}

@@ -1,0 +1,95 @@
+// A Peer as a process of this host: what it does while the other end cannot or will not answer, and
+// how it rings.
+#include <doctest/doctest.h>
+
+#include "engine/board.hpp"
+#include "engine/neighbour.hpp"
+#include "ipc/doorway.hpp"
+
+using namespace zerohop;
+using namespace zerohop::engine;
+
+namespace {
+
+// Nobody serves its doorway but the test.
+struct Owner {
+  Board board;
+  std::shared_ptr<ipc::Exposures> exposures = std::make_shared<ipc::Exposures>();
+  ipc::Doorway doorway{exposures, board.buffer()};
+};
+
+constexpr Neighbour::Patience kNone{.seconds = 0, .insists = false};
+constexpr Neighbour::Patience kSome{.seconds = 20, .insists = true};
+
+// Serves until the visit has begun.
+Neighbour::Reached reach_board(Neighbour& neighbour, Owner& owner) {
+  const Deadline soon = Deadline::after(Deadline::Seconds(20));
+  for (;;) {
+    auto reached = neighbour.reach_board(kNone);
+    if (reached.visit || soon.passed()) return reached;
+    owner.doorway.serve();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a notification rings when somebody sleeps, and only then") {
+  Owner owner;
+  Neighbour neighbour(owner.doorway.name(), owner.doorway.invite());
+  const auto reached = reach_board(neighbour, owner);
+  REQUIRE(reached.visit);
+  const auto notify = [&](std::uint32_t value) {
+    const Message message{.kind = MessageKind::notify, .tag = 65535, .value = value};
+    return reached.visit->at_board(
+        [&](std::byte* board) noexcept { Neighbour::notify(board, *reached.visit, message); });
+  };
+  CHECK(notify(1) == ipc::Copied::all);
+  CHECK(owner.board.peek(65535) == 1);
+  CHECK_FALSE(owner.doorway.serve());
+  owner.board.sleepers().fetch_add(1);
+  CHECK(notify(2) == ipc::Copied::all);
+  CHECK(owner.board.peek(65535) == 2);
+  CHECK(owner.doorway.serve());
+}
+
+TEST_CASE("who does not answer is counted, waited for once, and found when it does") {
+  Owner owner;
+  Neighbour neighbour(owner.doorway.name(), owner.doorway.invite());
+  const auto first = neighbour.reach_board({.seconds = 0.01, .insists = false});
+  CHECK_FALSE(first.visit);
+  CHECK(first.reason == "its process did not answer in time");
+  const auto begin = Deadline::Clock::now();
+  for (int i = 0; i < 30; ++i) {
+    CHECK_FALSE(neighbour.reach_board({.seconds = 20, .insists = false}).visit);
+  }
+  CHECK(Deadline::Clock::now() - begin < std::chrono::seconds(15));  // a second each, if it waited
+  CHECK(neighbour.unanswered() == 31);
+  CHECK(reach_board(neighbour, owner).visit);
+}
+
+TEST_CASE("a visit that ended is begun anew after a while") {
+  Owner owner;
+  const ipc::Token token = owner.doorway.invite();
+  Neighbour neighbour(owner.doorway.name(), token);
+  const auto first = reach_board(neighbour, owner);
+  REQUIRE(first.visit);
+  {
+    Neighbour rival(owner.doorway.name(), token);  // the same token again: the first is shown out
+    REQUIRE(reach_board(rival, owner).visit);
+    RemoteMemory remote;
+    remote.local_key = 1;
+    CHECK_FALSE(neighbour.reach(remote, kSome).visit);
+    CHECK_FALSE(neighbour.reach(remote, kSome).visit);  // not at once
+  }
+  CHECK(reach_board(neighbour, owner).visit);
+}
+
+TEST_CASE("who has left comes back no more") {
+  Owner owner;
+  Neighbour neighbour(owner.doorway.name(), owner.doorway.invite());
+  const auto reached = reach_board(neighbour, owner);
+  REQUIRE(reached.visit);
+  neighbour.leave();
+  CHECK(reached.visit->at_board([](std::byte*) noexcept {}) == ipc::Copied::left);
+  CHECK(neighbour.reach_board(kSome).reason == "the connection has ended");
+}
