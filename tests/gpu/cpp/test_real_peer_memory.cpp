@@ -1,5 +1,6 @@
 // GPU memory of one process mapped and written by another, on real GPUs: this program runs itself
 // again as the other process, and hands it the memory over a socket.
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,7 +10,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -46,6 +49,15 @@ struct Card {  // a ChunkExport without its descriptor
   driver::CudaIpcHandle handle;
 };
 
+ipc::Packet wait_packet(int socket, std::span<std::byte> into) {
+  const Deadline deadline = soon();
+  for (;;) {
+    if (auto packet = ipc::receive_packet(socket, into)) return std::move(*packet);
+    pollfd entry{.fd = socket, .events = POLLIN, .revents = 0};
+    demand(::poll(&entry, 1, deadline.remaining_ms()) == 1, "the other process answers");
+  }
+}
+
 void send_chunks(int socket, const std::vector<gpu::ChunkExport>& chunks) {
   const std::uint64_t count = chunks.size();
   demand(ipc::send_packet(socket, std::as_bytes(std::span(&count, 1))), "the count is sent");
@@ -59,12 +71,11 @@ void send_chunks(int socket, const std::vector<gpu::ChunkExport>& chunks) {
 
 std::vector<gpu::ChunkExport> receive_chunks(int socket) {
   std::uint64_t count = 0;
-  ipc::wait_packet(socket, std::as_writable_bytes(std::span(&count, 1)), soon());
+  wait_packet(socket, std::as_writable_bytes(std::span(&count, 1)));
   std::vector<gpu::ChunkExport> chunks(count);
   for (auto& chunk : chunks) {
     Card card{};
-    ipc::Packet packet =
-        ipc::wait_packet(socket, std::as_writable_bytes(std::span(&card, 1)), soon());
+    ipc::Packet packet = wait_packet(socket, std::as_writable_bytes(std::span(&card, 1)));
     chunk = {card.extent, card.buffer_id, card.gpu, std::move(packet.fd), card.handle};
   }
   return chunks;
@@ -123,7 +134,7 @@ void check_written(int socket, const gpu::Device& device, std::uint64_t address,
   std::fflush(stdout);
   send_chunks(socket, chunks);
   std::array<std::byte, 4> word{};
-  const auto packet = ipc::wait_packet(socket, word, soon());
+  const auto packet = wait_packet(socket, word);
   demand(packet.nbytes == 4, "the visitor has done it");
   const auto bytes = fetch(device, address, nbytes);
   demand(bytes.front() == 0xA1 && bytes[nbytes / 2] == 0xA1, "the visitor's bytes are here");
