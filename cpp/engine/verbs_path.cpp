@@ -81,7 +81,8 @@ void VerbsPath::post_receive_slot(rdma::QueuePair& queue_pair, std::uint32_t slo
 
 PathTerms VerbsPath::terms() const {
   const std::lock_guard lock(group_->mutex);
-  return {.queue_pair = queue_pair_->address(),
+  // A closed path has none: its rail has no number, and the peer no use for it.
+  return {.queue_pair = queue_pair_ ? queue_pair_->address() : rdma::QueuePairAddress{},
           .receive_slots = PathBuffers::kMessageSlots,
           .slot_nbytes = PathBuffers::kSlotBytes};
 }

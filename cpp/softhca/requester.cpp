@@ -272,6 +272,7 @@ bool Requester::open_response(const wire::Packet& packet, Landing& landing) noex
   landing.kind = Landing::Kind::elements;
   landing.access = IBV_ACCESS_LOCAL_WRITE;
   landing.elements = {qp_.sends.sges(answering_), entry.sge_count};
+  landing.offset = answered_nbytes_;  // 0 for an atomic: what came before was for another request
   if (packet.op == Op::atomic_response) {
     return entry.opcode != IBV_WR_RDMA_READ && packet.nbytes == 0 ? true : corrupt();
   }
@@ -280,7 +281,6 @@ bool Requester::open_response(const wire::Packet& packet, Landing& landing) noex
   if (entry.opcode != IBV_WR_RDMA_READ || end > entry.nbytes || (last && end != entry.nbytes)) {
     return corrupt();
   }
-  landing.offset = answered_nbytes_;
   return true;
 }
 

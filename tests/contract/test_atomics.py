@@ -31,6 +31,20 @@ def test_fetch_add_returns_what_was_there(remote, kind):
         keeper.end()
 
 
+def test_an_atomic_behind_a_long_read_gets_its_own_answer(remote):
+    with remote(keep) as s:
+        keeper, kept = counters(s, np.array([5], np.int64))
+        numbers = np.arange((1 << 17) + 1)  # soft0 answers reads in pieces of 1 MiB
+        long = keeper.array("numpy", numbers)
+        back = np.zeros_like(numbers)
+        reading = s.peer.read(long.remote, s.ep.register(back))
+        assert s.peer.fetch_add(kept.remote[0], 3).wait() == 5
+        reading.wait()
+        np.testing.assert_array_equal(back, numbers)
+        assert s.peer.compare_swap(kept.remote[0], 8, 9).wait() == 8
+        keeper.end()
+
+
 def test_compare_swap_swaps_only_when_equal(remote, kind):
     with remote(keep) as s:
         keeper, kept = counters(s, np.array([5, 100], np.int64), kind)

@@ -112,3 +112,23 @@ def test_devices_come_from_the_environment(monkeypatch):
 def test_devices_that_cannot_be_rails(devices, error, text):
     with pytest.raises(error, match=text):
         zh.Endpoint(devices)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("soft0", RAILS), (RAILS, "soft0")])
+def test_ends_with_different_numbers_of_devices_use_what_both_have(ours, theirs):
+    with zh.Endpoint(ours, p2p=0) as a, zh.Endpoint(theirs, p2p=0) as b:
+        to_b = a.connect(b.address)
+        to_a = b.accept()
+        for here, there, peer in ((a, b, to_b), (b, a, to_a)):
+            target, counter = there.empty((4 << 20,)), there.empty((1,), "int64")
+            there.share("target", target)
+            there.share("counter", counter)
+            source = np.random.default_rng(3).integers(0, 256, 4 << 20, np.uint8)
+            peer.write(here.register(source), peer["target"], notify=(1, 7)).wait()
+            assert there.wait_notify(1) == 7
+            np.testing.assert_array_equal(np.asarray(target), source)
+            assert peer.fetch_add(peer["counter"][0], 5).wait() == 0
+            sending = peer.send(here.register(source), tag=2)
+            back = {id(to_b): to_a, id(to_a): to_b}[id(peer)]
+            assert back.recv(target, tag=2).wait() == 4 << 20
+            sending.wait()
