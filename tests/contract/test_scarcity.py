@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import shutil
@@ -96,6 +97,7 @@ def connect_many(ep, others):
 def test_without_descriptors_opening_fails_clearly(device, free):
     """The n-th descriptor is missing, for every n: a typed error, nothing leaked."""
     zh.Endpoint(device).close()  # what is opened once is open now
+    gc.collect()  # of earlier tests: else it may go in the middle of this one
     before = len(os.listdir("/proc/self/fd"))
     opened = []
     with few_descriptors(free), within(5):
@@ -103,7 +105,8 @@ def test_without_descriptors_opening_fails_clearly(device, free):
             open_many(device, opened)
         for one in opened:
             one.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before
     zh.Endpoint(device).close()
 
 
