@@ -10,6 +10,10 @@ Failure make(Failure::Kind kind, const Error& error) {
   return {.kind = kind, .message = error.what(), .code = error.code(), .effect = error.effect()};
 }
 
+std::string words_about(Effect effect) {
+  return std::string(" (") + effect_name(effect) + " of the data may have been written)";
+}
+
 }  // namespace
 
 Failure Failure::of_current_exception() {
@@ -37,13 +41,18 @@ Failure Failure::of_current_exception() {
 }
 
 void Failure::set_effect(Effect changed) {
-  const auto words = [](Effect known) {
-    return std::string(" (") + effect_name(known) + " of the data may have been written)";
-  };
-  const std::string former = words(effect);
+  const std::string former = words_about(effect);
   if (message.ends_with(former)) message.resize(message.size() - former.size());
-  message += words(changed);
+  message += words_about(changed);
   effect = changed;
+}
+
+void Failure::explain(const std::string& more) {
+  const std::string words = words_about(effect);
+  const bool told = message.ends_with(words);
+  if (told) message.resize(message.size() - words.size());
+  message += more;
+  if (told) message += words;
 }
 
 void Failure::raise() const {

@@ -31,6 +31,9 @@ struct Failure {
   // Changes the effect, and the words about it that end the message.
   void set_effect(Effect changed);
 
+  // Adds to the cause, before those words.
+  void explain(const std::string& more);
+
   // Throws the type that belongs to `kind`.
   [[noreturn]] void raise() const;
 };

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/report.hpp"
 #include "base/reshape.hpp"
 
 namespace zerohop::engine {
@@ -33,12 +34,22 @@ void Memory::close() noexcept {
     const std::lock_guard lock(lease_->mutex);
     last = std::move(lease_->pinned);
   }
-  // Deregistration, which may wait, happens outside the lock.
-  if (!last || !last->regions || !last->regions->exposure()) return;
-  const auto exposures = last->regions->exposure()->exposures();
-  const ipc::LedgerEntry entry = last->regions->exposure()->entry();
-  last.reset();
-  exposures->settle(entry, Deadline::after(ipc::kLongestCopy));
+  if (!last || !last->regions) return;
+  const Deadline deadline = Deadline::after(ipc::kLongestCopy);
+  const auto right = last->regions->staged_right();
+  std::shared_ptr<ipc::Exposures> exposures;
+  ipc::LedgerEntry entry{};
+  if (const auto& exposure = last->regions->exposure()) {
+    exposures = exposure->exposures();
+    entry = exposure->entry();
+  }
+  last.reset();  // deregistration, which may wait, happens outside the lock
+  if (right && !right->close(deadline)) {
+    report("a copy to or from memory on " + kind_.device +
+           " that a peer asked for does not end: the GPU hangs, or is held by a debugger, and the "
+           "memory that is closed stays until it goes on");
+  }
+  if (exposures) exposures->settle(entry, deadline);
 }
 
 bool Memory::closed() const noexcept {

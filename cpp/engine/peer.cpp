@@ -149,18 +149,23 @@ void Peer::close(const Deadline& deadline) {
   host_.leave(shared_from_this());
   const Deadline soon = Deadline::after(Deadline::Seconds(5));  // the progress thread's turn
   poller_->wait([this] { return left_.load(std::memory_order_acquire); }, soon);
-  wait_for_visitor();
+  wait_for_its_copies();
 }
 
-// What its process has begun to copy before the end is done.
-void Peer::wait_for_visitor() {
+// Copies that it, or this process for it, began before the end are done.
+void Peer::wait_for_its_copies() {
   std::shared_ptr<ipc::Visitor> visitor;
   {
     const std::lock_guard lock(mutex_);
     visitor = dismissed_.lock();
   }
+  const Deadline soon = Deadline::after(ipc::kLongestCopy);
+  if (!ipc::await_copies([&] { return !staging_->answering(); }, soon)) {
+    report("a copy of GPU memory that peer '" + identity_.name +
+           "' had asked for does not end: the GPU hangs, or is held by a debugger");
+  }
   const auto done = [&] { return !visitor || !visitor->at_work(); };
-  if (ipc::await_copies(done, Deadline::after(ipc::kLongestCopy))) return;
+  if (ipc::await_copies(done, soon)) return;
   report("peer '" + identity_.name +
          "' was stopped while it copied from or to memory of this process, and may finish that "
          "copy when it goes on");

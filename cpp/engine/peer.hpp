@@ -145,7 +145,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   using Shares = std::vector<Share>;
 
   Peer(Host host, std::shared_ptr<Poller> poller, Identity identity);
-  void wait_for_visitor();
+  void wait_for_its_copies();
   void check_process() const;
   void check_alive() const;
   Deadline deadline(const std::optional<double>& timeout) const;
@@ -171,6 +171,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void notify_by_device(const Transferring& transfer, Message message) noexcept;
   bool wait_for_devices(const TransferOptions& options) const;
   void wait_for_copies(const Deadline& until) const;
+  void wait_for_staged(const Deadline& until) const;
   std::string why_no_neighbour() const;
   struct DeviceWork {
     bool pending = false;  // jobs that are not done, or failed but may still arrive
@@ -214,7 +215,10 @@ class Peer : public std::enable_shared_from_this<Peer> {
     RailKeys rkeys{};               // of an offer
     std::span<std::byte> packed{};  // where the array goes first, if it does
   };
-  Outgoing wrap(const Memory& from, std::uint32_t tag, bool eager, Transfer& transfer) const;
+  // What is sent instead of a range where it lies: its bytes, or a packed copy.
+  enum class Packing { none, buffer, eager };
+  static Packing packing(const Memory& from, const VerbsPath& path);
+  Outgoing wrap(const Memory& from, std::uint32_t tag, Packing packing, Transfer& transfer) const;
   Transferring make_message_transfer(const Memory& memory, bool staged,
                                      const VerbsPath& path) const;
   void post(const Transferring& transfer, Outgoing&& outgoing, VerbsPath& path) const;

@@ -28,20 +28,30 @@ Peer::Transferring Peer::make_message_transfer(const Memory& memory, bool staged
 }
 
 // Short messages carry their bytes, which a GPU has to copy to the host first; of long ones the
-// receiver takes one range from where it lies, and a strided array is packed into one.
-Peer::Outgoing Peer::wrap(const Memory& from, std::uint32_t tag, bool eager,
+// receiver takes one range from where it lies. A strided array is packed into one, and so is what
+// the device that carries messages does not reach.
+Peer::Packing Peer::packing(const Memory& from, const VerbsPath& path) {
+  if (from.layout().nbytes() <= path.eager_limit()) return Packing::eager;
+  const auto pinned = from.pinned();
+  const Regions& regions = *pinned->regions;
+  const bool reached = regions.staged_key() != 0 || regions.lkey(path.rail()) != 0;
+  return from.layout().is_contiguous() && reached ? Packing::none : Packing::buffer;
+}
+
+Peer::Outgoing Peer::wrap(const Memory& from, std::uint32_t tag, Packing packing,
                           Transfer& transfer) const {
   auto pinned = from.pinned();
   const Layout& layout = from.layout();
   const std::uint64_t nbytes = layout.nbytes();
-  Outgoing outgoing{.message = {.kind = eager ? MessageKind::eager : MessageKind::offer,
-                                .tag = tag,
-                                .nbytes = nbytes},
-                    .payload = {}};
-  if (eager) {
+  Outgoing outgoing{
+      .message = {.kind = packing == Packing::eager ? MessageKind::eager : MessageKind::offer,
+                  .tag = tag,
+                  .nbytes = nbytes},
+      .payload = {}};
+  if (packing == Packing::eager) {
     outgoing.payload.resize(nbytes);
     outgoing.packed = outgoing.payload;
-  } else if (!layout.is_contiguous()) {
+  } else if (packing == Packing::buffer) {
     auto buffer = std::make_shared<Buffer>(nbytes);
     outgoing.packed = {buffer->data(), nbytes};
     outgoing.message.address = buffer->address();
@@ -64,12 +74,10 @@ Peer::Transferring Peer::send(const Memory& from, std::uint32_t tag) {
   wait_for_copies(until);
   wait_for_program(from, until);
   VerbsPath& path = message_path();
-  const std::uint64_t nbytes = from.layout().nbytes();
-  path.stats().count(IBV_WR_SEND, nbytes);
-  const bool eager = nbytes <= path.eager_limit();
-  const bool packs = eager || !from.layout().is_contiguous();
-  auto transfer = make_message_transfer(from, packs || from.staged(), path);
-  Outgoing outgoing = wrap(from, tag, eager, *transfer);
+  path.stats().count(IBV_WR_SEND, from.layout().nbytes());
+  const Packing packing = Peer::packing(from, path);
+  auto transfer = make_message_transfer(from, packing != Packing::none || from.staged(), path);
+  Outgoing outgoing = wrap(from, tag, packing, *transfer);
   StagedWork work(transfer, StagedWork::Direction::out);
   const bool copies = !outgoing.packed.empty() && !from.on_host();
   if (copies) {

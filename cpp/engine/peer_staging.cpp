@@ -44,6 +44,15 @@ Peer::Transferring Peer::stage(ibv_wr_opcode opcode, std::span<const Pair> pairs
   return transfer;
 }
 
+// Atomics have no message that could follow: who calls waits.
+void Peer::wait_for_staged(const Deadline& until) const {
+  if (!staging_->pending()) return;
+  if (poller_->wait([this] { return !staging_->pending(); }, until)) return;
+  throw TransferTimeout("earlier staged transfers with peer '" + identity_.name +
+                        "' did not end in time, so the atomic was not carried out: give a longer "
+                        "timeout");
+}
+
 // The notification of data that devices move, behind what is staged. `data` was given none.
 Peer::Transferring Peer::notify_behind(Transferring data, const Notification& notification) {
   auto transfer = std::make_shared<Transfer>(poller_, data->nbytes(), data->shared_route());

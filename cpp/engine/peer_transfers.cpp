@@ -205,6 +205,7 @@ Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, 
   }
   const Deadline until = deadline({});
   wait_for_copies(until);
+  wait_for_staged(until);
   VerbsPath& path = atomics_path();
   check_atomics(path.device(), word);
   const std::uint32_t rkey = word.rkeys[path.rail()];

@@ -39,6 +39,9 @@ class Regions {
     covered_ = right->extent();
     staged_ = std::move(right);
   }
+  const std::shared_ptr<const StagedMemories::Right>& staged_right() const noexcept {
+    return staged_;
+  }
   std::uint64_t staged_key() const noexcept { return staged_ ? staged_->key() : 0; }
 
   bool empty() const noexcept { return empty_; }  // of registrations

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "base/random.hpp"
+#include "ipc/visitor.hpp"
 
 namespace zerohop::engine {
 
@@ -15,12 +16,41 @@ std::shared_ptr<const StagedMemories::Right> StagedMemories::open(const Extent& 
 
 void StagedMemories::bind(const Right& right, const std::shared_ptr<const Pinned>& memory) {
   const std::lock_guard lock(mutex_);
-  entries_[right.key()] = {right.extent(), right.writable(), memory};
+  entries_[right.key()] = {right.extent(), right.writable(), memory,
+                           std::make_shared<std::atomic<int>>(0)};
 }
 
 StagedMemories::Right::~Right() {
   const std::lock_guard lock(of_->mutex_);
   of_->entries_.erase(key_);
+}
+
+bool StagedMemories::Right::close(const Deadline& deadline) const noexcept {
+  std::shared_ptr<std::atomic<int>> borrowed;
+  {
+    const std::lock_guard lock(of_->mutex_);
+    const auto found = of_->entries_.find(key_);
+    if (found == of_->entries_.end()) return true;
+    borrowed = std::move(found->second.borrowed);
+    of_->entries_.erase(found);
+  }
+  return ipc::await_copies([&] { return borrowed->load() == 0; }, deadline);
+}
+
+std::shared_ptr<const Pinned> StagedMemories::borrow(std::uint64_t key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return nullptr;
+  auto memory = found->second.memory.lock();
+  if (!memory) return nullptr;
+  const Pinned* const borrowed = memory.get();
+  const auto give_back = [memory = std::move(memory),
+                          count = found->second.borrowed](const Pinned*) mutable noexcept {
+    memory.reset();  // before who waits goes on
+    count->fetch_sub(1);
+  };
+  found->second.borrowed->fetch_add(1);
+  return {borrowed, give_back};
 }
 
 std::shared_ptr<const Pinned> StagedMemories::find(std::uint64_t key, const Extent& extent,

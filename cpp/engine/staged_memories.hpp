@@ -2,11 +2,13 @@
 // a key of its own: the Endpoint copies to and from it for them (the staged route).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 
+#include "base/deadline.hpp"
 #include "base/layout.hpp"
 
 namespace zerohop::engine {
@@ -22,6 +24,9 @@ class StagedMemories : public std::enable_shared_from_this<StagedMemories> {
           bool writable)
         : of_(std::move(of)), key_(key), extent_(extent), writable_(writable) {}
     ~Right();
+    // Peers have it no more. Waits for copies that were begun. False: some still run at the
+    // deadline.
+    bool close(const Deadline& deadline) const noexcept;
     Right(const Right&) = delete;
     Right& operator=(const Right&) = delete;
 
@@ -40,14 +45,17 @@ class StagedMemories : public std::enable_shared_from_this<StagedMemories> {
   // What the key opens from now on.
   void bind(const Right& right, const std::shared_ptr<const Pinned>& memory);
 
-  // The memory, to be held while it is copied. Null: nothing that a peer may use so.
+  // The memory, to be asked about. Null: nothing that a peer may use so.
   std::shared_ptr<const Pinned> find(std::uint64_t key, const Extent& extent, bool writes) const;
+  // ... and to be held for a copy to or from it, no longer: who closes the right waits.
+  std::shared_ptr<const Pinned> borrow(std::uint64_t key) const;
 
  private:
   struct Entry {
     Extent extent;
     bool writable;
     std::weak_ptr<const Pinned> memory;
+    std::shared_ptr<std::atomic<int>> borrowed;  // so often
   };
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Entry> entries_;

@@ -34,8 +34,9 @@ struct StagedPiece {
   Layout far;
   std::shared_ptr<const gpu::Device> gpu{};  // of the near side; null: the host
   By by = By::device;
-  RailKeys rkeys{};       // by device
-  std::uint64_t key = 0;  // by owner
+  RailKeys rkeys{};         // by device
+  std::uint64_t key = 0;    // by owner
+  std::uint64_t right = 0;  // of a peer that asked, to the near side
 
   RailMask rails() const noexcept;  // with a key
 };

@@ -16,6 +16,9 @@ namespace {
 // a few chunks' time.
 constexpr std::chrono::microseconds kSpin{100};
 
+// How often it looks whether a GPU that hung goes on.
+constexpr std::chrono::milliseconds kLook{20};
+
 }  // namespace
 
 bool Stager::wake(std::shared_ptr<Staging> staging) noexcept {
@@ -54,39 +57,59 @@ void Stager::stop() noexcept {
 
 void Stager::run() noexcept {
   Stagings busy;
-  bool copying = false;
-  while (wait(busy, copying)) copying = advance(busy);
+  auto pace = Pace::when_told;
+  while (wait(busy, pace)) pace = advance(busy);
 }
 
-// Whether copies are under way, which tell nobody when they are done.
-bool Stager::advance(Stagings& busy) const noexcept {
-  bool copying = false;
-  for (const auto& staging : busy) copying = staging->advance() || copying;
-  std::erase_if(busy, [](const auto& staging) { return staging->idle(); });
-  return copying;
+// The fastest pace that any of them needs.
+Stager::Pace Stager::advance(Stagings& busy) const noexcept {
+  auto pace = Pace::when_told;
+  std::erase_if(busy, [&](const auto& staging) {
+    Pace its = Pace::at_once;
+    try {
+      its = staging->advance();
+    } catch (const std::exception& error) {  // out of memory: what was begun is still there
+      report(std::string("staged transfers cannot go on for now: ") + error.what());
+    }
+    pace = std::max(pace, its);
+    return staging->ended() && its == Pace::when_told;
+  });
+  return pace;
 }
 
 // Returns when there may be something to do. False: the thread is to end.
-bool Stager::wait(Stagings& busy, bool copying) {
+bool Stager::wait(Stagings& busy, Pace pace) {
   const auto until = std::chrono::steady_clock::now() + kSpin;
   for (;;) {
     if (!busy.empty()) poller_->poll();
     {
       std::unique_lock lock(mutex_);
-      if (!copying && (busy.empty() || std::chrono::steady_clock::now() >= until)) {
-        changed_.wait(lock,
-                      [&] { return nudged_ || !woken_.empty() || (stopping_ && busy.empty()); });
-      }
-      const bool woken = std::exchange(nudged_, false) || !woken_.empty();
+      const bool spins =
+          pace == Pace::at_once || (!busy.empty() && std::chrono::steady_clock::now() < until);
+      const bool slept = !spins && sleep(lock, busy, pace);
+      const bool woken = std::exchange(nudged_, false) || !woken_.empty() || slept;
       for (auto& staging : std::exchange(woken_, {})) {
         if (std::ranges::find(busy, staging) == busy.end()) busy.push_back(std::move(staging));
       }
       if (woken) return true;
-      if (stopping_ && busy.empty()) return false;
+      if (may_stop(busy)) return false;
     }
     std::this_thread::yield();
-    if (copying) return true;
+    if (pace == Pace::at_once) return true;
   }
+}
+
+// Until somebody wakes the thread, or it has something to look after by itself: true then.
+bool Stager::sleep(std::unique_lock<std::mutex>& lock, const Stagings& busy, Pace pace) {
+  const auto told = [&] { return nudged_ || !woken_.empty() || may_stop(busy); };
+  if (pace == Pace::now_and_then) return !changed_.wait_for(lock, kLook, told);
+  changed_.wait(lock, told);
+  return false;
+}
+
+// Copies that hang keep nobody.
+bool Stager::may_stop(const Stagings& busy) const noexcept {
+  return stopping_ && std::ranges::all_of(busy, [](const auto& one) { return one->ended(); });
 }
 
 }  // namespace zerohop::engine

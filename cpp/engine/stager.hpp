@@ -14,6 +14,9 @@ namespace zerohop::engine {
 
 class Staging;
 
+// How soon the thread is to look again by itself, as nobody tells when copies have ended.
+enum class StagingPace { when_told, now_and_then, at_once };
+
 class Stager {
  public:
   explicit Stager(std::shared_ptr<Poller> poller) : poller_(std::move(poller)) {}
@@ -31,11 +34,14 @@ class Stager {
   void stop() noexcept;
 
  private:
+  using Pace = StagingPace;
   using Stagings = std::vector<std::shared_ptr<Staging>>;
 
   void run() noexcept;
-  bool advance(Stagings& busy) const noexcept;
-  bool wait(Stagings& busy, bool copying);
+  Pace advance(Stagings& busy) const noexcept;
+  bool wait(Stagings& busy, Pace pace);
+  bool may_stop(const Stagings& busy) const noexcept;
+  bool sleep(std::unique_lock<std::mutex>& lock, const Stagings& busy, Pace pace);
 
   const std::shared_ptr<Poller> poller_;
   std::mutex mutex_;  // a leaf; guards all below

@@ -56,14 +56,13 @@ void Staging::put(StagedWork work) {
   if (work.followed()) {
     work.followed()->on_done([stager = services_.stager] { stager->nudge(); });
   }
+  const std::lock_guard lock(inbox_mutex_);
+  new_works_.push_back(std::move(work));
   pending_.fetch_add(1);
   try {
-    {
-      const std::lock_guard lock(inbox_mutex_);
-      new_works_.push_back(std::move(work));
-    }
     wake();
-  } catch (...) {
+  } catch (...) {  // nobody will do it
+    new_works_.pop_back();
     pending_.fetch_sub(1);
     throw;
   }
@@ -100,25 +99,32 @@ void Staging::serve(StagedRequest request) {
   wake();
 }
 
-bool Staging::advance() {
+Staging::Pace Staging::advance() {
   take_inbox();
   std::erase_if(chunks_, [this](Chunk& chunk) { return step(chunk); });
   start_chunks(answers_, answer_rings_);
   start_chunks(works_, work_rings_);
   retire_answers();
   retire_works();
-  return std::ranges::any_of(chunks_, [](const Chunk& chunk) { return !chunk.move; });
+  if (std::ranges::any_of(chunks_, [](const Chunk& chunk) { return !chunk.move; })) {
+    return Pace::at_once;
+  }
+  return any_hung() ? Pace::now_and_then : Pace::when_told;
+}
+
+bool Staging::any_hung() noexcept {
+  const auto hung = [](auto& ring) { return ring.second->hung(); };
+  const bool works = std::ranges::count_if(work_rings_, hung) > 0;  // all of them are asked
+  return std::ranges::count_if(answer_rings_, hung) > 0 || works;
 }
 
 void Staging::take_inbox() {
-  std::vector<StagedWork> works;
   std::vector<StagedRequest> requests;
   {
     const std::lock_guard lock(inbox_mutex_);
-    works.swap(new_works_);
+    works_.splice(works_.end(), new_works_);
     if (answers_.size() < kMaxRequests) requests.swap(new_requests_);
   }
-  for (StagedWork& work : works) works_.push_back(std::move(work));
   for (const StagedRequest& request : requests) accept(request);
 }
 
@@ -142,15 +148,15 @@ bool Staging::add_ranges(const StagedRequest& request, StagedWork& work) const {
     Range range{};
     std::memcpy(&range, request.ranges.data() + i, sizeof range);
     const Extent extent{range.address, range.address + range.nbytes};
-    auto memory =
+    const auto memory =
         services_.memories->find(range.key, extent, work.direction() == StagedWork::Direction::in);
     if (!memory || range.nbytes > message.nbytes - at) return false;
     StagedPiece piece{.near = bytes_at(range.address, range.nbytes),
                       .far = bytes_at(message.address + at, range.nbytes),
-                      .gpu = memory->device};
+                      .gpu = memory->device,
+                      .right = range.key};
     piece.rkeys[request.rail] = message.value;
     work.add(std::move(piece));
-    work.transfer()->keep(std::move(memory));
     at += range.nbytes;
   }
   return at == message.nbytes;
@@ -193,6 +199,12 @@ void Staging::finish(StagedWork& work) noexcept {
   services_.poller->wake();
 }
 
+// With the lock of the group held: whether the question still stands.
+bool Staging::is_asked(const StagedAnswer& answer) const {
+  const VerbsPath* const path = group_->path(answer.rail);
+  return path != nullptr && !path->closed() && path->epoch() == answer.epoch;
+}
+
 void Staging::retire_answers() {
   std::erase_if(answers_, [this](StagedWork& work) {
     if (!work.is_done()) return false;
@@ -209,8 +221,8 @@ void Staging::answer(const StagedWork& work) noexcept {
     message.value = refused ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_OP_ERR;
   }
   const std::lock_guard lock(group_->mutex);
+  if (!is_asked(to)) return;
   VerbsPath* const path = group_->path(to.rail);
-  if (path == nullptr || path->closed() || path->epoch() != to.epoch) return;
   try {
     Job job(std::make_shared<Transfer>(services_.poller, 0, nullptr), IBV_WR_RDMA_WRITE);
     job.then(message);

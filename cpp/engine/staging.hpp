@@ -67,9 +67,13 @@ class Staging : public std::enable_shared_from_this<Staging> {
   // When many works are under way, so waits the caller, until the deadline at most.
   void wait_for_room(const Deadline& deadline) const;
 
-  // Goes on with everything as far as it goes. Whether copies are under way.
-  bool advance();
-  bool idle() const noexcept { return works_.empty() && answers_.empty(); }
+  // Whether memory is being copied for the peer. Once its paths are closed, no more of that begins.
+  bool answering() const noexcept { return answering_.load() > 0; }
+
+  // Goes on with everything as far as it goes.
+  using Pace = StagingPace;
+  Pace advance();
+  bool ended() const noexcept { return works_.empty() && answers_.empty(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -83,10 +87,12 @@ class Staging : public std::enable_shared_from_this<Staging> {
     std::uint64_t nbytes;
     std::shared_ptr<Transfer> move;  // between slot and far side; null: copies are under way
     Clock::time_point copying{};     // ... since
+    StagingRing::Held held{};        // ... for a peer
   };
 
   void wake();
   void take_inbox();
+  bool any_hung() noexcept;
   void accept(const StagedRequest& request);
   bool add_ranges(const StagedRequest& request, StagedWork& work) const;
   void retire_works();
@@ -101,19 +107,23 @@ class Staging : public std::enable_shared_from_this<Staging> {
   bool step(Chunk& chunk);
   bool step_copy(Chunk& chunk);
   bool step_move(Chunk& chunk);
+  void park(Chunk& chunk, Failure failure);
   void copy(Chunk& chunk);
+  bool borrow(Chunk& chunk);
   void move(Chunk& chunk);
   void move_by_device(Chunk& chunk);
   void move_by_owner(Chunk& chunk);
   static void move_here(const Chunk& chunk);
   VerbsPath& path_for(const Chunk& chunk) const;
+  bool is_asked(const StagedAnswer& answer) const;
 
   const Services services_;
   const std::shared_ptr<PathGroup> group_;
   std::atomic<int> pending_{0};
+  std::atomic<int> answering_{0};
 
   std::mutex inbox_mutex_;  // a leaf; guards the next two
-  std::vector<StagedWork> new_works_;
+  Works new_works_;
   std::vector<StagedRequest> new_requests_;
 
   // The Stager's thread only. Rings of works may wait for the peer, those of answers never do.

@@ -47,9 +47,12 @@ bool Staging::start_chunk(StagedWork& work, Rings& rings) {
   if (work.ended() || (piece = work.upcoming()) == nullptr) return false;
   try {
     StagingRing& ring = ring_of(rings, piece->gpu);
-    if (ring.hung())
-      return work.fail(copy_failure(*piece->gpu, driver::kCudaErrorTimeout, work.direction())),
-             false;
+    if (ring.hung()) {
+      Failure failure = copy_failure(*piece->gpu, driver::kCudaErrorTimeout, work.direction());
+      failure.set_effect(Effect::nothing);
+      work.fail(std::move(failure));
+      return false;
+    }
     const auto slot = ring.take();
     if (!slot) return false;
     Chunk chunk{.work = &work, .ring = &ring, .slot = *slot, .spans = {}, .nbytes = 0, .move = {}};
@@ -82,22 +85,31 @@ bool Staging::step_copy(Chunk& chunk) {
   StagedWork& work = *chunk.work;
   const gpu::Device* gpu = chunk.spans.front().piece->gpu.get();
   const int status = chunk.ring->query(chunk.slot);
-  if (status == driver::kCudaErrorNotReady) {
-    if (Clock::now() - chunk.copying < kCopyPatience) return false;
-    chunk.ring->set_hung();  // the copies may still run: the slot is never used again
-    work.fail(copy_failure(*gpu, driver::kCudaErrorTimeout, work.direction()));
-    work.end_chunk(false);
+  if (status == driver::kCudaErrorNotReady && Clock::now() - chunk.copying < kCopyPatience) {
+    return false;
+  }
+  if (status != 0) {
+    const bool late = status == driver::kCudaErrorNotReady;
+    park(chunk, copy_failure(*gpu, late ? driver::kCudaErrorTimeout : status, work.direction()));
     return true;
   }
-  if (status != 0) work.fail(copy_failure(*gpu, status, work.direction()));
+  chunk.held.clear();
   const bool out = work.direction() == StagedWork::Direction::out;
   if (out && !work.ended()) {
     move(chunk);
     return false;
   }
   chunk.ring->give_back(chunk.slot);
-  work.end_chunk(!out && status == 0);
+  work.end_chunk(!out);
   return true;
+}
+
+// Its copies may still run: slot and memory are theirs until they are known to have ended.
+void Staging::park(Chunk& chunk, Failure failure) {
+  if (!chunk.work->answers()) chunk.held = chunk.work->transfer()->kept();
+  chunk.ring->park(chunk.slot, std::move(chunk.held));
+  chunk.work->fail(std::move(failure));
+  chunk.work->end_chunk(false);
 }
 
 bool Staging::step_move(Chunk& chunk) {
@@ -128,6 +140,10 @@ void Staging::copy(Chunk& chunk) {
     host += span.nbytes;
   }
   chunk.move.reset();
+  if (!borrow(chunk)) {
+    return chunk.work->fail(
+        {.kind = Failure::Kind::verbs, .message = {}, .code = IBV_WC_REM_ACCESS_ERR});
+  }
   chunk.copying = Clock::now();
   const bool out = chunk.work->direction() == StagedWork::Direction::out;
   const auto direction = out ? StagingRing::Direction::to_host : StagingRing::Direction::to_device;
@@ -136,6 +152,27 @@ void Staging::copy(Chunk& chunk) {
     chunk.work->fail(
         copy_failure(*chunk.spans.front().piece->gpu, status, chunk.work->direction()));
   }
+}
+
+// What a peer asked for is copied only while it may: its connection stands, and the memory is not
+// closed. False: no more.
+bool Staging::borrow(Chunk& chunk) {
+  const auto& answer = chunk.work->answers();
+  std::uint64_t last = 0;
+  for (const StagedSpan& span : chunk.spans) {
+    const std::uint64_t right = span.piece->right;
+    if (right == std::exchange(last, right)) continue;  // by a recv() here, or the same again
+    if (chunk.held.empty()) {
+      answering_.fetch_add(1);  // before the look at the path: who closes that looks here behind it
+      chunk.held.emplace_back(nullptr, [this](void*) { answering_.fetch_sub(1); });
+    }
+    chunk.held.push_back(services_.memories->borrow(right));
+    const std::lock_guard lock(group_->mutex);
+    if (chunk.held.back() != nullptr && is_asked(*answer)) continue;
+    chunk.held.clear();
+    return false;
+  }
+  return true;
 }
 
 void Staging::move(Chunk& chunk) {
@@ -174,8 +211,8 @@ VerbsPath& Staging::path_for(const Chunk& chunk) const {
   if (((mask >> group_->message_rail()) & 1) != 0) mask = RailMask{1} << group_->message_rail();
   VerbsPath* const path =
       mask != 0 ? group_->path(static_cast<RailIndex>(std::countr_zero(mask))) : nullptr;
-  const auto& answers = chunk.work->answers();
-  if (path != nullptr && (!answers || path->epoch() == answers->epoch)) return *path;
+  const auto& answer = chunk.work->answers();
+  if (path != nullptr && (!answer || is_asked(*answer))) return *path;
   throw VerbsError("no rail with peer '" + group_->peer_name +
                    "' reaches the memory of this transfer any more: try again");
 }
@@ -205,7 +242,11 @@ void Staging::move_by_owner(Chunk& chunk) {
                         .address = reinterpret_cast<std::uint64_t>(chunk.ring->slot(chunk.slot))};
   const std::lock_guard lock(group_->mutex);
   VerbsPath* const path = group_->path(group_->message_rail());
-  if (path == nullptr) throw VerbsError("no rail with peer '" + group_->peer_name + "' is left");
+  const auto& answer = chunk.work->answers();
+  if (path == nullptr || (answer && !is_asked(*answer))) {
+    throw VerbsError("the rail with peer '" + group_->peer_name +
+                     "' that this was to be taken by does not serve any more: try again");
+  }
   path->put_offer(chunk.move, message, chunk.ring->regions().rkeys(), encode_ranges(chunk.spans));
 }
 

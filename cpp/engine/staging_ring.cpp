@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 namespace zerohop::engine {
@@ -14,6 +15,24 @@ StagingRing::StagingRing(std::shared_ptr<const gpu::Device> device, Registration
   const auto begin = reinterpret_cast<std::uint64_t>(pages_);
   regions_ = registrations.find_or_create({begin, begin + kSlots * chunk}, /*writable=*/true,
                                           /*shared=*/false);
+}
+
+// Memory that the GPU may still write is left to it.
+StagingRing::~StagingRing() {
+  static auto& left_behind = *new std::vector<Held>();  // outlives every thread
+  static std::mutex mutex;
+  if (!hung()) return;
+  const std::lock_guard lock(mutex);
+  for (Parked& parked : parked_) left_behind.push_back(std::move(parked.held));
+}
+
+bool StagingRing::hung() noexcept {
+  std::erase_if(parked_, [this](const Parked& parked) {
+    if (query(parked.slot) != 0) return false;
+    give_back(parked.slot);
+    return true;
+  });
+  return !parked_.empty();
 }
 
 std::optional<unsigned> StagingRing::take() noexcept {

@@ -25,6 +25,9 @@ class StagingRing {
   // RegistrationError.
   StagingRing(std::shared_ptr<const gpu::Device> device, Registrations& registrations,
               std::size_t chunk);
+  ~StagingRing();
+  StagingRing(const StagingRing&) = delete;
+  StagingRing& operator=(const StagingRing&) = delete;
 
   std::size_t chunk() const noexcept { return chunk_; }  // bytes of a slot
   std::byte* slot(unsigned i) const noexcept { return pages_ + i * chunk_; }
@@ -33,11 +36,15 @@ class StagingRing {
   std::optional<unsigned> take() noexcept;
   void give_back(unsigned i) noexcept { used_ &= ~(1u << i); }
 
-  // A copy never ended: nothing is started any more.
-  void set_hung() noexcept { hung_ = true; }
-  bool hung() const noexcept { return hung_; }
+  // What a copy uses for as long as it may run.
+  using Held = std::vector<std::shared_ptr<const void>>;
+  // The copies of that slot have not ended as far as is known: it is given back, and what they use
+  // let go of, when they have; if that is never, never.
+  void park(unsigned i, Held held) { parked_.push_back({i, std::move(held)}); }
+  // Whether such copies are left. Nothing is started behind them.
+  bool hung() noexcept;
 
-  // As of CopyRing. To or from memory of the host it is done at once.
+  // As of CopyRing, and CopySlots. To or from memory of the host it is done at once.
   using Copy = gpu::CopyRing::Copy;
   using Direction = gpu::CopyRing::Direction;
   int start(unsigned i, Direction direction, std::span<const Copy> copies) noexcept;
@@ -50,7 +57,11 @@ class StagingRing {
   std::byte* const pages_;
   std::shared_ptr<const Regions> regions_;  // ends before the pages do
   unsigned used_ = 0;                       // bits
-  bool hung_ = false;
+  struct Parked {
+    unsigned slot;
+    Held held;
+  };
+  std::vector<Parked> parked_;
 };
 
 }  // namespace zerohop::engine

@@ -52,6 +52,12 @@ class Transfer {
       kept_more_.push_back(std::move(owner));
     }
   }
+  // All that is kept; for the thread that will end the transfer.
+  std::vector<std::shared_ptr<const void>> kept() const {
+    auto all = kept_more_;
+    all.push_back(kept_);
+    return all;
+  }
   void set_result(std::uint64_t value) noexcept { result_ = value; }
   // The first failure is the one reported; those that follow from it are not.
   void fail(Failure failure) noexcept;

@@ -173,7 +173,6 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   void fail_chains(std::uint64_t last_ticket, ibv_wc_status status);
   void cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect, int code);
   void cut_off_jobs();
-  void drop_offer(const std::shared_ptr<Transfer>& transfer);
   void decide();
   void report_if_drained();
   void count_as_done(std::uint64_t upto);
@@ -223,8 +222,14 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   std::array<std::byte, 64> inline_message_{};  // alive until posted: inline data is copied then
 
   std::vector<std::uint32_t> held_slots_;  // not posted again while too much waits for a recv
-  std::unordered_map<std::uint32_t, std::shared_ptr<Transfer>> offers_;
+  // What the peer is asked to take, until it has: by a recv() there, or for a staged transfer.
+  struct Offer {
+    std::shared_ptr<Transfer> transfer;
+    bool is_send;
+  };
+  std::unordered_map<std::uint32_t, Offer> offers_;
   std::uint32_t next_offer_ = 1;
+  void drop_offer(const Offer& offer);
 
   // Transfers cut off by a lost connection: PeerLost if the peer is gone, else a VerbsError. The
   // control connection decides.
@@ -234,7 +239,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
     int code;  // ibv_wc_status
   };
   std::vector<Undecided> undecided_;
-  std::vector<std::shared_ptr<Transfer>> undecided_offers_;
+  std::vector<Offer> undecided_offers_;
   std::string break_cause_;         // of the present break-down, for those flushed with it
   bool peer_may_be_gone_ = false;   // ... whether it may be the end of the peer that caused it
   bool flushed_untouched_ = false;  // ... whether flushed requests surely never ran

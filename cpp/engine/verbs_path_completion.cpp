@@ -188,26 +188,26 @@ void VerbsPath::cut_off_jobs() {
   for (Job& job : jobs) {
     cut_off(job.transfer(), effect_of_cutting(job), IBV_WC_WR_FLUSH_ERR);
   }
-  for (auto& [id, transfer] : std::exchange(offers_, {})) drop_offer(transfer);
+  for (const auto& [id, offer] : std::exchange(offers_, {})) drop_offer(offer);
   group_->matcher.drop_offers(rail());
   services_.poller->wake();
 }
 
-void VerbsPath::drop_offer(const std::shared_ptr<Transfer>& transfer) {
-  if (state_ != State::closed && peer_may_be_gone_) return undecided_offers_.push_back(transfer);
-  if (state_ == State::closed) {
+void VerbsPath::drop_offer(const Offer& offer) {
+  if (state_ != State::closed && peer_may_be_gone_) return undecided_offers_.push_back(offer);
+  if (state_ == State::closed && offer.is_send) {
     Failure failure = close_reason_(Effect::all);
-    failure.message += "; no recv() there had taken this send()";
-    transfer->fail(std::move(failure));
+    failure.explain("; no recv() there had taken this send()");
+    offer.transfer->fail(std::move(failure));
     stats_.sends_dropped.fetch_add(1, std::memory_order_relaxed);
   }
-  cut_off(transfer, Effect::all, IBV_WC_WR_FLUSH_ERR);
+  cut_off(offer.transfer, Effect::all, IBV_WC_WR_FLUSH_ERR);
 }
 
 // The peer has answered with a fresh queue pair: what the old one cut off was its failure alone.
 void VerbsPath::decide() {
   peer_may_be_gone_ = false;
-  for (const auto& transfer : std::exchange(undecided_offers_, {})) drop_offer(transfer);
+  for (const Offer& offer : std::exchange(undecided_offers_, {})) drop_offer(offer);
   for (const Undecided& cut : std::exchange(undecided_, {})) {
     cut_off(cut.transfer, cut.effect, cut.code);
   }

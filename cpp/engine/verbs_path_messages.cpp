@@ -193,7 +193,7 @@ void VerbsPath::release_held_slots() {
 void VerbsPath::on_taken(const Message& message) {
   const auto found = offers_.find(message.id);
   if (found == offers_.end()) refuse_message("it takes an offer that was never made");
-  const std::shared_ptr<Transfer> transfer = std::move(found->second);
+  const std::shared_ptr<Transfer> transfer = std::move(found->second.transfer);
   offers_.erase(found);
   if (message.value != 0) transfer->fail(failure_at_peer(group_->peer_name, message.value));
   transfer->drop();

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/error.hpp"
 #include "engine/verbs_path.hpp"
 
 namespace zerohop::engine {
@@ -72,13 +73,17 @@ void VerbsPath::offer(const std::shared_ptr<Transfer>& transfer, const Message& 
 void VerbsPath::put_offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
                           const RailKeys& rkeys, std::vector<std::byte> payload) {
   if (state_ == State::closed) close_reason_(Effect::nothing).raise();
+  if (payload.empty() && rkeys[rail()] == 0) {
+    throw VerbsError("the device that messages to peer '" + group_->peer_name +
+                     "' go by now does not reach the memory of this send(): try again");
+  }
   Job job(transfer, IBV_WR_RDMA_WRITE);
   Message numbered = message;
   numbered.id = next_offer_++;
   numbered.value = rkeys[rail()];
   job.then(numbered, std::move(payload));
   transfer->hold();  // dropped when the peer has taken it
-  offers_.emplace(numbered.id, transfer);
+  offers_.emplace(numbered.id, Offer{transfer, numbered.kind == MessageKind::offer});
   put_message(std::move(job));
 }
 

@@ -1,6 +1,5 @@
 #include "gpu/copier.hpp"
 
-#include <array>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -9,8 +8,8 @@
 #include "base/fork.hpp"
 #include "base/report.hpp"
 #include "driver/cuda_constants.hpp"
+#include "gpu/copy_slots.hpp"
 #include "gpu/device_guard.hpp"
-#include "gpu/handles.hpp"
 
 namespace zerohop::gpu {
 namespace {
@@ -25,32 +24,24 @@ class Copier::Lane final : public driver::CopyLane {
  public:
   // The caller has made the device current, here and in the destructor.
   Lane(const Device& device, std::size_t chunk_nbytes)
-      : device_(device),
-        cuda_(device.cuda()),
-        pages_(pin_pages(cuda_, kChunks * chunk_nbytes)),
-        stream_(make_stream(cuda_)) {
-    for (Event& event : events_) event = make_event(cuda_);
-    chunks_ = static_cast<std::byte*>(pages_.get());
+      : device_(device), slots_(device.cuda(), kChunks, chunk_nbytes) {
+    chunks_ = slots_.pages();
     chunk_nbytes_ = chunk_nbytes;
   }
 
   int start_to_host(std::byte* host, std::uint64_t from, std::size_t nbytes) noexcept override {
-    return hung_ ? driver::kCudaErrorTimeout
-                 : cuda_.copy_to_host(host, from, nbytes, stream_.get());
+    return hung_ ? driver::kCudaErrorTimeout : slots_.to_host(host, from, nbytes);
   }
   int start_to_device(std::uint64_t to, const std::byte* host,
                       std::size_t nbytes) noexcept override {
-    return hung_ ? driver::kCudaErrorTimeout
-                 : cuda_.copy_to_device(to, host, nbytes, stream_.get());
+    return hung_ ? driver::kCudaErrorTimeout : slots_.to_device(to, host, nbytes);
   }
-  int mark(unsigned i) noexcept override {
-    return cuda_.event_record(events_[i].get(), stream_.get());
-  }
+  int mark(unsigned i) noexcept override { return slots_.mark(i); }
   int wait(unsigned i) noexcept override {
     if (hung_) return driver::kCudaErrorTimeout;
     const auto end = Clock::now() + kPatience;
     int result = driver::kCudaErrorNotReady;
-    while ((result = cuda_.event_query(events_[i].get())) == driver::kCudaErrorNotReady) {
+    while ((result = slots_.query(i)) == driver::kCudaErrorNotReady) {
       if (Clock::now() > end) {
         hung_ = true;  // its copies may still run: the chunks are never used again
         return driver::kCudaErrorTimeout;
@@ -72,10 +63,7 @@ class Copier::Lane final : public driver::CopyLane {
 
  private:
   const Device& device_;
-  const driver::Cuda& cuda_;
-  PinnedPages pages_;
-  Stream stream_;
-  std::array<Event, kChunks> events_{};
+  CopySlots slots_;
   std::optional<DeviceGuard> guard_;
   bool hung_ = false;
 };

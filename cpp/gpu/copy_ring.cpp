@@ -12,27 +12,20 @@ namespace zerohop::gpu {
 CopyRing::CopyRing(std::shared_ptr<const Device> device, unsigned slots, std::size_t slot_nbytes)
     : device_(std::move(device)), generation_(fork_generation()) {
   const DeviceGuard guard(*device_);
-  pages_ = pin_pages(device_->cuda(), slots * slot_nbytes);
-  stream_ = make_stream(device_->cuda());
-  for (unsigned i = 0; i < slots; ++i) events_.push_back(make_event(device_->cuda()));
+  slots_.emplace(device_->cuda(), slots, slot_nbytes);
 }
 
 CopyRing::~CopyRing() {
   try {
     if (generation_ == fork_generation()) {
       const DeviceGuard guard(*device_);
-      events_.clear();
-      stream_.reset();
-      pages_.reset();
+      slots_.reset();
       return;
     }
   } catch (const CudaError& error) {
     report(error.what());
   }
-  // CUDA does not survive fork(), nor a context its end: what cannot be given back is left.
-  for (Event& event : events_) (void)event.release();
-  (void)stream_.release();
-  (void)pages_.release();
+  slots_->leave();
 }
 
 int CopyRing::start(unsigned slot, Direction direction, std::span<const Copy> copies) noexcept {
@@ -40,26 +33,31 @@ int CopyRing::start(unsigned slot, Direction direction, std::span<const Copy> co
     const DeviceGuard guard(*device_);
     return start_all(slot, direction, copies);
   } catch (const CudaError& error) {
-    return error.code();
+    return error.code();  // nothing was started
   }
 }
 
-// Also after an error the event stands for what was started before it.
 int CopyRing::start_all(unsigned slot, Direction direction, std::span<const Copy> copies) noexcept {
-  const driver::Cuda& cuda = device_->cuda();
   int error = 0;
   for (const Copy& copy : copies) {
     error = direction == Direction::to_host
-                ? cuda.copy_to_host(copy.host, copy.device, copy.nbytes, stream_.get())
-                : cuda.copy_to_device(copy.device, copy.host, copy.nbytes, stream_.get());
+                ? slots_->to_host(copy.host, copy.device, copy.nbytes)
+                : slots_->to_device(copy.device, copy.host, copy.nbytes);
     if (error != 0) break;
   }
-  const int marked = cuda.event_record(events_[slot].get(), stream_.get());
+  const int marked = slots_->mark(slot);
   return error != 0 ? error : marked;
 }
 
+// Guarded: a query from a thread without the context is an error, and one in the global capture
+// mode spoils a capture of the program.
 int CopyRing::query(unsigned slot) noexcept {
-  return device_->cuda().event_query(events_[slot].get());
+  try {
+    const DeviceGuard guard(*device_);
+    return slots_->query(slot);
+  } catch (const CudaError& error) {
+    return error.code();
+  }
 }
 
 }  // namespace zerohop::gpu

@@ -1,15 +1,15 @@
-// Slots of pinned host memory, and copies between them and one GPU that nobody waits for: they are
-// started, and asked for later. (Copier has the same for those who wait.)
+// Copies between slots of pinned host memory and one GPU that nobody waits for: they are started,
+// and asked for later. (Copier has the same for those who wait.)
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
-#include <vector>
 
+#include "gpu/copy_slots.hpp"
 #include "gpu/device.hpp"
-#include "gpu/handles.hpp"
 
 namespace zerohop::gpu {
 
@@ -28,23 +28,19 @@ class CopyRing {
   CopyRing(const CopyRing&) = delete;
   CopyRing& operator=(const CopyRing&) = delete;
 
-  std::byte* pages() const noexcept { return static_cast<std::byte*>(pages_.get()); }
+  std::byte* pages() const noexcept { return slots_->pages(); }
 
-  // Both return 0 or the CUresult; after an error, copies of that slot may still run. Copies run in
-  // the order in which they are started, whatever their slot.
+  // Both return 0 or the CUresult. After an error of start(), query() tells of what was started
+  // before it.
   int start(unsigned slot, Direction direction, std::span<const Copy> copies) noexcept;
-  // Whether what was started last with that slot is done: visible to the CPU, to adapters, and to
-  // work that the GPU begins later. kCudaErrorNotReady: not yet.
-  int query(unsigned slot) noexcept;
+  int query(unsigned slot) noexcept;  // as of CopySlots
 
  private:
   int start_all(unsigned slot, Direction direction, std::span<const Copy> copies) noexcept;
 
   const std::shared_ptr<const Device> device_;
   const unsigned generation_;  // of the process (fork)
-  PinnedPages pages_;
-  Stream stream_;
-  std::vector<Event> events_;  // by slot
+  std::optional<CopySlots> slots_;
 };
 
 }  // namespace zerohop::gpu

@@ -1,5 +1,6 @@
 #include "ipc/packet.hpp"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -116,6 +117,11 @@ std::optional<Packet> receive_packet(int socket, std::span<std::byte> into) {
   packet.lost_fd = !packet.fd && (message.msg_flags & MSG_CTRUNC) != 0;
   packet.nbytes = static_cast<std::size_t>(nbytes);
   return packet;
+}
+
+bool is_hung_up(int socket) noexcept {
+  pollfd asked{.fd = socket, .events = POLLRDHUP, .revents = 0};
+  return ::poll(&asked, 1, 0) == 1;
 }
 
 }  // namespace zerohop::ipc

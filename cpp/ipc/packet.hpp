@@ -31,4 +31,8 @@ bool send_packet(int socket, std::span<const std::byte> bytes, int descriptor = 
 // ProtocolError when the packet is longer than `into`.
 std::optional<Packet> receive_packet(int socket, std::span<std::byte> into);
 
+// Whether the other side has closed or died, or shut down its way to here, whatever lies unread
+// before that (man 2 poll: POLLRDHUP).
+bool is_hung_up(int socket) noexcept;
+
 }  // namespace zerohop::ipc

@@ -1,5 +1,4 @@
 // How a visitor copies: by plain stores and loads where pages are mapped, else by the kernel.
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -89,10 +88,7 @@ Copied Visit::refusal(const Hazards::Claim& claim, const Window* window) const n
 }
 
 // The number of a process that has ended may be another's soon. The socket tells at once.
-bool Visit::gone() const noexcept {
-  std::byte first;
-  return ::recv(socket_.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-}
+bool Visit::gone() const noexcept { return is_hung_up(socket_.get()); }
 
 Copied Visit::copy_pages(const Window& window, Direction direction, Runs& runs,
                          std::uint64_t& nbytes) noexcept {

@@ -10,6 +10,7 @@
 #include "base/deadline.hpp"
 #include "base/unique_fd.hpp"
 #include "ipc/hazards.hpp"
+#include "ipc/packet.hpp"
 
 namespace zerohop::ipc {
 
@@ -42,10 +43,7 @@ class Visitor {
 
   // Whether it has closed its end: with its last copy, or because it died. The kernel closes a
   // socket after the last thread of its process has ended.
-  bool gone() const noexcept {
-    std::byte first;
-    return ::recv(socket_.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-  }
+  bool gone() const noexcept { return is_hung_up(socket_.get()); }
 
   // Whether it may still be copying from or to this slot.
   bool at_work_in(std::uint32_t slot) const noexcept { return hazards().claimed(slot) && !gone(); }

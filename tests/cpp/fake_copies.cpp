@@ -72,6 +72,13 @@ void FakeCopies::launch(std::function<void()> kernel) {
   ++default_.begun;
 }
 
+int FakeCopies::waiting() const {
+  const std::lock_guard guard(mutex_);
+  std::size_t all = 0;
+  for (const auto& [handle, stream] : streams_) all += stream->waiting.size();
+  return static_cast<int>(all);
+}
+
 CudaResult FakeCopies::pin(void** pages, std::size_t nbytes) {
   const std::lock_guard guard(mutex_);
   std::vector<std::byte> fresh(nbytes, std::byte{0xA5});
@@ -182,7 +189,8 @@ CudaResult FakeCopies::query(void* event) {
   const std::lock_guard guard(mutex_);
   Event& asked = *events_.at(event);
   if (asked.stream == nullptr) return kCudaSuccess;  // never recorded
-  if (hangs || !std::exchange(asked.asked, true)) return kCudaErrorNotReady;
+  const bool hung = asked.stream == &default_ ? program_hangs : hangs;
+  if (hung || !std::exchange(asked.asked, true)) return kCudaErrorNotReady;
   Stream& stream = *asked.stream;
   while (stream.begun - stream.waiting.size() < asked.behind) {
     const auto work = std::move(stream.waiting.front());

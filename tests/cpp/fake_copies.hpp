@@ -43,6 +43,7 @@ class FakeCopies {
   int pinned() const { return count(pinned_); }
   int streams() const { return count(streams_); }
   int events() const { return count(events_); }
+  int waiting() const;  // copies that were started and have not happened
 
   // The functions of the table.
   driver::CudaResult pin(void** pages, std::size_t nbytes);
@@ -60,7 +61,9 @@ class FakeCopies {
   driver::CudaResult record(void* event, void* stream);
   driver::CudaResult query(void* event);
 
-  std::atomic<bool> hangs = false;  // nothing is ever found done
+  // Nothing is ever found done: of copies; of what the program gave its default stream.
+  std::atomic<bool> hangs = false;
+  std::atomic<bool> program_hangs = false;
 
  private:
   struct Block {

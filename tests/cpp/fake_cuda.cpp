@@ -292,6 +292,10 @@ CudaResult event_record(void* event, void* stream) {
 }
 CudaResult event_query(void* event) {
   if (current->fails("event_query")) return current->error;
+  // One of the calls that a thread may not make while any captures, unless in the relaxed mode.
+  if (current->capturing && capture_mode != driver::kCudaCaptureRelaxed) {
+    return driver::kCudaErrorCaptureFirst;
+  }
   return current->copies.query(event);
 }
 CudaResult flush_gpudirect_writes(int target, int scope) {

@@ -156,10 +156,10 @@ TEST_CASE_FIXTURE(Fixture, "what the default stream still has to do comes first"
   const Peer::Pair pair{&source, &remote};
   finish(to_right->write({&pair, 1}, {}));
   CHECK(get(target) == bytes);
-  cuda.copies.hangs = true;
+  cuda.copies.program_hangs = true;
   const auto call = [&] { (void)to_right->write({&pair, 1}, {{}, "", 0.05}); };
   CHECK(contains(message_of<TransferTimeout>(call), "default stream of cuda:0"));
-  cuda.copies.hangs = false;
+  cuda.copies.program_hangs = false;
 }
 
 TEST_CASE_FIXTURE(Fixture, "the route is staged, says why, and is not called gpudirect") {

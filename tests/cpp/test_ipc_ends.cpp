@@ -33,6 +33,10 @@ TEST_CASE("memory in which a visitor is at work stays until it no longer is, and
   CHECK(house.visit()->open(next.exposure->key(), soon())->entry.slot != entry.slot);
   SUBCASE("it lets go") { claim.reset(); }
   SUBCASE("it dies") { guest.socket.reset(); }
+  SUBCASE("it dies, and what it said last is unread") {
+    REQUIRE(send_packet(guest.socket.get(), std::as_bytes(std::span("!"))));
+    guest.socket.reset();
+  }
   CHECK(house.exposures->settle(entry, soon()));
   CHECK(memory.expired());
   Room last(house, 4096);

@@ -240,7 +240,7 @@ TEST_CASE_FIXTURE(StagedCouple, "a copy that fails is the transfer's error at ei
   finish(write(*to_right, near, far.remote()));  // makes the rings
   int here = 0, there = 0;
   // Behind the wait for the default stream.
-  for (int call = 12; call < 60; call += 3) {
+  for (int call = 12; call < 240; call += 7) {
     cuda.error = 719;
     cuda.calls = 0;
     cuda.fail_at = call;
@@ -263,20 +263,6 @@ TEST_CASE_FIXTURE(StagedCouple, "a copy that fails is the transfer's error at ei
   }
   CHECK(here > 0);
   CHECK(there > 0);
-}
-
-TEST_CASE_FIXTURE(StagedCouple, "a GPU that hangs is an error in time, and nothing more is begun") {
-  const Memory near = host_array(left, {100000});
-  const Memory far = gpu_array(right, {100000});
-  const auto error_of = [&](const Peer::Transferring& transfer) {
-    REQUIRE(transfer->wait(soon()));
-    return message_of<VerbsError>([&] { (void)transfer->result(); });
-  };
-  cuda.copies.hangs = true;
-  CHECK(contains(error_of(write(*to_right, near, far.remote())), "REM_OP_ERR"));
-  cuda.copies.hangs = false;
-  CHECK(contains(error_of(write(*to_right, near, far.remote())), "REM_OP_ERR"));
-  finish(to_right->notify({1, 1}));
 }
 
 TEST_CASE_FIXTURE(StagedCouple, "a peer that goes takes every staged transfer with it") {
