@@ -1,4 +1,4 @@
-"""The topology of recorded machines: devices, distances, and the nearest RDMA device."""
+"""The topology of machines written as trees: devices, distances, and the nearest RDMA device."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -160,7 +160,7 @@ def test_no_rdma_device(tmp_path: Path, build: Callable[[Path], Machine]) -> Non
 def test_empty_tree(tmp_path: Path) -> None:
     topology = zh.topology(tmp_path, tmp_path, {}, NO_NVML)
     assert topology.devices == topology.net == topology.numa == ()
-    assert repr(topology) == "<Topology: 0 GPUs, 0 RDMA devices, 0 NUMA nodes>"
+    assert repr(topology) == "<Topology: 0 GPUs, 0 RDMA devices, NUMA nodes not known>"
 
 
 def test_container_sees_only_its_own_gpus(tmp_path: Path) -> None:
@@ -224,7 +224,9 @@ def test_unknown_device(tmp_path: Path, device: str | int) -> None:
 def test_where_nothing_is_there_is_nothing_to_choose_from(
     tmp_path: Path, device: str | int
 ) -> None:
-    with pytest.raises(LookupError, match=r"no GPU and no RDMA device is here; NUMA nodes: none"):
+    with pytest.raises(
+        LookupError, match=r"no GPU and no RDMA device is here; NUMA nodes: not known"
+    ):
         zh.topology(tmp_path, tmp_path, {}, "not asked").nearest(device)
 
 

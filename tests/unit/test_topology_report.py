@@ -37,7 +37,7 @@ def texts(svg: str) -> list[str]:
 
 def test_repr_is_the_matrix(tmp_path: Path) -> None:
     assert repr(look(virtual(tmp_path))).splitlines() == [
-        "<Topology: 2 GPUs, 1 RDMA devices, 1 NUMA nodes>",
+        "<Topology: 2 GPUs, 1 RDMA devices, 1 NUMA node>",
         "        GPU0  GPU1  mlx5_0  NUMA",
         "GPU0    X     PHB   PHB     0",
         "GPU1    PHB   X     PHB     0",

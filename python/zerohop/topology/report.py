@@ -32,7 +32,7 @@ def print_topology(topology: Topology, console: Console) -> None:
     else:
         parts.append("No RDMA device: soft0, over a network device below, carries everything.")
     parts.append(_networks(topology))
-    parts.append(_nodes(topology))
+    parts.append(_nodes(topology) if topology.numa else topology.numa_text)
     if topology.devices:
         parts.append(_legend(topology))
     parts += [escape(f"note: {note}") for note in topology.notes]

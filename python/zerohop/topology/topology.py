@@ -33,6 +33,12 @@ class Topology:
     notes: tuple[str, ...] = ()  # what could not be found out, a sentence each
 
     @property
+    def numa_text(self) -> str:
+        """How many NUMA nodes there are, for messages; a kernel without NUMA shows none."""
+        count = len(self.numa)
+        return f"{count} NUMA node{'s' * (count > 1)}" if count else "NUMA nodes not known"
+
+    @property
     def devices(self) -> tuple[Gpu | RdmaDevice, ...]:
         """Rows and columns of the matrix: GPUs by PCI address, then RDMA devices by name."""
         return (*self.gpus, *self.rdma)
@@ -68,7 +74,7 @@ class Topology:
         known = (
             "devices here: " + ", ".join(names) if names else "no GPU and no RDMA device is here"
         )
-        return f"{known}; NUMA nodes: {', '.join(str(node.number) for node in self.numa) or 'none'}"
+        return f"{known}; NUMA nodes: {', '.join(str(node.number) for node in self.numa) or 'not known'}"
 
     def distance(self, a: str | int, b: str | int) -> Distance:
         """How far two devices, or a device and a NUMA node (NODE or SYS), are apart. Raises as find()."""
@@ -170,7 +176,7 @@ def _text_matrix(topology: Topology) -> list[str]:
     names = [device.name for device in topology.devices]
     summary = (
         f"<Topology: {len(topology.gpus)} GPUs, {len(topology.rdma)} RDMA devices, "
-        f"{len(topology.numa)} NUMA nodes>"
+        f"{topology.numa_text}>"
     )
     if not names:
         return [summary]
@@ -204,7 +210,7 @@ def topology(
     """Looks at this machine; needs neither a GPU nor CUDA nor libibverbs.
 
     Args:
-        sys, proc: roots of the trees to read; recorded ones show another machine.
+        sys, proc: roots of the trees to read; those of another machine, copied, show that one.
         environ: where CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER come from. Default: os.environ.
         nvml: the module to ask for NVLinks, or the reason to ask none. Default: pynvml if it is there.
     """

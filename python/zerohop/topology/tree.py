@@ -1,4 +1,4 @@
-"""A tree of small text files such as /sys: the real one, or a recorded one in the tests."""
+"""A tree of small text files such as /sys: the real one, or one that tests have written."""
 
 from __future__ import annotations
 
