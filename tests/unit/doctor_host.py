@@ -1,4 +1,4 @@
-"""A Host for the doctor's tests: a recorded tree, and answers that a test chooses."""
+"""A Host for the doctor's tests: a tree written by machine.py, and answers that a test chooses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cuda_of(machine: Machine, **attributes: int) -> Cuda:
     addresses = sorted(path.name for path in machine.proc.glob("driver/nvidia/gpus/*"))
     devices = tuple(CudaDevice("H200", a, NBYTES, {**H200, **attributes}) for a in addresses)
     peers = frozenset(permutations(range(len(devices)), 2))
-    return Cuda(version=13000, devices=devices, peers=peers)
+    return Cuda(version=13000, devices=devices, peers=peers, ipc=("",) * len(devices))
 
 
 def verbs_of(machine: Machine, errno: int | None = EBADF, mtu: int = 4096) -> Verbs:
@@ -45,7 +45,7 @@ def verbs_of(machine: Machine, errno: int | None = EBADF, mtu: int = 4096) -> Ve
     for path in sorted((machine.sys / "class/infiniband").glob("*")):
         ports = sorted(port.name for port in path.glob("ports/*"))
         mtus = {port: [mtu, 4096] for port in ports}
-        found.append(VerbsDevice(path.name, mtus=mtus, dma_buf_errno=errno))
+        found.append(VerbsDevice(path.name, mtus=mtus, dma_buf_errno=errno, relaxed_errno=0))
     return Verbs(devices=tuple(found))
 
 
@@ -56,6 +56,7 @@ def host_of(machine: Machine, **answers: Any) -> Host:
         "verbs": verbs_of(machine),
         "memlock": None,
         "pidfd": "",
+        "vm": "",
         "torch_cuda": None,
         "loopback": (True, "arrived"),
         **answers,

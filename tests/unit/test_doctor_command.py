@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from doctor_host import host_of
+from doctor_host import cuda_of, host_of, offer_device_files
 from machine import plain, virtual
 from rich.console import Console
 from zerohop.cli import main
@@ -96,9 +97,9 @@ def test_wanted_route_that_lacks_something_is_not_tried(
     assert "not tried: cuda: no NVIDIA GPU" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize(("chosen", "tried"), [(None, "soft0"), ("rxe0", "rxe0")])
-def test_staged_is_tried_where_it_is_served(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str | None, tried: str
+@pytest.mark.parametrize("device", [None, "soft0", "mlx5_0"])
+def test_staged_is_tried_on_the_device_that_was_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str | None
 ) -> None:
     trials = list[tuple[str, str | None]]()
 
@@ -107,9 +108,32 @@ def test_staged_is_tried_where_it_is_served(
         return trial.Outcome(route, "ok", "64 KiB")
 
     monkeypatch.setattr(command, "_with_counterpart", try_it)
-    host = host_of(virtual(tmp_path))
-    assert command.diagnose(host, "staged", chosen, True)
-    assert trials == [("staged", tried)]
+    machine = virtual(tmp_path)
+    offer_device_files(machine)
+    assert command.diagnose(host_of(machine), "staged", device, True)
+    assert trials == [("staged", device)]
+
+
+def test_matrix_of_gpus_in_text_and_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = virtual(tmp_path)
+    cuda = replace(cuda_of(machine), peers=frozenset({(0, 1)}))
+    command.diagnose(host_of(machine, cuda=cuda), None, None, as_json=True)
+    value = json.loads(capsys.readouterr().out)
+    matrix = [["X", "PHB"], ["no", "X"]]
+    assert value["p2p"] == {"devices": ["cuda:0", "cuda:1"], "matrix": matrix}
+    command.diagnose(host_of(machine, cuda=cuda), None, None, as_json=False)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "reaches cuda:0 cuda:1" in lines
+    assert "cuda:0 X PHB" in lines
+    assert "cuda:1 no X" in lines
+
+
+def test_one_gpu_has_no_matrix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command.diagnose(host_of(plain(tmp_path)), None, None, as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert not any(line.startswith("reaches") for line in lines)
 
 
 def test_p2p_is_tried_with_host_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +154,7 @@ def test_wanted_route_on_a_device_that_is_not_there() -> None:
     done = run("--want", "host", "--json", "--verbs", "mlx5_99")
     assert done.exit_code == 1
     [outcome] = json.loads(done.output)["trials"]
-    assert outcome["state"] == "fail"
+    assert outcome["state"] in ("absent", "fail")  # without and with another RDMA device
     assert "mlx5_99" in outcome["evidence"]
 
 
@@ -159,6 +183,9 @@ def test_pair(tmp_path: Path) -> None:
             assert outcomes["host"]["state"] == outcomes["p2p"]["state"] == "ok"
             assert "over soft0" in outcomes["host"]["evidence"]
             assert list(outcomes) == ["host", "p2p", "gpudirect", "staged"]
+            compared = {f["name"]: f for f in json.loads(done.output)["comparison"]}
+            assert {f["state"] for f in compared.values()} == {"ok"}
+            assert "here 4096, there 4096: 4096 used" in compared["mtus"]["evidence"]
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=STOP_S)
     assert process.returncode == 0

@@ -8,6 +8,7 @@ import pytest
 from doctor_host import EBADF, EOPNOTSUPP, NBYTES, cuda_of, host_of, verbs_of
 from machine import Machine, dgx, plain, software, virtual, without_adapter
 from zerohop.doctor import gpudirect, pcie
+from zerohop.doctor.config_space import device_control
 from zerohop.doctor.facts import Cuda, Verbs, VerbsDevice
 
 SWITCH_PORTS = ("0000:19:00.0", "0000:19:10.0")  # above GPU0 and mlx5_0 of dgx
@@ -75,7 +76,7 @@ def test_write_order(machine: Machine, attributes: dict[str, int], state: str, w
     finding = gpudirect.write_order(host_of(machine, cuda=cuda_of(machine, **attributes)))
     assert finding.state == state
     assert finding.evidence == f"H200: {words}"
-    assert ("Endpoint('soft0')" in finding.fix) == (state == "warn")
+    assert ("registration='staged'" in finding.fix) == (state == "warn")
 
 
 def resource_lines(*windows: tuple[int, int]) -> str:
@@ -99,10 +100,117 @@ def test_bar1(machine: Machine, window: int, state: str, wide_registers: bool) -
     finding = gpudirect.bar1(host_of(machine))
     assert finding.state == state
     if state == "warn":
-        assert "GPU0: 256 MiB for 141 GiB" in finding.evidence
+        assert "GPU0: 256 MiB for 141 GiB of memory" in finding.evidence
     else:
-        assert finding.evidence == "GPU0 256 GiB, GPU1 256 GiB"
+        assert finding.evidence == "GPU0: 256 GiB; GPU1: 256 GiB"
     assert NBYTES == 141 << 30
+
+
+@pytest.mark.parametrize(("used", "state"), [(10 << 30, "ok"), (250 << 30, "warn")])
+def test_use_of_bar1(machine: Machine, used: int, state: str) -> None:
+    """Without /sys, as in some containers, NVML tells the size too."""
+    cuda = cuda_of(machine)
+    devices = tuple(replace(d, bar1_nbytes=256 << 30, bar1_used=used) for d in cuda.devices)
+    finding = gpudirect.bar1(host_of(machine, cuda=replace(cuda, devices=devices)))
+    assert finding.state == state
+    assert f"GPU0: 256 GiB, {used >> 30} GiB in use" in finding.evidence
+    assert ("nvidia-smi -q -d MEMORY" in finding.fix) == (state == "warn")
+
+
+def express(control: int) -> bytes:
+    """A header with a list of two capabilities, of which the second is PCI Express."""
+    space = bytearray(256)
+    space[0x06], space[0x34] = 0x10, 0x40
+    space[0x40:0x42] = bytes((0x01, 0x60))
+    space[0x60:0x62] = bytes((0x10, 0x00))
+    struct.pack_into("<H", space, 0x68, control)
+    return bytes(space)
+
+
+@pytest.mark.parametrize(
+    ("control", "errno", "state", "words"),
+    [
+        (0x10, 0, "ok", "taken by the adapter, allowed on PCIe"),
+        (0x00, 0, "warn", "taken by the adapter, switched off on PCIe"),
+        (
+            0x10,
+            95,
+            "ok",
+            "refused by the adapter (Operation not supported), so zerohop goes without",
+        ),
+        (0x10, None, "warn", "libibverbs is too old to ask for it, allowed on PCIe"),
+        (None, 0, "ok", "taken by the adapter, PCIe control readable by root only"),
+    ],
+)
+def test_relaxed_ordering(
+    machine: Machine, control: int | None, errno: int | None, state: str, words: str
+) -> None:
+    if control is not None:
+        set_config(machine, "0000:00:08.0", express(control))
+    verbs = Verbs(devices=(VerbsDevice("mlx5_0", relaxed_errno=errno),))
+    finding = gpudirect.relaxed_ordering(host_of(machine, verbs=verbs))
+    assert finding.state == state
+    assert words in finding.evidence
+    assert ("setpci -s 0000:00:08.0" in finding.fix) == (control == 0)
+
+
+def test_control_of_what_is_no_pcie_device_is_unknown(machine: Machine) -> None:
+    for content in (bytes(64), bytes(256), express(0x10)[:64]):
+        set_config(machine, "0000:00:08.0", content)
+        assert device_control(machine.root, "0000:00:08.0") is None
+    endless = bytearray(express(0x10))
+    endless[0x60:0x62] = bytes((0x05, 0x40))
+    set_config(machine, "0000:00:08.0", bytes(endless))
+    assert device_control(machine.root, "0000:00:08.0") is None
+
+
+@pytest.mark.parametrize("build", [plain, software, without_adapter])
+def test_relaxed_ordering_is_for_gpus_and_adapters(tmp_path: Path, build: object) -> None:
+    finding = gpudirect.relaxed_ordering(host_of(build(tmp_path)))  # type: ignore[operator]
+    assert finding.state == "absent"
+
+
+@pytest.mark.parametrize(
+    ("path", "state", "words"),
+    [
+        ("/devices/pci0000:00", "ok", "mlx5_0: /devices/pci0000:00"),
+        ("", "absent", "mlx5_0 has no Data Direct"),
+        (None, "absent", "no mlx5 adapter"),
+    ],
+)
+def test_data_direct(machine: Machine, path: str | None, state: str, words: str) -> None:
+    verbs = Verbs(devices=(VerbsDevice("mlx5_0", data_direct=path),))
+    finding = gpudirect.data_direct(host_of(machine, verbs=verbs))
+    assert finding.state == state
+    assert words in finding.evidence
+
+
+# --- distance ---
+
+
+def test_distance_of_a_dgx_names_the_near_adapters_and_cpus(tmp_path: Path) -> None:
+    finding = pcie.distance(host_of(dgx(tmp_path)))
+    assert finding.state == "ok"
+    assert "mlx5_0 PIX, mlx5_1 PIX (NUMA 0, CPUs 0-55,112-167)" in finding.evidence
+    assert "NUMA 1, CPUs 56-111,168-223" in finding.evidence
+
+
+def test_distance_across_sockets_is_worth_a_warning(tmp_path: Path) -> None:
+    machine = without_adapter(tmp_path)
+    assert pcie.distance(host_of(machine)).state == "absent"
+    machine.rdma("mlx5_0", "0000:17 02.0 19:00.0", 0)
+    finding = pcie.distance(host_of(machine))
+    assert finding.state == "warn"
+    assert "GPU0: mlx5_0 PHB (NUMA 0, CPUs 0-15)" in finding.evidence
+    assert "GPU1: mlx5_0 SYS (NUMA 1, CPUs 16-31)" in finding.evidence
+
+
+def test_distance_where_no_node_is_told(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.gpu("0000:00 06.0")
+    machine.rdma("mlx5_0", "0000:00 08.0")
+    finding = pcie.distance(host_of(machine))
+    assert (finding.state, finding.evidence) == ("ok", "GPU0: mlx5_0 PHB (NUMA not told)")
 
 
 def test_bar1_unreadable(machine: Machine) -> None:

@@ -121,3 +121,24 @@ def test_nvml(tmp_path: Path, notes: tuple[str, ...], state: str) -> None:
 
 def test_nvml_without_gpus(tmp_path: Path) -> None:
     assert own.nvml(host_of(plain(tmp_path))).state == "absent"
+
+
+@pytest.mark.parametrize(
+    ("source", "state"),
+    [("tsc", "ok"), ("kvm-clock", "ok"), (None, "ok"), ("hpet", "warn"), ("acpi_pm", "warn")],
+)
+def test_clocks(tmp_path: Path, source: str | None, state: str) -> None:
+    machine = plain(tmp_path)
+    if source:
+        where = "sys/devices/system/clocksource/clocksource0"
+        machine.write(f"{where}/current_clocksource", source)
+    finding = limits.clocks(host_of(machine))
+    assert finding.state == state
+    assert finding.evidence.startswith("no clock synchronisation between hosts is needed")
+    assert (source or "") in finding.evidence
+
+
+def test_how_many_numa_nodes_is_said_or_not_known(tmp_path: Path) -> None:
+    assert limits.numa_balancing(host_of(plain(tmp_path / "one"))).evidence == "1 NUMA node"
+    none = host_of(Machine(tmp_path / "none"))
+    assert limits.numa_balancing(none).evidence == "NUMA nodes not known"

@@ -47,7 +47,8 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> type[FakeDriver]:
         refused: dict[str, int] = {}  # noqa: RUF012
 
     monkeypatch.setattr(cuda_probe, "Driver", Fresh)
-    monkeypatch.setattr(cuda_probe, "ipc", lambda _: "")
+    monkeypatch.setattr(cuda_probe, "ask_another", lambda handles: dict.fromkeys(handles, ""))
+    monkeypatch.setattr(cuda_probe, "bar1", lambda address: (256 << 30, len(address)))
     return Fresh
 
 
@@ -55,6 +56,8 @@ def test_cuda_probe(driver: type[FakeDriver]) -> None:
     answer = json.loads(json.dumps(cuda_probe.probe()))
     assert answer["version"] == 13000
     assert answer["peers"] == [[1, 0]]
+    assert answer["ipc"] == ["", ""]
+    assert facts.CudaDevice(**answer["devices"][0]).bar1_nbytes == 256 << 30
     assert [device["pci"] for device in answer["devices"]] == ["0000:3a:00.0", "0000:3b:00.0"]
     [first, _] = answer["devices"]
     assert (first["name"], first["nbytes"]) == ("NVIDIA H200", NBYTES)
@@ -74,7 +77,83 @@ def test_ipc_refusal_is_the_sentence() -> None:
     class Refusing(FakeDriver):
         refused = {"cuIpcGetMemHandle": 801}  # noqa: RUF012
 
-    assert cuda_probe.ipc(Refusing()) == "cuIpcGetMemHandle: CUDA_ERROR (801)"  # type: ignore[arg-type]
+    answers = cuda_probe.ipc(Refusing(), 2)  # type: ignore[arg-type]
+    assert answers == ["cuIpcGetMemHandle: CUDA_ERROR (801)"] * 2
+
+
+def test_ipc_is_asked_of_another_process_for_each_gpu(
+    driver: type[FakeDriver], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Partly(FakeDriver):
+        def call(self, function: str, *arguments: Any) -> None:
+            if function == "cuDevicePrimaryCtxRetain" and arguments[1] == 0:
+                raise cuda_probe.CudaFailure(function, 2, "CUDA_ERROR_OUT_OF_MEMORY")
+            super().call(function, *arguments)
+
+    monkeypatch.setattr(cuda_probe, "ask_another", lambda handles: {n: f"no {n}" for n in handles})
+    answers = cuda_probe.ipc(Partly(), 3)  # type: ignore[arg-type]
+    assert answers == [
+        "cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY (2)",
+        "no 1",
+        "no 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        ("import sys, json; print(json.dumps({n: 'x' for n in json.loads(sys.argv[1])}))", "x"),
+        ("raise SystemExit(3)", "the other process ended with exit 3"),
+    ],
+)
+def test_the_other_process_answers_or_ends(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, answer: str
+) -> None:
+    script = tmp_path / "probe.py"
+    script.write_text(code)
+    monkeypatch.setattr(cuda_probe, "__file__", str(script))
+    assert cuda_probe.ask_another({1: "aa", 5: "bb"}) == {1: answer, 5: answer}
+    assert cuda_probe.ask_another({}) == {}
+
+
+def test_the_other_process_compares_what_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Reading(FakeDriver):
+        def call(self, function: str, *arguments: Any) -> None:
+            super().call(function, *arguments)
+            if function == "cuMemcpyDtoH_v2":
+                arguments[0]._obj.value = cuda_probe.PATTERN
+
+    monkeypatch.setattr(cuda_probe, "Driver", Reading)
+    handles = json.dumps({0: "00" * 64, 1: "00" * 64})
+    assert cuda_probe.open_all(handles) == {"0": "", "1": ""}
+    monkeypatch.setattr(cuda_probe, "Driver", FakeDriver)
+    assert cuda_probe.open_all(handles)["1"] == "read 0x0 where 0x5a was written"
+
+
+def test_bar1_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_probe, "NVML", "libnothing-of-this-name.so.9")
+    assert cuda_probe.bar1("0000:3a:00.0") == (0, 0)
+
+
+def test_bar1_as_nvml_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nvml:
+        code = 0
+
+        def nvmlInit_v2(self) -> int:
+            return 0
+
+        def nvmlDeviceGetHandleByPciBusId_v2(self, address: bytes, handle: Any) -> int:
+            assert address == b"0000:3a:00.0"
+            return self.code
+
+        def nvmlDeviceGetBAR1MemoryInfo(self, handle: Any, window: Any) -> int:
+            window._obj.total, window._obj.free, window._obj.used = 10, 7, 3
+            return 0
+
+    monkeypatch.setattr(cuda_probe.ctypes, "CDLL", lambda _: Nvml())
+    assert cuda_probe.bar1("0000:3a:00.0") == (10, 3)
+    monkeypatch.setattr(Nvml, "code", 6)
+    assert cuda_probe.bar1("0000:3a:00.0") == (0, 0)
 
 
 @pytest.mark.parametrize("script", ["cuda_probe.py", "verbs_probe.py"])
@@ -116,7 +195,13 @@ class FakeVerbs:
         def register(*_: object) -> None:
             ctypes.set_errno(errno)
 
+        def register_relaxed(*arguments: object) -> int | None:
+            assert arguments[-1] == 1 << 20
+            ctypes.set_errno(errno)
+            return None if errno == 95 else 1
+
         self.ibv_reg_dmabuf_mr = register
+        self.ibv_reg_mr_iova2 = register_relaxed
 
     def ibv_get_device_name(self, handle: int) -> bytes:
         return b"rxe0"
@@ -136,20 +221,57 @@ class FakeVerbs:
 @pytest.mark.parametrize("errno", [9, 95])
 def test_verbs_probe(errno: int) -> None:
     library: Any = FakeVerbs(errno)
-    assert verbs_probe.device(library, 1)["dma_buf_errno"] == errno
+    answer = verbs_probe.device(library, 1)
+    assert answer["dma_buf_errno"] == errno
+    assert answer["relaxed_errno"] == (95 if errno == 95 else 0)
     assert verbs_probe.mtus(library, 1, 1) == [1024, 4096]
 
 
 def test_verbs_probe_of_an_old_library() -> None:
     library: Any = FakeVerbs(0)
-    del library.ibv_reg_dmabuf_mr
+    del library.ibv_reg_dmabuf_mr, library.ibv_reg_mr_iova2
     assert verbs_probe.dma_buf_errno(library, 1) is None
+    assert verbs_probe.relaxed_errno(library, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("supported", "code", "answer"),
+    [(True, 0, "/devices/pci0000:00"), (True, 19, ""), (False, 0, None)],
+)
+def test_data_direct(
+    monkeypatch: pytest.MonkeyPatch, supported: bool, code: int, answer: str | None
+) -> None:
+    def find(context: int, path: Any, nbytes: int) -> int:
+        assert nbytes == len(path)
+        path.value = b"/devices/pci0000:00"
+        return code
+
+    class Mlx5:
+        def __init__(self) -> None:
+            self.mlx5dv_is_supported = lambda handle: supported
+            self.mlx5dv_get_data_direct_sysfs_path = find
+
+    monkeypatch.setattr(verbs_probe.ctypes, "CDLL", lambda _: Mlx5())
+    assert verbs_probe.data_direct(1, 1) == answer
+
+
+def test_data_direct_of_a_library_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verbs_probe.ctypes, "CDLL", lambda _: object())
+    assert verbs_probe.data_direct(1, 1) is None
+    monkeypatch.setattr(verbs_probe, "MLX5", "libnothing-of-this-name.so.9")
+    monkeypatch.undo()
+    monkeypatch.setattr(verbs_probe, "MLX5", "libnothing-of-this-name.so.9")
+    assert verbs_probe.data_direct(1, 1) is None
 
 
 def test_verbs_probe_of_a_closed_device() -> None:
     library: Any = FakeVerbs(0, opens=False)
     answer = facts.VerbsDevice(**verbs_probe.device(library, 1))
     assert (answer.name, answer.reason) == ("rxe0", "Permission denied")
+
+
+def test_memory_of_this_process_may_be_read_by_it() -> None:
+    assert facts.vm_problem() == "" or facts.vm_problem().startswith("process_vm_readv: ")
 
 
 def test_questions_to_this_machine() -> None:

@@ -181,3 +181,15 @@ def test_mtu_of_infiniband(tmp_path: Path) -> None:
 
 def test_mtu_unknown_without_libibverbs(roce: Machine) -> None:
     assert rdma.mtu(host_of(roce, verbs=NO_LIBRARY)).state == "absent"
+
+
+def test_transport_of_iwarp_is_refused_for_good(roce: Machine, tmp_path: Path) -> None:
+    assert rdma.transport(host_of(roce)).evidence == "mlx5_0: InfiniBand or RoCE"
+    roce.rdma("irdma0", None, node_type="4: RNIC", link="Ethernet")
+    finding = rdma.transport(host_of(roce))
+    assert finding.state == "ok"
+    assert "irdma0: iWARP, never used; use soft0@<its network interface>" in finding.evidence
+    assert "irdma0" not in rdma.ports(host_of(roce)).evidence
+    alone = plain(tmp_path / "alone")
+    alone.rdma("siw0", None, node_type="4: RNIC", link="Ethernet")
+    assert rdma.transport(host_of(alone)).state == rdma.ports(host_of(alone)).state == "absent"

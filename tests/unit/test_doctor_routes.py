@@ -64,7 +64,34 @@ def test_reasons_say_what_serves(tmp_path: Path) -> None:
     assert known["host"].reason == "over an RDMA device"
     assert known["p2p"].reason.startswith("host memory")
     assert known["gpudirect"].reason == "GPU memory registered through dma-buf"
-    assert known["staged"].reason == "through pinned host memory over soft0"
+    assert known["staged"].reason == "through pinned host memory, over an RDMA device"
+
+
+@pytest.mark.parametrize(
+    ("device", "routes", "host"),
+    [
+        ("soft0", ["host", "p2p", "staged"], "over soft0"),
+        ("mlx5_0", ["host", "p2p", "gpudirect", "staged"], "over mlx5_0"),
+    ],
+)
+def test_a_chosen_device_is_the_only_one_that_counts(
+    tmp_path: Path, device: str, routes: list[str], host: str
+) -> None:
+    known = {v.route: v for v in judge(examine(host_of(ready(dgx(tmp_path)))), device)}
+    assert [route for route, verdict in known.items() if verdict.possible] == routes
+    assert known["host"].reason == host
+    assert known["staged"].reason == f"through pinned host memory, {host}"
+    if device == "soft0":
+        assert known["gpudirect"].reason == "soft0 is software and copies GPU memory: staged"
+
+
+def test_an_adapter_that_was_chosen_is_not_replaced_by_soft0(tmp_path: Path) -> None:
+    machine = ready(virtual(tmp_path))
+    (machine.root / "dev/infiniband/uverbs0").unlink()
+    known = {v.route: v for v in judge(examine(host_of(machine)), "mlx5_0")}
+    assert not any(verdict.possible for verdict in known.values())
+    assert known["staged"].reason == known["host"].reason
+    assert known["host"].reason.startswith("mlx5_0: uverbs: ")
 
 
 def test_reasons_say_what_lacks(tmp_path: Path) -> None:
@@ -72,7 +99,7 @@ def test_reasons_say_what_lacks(tmp_path: Path) -> None:
     assert known["host"].reason == "over soft0"
     assert known["staged"].reason == "cuda: no NVIDIA GPU"
     assert known["gpudirect"].reason == (
-        "cuda: no NVIDIA GPU; providers, uverbs, ports: no RDMA device"
+        "cuda: no NVIDIA GPU; providers, uverbs, transport, ports: no RDMA device"
     )
 
 
@@ -107,6 +134,14 @@ def test_adapter_without_library_or_address(tmp_path: Path) -> None:
         for index in (1, 3):
             machine.write(f"sys/class/infiniband/mlx5_0/ports/{port}/gids/{index}", "::")
     assert "gids: mlx5_0/2: no RoCE v2 GID" in verdicts(host_of(machine))["gpudirect"].reason
+
+
+def test_iwarp_serves_no_route(tmp_path: Path) -> None:
+    machine = plain(tmp_path)
+    machine.rdma("irdma0", "0000:00 05.0", node_type="4: RNIC", link="Ethernet", driver="ice")
+    host = host_of(ready(machine))
+    assert verdicts(host)["host"].reason == "over soft0"
+    assert "transport, ports: irdma0: iWARP, never used" in verdicts(host)["gpudirect"].reason
 
 
 def test_memlock_bars_the_adapter(tmp_path: Path) -> None:

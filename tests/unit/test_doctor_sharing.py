@@ -34,10 +34,18 @@ def test_p2p_of_one_gpu(tmp_path: Path) -> None:
     assert sharing.p2p(host_of(workstation(tmp_path))).state == "absent"
 
 
+def test_p2p_matrix(machine: Machine, tmp_path: Path) -> None:
+    cuda = replace(cuda_of(machine), peers=frozenset({(0, 1)}))
+    assert sharing.p2p_matrix(host_of(machine, cuda=cuda)) == [["X", "PHB"], ["no", "X"]]
+    hidden = host_of(machine, cuda=cuda, environ={"CUDA_VISIBLE_DEVICES": "0"})
+    assert sharing.p2p_matrix(hidden) == [["X", "yes"], ["no", "X"]]  # which is which is unknown
+    assert sharing.p2p_matrix(host_of(plain(tmp_path / "plain"))) == []
+
+
 def test_ipc(machine: Machine) -> None:
     finding = sharing.ipc(host_of(machine))
     assert finding.state == "ok"
-    assert "IPC handles and file descriptors" in finding.evidence
+    assert "opened memory of cuda:0, cuda:1 (IPC handles and file descriptors)" in finding.evidence
     finding = sharing.ipc(host_of(machine, cuda=cuda_of(machine, posix_fd_handles=0)))
     assert finding.state == "ok"
     assert "no file descriptors" in finding.evidence
@@ -52,8 +60,8 @@ def test_ipc_needs_a_shared_compute_mode(machine: Machine, mode: int) -> None:
 
 def test_ipc_that_was_refused(machine: Machine) -> None:
     refusal = "cuIpcOpenMemHandle_v2: CUDA_ERROR_INVALID_CONTEXT (201)"
-    finding = sharing.ipc(host_of(machine, cuda=replace(cuda_of(machine), ipc=refusal)))
-    assert (finding.state, finding.evidence) == ("fail", refusal)
+    finding = sharing.ipc(host_of(machine, cuda=replace(cuda_of(machine), ipc=("", refusal))))
+    assert (finding.state, finding.evidence) == ("fail", f"cuda:1: {refusal}")
     assert "--ipc=host --pid=host" in finding.fix
 
 
@@ -78,6 +86,38 @@ def test_fd_passing(machine: Machine, scope: int | None, capabilities: str, stat
         machine.write("proc/sys/kernel/yama/ptrace_scope", scope)
     finding = sharing.fd_passing(host_of(machine))
     assert finding.state == state
+
+
+@pytest.mark.parametrize(
+    ("scope", "capabilities", "state"),
+    [
+        (None, "", "ok"),
+        (0, "", "ok"),
+        (1, "", "warn"),
+        (2, "", "warn"),
+        (2, ROOT_CAPABILITIES, "ok"),
+        (3, ROOT_CAPABILITIES, "warn"),
+    ],
+)
+def test_ptrace_matters_without_a_gpu(
+    tmp_path: Path, scope: int | None, capabilities: str, state: str
+) -> None:
+    machine = plain(tmp_path)
+    machine.write("proc/self/status", f"Name: python\n{capabilities}")
+    if scope is not None:
+        machine.write("proc/sys/kernel/yama/ptrace_scope", scope)
+    finding = sharing.ptrace(host_of(machine))
+    assert (finding.state, finding.evidence[:17]) == (state, f"ptrace_scope is {scope or 0}")
+    assert ("p2p=1 (ZEROHOP_P2P=1)" in finding.fix) == (state == "warn")
+    assert ("sysctl kernel.yama.ptrace_scope=0" in finding.fix) == (state == "warn" and scope != 3)
+
+
+def test_ptrace_that_a_container_forbids(tmp_path: Path) -> None:
+    refusal = "process_vm_readv: Operation not permitted"
+    finding = sharing.ptrace(host_of(plain(tmp_path), vm=refusal))
+    assert finding.state == "warn"
+    assert finding.evidence == f"{refusal}: p2p=1 reaches memory of Endpoint.empty() only"
+    assert "--cap-add=SYS_PTRACE" in finding.fix
 
 
 def test_fd_passing_filtered(machine: Machine) -> None:

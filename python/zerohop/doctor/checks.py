@@ -19,12 +19,14 @@ CHECKS: tuple[Check, ...] = (
     driver.torch_cuda,
     sharing.p2p,
     sharing.ipc,
+    sharing.ptrace,
     sharing.fd_passing,
     sharing.expandable_segments,
     software.nvml,
     rdma.libibverbs,
     rdma.providers,
     rdma.uverbs,
+    rdma.transport,
     rdma.ports,
     rdma.gids,
     rdma.mtu,
@@ -33,6 +35,9 @@ CHECKS: tuple[Check, ...] = (
     gpudirect.peermem,
     gpudirect.write_order,
     gpudirect.bar1,
+    gpudirect.relaxed_ordering,
+    gpudirect.data_direct,
+    pcie.distance,
     pcie.iommu,
     pcie.acs,
     limits.kernel,
@@ -40,6 +45,7 @@ CHECKS: tuple[Check, ...] = (
     limits.max_map_count,
     limits.shm,
     limits.numa_balancing,
+    limits.clocks,
 )
 
 

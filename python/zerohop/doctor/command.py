@@ -15,9 +15,10 @@ from zerohop.doctor.checks import examine
 from zerohop.doctor.counterpart import CounterpartFailed, counterpart
 from zerohop.doctor.finding import Finding
 from zerohop.doctor.host import Host
-from zerohop.doctor.report import print_findings, print_outcomes, print_verdicts
+from zerohop.doctor.report import print_findings, print_matrix, print_outcomes, print_verdicts
 from zerohop.doctor.routes import ROUTES, Verdict, judge
-from zerohop.doctor.trial import TIMEOUT_S, Outcome, share, try_routes
+from zerohop.doctor.sharing import p2p_matrix
+from zerohop.doctor.trial import TIMEOUT_S, Outcome, share, try_pair, try_routes
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error, TransferTimeout
 
@@ -30,7 +31,7 @@ def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) ->
     A wanted route that the findings allow is tried with a second process on this machine.
     """
     findings = examine(host)
-    verdicts = judge(findings)
+    verdicts = judge(findings, device)
     outcomes: list[Outcome] = []
     if want is not None:
         [verdict] = [v for v in verdicts if v.route == want]
@@ -39,10 +40,12 @@ def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) ->
     else:
         works = all(finding.state != "fail" for finding in findings)
     if as_json:
-        _print_json(works, findings=findings, routes=verdicts, trials=outcomes)
+        matrix = p2p_matrix(host)
+        _print_json(works, matrix, findings=findings, routes=verdicts, trials=outcomes)
     else:
         console = Console()
         print_findings(findings, console)
+        print_matrix(p2p_matrix(host), console)
         print_verdicts(verdicts, console)
         if outcomes:
             print_outcomes(outcomes, console)
@@ -52,8 +55,6 @@ def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) ->
 def _try_here(verdict: Verdict, device: str | None) -> Outcome:
     if not verdict.possible:
         return Outcome(verdict.route, "absent", f"not tried: {verdict.reason}")
-    if verdict.route == "staged" and device is None:
-        device = "soft0"  # the only one that stages; an adapter would be chosen before it
     try:
         return _with_counterpart(verdict.route, device)
     except (Error, CounterpartFailed) as error:
@@ -66,10 +67,11 @@ def _with_counterpart(route: str, device: str | None) -> Outcome:
 
 
 def pair(address: bytes, want: str | None, device: str | None, as_json: bool) -> bool:
-    """Whether the wanted route to a counterpart works, or without `want` all that exist."""
+    """Whether the wanted route to a counterpart works, or without `want` all that exist; compares both."""
+    comparison: list[Finding] = []
     try:
         with Endpoint(device, timeout=TIMEOUT_S, p2p=1) as endpoint:
-            outcomes = try_routes(endpoint, address, (want,) if want else ROUTES)
+            comparison, outcomes = try_pair(endpoint, address, (want,) if want else ROUTES)
     except Error as error:
         outcomes = [Outcome(want or "any", "fail", f"cannot connect: {error}")]
     if want:
@@ -78,8 +80,10 @@ def pair(address: bytes, want: str | None, device: str | None, as_json: bool) ->
         states = [outcome.state for outcome in outcomes]
         works = "ok" in states and "fail" not in states
     if as_json:
-        _print_json(works, trials=outcomes)
+        _print_json(works, comparison=comparison, trials=outcomes)
     else:
+        if comparison:
+            print_findings(comparison, Console())
         print_outcomes(outcomes, Console())
     return works
 
@@ -112,8 +116,12 @@ def _greet(endpoint: Endpoint) -> None:
 
 
 def _print_json(
-    works: bool, **lists: Sequence[Finding] | Sequence[Verdict] | Sequence[Outcome]
+    works: bool,
+    matrix: list[list[str]] | None = None,
+    **lists: Sequence[Finding] | Sequence[Verdict] | Sequence[Outcome],
 ) -> None:
     value: dict[str, Any] = {"works": works}
+    if matrix is not None:
+        value["p2p"] = {"devices": [f"cuda:{n}" for n in range(len(matrix))], "matrix": matrix}
     value.update({name: [asdict(item) for item in items] for name, items in lists.items()})
     print(json.dumps(value, indent=2))

@@ -24,8 +24,9 @@ ATTRIBUTES = {
     "ipc_events": 125,
     "fabric_handles": 128,
 }
+NVML = "libnvidia-ml.so.1"
 IPC_NBYTES = 2 << 20
-IPC_TIMEOUT_S = 20
+IPC_TIMEOUT_S = 40  # a context on each GPU
 PATTERN = 0x5A
 LAZY_PEER_ACCESS = 1  # the only flag that cuIpcOpenMemHandle takes
 
@@ -38,6 +39,10 @@ class CudaFailure(Exception):
 
 class IpcHandle(ctypes.Structure):
     _fields_ = [("reserved", ctypes.c_char * 64)]
+
+
+class Bar1(ctypes.Structure):  # nvmlBAR1Memory_t, bytes
+    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
 
 
 class Driver:
@@ -71,13 +76,15 @@ def probe() -> dict[str, Any]:
     except CudaFailure as failure:
         return {**facts, "reason": str(failure), "code": failure.code}
     facts["devices"] = [device(driver, ordinal) for ordinal in devices]
+    for answer in facts["devices"]:
+        answer["bar1_nbytes"], answer["bar1_used"] = bar1(answer["pci"])
     facts["peers"] = [
         [a, b]
         for a in devices
         for b in devices
         if a != b and driver.integer("cuDeviceCanAccessPeer", a, b)
     ]
-    facts["ipc"] = ipc(driver) if len(devices) else ""
+    facts["ipc"] = ipc(driver, len(devices))
     return facts
 
 
@@ -101,36 +108,71 @@ def device(driver: Driver, ordinal: int) -> dict[str, Any]:
     }
 
 
-def ipc(driver: Driver) -> str:
-    """Why another process cannot open memory of cuda:0; "" when one just did."""
-    context, memory, handle = ctypes.c_void_p(), ctypes.c_uint64(), IpcHandle()
+def bar1(address: str) -> tuple[int, int]:
+    """Size and use of the window through which other PCIe devices see a GPU; zeros without NVML."""
     try:
-        driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-        driver.call("cuCtxPushCurrent_v2", context)
-        driver.call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(IPC_NBYTES))
-        driver.call("cuMemsetD8_v2", memory, ctypes.c_ubyte(PATTERN), ctypes.c_size_t(IPC_NBYTES))
-        driver.call("cuCtxSynchronize")
-        driver.call("cuIpcGetMemHandle", ctypes.byref(handle), memory)
-    except CudaFailure as failure:
-        return str(failure)
-    command = [sys.executable, __file__, bytes(handle).hex()]
+        nvml = ctypes.CDLL(NVML)
+    except OSError:
+        return 0, 0
+    handle, window = ctypes.c_void_p(), Bar1()
+    if (
+        nvml.nvmlInit_v2()
+        or nvml.nvmlDeviceGetHandleByPciBusId_v2(address.encode(), ctypes.byref(handle))
+        or nvml.nvmlDeviceGetBAR1MemoryInfo(handle, ctypes.byref(window))
+    ):
+        return 0, 0
+    return window.total, window.used
+
+
+def ipc(driver: Driver, count: int) -> list[str]:
+    """Of each GPU, why another process cannot open memory of it; "" when one just did."""
+    answers, handles = [""] * count, dict[int, str]()
+    for ordinal in range(count):
+        try:
+            handles[ordinal] = export(driver, ordinal)
+        except CudaFailure as failure:
+            answers[ordinal] = str(failure)
+    for ordinal, complaint in ask_another(handles).items():
+        answers[ordinal] = complaint
+    return answers
+
+
+def export(driver: Driver, ordinal: int) -> str:
+    """A handle of fresh memory with the pattern in it, hexadecimal; both stay until this process ends."""
+    context, memory, handle = ctypes.c_void_p(), ctypes.c_uint64(), IpcHandle()
+    driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), ordinal)
+    driver.call("cuCtxPushCurrent_v2", context)
+    driver.call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(IPC_NBYTES))
+    driver.call("cuMemsetD8_v2", memory, ctypes.c_ubyte(PATTERN), ctypes.c_size_t(IPC_NBYTES))
+    driver.call("cuCtxSynchronize")
+    driver.call("cuIpcGetMemHandle", ctypes.byref(handle), memory)
+    return bytes(handle).hex()
+
+
+def ask_another(handles: dict[int, str]) -> dict[int, str]:
+    """What a second process says of each handle."""
+    if not handles:
+        return {}
+    command = [sys.executable, __file__, json.dumps(handles)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=IPC_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        return f"the other process did not open it within {IPC_TIMEOUT_S} s"
-    return "" if done.returncode == 0 else (done.stdout.strip() or f"exit {done.returncode}")
+        return dict.fromkeys(handles, f"another process did not open it within {IPC_TIMEOUT_S} s")
+    try:
+        return {int(ordinal): str(answer) for ordinal, answer in json.loads(done.stdout).items()}
+    except ValueError:
+        return dict.fromkeys(handles, f"the other process ended with exit {done.returncode}")
 
 
-def open_handle(encoded: str) -> str:
-    """The other process: opens the handle and reads what the first one wrote; "" when that is there."""
-    driver = Driver()
+def open_handle(driver: Driver, ordinal: int, encoded: str) -> str:
+    """The other process: opens a handle and reads what the first one wrote; "" when that is there."""
     context, memory, byte = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_ubyte()
     handle = IpcHandle.from_buffer_copy(bytes.fromhex(encoded))
     try:
         driver.call("cuInit", 0)
-        driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), ordinal)
         driver.call("cuCtxPushCurrent_v2", context)
         driver.call("cuIpcOpenMemHandle_v2", ctypes.byref(memory), handle, LAZY_PEER_ACCESS)
         driver.call("cuMemcpyDtoH_v2", ctypes.byref(byte), memory, ctypes.c_size_t(1))
@@ -140,9 +182,10 @@ def open_handle(encoded: str) -> str:
     return "" if byte.value == PATTERN else f"read {byte.value:#x} where {PATTERN:#x} was written"
 
 
+def open_all(encoded: str) -> dict[str, str]:
+    driver = Driver()
+    return {n: open_handle(driver, int(n), text) for n, text in json.loads(encoded).items()}
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        complaint = open_handle(sys.argv[1])
-        print(complaint)
-        raise SystemExit(1 if complaint else 0)
-    print(json.dumps(probe()))
+    print(json.dumps(open_all(sys.argv[1]) if len(sys.argv) > 1 else probe()))

@@ -24,6 +24,8 @@ class CudaDevice:
     pci: str  # "0000:06:00.0"
     nbytes: int  # of its memory
     attributes: dict[str, int]  # see cuda_probe.ATTRIBUTES; 0 for what the driver does not know
+    bar1_nbytes: int = 0  # of its window for other PCIe devices, as NVML has it; 0: not told
+    bar1_used: int = 0
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Cuda:
     version: int = 0  # 13000 is CUDA 13.0
     devices: tuple[CudaDevice, ...] = ()
     peers: frozenset[tuple[int, int]] = frozenset()  # (a, b): a can access memory of b
-    ipc: str = ""  # why another process cannot open memory of cuda:0
+    ipc: tuple[str, ...] = ()  # of each GPU, why another process cannot open its memory; "": it can
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,12 @@ class VerbsDevice:
     reason: str = ""  # why it cannot be opened
     mtus: dict[str, list[int]] = field(default_factory=dict)  # port: [active, maximum] in bytes
     dma_buf_errno: int | None = None
+    relaxed_errno: int | None = (
+        None  # of asking for relaxed ordering; 0: taken, None: not to be asked
+    )
+    data_direct: str | None = (
+        None  # its place in /sys, "" without; None: not mlx5, or too old to ask
+    )
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,8 @@ def ask_cuda() -> Cuda:
     answer = _run("cuda_probe.py")
     devices = tuple(CudaDevice(**device) for device in answer.pop("devices", ()))
     peers = frozenset((a, b) for a, b in answer.pop("peers", ()))
-    return Cuda(devices=devices, peers=peers, **answer)
+    ipc = tuple(answer.pop("ipc", ()))
+    return Cuda(devices=devices, peers=peers, ipc=ipc, **answer)
 
 
 def ask_verbs() -> Verbs:
@@ -111,6 +120,22 @@ def pidfd_problem() -> str:
         if fd >= 0:
             os.close(fd)
     return problem
+
+
+def vm_problem() -> str:
+    """Why process_vm_readv is refused even on ourselves, as container filters do; "" when it works."""
+    word, copy = ctypes.c_uint64(42), ctypes.c_uint64()
+    size = ctypes.sizeof(word)
+    remote, local = (_Range(ctypes.addressof(place), size) for place in (word, copy))
+    library = ctypes.CDLL(None, use_errno=True)
+    arguments = (os.getpid(), ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+    if library.process_vm_readv(*arguments) == size:
+        return ""
+    return f"process_vm_readv: {os.strerror(ctypes.get_errno())}"
+
+
+class _Range(ctypes.Structure):  # struct iovec
+    _fields_ = (("base", ctypes.c_void_p), ("nbytes", ctypes.c_size_t))
 
 
 def torch_cuda() -> str | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from zerohop.doctor.config_space import device_control
 from zerohop.doctor.finding import Finding, State, worst
 from zerohop.doctor.host import Host
 from zerohop.host import human_bytes
@@ -14,6 +17,8 @@ PEERMEM = (
     "sys/kernel/mm/memory_peers/nv_mem_nc/version",
     "sys/module/nv_peer_mem/version",
 )
+NEARLY_FULL = 0.9  # part of the window in use from which on it is worth a warning
+ALLOW_RELAXED = 0x10  # of the PCIe device control register
 HOST_FLUSH = 1  # CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST
 ORDERED_FOR_OWNER = 100  # CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER
 
@@ -70,28 +75,81 @@ def write_order(host: Host) -> Finding:
             lines, bad = [*lines, f"{device.name}: no order and no flush call"], True
     evidence = "; ".join(dict.fromkeys(lines))
     if bad:
-        fix = "use Endpoint('soft0') for this GPU, which stages; GeForce models have no GPUDirect RDMA"
+        fix = "use registration='staged' for this GPU; GeForce models have no GPUDirect RDMA"
         return Finding("write-order", "warn", evidence, fix)
     return Finding("write-order", "ok", evidence)
 
 
 def bar1(host: Host) -> Finding:
-    """Whether all of a GPU's memory fits through its PCIe window, which limits what is registered."""
-    sizes = {gpu.name: _window(host, gpu) for gpu in host.topology.gpus}
-    known = {name: size for name, size in sizes.items() if size}
-    if not known:
+    """Whether all of a GPU's memory fits through its PCIe window, which limits what is registered.
+
+    Its size is in /sys, its use is told by NVML.
+    """
+    devices = {device.pci: device for device in host.cuda.devices}
+    lines, fixes = [], dict[str, None]()
+    for gpu in host.topology.gpus:
+        device = devices.get(gpu.pci.address)
+        size = _window(host, gpu) or (device.bar1_nbytes if device else 0)
+        if not size:
+            continue
+        line = f"{gpu.name}: {human_bytes(size)}"
+        if device is not None and size < device.nbytes:
+            line += f" for {human_bytes(device.nbytes)} of memory"
+            fixes["enable Above 4G Decoding and Resizable BAR in the firmware"] = None
+        if device is not None and device.bar1_nbytes:
+            line += f", {human_bytes(device.bar1_used)} in use"
+            if device.bar1_used > NEARLY_FULL * device.bar1_nbytes:
+                fixes["close what other processes have registered: nvidia-smi -q -d MEMORY"] = None
+        lines.append(line)
+    if not lines:
         return Finding("bar1", "absent", "no GPU whose PCIe windows can be read")
-    memory = {device.pci: device.nbytes for device in host.cuda.devices}
-    small = [
-        f"{gpu.name}: {human_bytes(known[gpu.name])} for {human_bytes(memory[gpu.pci.address])}"
-        for gpu in host.topology.gpus
-        if gpu.name in known and known[gpu.name] < memory.get(gpu.pci.address, 0)
-    ]
-    if small:
-        fix = "enable Above 4G Decoding and Resizable BAR in the firmware; register less at once"
-        return Finding("bar1", "warn", "; ".join(small), fix)
-    text = ", ".join(f"{name} {human_bytes(size)}" for name, size in known.items())
-    return Finding("bar1", "ok", text)
+    return Finding("bar1", "warn" if fixes else "ok", "; ".join(lines), "; ".join(fixes))
+
+
+def relaxed_ordering(host: Host) -> Finding:
+    """Whether adapters may write to GPU memory in any order, which some platforms need for full speed.
+
+    The adapter's registrations ask for it (knob relaxed_ordering, man ibv_reg_mr), and the PCIe
+    device control register allows it (PCI Express Base Specification 6.0, 7.5.3.4).
+    """
+    answers = {device.name: device for device in host.verbs.devices if not device.reason}
+    adapters = [rdma for rdma in host.topology.rdma if rdma.pci and rdma.name in answers]
+    if not host.topology.gpus or not adapters:
+        return Finding("relaxed-ordering", "absent", "no pair of GPU and PCIe RDMA device")
+    lines, fixes = [], dict[str, None]()
+    for rdma in adapters:
+        assert rdma.pci is not None
+        refusal = answers[rdma.name].relaxed_errno
+        if refusal is None:
+            verbs = "libibverbs is too old to ask for it"
+            fixes["install rdma-core 28 or newer"] = None
+        elif refusal:
+            verbs = f"refused by the adapter ({os.strerror(refusal)}), so zerohop goes without"
+        else:
+            verbs = "taken by the adapter"
+        control = device_control(host.root, rdma.pci.address)
+        if control is None:
+            pcie = "PCIe control readable by root only"
+        elif control & ALLOW_RELAXED:
+            pcie = "allowed on PCIe"
+        else:
+            pcie = "switched off on PCIe"
+            fixes[f"setpci -s {rdma.pci.address} CAP_EXP+8.w=10:10, or look at the firmware"] = None
+        lines.append(f"{rdma.name}: {verbs}, {pcie}")
+    state: State = "warn" if fixes else "ok"
+    return Finding("relaxed-ordering", state, "; ".join(lines), "; ".join(fixes))
+
+
+def data_direct(host: Host) -> Finding:
+    """Whether an adapter has a second, direct way to GPU memory (mlx5 Data Direct, ConnectX-8)."""
+    asked = [device for device in host.verbs.devices if device.data_direct is not None]
+    having = [f"{device.name}: {device.data_direct}" for device in asked if device.data_direct]
+    if not host.topology.gpus or not asked:
+        return Finding("data-direct", "absent", "no mlx5 adapter beside a GPU")
+    if not having:
+        names = ", ".join(device.name for device in asked)
+        return Finding("data-direct", "absent", f"{names} has no Data Direct, the usual way serves")
+    return Finding("data-direct", "ok", "; ".join(having))
 
 
 def _window(host: Host, gpu: Gpu) -> int:

@@ -18,7 +18,7 @@ CAP_IPC_LOCK, CAP_SYS_PTRACE = 14, 19  # linux/capability.h
 
 @dataclass
 class Host:
-    """This machine by default; tests give a recorded tree and answers of their own."""
+    """This machine by default; tests give a tree and answers of their own."""
 
     root: Path = Path("/")
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -28,6 +28,7 @@ class Host:
     ask_size: Callable[[Path], int | None] = facts.file_system_size
     ask_memlock: Callable[[], int | None] = facts.memlock
     ask_pidfd: Callable[[], str] = facts.pidfd_problem
+    ask_vm: Callable[[], str] = facts.vm_problem
     ask_torch_cuda: Callable[[], str | None] = facts.torch_cuda
     ask_loopback: Callable[[], tuple[bool, str]] = loopback
 

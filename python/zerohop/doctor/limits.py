@@ -10,6 +10,7 @@ DMA_BUF_KERNEL = (5, 12)  # the first with ibv_reg_dmabuf_mr (commit bfe0cc6eb24
 LEAST_MEMLOCK = 1 << 20  # bytes: queues alone take this much
 DEFAULT_MAPS = 65530  # of vm.max_map_count (kernel: admin-guide/sysctl/vm.rst)
 CROWDED = 0.8  # part of the mappings in use from which on it is worth a warning
+SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies")  # read through the kernel, a microsecond or more each
 DOCKER_SHM = 64 << 20  # bytes of /dev/shm that docker run gives without --shm-size
 
 
@@ -68,9 +69,25 @@ def numa_balancing(host: Host) -> Finding:
     Bound programs should turn it off (kernel: admin-guide/sysctl/kernel.rst, numa_balancing).
     """
     on = host.tree.integer("proc/sys/kernel/numa_balancing")
-    nodes = len(host.topology.numa)
-    if on is None or nodes < 2:
-        return Finding("numa-balancing", "absent", f"{nodes} NUMA node")
+    if on is None or len(host.topology.numa) < 2:
+        return Finding("numa-balancing", "absent", host.topology.numa_text)
     if on:
         return Finding("numa-balancing", "warn", "on", "sysctl kernel.numa_balancing=0")
     return Finding("numa-balancing", "ok", "off")
+
+
+def clocks(host: Host) -> Finding:
+    """Hosts need no common time: each measures its own timeouts, and no time stamp is compared.
+
+    What a poll that looks at the clock costs depends on its source (kernel: sysfs-devices-system,
+    clocksource).
+    """
+    where = "sys/devices/system/clocksource/clocksource0"
+    source = host.tree.text(f"{where}/current_clocksource")
+    text = "no clock synchronisation between hosts is needed"
+    if source in SLOW_CLOCKS:
+        fix = "see why the kernel gave up the fast one: dmesg | grep -i clocksource; boot with tsc=reliable"
+        return Finding(
+            "clocks", "warn", f"{text}; reading the clock of this one, {source}, is slow", fix
+        )
+    return Finding("clocks", "ok", text + (f"; this one reads {source}" if source else ""))

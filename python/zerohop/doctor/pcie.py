@@ -1,21 +1,44 @@
-"""Checks of what stands between two PCIe devices that talk without the CPU: IOMMU and ACS."""
+"""Checks of what lies between two PCIe devices that talk without the CPU: distance, IOMMU, ACS."""
 
 from __future__ import annotations
 
 import struct
 from itertools import chain
 
+from zerohop.doctor.config_space import extended
 from zerohop.doctor.finding import Finding
 from zerohop.doctor.host import Host
 from zerohop.topology import Distance, Gpu, PciDevice, RdmaDevice
 
 ACS = 0x000D  # extended capability (PCI Express Base Specification 6.0, 7.7.11)
-EXTENDED = 0x100  # where extended capabilities begin
+ACS_NBYTES = 8  # of it, up to its control word
 REDIRECT = 0x4 | 0x8  # ACS control: P2P request redirect, P2P completion redirect
 
 
 def _pci(device: Gpu | RdmaDevice) -> PciDevice | None:
     return device.pci
+
+
+def distance(host: Host) -> Finding:
+    """How far each GPU is from the RDMA devices nearest to it, and whose CPUs are near (zerohop topo)."""
+    topology = host.topology
+    if not topology.gpus or not any(rdma.active_ports for rdma in topology.rdma):
+        return Finding("distance", "absent", "no pair of GPU and active RDMA device")
+    cpus = {node.number: node.cpus for node in topology.numa}
+    lines: dict[str, list[str]] = {}
+    far = False
+    for gpu in topology.gpus:
+        near = topology.nearest(gpu.name)
+        node = topology.node_of(gpu)
+        where = f"NUMA {node}, CPUs {cpus[node] or 'none'}" if node in cpus else "NUMA not told"
+        names = [f"{rdma.name} {topology.label(gpu.name, rdma.name)}" for rdma in near]
+        far |= any(topology.distance(gpu.name, rdma.name) == Distance.SYS for rdma in near)
+        lines.setdefault(f"{', '.join(names) or 'none usable'} ({where})", []).append(gpu.name)
+    text = "; ".join(f"{', '.join(gpus)}: {what}" for what, gpus in lines.items())
+    if far:
+        fix = "put the adapter below the GPU's own socket, best below the same PCIe switch"
+        return Finding("distance", "warn", text, f"{fix}; or take a GPU near the adapter")
+    return Finding("distance", "ok", text)
 
 
 def iommu(host: Host) -> Finding:
@@ -69,21 +92,8 @@ def _between(host: Host) -> list[list[str]]:
 
 
 def _acs_control(host: Host, address: str) -> int | None:
-    """The ACS control word of a bridge, 0 for one without ACS; None when it may not be read.
-
-    An extended capability starts with a word of its id (16 bits), version (4) and successor (12).
-    """
-    try:
-        config = (host.root / f"sys/bus/pci/devices/{address}/config").read_bytes()
-    except OSError:
-        return None
-    if len(config) <= EXTENDED:  # what the kernel shows to others than root
-        return None
-    offset, seen = EXTENDED, set[int]()
-    while EXTENDED <= offset <= len(config) - 8 and offset not in seen:
-        seen.add(offset)
-        (header,) = struct.unpack_from("<I", config, offset)
-        if header & 0xFFFF == ACS:
-            return int(struct.unpack_from("<H", config, offset + 6)[0])
-        offset = header >> 20
-    return 0
+    """The ACS control word of a bridge, 0 for one without ACS; None when it may not be read."""
+    capability = extended(host.root, address, ACS, ACS_NBYTES)
+    if not capability:
+        return None if capability is None else 0
+    return int(struct.unpack_from("<H", capability, 6)[0])

@@ -10,6 +10,7 @@ from zerohop.topology import NetDevice, Port, RdmaDevice
 
 INSTALL = "apt-get install libibverbs1 ibverbs-providers (dnf install libibverbs)"
 LARGEST_MTU = 4096  # bytes of payload in an RDMA packet (IBTA specification, 9.2)
+IWARP = "RNIC"  # node type
 NETDEV_MTU = 4200  # what a network device needs for it, headers included
 
 # Kernel drivers of PCI devices whose provider in libibverbs has another name.
@@ -97,8 +98,25 @@ def uverbs(host: Host) -> Finding:
     return Finding("uverbs", "ok", ", ".join(f"/{path}" for path in mine))
 
 
+def transport(host: Host) -> Finding:
+    """Which devices speak InfiniBand or RoCE.
+
+    iWARP is refused for good: a Peer's notifications need write with immediate, which it has not
+    (RFC 5040), and it connects through rdma_cm only.
+    """
+    usable = [device.name for device in host.topology.rdma if device.node_type != IWARP]
+    iwarp = [device.name for device in host.topology.rdma if device.node_type == IWARP]
+    lines = [f"{', '.join(usable)}: InfiniBand or RoCE"] if usable else []
+    if iwarp:
+        lines.append(f"{', '.join(iwarp)}: iWARP, never used; use soft0@<its network interface>")
+    return Finding("transport", "ok" if usable else "absent", "; ".join(lines) or "no RDMA device")
+
+
 def _ports(host: Host) -> Iterator[tuple[RdmaDevice, Port]]:
+    """Those that zerohop can use."""
     for device in host.topology.rdma:
+        if device.node_type == IWARP:
+            continue
         for port in device.ports:
             yield device, port
 
@@ -107,7 +125,7 @@ def ports(host: Host) -> Finding:
     """Which ports carry data."""
     every = list(_ports(host))
     if not every:
-        return Finding("ports", "absent", "no RDMA device")
+        return Finding("ports", "absent", transport(host).evidence)
     idle = [(device, port) for device, port in every if not port.active]
     text = ", ".join(f"{device.name}/{port.number} {port.state}" for device, port in every)
     if not idle:
@@ -134,7 +152,7 @@ def gids(host: Host) -> Finding:
     """
     lines, states, fixes = [], list[State](), []
     for device, port in _ports(host):
-        if not port.active or port.link_layer != "Ethernet" or device.node_type != "CA":
+        if not port.active or port.link_layer != "Ethernet":
             continue
         v2 = [gid for gid in port.gids if gid.type == "RoCE v2"]
         routable = [gid for gid in v2 if gid.routable]

@@ -39,6 +39,17 @@ def _absent(findings: Sequence[Finding]) -> dict[str, list[str]]:
     return reasons
 
 
+def print_matrix(matrix: Sequence[Sequence[str]], console: Console) -> None:
+    """How each GPU (row) reaches the memory of each (column); nothing for fewer than two."""
+    if len(matrix) < 2:
+        return
+    names = [f"cuda:{number}" for number in range(len(matrix))]
+    table = _table("reaches", *names)
+    for name, row in zip(names, matrix, strict=True):
+        table.add_row(name, *(f"[red]{cell}[/]" if cell == "no" else cell for cell in row))
+    console.print(table)
+
+
 def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
     table = _table("route", "here", "why")
     for verdict in verdicts:

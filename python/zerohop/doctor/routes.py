@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zerohop.doctor.finding import Finding
 
@@ -11,7 +11,6 @@ ROUTES = ("host", "p2p", "gpudirect", "staged")
 P2P = (
     "host memory, between processes of one host that both have p2p=1; GPU memory is not mapped yet"
 )
-STAGED = "through pinned host memory over soft0"
 
 
 @dataclass(frozen=True)
@@ -21,19 +20,25 @@ class Verdict:
     reason: str  # what serves it, or what it lacks
 
 
-def judge(findings: Sequence[Finding]) -> list[Verdict]:
+def judge(findings: Sequence[Finding], device: str | None = None) -> list[Verdict]:
+    """device: the only one that counts, for instance "soft0"; None: whichever an Endpoint would choose."""
     known = {finding.name: finding for finding in findings}
-    adapter = _lacking(known, "libibverbs", "providers", "uverbs", "ports")
+    adapter = _lacking(known, "libibverbs", "providers", "uverbs", "transport", "ports")
     adapter += [name for name in ("gids", "memlock") if known[name].state == "fail"]
     gpu = _lacking(known, "cuda")
-    host = _host(known, adapter)
+    host = _host(known, adapter, device)
+    staged = _verdict(known, "staged", gpu, f"through pinned host memory, {host.reason}")
     return [
         host,
         # Connections, atomics and messages need a device all the same.
         Verdict("p2p", host.possible, P2P if host.possible else host.reason),
-        _gpudirect(known, gpu, adapter),
-        _verdict(known, "staged", gpu or _lacking(known, "soft0"), STAGED),
+        _gpudirect(known, gpu, adapter, device),
+        staged if host.possible or gpu else Verdict("staged", False, host.reason),
     ]
+
+
+def _is_software(device: str | None) -> bool:
+    return device is not None and device.startswith("soft0")
 
 
 def _lacking(known: Mapping[str, Finding], *names: str) -> list[str]:
@@ -53,13 +58,20 @@ def _verdict(
     return Verdict(route, False, text)
 
 
-def _host(known: Mapping[str, Finding], adapter: list[str]) -> Verdict:
-    if not adapter:
+def _host(known: Mapping[str, Finding], adapter: list[str], device: str | None) -> Verdict:
+    if device is not None and not _is_software(device):
+        found = _verdict(known, "host", adapter, f"over {device}")
+        return found if found.possible else replace(found, reason=f"{device}: {found.reason}")
+    if device is None and not adapter:
         return Verdict("host", True, "over an RDMA device")
     return _verdict(known, "host", _lacking(known, "soft0"), "over soft0")
 
 
-def _gpudirect(known: Mapping[str, Finding], gpu: list[str], adapter: list[str]) -> Verdict:
+def _gpudirect(
+    known: Mapping[str, Finding], gpu: list[str], adapter: list[str], device: str | None
+) -> Verdict:
+    if _is_software(device) and not gpu:
+        return Verdict("gpudirect", False, f"{device} is software and copies GPU memory: staged")
     lacking = [*gpu, *adapter]
     by_dma_buf = [n for n in ("dma-buf", "rdma-dma-buf", "kernel") if known[n].state != "ok"]
     by_peermem = known["peermem"].state == "ok"

@@ -9,7 +9,22 @@ from zerohop.doctor.gpudirect import exports_dma_buf
 from zerohop.doctor.host import CAP_SYS_PTRACE, Host
 
 ONE_PROCESS = 3  # CU_COMPUTEMODE_EXCLUSIVE_PROCESS
+NOBODY = 3  # ptrace_scope: for no process at all
 PROHIBITED = 2  # CU_COMPUTEMODE_PROHIBITED
+
+
+def p2p_matrix(host: Host) -> list[list[str]]:
+    """Row a, column b: how cuda:a reaches memory of cuda:b: "NV18", "PIX", ...; or "no"."""
+    count = len(host.cuda.devices)
+    ordered = len(host.topology.cuda) == count
+    names = [gpu.name for gpu in host.topology.cuda]
+
+    def cell(a: int, b: int) -> str:
+        if a != b and (a, b) not in host.cuda.peers:
+            return "no"
+        return host.topology.label(names[a], names[b]) if ordered else "X" if a == b else "yes"
+
+    return [[cell(a, b) for b in range(count)] for a in range(count)]
 
 
 def p2p(host: Host) -> Finding:
@@ -38,19 +53,50 @@ def _known_pairs(host: Host, count: int) -> list[tuple[str, str]]:
 
 
 def ipc(host: Host) -> Finding:
-    """Whether another process can open GPU memory: one was started and tried it on cuda:0."""
+    """Whether another process can open GPU memory: one was started and tried it on every GPU."""
     if not host.cuda.devices:
         return Finding("ipc", "absent", host.cuda.reason)
     modes = {device.attributes["compute_mode"] for device in host.cuda.devices}
     if modes & {ONE_PROCESS, PROHIBITED}:
         fix = "allow several processes on a GPU: nvidia-smi -c DEFAULT"
         return Finding("ipc", "fail", "a GPU's compute mode is not DEFAULT", fix)
-    if host.cuda.ipc:
+    refusals: dict[str, list[str]] = {}
+    for ordinal, reason in enumerate(host.cuda.ipc):
+        if reason:
+            refusals.setdefault(reason, []).append(f"cuda:{ordinal}")
+    if refusals:
         fix = "start containers with --ipc=host --pid=host; instances of MIG cannot share memory"
-        return Finding("ipc", "fail", host.cuda.ipc, fix)
+        text = "; ".join(f"{', '.join(gpus)}: {reason}" for reason, gpus in refusals.items())
+        return Finding("ipc", "fail", text, fix)
     handles = all(device.attributes["posix_fd_handles"] for device in host.cuda.devices)
     how = "IPC handles and file descriptors" if handles else "IPC handles, no file descriptors"
-    return Finding("ipc", "ok", f"another process opened memory of cuda:0 ({how})")
+    gpus = ", ".join(f"cuda:{ordinal}" for ordinal in range(len(host.cuda.devices)))
+    return Finding("ipc", "ok", f"another process opened memory of {gpus} ({how})")
+
+
+def ptrace(host: Host) -> Finding:
+    """Whether p2p, where it is asked for, reaches any host memory: by process_vm_writev.
+
+    It needs the right to ptrace (man process_vm_writev; kernel: admin-guide/LSM/Yama.rst). Memory of
+    Endpoint.empty() is mapped, and needs none.
+    """
+    limit = "p2p=1 reaches memory of Endpoint.empty() only"
+    later = "; p2p is off unless both Endpoints have p2p=1 (ZEROHOP_P2P=1)"
+    problem = host.ask_vm()
+    if problem:
+        fix = f"start the container with --cap-add=SYS_PTRACE{later}"
+        return Finding("ptrace", "warn", f"{problem}: {limit}", fix)
+    scope = host.tree.integer("proc/sys/kernel/yama/ptrace_scope") or 0
+    if _may_ptrace(host, scope):
+        return Finding("ptrace", "ok", f"ptrace_scope is {scope}: p2p=1 reaches all host memory")
+    fix = f"sysctl kernel.yama.ptrace_scope=0, or give this process CAP_SYS_PTRACE{later}"
+    if scope == NOBODY:
+        fix = f"boot without ptrace_scope=3, which stays until then{later}"
+    return Finding("ptrace", "warn", f"ptrace_scope is {scope}: {limit}", fix)
+
+
+def _may_ptrace(host: Host, scope: int) -> bool:
+    return scope == 0 or (scope < NOBODY and host.capable(CAP_SYS_PTRACE))
 
 
 def fd_passing(host: Host) -> Finding:
@@ -66,7 +112,7 @@ def fd_passing(host: Host) -> Finding:
     if problem:
         fix = "start the container with --cap-add=SYS_PTRACE; zerohop itself needs no pidfd_getfd"
         return Finding("fd-passing", "warn", problem, fix)
-    if scope and not (scope < 3 and host.capable(CAP_SYS_PTRACE)):
+    if not _may_ptrace(host, scope):
         fix = "sysctl kernel.yama.ptrace_scope=0; zerohop itself needs no pidfd_getfd"
         return Finding("fd-passing", "warn", f"ptrace_scope is {scope}", fix)
     return Finding("fd-passing", "ok", f"pidfd_getfd works, ptrace_scope is {scope}")

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from zerohop._core import Memory, Peer, RemoteMemory
-from zerohop.doctor.finding import State
+from zerohop.doctor import ends
+from zerohop.doctor.finding import Finding, State
 from zerohop.doctor.routes import ROUTES
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error, PeerLost, RouteUnavailable
@@ -33,6 +34,7 @@ class Outcome:
 
 def share(endpoint: Endpoint) -> str:
     """Shares memory of every kind, which the endpoint then keeps; returns why there is none of a GPU."""
+    ends.share(endpoint)
     endpoint.share(HOST_MEMORY, endpoint.empty(NBYTES))
     gpu, reason = gpu_memory(endpoint)
     if gpu is not None:
@@ -49,13 +51,21 @@ def gpu_memory(endpoint: Endpoint) -> tuple[Memory | None, str]:
 
 
 def try_routes(endpoint: Endpoint, address: bytes, routes: Sequence[str] = ROUTES) -> list[Outcome]:
-    """Connects to a counterpart and tries each route; raises zh.Error when it cannot connect.
+    """Connects to a counterpart and tries each route; raises zh.Error when it cannot connect."""
+    return try_pair(endpoint, address, routes)[1]
+
+
+def try_pair(
+    endpoint: Endpoint, address: bytes, routes: Sequence[str]
+) -> tuple[list[Finding], list[Outcome]]:
+    """As try_routes(), with both ends compared.
 
     Bounded: every step has a timeout, and a peer that is lost ends the rest at once.
     """
     peer = endpoint.connect(address, timeout=TIMEOUT_S)
     try:
-        return [_try(endpoint, peer, route) for route in routes]
+        comparison = ends.examine_ends(endpoint, peer)
+        return comparison, [_try(endpoint, peer, route) for route in routes]
     finally:
         peer.close(timeout=0)
 

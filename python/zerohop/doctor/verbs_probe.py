@@ -14,6 +14,9 @@ from typing import Any
 
 PAGE = os.sysconf("SC_PAGESIZE")
 NO_FD = -1
+MLX5 = "libmlx5.so.1"
+RELAXED_ORDERING = 1 << 20  # IBV_ACCESS_RELAXED_ORDERING
+PATH_NBYTES = 256
 PORT_ATTR_INTS = 64  # more than struct ibv_port_attr has; it begins with state, max_mtu, active_mtu
 
 
@@ -51,6 +54,8 @@ def device(library: ctypes.CDLL, handle: int) -> dict[str, Any]:
         "name": name,
         "mtus": {str(number): mtus(library, context, number) for number in sorted(numbers)},
         "dma_buf_errno": dma_buf_errno(library, context),
+        "relaxed_errno": relaxed_errno(library, context),
+        "data_direct": data_direct(handle, context),
     }
 
 
@@ -79,6 +84,44 @@ def dma_buf_errno(library: ctypes.CDLL, context: int) -> int | None:
     ctypes.set_errno(0)
     register(domain, 0, PAGE, 0, NO_FD, 0)
     return ctypes.get_errno()
+
+
+def relaxed_errno(library: ctypes.CDLL, context: int) -> int | None:
+    """What registering memory with relaxed ordering is refused with; 0 when it is taken.
+
+    ibv_reg_mr_iova2, which knows that flag for optional, came with it; None without.
+    """
+    domain = library.ibv_alloc_pd(context)
+    if not domain or not hasattr(library, "ibv_reg_mr_iova2"):
+        return None
+    register = library.ibv_reg_mr_iova2
+    register.restype = ctypes.c_void_p
+    register.argtypes = [
+        *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64),
+        ctypes.c_uint,
+    ]
+    memory = ctypes.create_string_buffer(PAGE)
+    address = ctypes.addressof(memory)
+    ctypes.set_errno(0)
+    return 0 if register(domain, address, PAGE, address, RELAXED_ORDERING) else ctypes.get_errno()
+
+
+def data_direct(handle: int, context: int) -> str | None:
+    """Where in /sys the adapter's second way to memory is (mlx5 Data Direct); "" without one.
+
+    None for a device of another maker, or a libmlx5 that cannot be asked.
+    """
+    try:
+        mlx5 = ctypes.CDLL(MLX5)
+        supported, find = mlx5.mlx5dv_is_supported, mlx5.mlx5dv_get_data_direct_sysfs_path
+    except (OSError, AttributeError):
+        return None
+    supported.restype, supported.argtypes = ctypes.c_bool, [ctypes.c_void_p]
+    find.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+    if not supported(handle):
+        return None
+    path = ctypes.create_string_buffer(PATH_NBYTES)
+    return path.value.decode() if find(context, path, PATH_NBYTES) == 0 else ""
 
 
 if __name__ == "__main__":
