@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ipaddress
 import os
 import weakref
 from collections import deque
@@ -48,6 +49,16 @@ def _check_text(what: str, value: object) -> None:
         raise TypeError(f"{what} must be a str, not {type(value).__name__}")
 
 
+def _check_address(host: str) -> None:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        raise ValueError(
+            f"host must be an IPv4 or IPv6 address of this machine, such as '127.0.0.1', not {host!r}: "
+            "`getent ahosts NAME` shows those of a name"
+        ) from None
+
+
 def _check_seconds(what: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, SupportsFloat):
         raise TypeError(f"{what} must be a number of seconds, not {type(value).__name__}")
@@ -69,12 +80,14 @@ class Endpoint(_core.Endpoint):
             (or ``$ZEROHOP_HOST``): the Peer lives as long as that connection does.
             Default: ``$ZEROHOP_DEVICE``, else the first adapter that can serve, else ``"soft0"``;
             never several.
-        timeout: bound of every wait that is given none, in seconds.
+        timeout: bound of every wait that is given none, in seconds. With 0 such a wait looks once and
+            raises TransferTimeout unless all is there already; connecting then never succeeds.
             Default: ``$ZEROHOP_TIMEOUT``, else 30.
         name: shown in messages. Default: ``"<host>:<pid>"``.
         spin: how long a wait polls before it sleeps, in seconds; longer costs CPU time, shorter costs
             latency. Default: ``$ZEROHOP_SPIN``, else 200e-6.
-        host: address of this host on which to listen for control connections: an IPv4 or IPv6 literal.
+        host: address of this host on which to listen for control connections: an IPv4 or IPv6 literal,
+            not a name.
             Default: ``$ZEROHOP_HOST``, else where the device itself is reached.
         knobs: numbers that tune the device and its queue pairs, listed below. The values in effect
             are in ``peer.route(...).settings``.
@@ -83,7 +96,8 @@ class Endpoint(_core.Endpoint):
 
     Raises:
         VerbsError: no such device, or it refuses (the message lists those that exist), or it cannot
-            serve (no active port, no GID of the kind, iWARP).
+            serve (no active port, no GID of the kind). iWARP adapters are refused for good: every Peer
+            needs write with immediate, which iWARP has not; ``soft0@<its network interface>`` runs there.
         TypeError, ValueError: a knob that does not exist or is out of range.
     """
 
@@ -99,6 +113,10 @@ class Endpoint(_core.Endpoint):
     ) -> None:
         _check_text("name", name)
         _check_text("host", host)
+        if host is None:
+            host = os.environ.get("ZEROHOP_HOST", "")
+        if host:
+            _check_address(host)
         if timeout is None:
             timeout = _number_from_env("ZEROHOP_TIMEOUT", _DEFAULT_TIMEOUT)
         if spin is None:
@@ -111,7 +129,7 @@ class Endpoint(_core.Endpoint):
             name=name or "",
             timeout=timeout,
             spin=spin,
-            host=host if host is not None else os.environ.get("ZEROHOP_HOST", ""),
+            host=host,
             knobs=chosen(knobs),
             nearest=nearest_rails(devices),
         )

@@ -154,6 +154,10 @@ KNOBS = (
 )
 
 
+# Of an Endpoint, besides the knobs.
+KEYWORDS = ("device", "timeout", "name", "spin", "host")
+
+
 def chosen(
     given: Mapping[str, object], environment: Mapping[str, str] = os.environ
 ) -> dict[str, int]:
@@ -163,8 +167,8 @@ def chosen(
     """
     unknown = set(given) - {knob.name for knob in KNOBS}
     if unknown:
-        names = ", ".join(knob.name for knob in KNOBS)
-        raise TypeError(f"Endpoint has no keyword {min(unknown)!r}: its knobs are {names}")
+        names = ", ".join([*KEYWORDS, *(knob.name for knob in KNOBS)])
+        raise TypeError(f"Endpoint has no keyword {min(unknown)!r}: it has {names}")
     return {knob.name: _value(knob, given.get(knob.name), environment) for knob in KNOBS}
 
 

@@ -9,7 +9,7 @@ __all__ = ["joined", "nearest_rails"]
 
 def joined(device: str | Iterable[str]) -> str:
     """The names with commas in between, as the core takes them. Raises TypeError, ValueError."""
-    if isinstance(device, str):
+    if isinstance(device, str) and device.strip():
         return device
     if not isinstance(device, Iterable):
         raise TypeError(f"device must be a str or a list of them, not {type(device).__name__}")
@@ -19,7 +19,7 @@ def joined(device: str | Iterable[str]) -> str:
             raise TypeError(f"the name of a device must be a str, not {type(name).__name__}")
         if not name or "," in name:
             raise ValueError(f"{name!r} is not the name of a device")
-    if not names:
+    if not "".join(names).strip():
         raise ValueError("device names no device: leave it out for the first that can serve")
     return ",".join(names)
 

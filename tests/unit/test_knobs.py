@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
 import numpy as np
 import pytest
 import zerohop as zh
-from zerohop.knobs import KNOBS, Knobs, chosen
+from zerohop.knobs import KEYWORDS, KNOBS, Knobs, chosen
 
 
 def test_each_knob_has_a_keyword_a_default_in_range_and_a_line_in_the_docstring() -> None:
@@ -48,6 +49,7 @@ def test_integers_of_numpy_are_integers_and_bools_say_yes_and_no() -> None:
         ({"roce_version": True}, {}, TypeError, "roce_version must be an int, not bool"),
         ({"rnr_retry": 1.0}, {}, TypeError, "rnr_retry must be an int, not float"),
         ({"retries": 3}, {}, TypeError, "no keyword 'retries'.*retry_count"),
+        ({"devices": 3}, {}, TypeError, "it has device, timeout, name, spin, host, "),
         ({}, {"ZEROHOP_MTU": "big"}, ValueError, "ZEROHOP_MTU='big' is not a whole number"),
         ({}, {"ZEROHOP_SERVICE_LEVEL": "16"}, ValueError, "ZEROHOP_SERVICE_LEVEL .environment."),
     ],
@@ -124,7 +126,7 @@ def test_spin_and_host_come_from_keyword_before_variable(monkeypatch: pytest.Mon
         ({"spin": "1"}, TypeError, "spin must be a number of seconds, not str"),
         ({"host": 1}, TypeError, "host must be a str, not int"),
         ({"host": "192.0.2.1"}, zh.Error, "192.0.2.1"),  # TEST-NET-1: of no host
-        ({"host": "nowhere"}, zh.Error, "nowhere"),
+        ({"host": "nowhere"}, ValueError, "not 'nowhere'"),
     ],
 )
 def test_a_wrong_spin_or_host_is_refused(
@@ -147,3 +149,37 @@ def test_the_reason_says_why_the_device_serves() -> None:
     with zh.Endpoint("soft0") as a, zh.Endpoint("soft0") as b:
         route = a.connect(b.address).route(a.empty(8), b.empty(8).remote)
     assert "soft0 serves because it was asked for" in str(route)
+
+
+def test_keywords_are_those_of_the_signature() -> None:
+    parameters = inspect.signature(zh.Endpoint).parameters
+    assert tuple(name for name in parameters if name != "knobs") == KEYWORDS
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "message"),
+    [
+        ({"device": ""}, ValueError, "device names no device: leave it out"),
+        ({"host": "localhost"}, ValueError, "host must be an IPv4 or IPv6 address.*getent ahosts"),
+    ],
+)
+def test_words_that_say_nothing_are_refused(
+    keywords: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        zh.Endpoint(**keywords)
+
+
+def test_a_name_in_the_environment_is_refused_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROHOP_HOST", "localhost")
+    with pytest.raises(ValueError, match="not 'localhost'"):
+        zh.Endpoint("soft0")
+
+
+def test_a_timeout_of_zero_looks_once() -> None:
+    with zh.Endpoint("soft0", timeout=0) as a, zh.Endpoint("soft0") as b:
+        peer = b.connect(a.address)
+        with pytest.raises(zh.TransferTimeout):
+            a.wait_notify(1)
+        peer.notify(1, 5).wait()
+        assert a.wait_notify(1, timeout=20) == 5

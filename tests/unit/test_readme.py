@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import zerohop as zh
+from zerohop.knobs import KEYWORDS, KNOBS
 
 
 def examples(repository: Path) -> list[str]:
@@ -91,4 +92,13 @@ def test_knobs_are_the_ones_that_the_code_reads(repository: Path) -> None:
     listed = re.findall(
         r"^\| `(ZEROHOP_\w+)`", (repository / "README.md").read_text(), re.MULTILINE
     )
-    assert set(listed) == read
+    assert listed[: len(read)] == [f"ZEROHOP_{name.upper()}" for name in KEYWORDS if name != "name"]
+    assert set(listed[: len(read)]) == read
+    assert listed[len(read) :] == [knob.variable for knob in KNOBS]
+
+
+def test_knobs_are_listed_as_they_are(repository: Path) -> None:
+    lines = (repository / "README.md").read_text().splitlines()
+    for knob in KNOBS:
+        meaning = f"{knob.meaning}. {knob.allowed_text.capitalize()}."
+        assert f"| `{knob.variable}` | `{knob.name}=` | {knob.default} | {meaning} |" in lines
