@@ -41,8 +41,7 @@ void Control::on_broken(Link& link, RailIndex rail) {
   state.repair_wanted = !link.established;        // establish() asks again
   if (!link.established) return;
   state.broke = Clock::now();
-  const bool again = link.peer->rail_count() > 1 && state.tried;
-  state.tried = true;
+  const bool again = link.peer->rail_count() > 1 && link.peer->path(rail)->fruitless();
   // The peer's fresh queue pair shows that it is there again, and waits.
   const bool awaited = state.requeue && state.requeue->generation > state.generation;
   if (again && !awaited) {
@@ -113,12 +112,10 @@ void Control::reconnect(Link& link, RailIndex rail) {
 
 void Control::check_rails(Link& link, Clock::time_point now) {
   const auto count = static_cast<RailIndex>(link.peer->rail_count());
-  const RailMask serving = link.peer->serving();
   for (RailIndex rail = 0; rail < count; ++rail) {
     LinkRail& state = link.rails[rail];
     const auto path = link.peer->path(rail);
     if (!path || path->gone()) continue;
-    if (((serving >> rail) & 1) != 0) state.tried = false;
     if (state.repair_at && now >= *state.repair_at) renew(link, rail);
     const bool waits = state.requeue && state.requeue->generation > state.generation;
     if (waits && now - state.requeued > kNoticeWithin) {
@@ -136,14 +133,9 @@ void Control::check_rails(Link& link, Clock::time_point now) {
 }
 
 void Control::check_settled(Link& link, Clock::time_point now) {
-  const RailMask unsettled = link.peer->unsettled();
   for (RailIndex rail = 0; rail < link.peer->rail_count(); ++rail) {
-    auto& since = link.rails[rail].unsettled;
-    if (((unsettled >> rail) & 1) == 0) {
-      since.reset();
-    } else if (!since) {
-      since = now;
-    } else if (now - *since >= kDarkFor) {
+    const auto since = link.peer->unsettled(rail);
+    if (since && now - *since >= kDarkFor) {
       return part(link, "it does not put away its end of the queue pair of " +
                             rails_[rail]->name() + " that broke");
     }
@@ -151,9 +143,8 @@ void Control::check_settled(Link& link, Clock::time_point now) {
 }
 
 void Control::check_dark(Link& link, Clock::time_point now) {
-  if (link.peer->serving() != 0) return link.dark.reset();
-  if (!link.dark) link.dark = now;
-  if (now - *link.dark < kDarkFor) return;
+  const auto since = link.peer->dark();
+  if (!since || now - *since < kDarkFor) return;
   std::string causes;
   for (const Peer::RailReport& rail : link.peer->rails()) {
     causes += (causes.empty() ? "" : "; ") + rail.device + ": " + rail.trouble;

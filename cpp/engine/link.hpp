@@ -23,12 +23,10 @@ struct LinkRail {
   std::uint32_t generation = 0;                // of this end's queue pair: counts the repairs
   std::uint32_t peer_generation = 0;           // of the peer's
   bool repair_wanted = false;                  // it broke before both sides were ready
-  bool tried = false;                          // it was repaired, and has not served since
   std::optional<Requeue> requeue;              // the peer's fresh queue pair, waiting for ours
   Clock::time_point requeued{};                // ... since when
   std::optional<Clock::time_point> repair_at;  // when to try again
   std::optional<Clock::time_point> broke;      // while what was cut off then is undecided
-  std::optional<Clock::time_point> unsettled;  // since when later transfers wait for the peer
 };
 
 struct Link {
@@ -44,7 +42,6 @@ struct Link {
   Clock::time_point spoke = Clock::now();  // last sign of life to the peer
   std::uint64_t heartbeats = 0;
   std::array<LinkRail, kMaxRails> rails;
-  std::optional<Clock::time_point> dark;                       // since when no rail serves
   std::vector<std::pair<std::uint64_t, std::string>> lookups;  // of names not shared yet
 };
 

@@ -11,6 +11,11 @@ void PathGroup::set_serving(RailIndex rail, bool serves) noexcept {
   const RailMask bit = RailMask{1} << rail;
   const RailMask now = serves ? serving() | bit : serving() & ~bit;  // writers hold the lock
   serving_.store(now, std::memory_order_release);
+  if (now != 0) {
+    dark_.reset();
+  } else if (!dark_) {
+    dark_ = Clock::now();
+  }
   const RailMask candidates = now != 0 ? now : open_rails();
   if (candidates != 0 && ((candidates >> message_rail()) & 1) == 0) {
     message_rail_.store(static_cast<RailIndex>(std::countr_zero(candidates)),
@@ -54,6 +59,16 @@ void PathGroup::advance_others(RailIndex rail) {
   for (RailIndex other = 0; other < paths_.size(); ++other) {
     if (other != rail && paths_[other]) paths_[other]->advance_waiting();
   }
+}
+
+PathGroup::Since PathGroup::unsettled(RailIndex rail) const noexcept {
+  if (((unsettled_ >> rail) & 1) == 0) return std::nullopt;
+  return unsettled_since_[rail];
+}
+
+void PathGroup::unsettle(RailIndex rail) noexcept {
+  if (!unsettled(rail)) unsettled_since_[rail] = Clock::now();
+  unsettled_ |= RailMask{1} << rail;
 }
 
 void PathGroup::settle(RailIndex rail) {

@@ -11,10 +11,13 @@
 // away too: later jobs wait for that on every rail, so that the old never overwrites the new.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +33,9 @@ class VerbsPath;
 
 class PathGroup {
  public:
+  using Clock = std::chrono::steady_clock;
+  using Since = std::optional<Clock::time_point>;  // without a break; null: it is not so
+
   explicit PathGroup(std::string name) : peer_name(std::move(name)) {}
 
   // Rails that work, as far as is known. May change at any time unless the lock is held.
@@ -51,8 +57,9 @@ class PathGroup {
   }
   // Whether nothing that failed can arrive any more.
   bool settled() const noexcept { return unsettled_ == 0; }
-  RailMask unsettled() const noexcept { return unsettled_; }
-  void unsettle(RailIndex rail) noexcept { unsettled_ |= RailMask{1} << rail; }
+  Since unsettled(RailIndex rail) const noexcept;
+  void unsettle(RailIndex rail) noexcept;
+  Since dark() const noexcept { return dark_; }  // none of the rails serves any more
   void settle(RailIndex rail);
   RailMask open_rails() const noexcept;  // whose paths are not closed
   // What a message on that rail must wait for; null: nothing is under way on the others.
@@ -73,7 +80,9 @@ class PathGroup {
   std::atomic<RailMask> serving_{0};
   std::atomic<std::size_t> rails_{1};
   std::atomic<RailIndex> message_rail_{0};
-  RailMask unsettled_ = 0;         // rails whose old queue pair the peer may still have
+  RailMask unsettled_ = 0;  // rails whose old queue pair the peer may still have
+  std::array<Clock::time_point, kMaxRails> unsettled_since_{};  // of those
+  Since dark_;
   std::vector<VerbsPath*> paths_;  // by rail; null: none
 };
 

@@ -114,9 +114,10 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // Null: the rail's device was gone when this Peer was made.
   const std::shared_ptr<VerbsPath>& path(RailIndex rail) const noexcept { return paths_[rail]; }
   std::size_t rail_count() const noexcept { return group_->rails(); }  // that both ends have
-  RailMask serving() const noexcept { return group_->serving(); }
-  RailMask open_rails() const;  // whose paths are not closed
-  RailMask unsettled() const;   // whose failed transfers may still arrive
+  RailMask open_rails() const;                                         // whose paths are not closed
+  // Since when its failed transfers may still arrive, and none of the rails serves.
+  PathGroup::Since unsettled(RailIndex rail) const;
+  PathGroup::Since dark() const;
   void set_rail_count(std::size_t count, bool global_atomics);
   const std::optional<Invitation>& invitation() const noexcept { return invitation_; }
   void meet(std::string doorway, const ipc::Token& token);  // before become_alive()

@@ -28,9 +28,14 @@ RailMask Peer::open_rails() const {
   return group_->open_rails();
 }
 
-RailMask Peer::unsettled() const {
+PathGroup::Since Peer::unsettled(RailIndex rail) const {
   const std::lock_guard lock(group_->mutex);
-  return group_->unsettled();
+  return group_->unsettled(rail);
+}
+
+PathGroup::Since Peer::dark() const {
+  const std::lock_guard lock(group_->mutex);
+  return group_->dark();
 }
 
 // Open rails over which both sides of every pair can be reached.

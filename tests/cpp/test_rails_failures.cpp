@@ -106,6 +106,30 @@ TEST_CASE("later transfers wait until what failed cannot arrive any more") {
   finish(later);
 }
 
+TEST_CASE("how long rails are in trouble counts from when they last were not") {
+  engine::PathGroup group("a peer");
+  CHECK(!group.dark());
+  group.set_serving(0, false);
+  const auto first = group.dark();
+  REQUIRE(first);
+  group.set_serving(0, false);
+  CHECK(group.dark() == first);
+  group.set_serving(1, true);
+  CHECK(!group.dark());
+  group.set_serving(1, false);
+  CHECK(*group.dark() > *first);
+  group.unsettle(1);
+  const auto broke = group.unsettled(1);
+  REQUIRE(broke);
+  group.unsettle(1);
+  CHECK(group.unsettled(1) == broke);
+  CHECK(!group.unsettled(0));
+  group.settle(1);
+  CHECK(!group.unsettled(1));
+  group.unsettle(1);
+  CHECK(*group.unsettled(1) > *broke);
+}
+
 TEST_CASE("rails that break at both ends at once come back") {
   Rails2 rails;
   const Memory from = bytes(rails.left, 200'000);
@@ -114,12 +138,15 @@ TEST_CASE("rails that break at both ends at once come back") {
     return serves(*rails.to_right, 0) && serves(*rails.to_right, 1) && serves(*rails.to_left, 0) &&
            serves(*rails.to_left, 1);
   };
-  for (std::uint32_t round = 1; round <= 4; ++round) {
+  for (std::uint32_t round = 1; round <= 12; ++round) {
     for (const RailIndex rail : {RailIndex{0}, RailIndex{1}}) {
       if (round % 4 != 3 || rail == 0) cut(*rails.to_right, rail);
       if (round % 4 != 2 || rail == 1) cut(*rails.to_left, rail);
     }
-    REQUIRE(wait_for(*rails.to_right, all_serve));
+    const bool back = wait_for(*rails.to_right, all_serve);
+    INFO("round " << round << ", left: " << troubles(*rails.to_right)
+                  << ", right: " << troubles(*rails.to_left));
+    REQUIRE(back);
     fill(from, round);
     finish(write(*rails.to_right, from, to.remote(), Notification{1, round}));
     CHECK(rails.right.wait_notify(1, 1, /*reset=*/true, soon()).second == round);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <string>
 
 #include "couple.hpp"
 
@@ -75,6 +76,12 @@ inline std::uint64_t bytes_out(const engine::Peer& peer, std::size_t rail) {
 
 inline bool serves(const engine::Peer& peer, std::size_t rail) {
   return peer.rails().at(rail).trouble.empty();
+}
+
+inline std::string troubles(const engine::Peer& peer) {
+  std::string all;
+  for (const auto& rail : peer.rails()) all += rail.device + " '" + rail.trouble + "' ";
+  return all;
 }
 
 // Ends the rail's queue pair as an error of its device does.
