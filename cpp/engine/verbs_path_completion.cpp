@@ -12,11 +12,11 @@ namespace zerohop::engine {
 namespace {
 
 // Statuses after which the requests behind the failed one surely never ran: it was refused before
-// anything was sent, or ended by the responder, which executes in order.
+// anything was sent, or ended by the responder, which executes in order. Not LOC_QP_OP_ERR: so
+// ends, on Soft-RoCE, also what was sent, when its network goes down before the acknowledgement.
 bool refused_in_order(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_LOC_LEN_ERR:
-    case IBV_WC_LOC_QP_OP_ERR:
     case IBV_WC_LOC_PROT_ERR:
     case IBV_WC_REM_INV_REQ_ERR:
     case IBV_WC_REM_ACCESS_ERR:
@@ -25,12 +25,18 @@ bool refused_in_order(ibv_wc_status status) {
   }
 }
 
-// Statuses that this end's own device gives before anything is sent: they say nothing of the peer.
+// Statuses that this end's own device gives by itself: they say nothing of the peer.
 // A refusal by the responder may be its end: when a process dies, the kernel takes its memory
 // regions away before its queue pairs.
 bool refused_here(ibv_wc_status status) {
   return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
          status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_GENERAL_ERR;
+}
+
+// Statuses that a port which is down gives: Soft-RoCE has each of them.
+bool may_be_the_port(ibv_wc_status status) {
+  return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
+         status == IBV_WC_WR_FLUSH_ERR;
 }
 
 std::string cause_of(const ibv_wc& completion, const rdma::Device& device) {
@@ -43,7 +49,7 @@ std::string cause_of(const ibv_wc& completion, const rdma::Device& device) {
   if (completion.status == IBV_WC_REM_ACCESS_ERR) {
     cause += "; most likely its owner has closed or dropped it";
   }
-  if (completion.status == IBV_WC_RETRY_EXC_ERR) {
+  if (may_be_the_port(completion.status)) {
     const std::string trouble = device.port_trouble();
     if (!trouble.empty()) cause += "; " + trouble;
   }

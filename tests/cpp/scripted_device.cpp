@@ -59,7 +59,7 @@ struct ScriptedDevice::State {
   std::atomic<bool> no_arming = false;
   std::atomic<bool> no_polling = false;
   std::atomic<bool> port_down = false;
-  std::atomic<bool> send_fails = false;
+  std::atomic<ibv_wc_status> send_fails = IBV_WC_SUCCESS;  // which is none
   std::atomic<int> looks = 0;
   std::atomic<bool> open = false;
 };
@@ -109,7 +109,9 @@ int poll_cq(ibv_cq* cq, int most, ibv_wc* completions) {
   for (int i = 0; i < count; ++i) {
     const bool sent =
         completions[i].status == IBV_WC_SUCCESS && completions[i].opcode == IBV_WC_RDMA_WRITE;
-    if (sent && state->send_fails.exchange(false)) completions[i].status = IBV_WC_RETRY_EXC_ERR;
+    if (!sent) continue;
+    const ibv_wc_status failure = state->send_fails.exchange(IBV_WC_SUCCESS);
+    if (failure != IBV_WC_SUCCESS) completions[i].status = failure;
   }
   return count;
 }
@@ -203,7 +205,7 @@ void ScriptedDevice::end_completion_channel() { state_->completions.in.reset(); 
 void ScriptedDevice::refuse_arming() { state_->no_arming = true; }
 void ScriptedDevice::refuse_polling() { state_->no_polling = true; }
 void ScriptedDevice::take_port_down() { state_->port_down = true; }
-void ScriptedDevice::fail_next_send() { state_->send_fails = true; }
+void ScriptedDevice::fail_next_send(ibv_wc_status status) { state_->send_fails = status; }
 void ScriptedDevice::remove() {
   std::strcpy(state_->device.dev_path, "/sys/class/infiniband_verbs/was here");
 }

@@ -31,7 +31,8 @@ class ScriptedDevice {
   void refuse_arming();
   void refuse_polling();
   void take_port_down();
-  void fail_next_send();  // its completion says that the peer did not answer
+  // It is carried out, but its completion says otherwise.
+  void fail_next_send(ibv_wc_status status = IBV_WC_RETRY_EXC_ERR);
   // Away from /sys, as the kernel has it when a device is deleted.
   void remove();
 

@@ -207,6 +207,24 @@ TEST_CASE_FIXTURE(Fixture, "who is not answered learns that the port is down") {
   CHECK(contains(text, "port 1 of soft0 is DOWN"));
 }
 
+TEST_CASE_FIXTURE(Fixture, "what was sent before the port went down may have been written") {
+  check_a_write();
+  device.take_port_down();
+  for (const ibv_wc_status status : {IBV_WC_LOC_QP_OP_ERR, IBV_WC_WR_FLUSH_ERR}) {
+    CAPTURE(status);
+    device.fail_next_send(status);
+    const auto failing = write();
+    REQUIRE(failing->wait(soon()));
+    try {
+      (void)failing->result();
+      FAIL("nothing was thrown");
+    } catch (const VerbsError& error) {
+      CHECK(error.effect() == Effect::all);
+      CHECK(contains(error.what(), "port 1 of soft0 is DOWN"));
+    }
+  }
+}
+
 TEST_CASE("a device that is lost ends its connections, is left alone, and nothing hangs") {
   struct Loss {
     const char* cause;
