@@ -58,6 +58,14 @@ Samples ping_pong(Endpoint& endpoint, const PeerHandle& peer, const Memory& sour
   return seconds;
 }
 
+Samples memory_ping_pong(const PeerHandle& peer, const Memory& source, const RemoteMemory& target,
+                         const Memory& inbox, std::size_t rounds, bool first, double timeout) {
+  const GilReleased released;
+  Samples seconds(rounds);
+  engine::ping_pong({*peer.peer, source, target, inbox, first}, seconds, within(timeout));
+  return seconds;
+}
+
 double stream(const PeerHandle& peer, const std::string& operation, const Memory& local,
               const RemoteMemory& remote, std::uint64_t times, std::uint64_t window,
               double timeout) {
@@ -111,6 +119,9 @@ void bind_bench(py::module_& m) {
   m.def("bench_ping_pong", &ping_pong, arg("endpoint"), arg("peer"), arg("source"), arg("target"),
         arg("slot"), arg("rounds"), arg("first"), arg("timeout"),
         "Seconds of each half round trip of write + notify.");
+  m.def("bench_memory_ping_pong", &memory_ping_pong, arg("peer"), arg("source"), arg("target"),
+        arg("inbox"), arg("rounds"), arg("first"), arg("timeout"),
+        "Seconds of each half round trip of a write alone, whose last byte is polled in `inbox`.");
   m.def("bench_stream", &stream, arg("peer"), arg("operation"), arg("local"), arg("remote"),
         arg("times"), arg("window"), arg("timeout"),
         "Seconds of `times` writes, reads, sends or receives with `window` under way.");

@@ -1,7 +1,9 @@
 #include "engine/loops.hpp"
 
+#include <atomic>
 #include <deque>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,36 @@ void finish(const std::shared_ptr<Transfer>& transfer, const Deadline& deadline)
     throw TransferTimeout("a benchmark loop did not end in time: raise its timeout");
   }
   transfer->result();  // throws what ended the transfer
+}
+
+void check_in_time(const Deadline& deadline) {
+  if (deadline.passed()) {
+    throw TransferTimeout("a benchmark loop did not end in time: raise its timeout");
+  }
+}
+
+// Never 0, and different in consecutive rounds.
+std::uint8_t mark_of(std::uint64_t round) { return static_cast<std::uint8_t>(1 + round % 255); }
+
+// The byte that is placed last: adapters write in the order of addresses, as all who poll for it
+// assume.
+std::uint8_t& last_byte(const Memory& memory) {
+  const Layout& layout = memory.layout();
+  if (!memory.on_host() || !layout.is_contiguous() || layout.nbytes() == 0) {
+    throw std::invalid_argument("memory that is polled is contiguous, on the host, and not empty");
+  }
+  return *reinterpret_cast<std::uint8_t*>(layout.address + layout.nbytes() - 1);
+}
+
+void poll_for(std::uint8_t& byte, std::uint8_t mark, const Deadline& deadline) {
+  constexpr int kLooks = 4096;  // between two looks at the clock
+  const std::atomic_ref<std::uint8_t> landing(byte);
+  // acquire: what a later round reads of the ball is not older than its mark
+  for (int left = kLooks; landing.load(std::memory_order_acquire) != mark; --left) {
+    if (left > 0) continue;
+    check_in_time(deadline);
+    left = kLooks;
+  }
 }
 
 template <typename Post>
@@ -72,6 +104,24 @@ void ping_pong(const PingPong& side, std::span<double> seconds, const Deadline& 
     }
   }
   if (last) finish(last, deadline);
+}
+
+void ping_pong(const MemoryPingPong& side, std::span<double> seconds, const Deadline& deadline) {
+  const Peer::Pair pair{&side.source, &side.target};
+  std::uint8_t& ball = last_byte(side.source);
+  std::uint8_t& landing = last_byte(side.inbox);
+  std::uint64_t round = 0;
+  for (double& half : seconds) {
+    const std::uint8_t mark = mark_of(++round);
+    const auto begin = Clock::now();
+    if (!side.first) poll_for(landing, mark, deadline);
+    ball = mark;
+    const std::shared_ptr<Transfer> serve = side.peer.write({&pair, 1}, {});
+    if (side.first) poll_for(landing, mark, deadline);
+    finish(serve, deadline);  // the ball is changed next
+    half = seconds_since(begin) / 2;
+  }
+  landing = 0;
 }
 
 double stream(const Stream& what, const Pace& pace, const Deadline& deadline) {

@@ -24,6 +24,20 @@ struct PingPong {
 // TransferTimeout at the deadline, and what ended a transfer.
 void ping_pong(const PingPong& side, std::span<double> seconds, const Deadline& deadline);
 
+// One side of a ping-pong by writes alone, as perftest's ib_write_lat plays it: nothing announces
+// the ball, whose last byte is polled where it lands.
+struct MemoryPingPong {
+  Peer& peer;
+  const Memory& source;        // on the host and contiguous, as the inbox is
+  const RemoteMemory& target;  // the peer's inbox
+  const Memory& inbox;         // as long; its last byte is 0 before either side starts, and after
+  bool first;
+};
+
+// As the other one, but that the rounds are told by the last byte of the ball. Throws
+// std::invalid_argument for memory that a CPU cannot poll.
+void ping_pong(const MemoryPingPong& side, std::span<double> seconds, const Deadline& deadline);
+
 enum class StreamOperation { write, read, send, receive };
 
 struct Stream {

@@ -30,6 +30,7 @@ __all__: list[str] = [
     "WC",
     "announce_exit",
     "available_memory",
+    "bench_memory_ping_pong",
     "bench_ping_pong",
     "bench_post",
     "bench_stream",
@@ -1134,6 +1135,19 @@ def announce_exit() -> None:
 def available_memory(root: str = "") -> int:
     """
     Bytes that new allocations may take, by /proc and the control group below `root`.
+    """
+
+def bench_memory_ping_pong(
+    peer: Peer,
+    source: Memory,
+    target: RemoteMemory,
+    inbox: Memory,
+    rounds: typing.SupportsInt | typing.SupportsIndex,
+    first: bool,
+    timeout: typing.SupportsFloat | typing.SupportsIndex,
+) -> list[float]:
+    """
+    Seconds of each half round trip of a write alone, whose last byte is polled in `inbox`.
     """
 
 def bench_ping_pong(

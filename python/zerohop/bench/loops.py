@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 import zerohop as zh
 from zerohop import _core
 from zerohop.bench.plan import window
@@ -27,6 +29,11 @@ class Side:
     arena: zh.Memory
     remote: zh.RemoteMemory
 
+    def inbox(self, nbytes: int) -> slice:
+        """Where a write lands that nothing announces: away from where it comes from, on both sides."""
+        half = self.arena.nbytes // 2
+        return slice(half, half + nbytes)
+
     def pairs(self, block: int, count: int) -> list[tuple[zh.Memory, zh.RemoteMemory]]:
         """`count` blocks of `block` bytes, each written to another place than it comes from."""
         places = [(7 * i + 3) % count for i in range(count)]  # 7 and a power of two: a permutation
@@ -43,6 +50,8 @@ class Loops(Protocol):
     """Each returns seconds: of every half round trip, or of the whole."""
 
     def latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]: ...
+
+    def write_latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]: ...
 
     def write(self, side: Side, nbytes: int, times: int) -> float: ...
 
@@ -71,6 +80,27 @@ class PythonLoops:
                 raise RuntimeError(f"ping-pong: round {value} was answered with {got}")
         if transfer is not None:
             transfer.wait()
+        return seconds
+
+    def write_latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
+        """Without a notification: the last byte is polled, and tells the round (1 to 255, never 0)."""
+        source, target = side.arena[:nbytes], side.remote[side.inbox(nbytes)]
+        memory = np.asarray(side.arena).data
+        place = side.inbox(nbytes).stop - 1
+        write, clock = side.peer.write, time.perf_counter
+        seconds = []
+        for number in range(1, times + 1):
+            mark = 1 + number % 255
+            begin = clock()
+            if not side.first:
+                _poll(memory, place, mark)
+            memory[nbytes - 1] = mark
+            transfer = write(source, target)
+            if side.first:
+                _poll(memory, place, mark)
+            transfer.wait()
+            seconds.append((clock() - begin) / 2)
+        memory[place] = 0
         return seconds
 
     def write(self, side: Side, nbytes: int, times: int) -> float:
@@ -105,6 +135,14 @@ class CppLoops:
         )
         return seconds
 
+    def write_latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
+        inbox = side.inbox(nbytes)
+        seconds: Sequence[float] = _core.bench_memory_ping_pong(
+            *(side.peer, side.arena[:nbytes], side.remote[inbox], side.arena[inbox]),
+            *(times, side.first, LOOP_TIMEOUT_S),
+        )
+        return seconds
+
     def write(self, side: Side, nbytes: int, times: int) -> float:
         return self._stream(side, "write", nbytes, times) if side.first else 0.0
 
@@ -130,6 +168,15 @@ class CppLoops:
 
 
 LOOPS: dict[str, Loops] = {"python": PythonLoops(), "cpp": CppLoops()}
+
+
+def _poll(memory: memoryview, place: int, mark: int) -> None:
+    looks = 0
+    until = time.perf_counter() + LOOP_TIMEOUT_S
+    while memory[place] != mark:
+        looks += 1
+        if looks % 4096 == 0 and time.perf_counter() > until:
+            raise TimeoutError(f"the write that ends in {mark} did not come")
 
 
 def _stream(post: Callable[[], zh.Transfer], times: int, width: int) -> float:

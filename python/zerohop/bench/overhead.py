@@ -74,6 +74,20 @@ def _register_costs(side: Side, name: str, tensor: Any) -> Costs:
     ]
 
 
+def warm_register_cost(side: Side) -> float:
+    """Seconds to register an array that is registered already, and to close that Memory again."""
+    array = np.zeros(ROW_NBYTES, np.uint8)
+    register = side.endpoint.register
+    seconds = []
+    with register(array):
+        for _ in range(10):
+            begin = time.perf_counter()
+            for _ in range(REGISTERS // 10):
+                register(array).close()
+            seconds.append((time.perf_counter() - begin) / (REGISTERS // 10))
+    return statistics.median(seconds)
+
+
 def _per_call(call: Callable[[], object]) -> float:
     """Median over ten batches, each kept alive to its end: closing is not what is measured."""
     seconds = []

@@ -11,27 +11,30 @@ import numpy as np
 import zerohop as zh
 from zerohop import _core
 from zerohop.bench.loops import LOOP_TIMEOUT_S, LOOPS, Side
-from zerohop.bench.overhead import call_costs
+from zerohop.bench.overhead import call_costs, warm_register_cost
 from zerohop.bench.plan import BLOCK_TESTS, Order
 from zerohop.local import Link
 
 
 def work(link: Link, device: str | None, arena_nbytes: int) -> None:
-    """Answers Orders, "facts" and "call costs" until it gets None."""
+    """Answers Orders, "facts", "call costs" and "warm register" until it gets None."""
     with zh.Endpoint(device, p2p=0) as endpoint, connect_tcp(link) as connection:
         addresses = link.exchange(endpoint.address)
         peer = endpoint.connect(addresses[1 - link.rank])
         arena = endpoint.empty(arena_nbytes, "uint8")
         ball = np.asarray(arena)
-        ball.fill(link.rank + 1)  # touches every page before any clock runs
+        ball.fill(0)  # touches every page before any clock runs
         remote = link.exchange(arena.remote)[1 - link.rank]
         side = Side(link.rank == 0, endpoint, peer, arena, remote)
         while (order := link.order()) is not None:
             if order == "facts":
                 route = peer.route(arena, remote)
-                link.answer({"device": endpoint.device, "route": route.kind})
+                mtu = route.settings["mtu"]
+                link.answer({"device": endpoint.device, "route": route.kind, "mtu": mtu})
             elif order == "call costs":
                 link.answer(call_costs(side) if side.first else None)
+            elif order == "warm register":
+                link.answer(warm_register_cost(side) if side.first else None)
             elif order.test.startswith("tcp_"):
                 link.answer(_measure_tcp(side, connection, ball, order))
             else:

@@ -1,7 +1,7 @@
 """Inside a guest: zerohop beside perftest on one Soft-RoCE device, in turns. Host side: tests/vm/bench.
 
-Our latency is that of a write with a notification, which the other side waits for; perftest's is that of
-a write alone, whose last byte the other side polls.
+Like for like: as many writes under way, each with its completion; one queue pair; the same path MTU; a
+latency without notification, whose last byte the other side polls. Ours with one stands beside it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from gid import gid_index
-from rich.console import Console
-from rich.table import Table
 from zerohop import verbs
 from zerohop.bench.peer import PeerFailed, free_port, run_pair
-from zerohop.bench.plan import KIB, MIB, Order
-from zerohop.bench.rows import Figures, Row, header, medians, write_json
+from zerohop.bench.plan import KIB, MIB, Order, window
+from zerohop.bench.rows import Row, header, medians, write_json
 from zerohop.bench.worker import work
 from zerohop.local import Ranks
 from zerohop.stats import percentiles
@@ -33,9 +31,9 @@ DRIVERS = ("cpp", "python")
 
 
 class Perftest:
-    def __init__(self) -> None:
+    def __init__(self, mtu: int) -> None:
         index = str(gid_index(verbs.Device(DEVICE)))
-        self._options = ["-d", DEVICE, "-x", index, "-F"]
+        self._options = ["-d", DEVICE, "-x", index, "-F", "-m", str(mtu)]
 
     def version(self) -> str:
         text = subprocess.run(
@@ -43,10 +41,11 @@ class Perftest:
         ).stdout
         return text.strip().rpartition(" ")[2]
 
-    def run(self, program: str, nbytes: int, times: int) -> list[float]:
+    def run(self, program: str, nbytes: int, times: int, *options: str) -> list[float]:
         """The figures of the one row that its table has."""
         port = free_port()
-        line = [program, *self._options, "-s", str(nbytes), "-n", str(times), "-p", str(port)]
+        line = [program, *self._options, *options]
+        line += ["-s", str(nbytes), "-n", str(times), "-p", str(port)]
         text = run_pair(line, [*line, "127.0.0.1"], port)
         for row in text.splitlines():
             if row.split()[:2] == [str(nbytes), str(times)]:
@@ -54,8 +53,9 @@ class Perftest:
         raise PeerFailed(f"{program} printed no figures that can be read: {text[-400:]!r}")
 
     def bandwidth(self, nbytes: int, times: int) -> float:
-        """Its columns: peak, average, messages."""
-        return self.run("ib_write_bw", nbytes, times)[1] * UNIT
+        """Its columns: peak, average, messages. -Q: writes to each completion."""
+        depth = str(window(nbytes))
+        return self.run("ib_write_bw", nbytes, times, "-q", "1", "-t", depth, "-Q", "1")[1] * UNIT
 
     def latency(self, nbytes: int, times: int) -> dict[str, float]:
         """Its columns: least, most, typical, average, deviation, 99 %, 99.9 %; in us."""
@@ -80,49 +80,27 @@ def measure(ranks: Ranks, perftest: Perftest) -> Iterator[Row]:
             seconds = max(ranks.ask(Order("write", driver, nbytes, times)))
             yield row("write", driver, nbytes, "zerohop", "bandwidth", nbytes * times / seconds)
     for metric, value in perftest.latency(LATENCY_NBYTES, PING_PONGS).items():
-        yield row("latency", "cpp", LATENCY_NBYTES, "perftest", metric, value)
-    for driver in DRIVERS:
-        samples = ranks.ask(Order("latency", driver, LATENCY_NBYTES, PING_PONGS))[0]
-        for metric, value in percentiles(samples).items():
-            yield row("latency", driver, LATENCY_NBYTES, "zerohop", metric, value)
-
-
-def table(figures: Figures) -> Table:
-    """Ours, theirs and the ratio."""
-    made = Table(title=f"zerohop beside perftest on {DEVICE}", title_justify="left")
-    for name in ("figure", "perftest", "C++", "ratio", "Python", "ratio"):
-        made.add_column(name, justify="right")
-    lines: list[tuple[str, str, str, int, float, str]] = [
-        (f"write {nbytes >> 10} KiB", "write", "bandwidth", nbytes, 1e6, "MB/s") for nbytes in SIZES
-    ]
-    for metric in ("p50", "mean", "p99"):
-        name = f"latency {LATENCY_NBYTES} B, {metric}"
-        lines.append((name, "latency", metric, LATENCY_NBYTES, 1e-6, "us"))
-    for name, test, metric, nbytes, scale, unit in lines:
-        theirs = figures.get(test, metric, nbytes, "perftest")
-        cells = [name, f"{(theirs or 0) / scale:.1f} {unit}"]
+        yield row("write_latency", "cpp", LATENCY_NBYTES, "perftest", metric, value)
+    for test in ("write_latency", "latency"):
         for driver in DRIVERS:
-            ours = figures.get(test, metric, nbytes, driver=driver)
-            assert ours
-            assert theirs
-            cells += [f"{ours / scale:.1f} {unit}", f"{ours / theirs:.2f}"]
-        made.add_row(*cells)
-    return made
+            samples = ranks.ask(Order(test, driver, LATENCY_NBYTES, PING_PONGS))[0]
+            for metric, value in percentiles(samples).items():
+                yield row(test, driver, LATENCY_NBYTES, "zerohop", metric, value)
+    seconds = ranks.ask("warm register")[0]
+    yield row("warm_register", "python", 0, "zerohop", "per_call", seconds)
 
 
 def main(target: Path) -> None:
-    perftest = Perftest()
     rows: list[Row] = []
     ranks: Any
     with Ranks(work, 2, DEVICE, max(SIZES)) as ranks:
+        perftest = Perftest(ranks.ask("facts")[0]["mtu"])
         for number in range(ROUNDS):
-            print(f"round {number + 1} of {ROUNDS}", flush=True)
+            print(f"in one guest: round {number + 1} of {ROUNDS}", flush=True)
             rows += measure(ranks, perftest)
         ranks.tell(None)
         ranks.results()
-    rows = medians(rows)
-    Console(width=100).print(table(Figures(rows)))
-    write_json(target, header(SUITE, {"perftest": perftest.version()}), rows)
+    write_json(target, header(SUITE, {"perftest": perftest.version()}), medians(rows))
 
 
 if __name__ == "__main__":
