@@ -20,7 +20,9 @@ DEVICES = [
     for names in os.environ.get("ZEROHOP_TEST_DEVICES", "soft0,p2p").split(",")
 ]
 KINDS = os.environ.get("ZEROHOP_TEST_KINDS", ",".join(ALL_KINDS)).split(",")
+# "thread", "process", and "far": on the host of $ZEROHOP_TEST_FAR, where support.far serves.
 PARTNERS = os.environ.get("ZEROHOP_TEST_PARTNERS", "thread,process").split(",")
+PROCESS = "far" if PARTNERS == ["far"] else "process"
 TEST_TIMEOUT = 60  # seconds, for a test that names none
 
 
@@ -42,12 +44,21 @@ def is_left_out(item: pytest.Item) -> bool:
     return item.path.name in FILES_WITHOUT_P2P or kind not in KINDS_OVER_P2P
 
 
+def has_far(item: pytest.Item) -> bool:
+    """Whether the case has a partner that may be on another host; the others say nothing of two."""
+    return not {"remote", "process"}.isdisjoint(getattr(item, "fixturenames", ()))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if "p2p" in DEVICES and "ZEROHOP_TEST_DEVICES" not in os.environ:  # else they were asked for
         left_out = [item for item in items if is_left_out(item)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
     here = Path(__file__).resolve().parent
+    if PARTNERS == ["far"]:
+        left_out = [item for item in items if here in item.path.parents and not has_far(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     for item in items:
         if here in item.path.parents:
             own = item.get_closest_marker("timeout")
@@ -78,14 +89,14 @@ def p2p(device: str) -> bool:
 
 @pytest.fixture(params=PARTNERS)
 def remote(request: pytest.FixtureRequest, partners: Partners, device: str) -> Remote:
-    """The partner is a thread of this process, then a process."""
+    """The partner is a thread of this process, then a process; or on another host."""
     return Remote(partners, request.param, device)
 
 
 @pytest.fixture
 def process(partners: Partners, device: str) -> Remote:
     """The partner is always a process: for cases in which it is killed, stopped or alone."""
-    return Remote(partners, "process", device)
+    return Remote(partners, PROCESS, device)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Partners: the other side of a test, as a thread of this process or as a process.
+"""Partners: the other side of a test, as a thread of this process, as a process, or on another host.
 
 `Partners` hands them out. A process that ended its case in good order is kept for the next one;
 one that was killed, failed or hangs is not.
@@ -6,25 +6,20 @@ one that was killed, failed or hangs is not.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from support.case import Case, perform
-from support.link import DEFAULT_TIMEOUT, START_TIMEOUT, Link
-
-TESTS = Path(__file__).resolve().parent.parent
+from support.far import Doorway, FarProcess
+from support.link import START_TIMEOUT, Link
+from support.spawned import Spawned
 
 
 class PartnerFailed(AssertionError):
@@ -36,46 +31,48 @@ class WorkerProcess:
 
     def __init__(self) -> None:
         self.control, theirs = Pipe()
-        self.stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  discard() closes it
-        paths = [str(TESTS), os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
         with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "support.worker", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stderr=self.stderr,
-                env=environment,
-            )
+            self.process: Spawned | FarProcess = Spawned(theirs.fileno())
         self._ready = False
 
-    def start(self, case: Case, function: Callable[..., None], link: Connection) -> None:
+    def start(self, case: Case, function: Callable[..., None]) -> Connection:
+        """Has it perform the case; returns the test's end of the link."""
         del function  # the process loads it by name
         if not self._ready:
             receive(self.control, START_TIMEOUT, self)
             self._ready = True
-        self.control.send(case)
-        with link:
-            send_handle(self.control, link.fileno(), self.process.pid)
+        return self._send(case)
+
+    def _send(self, case: Case) -> Connection:
+        ours, theirs = Pipe()
+        with theirs:
+            self.control.send((case, None))
+            send_handle(self.control, theirs.fileno(), self.process.pid)
+        return ours
 
     def last_words(self) -> str:
-        self.stderr.seek(0)
-        words = self.stderr.read().decode(errors="replace")[-6000:]
-        return f"partner process {self.process.pid}, exit status {self.process.poll()}\n{words}"
+        return self.process.last_words()
 
     def stacks(self) -> str:
-        """Where every thread of a hanging partner is."""
-        self.process.send_signal(signal.SIGCONT)
-        self.process.send_signal(signal.SIGUSR1)
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(1.0)  # it does not end: this is the time it has to write
-        return self.last_words()
+        return self.process.stacks()
 
     def discard(self) -> None:
-        self.process.kill()
-        self.process.wait(DEFAULT_TIMEOUT)
+        self.process.discard()
         self.control.close()
-        self.stderr.close()
+
+
+class WorkerFar(WorkerProcess):
+    """The same on another host (support.far)."""
+
+    def __init__(self) -> None:
+        self._far = self.process = FarProcess()
+        self.control = self._far.control
+        self._ready = False
+
+    def _send(self, case: Case) -> Connection:
+        with closing(Doorway(self._far.host)) as doorway:
+            self.control.send((case, doorway.place))
+            return doorway.accept()
 
 
 class WorkerThread:
@@ -87,10 +84,12 @@ class WorkerThread:
         self.control, self._theirs = Pipe()
         self._thread: threading.Thread | None = None
 
-    def start(self, case: Case, function: Callable[..., None], link: Connection) -> None:
-        arguments = (case, function, self._theirs, Link(link))
+    def start(self, case: Case, function: Callable[..., None]) -> Connection:
+        ours, theirs = Pipe()
+        arguments = (case, function, self._theirs, Link(theirs))
         self._thread = threading.Thread(target=perform, args=arguments, daemon=True)
         self._thread.start()
+        return ours
 
     def last_words(self) -> str:
         return "partner thread"
@@ -119,34 +118,45 @@ def receive(control: Connection, timeout: float, worker: Worker) -> tuple[str, A
         kind, value = control.recv()
     except (EOFError, ConnectionResetError) as error:
         if worker.process is not None:
-            worker.process.wait(DEFAULT_TIMEOUT)
+            worker.process.await_end()
         raise PartnerFailed(f"the partner died\n{worker.last_words()}") from error
     if kind == "failed":
         raise PartnerFailed(f"the partner failed:\n{value}")
     return kind, value
 
 
+MODES: dict[str, type[WorkerThread | WorkerProcess]] = {
+    "thread": WorkerThread,
+    "process": WorkerProcess,
+    "far": WorkerFar,
+}
+
+
 class Partners:
     """Makes partners and keeps the processes that are still good."""
 
     def __init__(self) -> None:
-        self._idle: list[WorkerProcess] = []
+        self._idle: dict[type, list[WorkerProcess]] = {}
 
     def take(self, mode: str) -> Worker:
-        if mode == "thread":
-            return WorkerThread()
-        worker = self._idle.pop() if self._idle else WorkerProcess()
-        if not self._idle:
-            self._idle.append(WorkerProcess())  # starts while the test runs
+        make = MODES[mode]
+        if make is WorkerThread:
+            return make()
+        idle = self._idle.setdefault(make, [])
+        worker = idle.pop() if idle else make()
+        if not idle:
+            idle.append(make())  # starts while the test runs
         return worker
 
     def give_back(self, worker: Worker, good: bool) -> None:
-        if good and isinstance(worker, WorkerProcess) and len(self._idle) < 4:
-            self._idle.append(worker)
-        else:
-            worker.discard()
+        if isinstance(worker, WorkerProcess):
+            idle = self._idle[type(worker)]
+            if good and len(idle) < 4:
+                return idle.append(worker)
+        worker.discard()
 
     def close(self) -> None:
-        for worker in self._idle:
-            worker.discard()
+        for idle in self._idle.values():
+            for worker in idle:
+                worker.discard()
         self._idle.clear()

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import inspect
 import os
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from multiprocessing import Pipe
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import zerohop as zh
 
 from support.case import Case
-from support.link import DEFAULT_TIMEOUT, Link, until
-from support.partner import PartnerFailed, Partners, WorkerProcess, receive
+from support.far import FarProcess
+from support.link import DEFAULT_TIMEOUT, Link
+from support.partner import PartnerFailed, Partners, receive
+from support.spawned import Spawned
 
 
 class Session:
@@ -58,10 +57,8 @@ class Session:
         return self
 
     def _open(self) -> None:
-        ours, theirs = Pipe()
-        self.link = Link(ours)
+        self.link = Link(self._worker.start(self._case, self._function))
         self._stack.callback(self.link.close)
-        self._worker.start(self._case, self._function, theirs)
         self.ep = self._given or self._stack.enter_context(self._case.open_endpoint())
         _, self.address = self._report()
         if self._case.connected:
@@ -72,18 +69,18 @@ class Session:
 
     @property
     def pid(self) -> int:
-        assert isinstance(self._worker, WorkerProcess), "a thread has no process of its own"
-        return self._worker.process.pid
+        """Of the partner process, on its host."""
+        return self._process.pid
+
+    @property
+    def _process(self) -> Spawned | FarProcess:
+        assert self._worker.process is not None, "a thread has no process of its own"
+        return self._worker.process
 
     def signal(self, number: int) -> None:
         """Sends a signal to the partner process. Kills and stops are final for this partner."""
-        assert isinstance(self._worker, WorkerProcess), "a thread cannot be signalled"
         self._killed = True
-        self._worker.process.send_signal(number)
-        if number == signal.SIGSTOP:
-            until(lambda: _is_stopped(self.pid), "the partner has stopped")
-        if number == signal.SIGKILL:
-            self._worker.process.wait(DEFAULT_TIMEOUT)
+        self._process.signal(number)
 
     def returned(self) -> None:
         """Waits until the partner function has returned; its endpoint goes on serving."""
@@ -135,12 +132,6 @@ class Session:
             if "LinkClosed" in str(failure):  # it failed because the test did
                 return
             print(f"beside {type(error).__name__}: {failure}", file=sys.stderr)
-
-
-def _is_stopped(pid: int) -> bool:
-    """All its threads: the state is behind the name in parentheses (man 5 proc_pid_stat)."""
-    stats = Path(f"/proc/{pid}/task").glob("*/stat")
-    return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 class Remote:

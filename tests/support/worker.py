@@ -1,6 +1,7 @@
-"""A partner process: performs the cases that come over its control pipe, one after the other.
+"""A partner process: performs the cases that come over its control connection, one after the other.
 
-Run as `python -m support.worker FD`. SIGUSR1 makes it print the stack of every thread.
+Run as `python -m support.worker FD`. With each case comes its link: as a descriptor, or, from another
+host, as a place to dial. SIGUSR1 makes it print the stack of every thread.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ def main() -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     control = Connection(int(sys.argv[1]))
     from support.case import load_function, perform
+    from support.far import dial
     from support.link import Link
 
     control.send(("ready", None))
     while True:
         try:
-            case = control.recv()
+            case, place = control.recv()
         except EOFError:
             return
-        link = Link(Connection(recv_handle(control)))
+        link = Link(dial(place) if place else Connection(recv_handle(control)))
         perform(case, load_function(case), control, link)
 
 

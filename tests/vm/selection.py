@@ -1,8 +1,8 @@
-"""Which cases of the contract run on Soft-RoCE, and why the others do not.
+"""Which cases of the contract run on Soft-RoCE, in one guest and between two, and why the others do not.
 
 An emulated processor is ten times slower than a real one, and `make test` has minutes. Left out is what
 never reaches the device, or says nothing there that a case that stays does not say.
-ZEROHOP_TEST_VM=full runs everything.
+ZEROHOP_TEST_VM=full runs everything, but between two guests only what may have its partner elsewhere.
 """
 
 from __future__ import annotations
@@ -16,77 +16,133 @@ from vm.qemu import REPOSITORY
 CONTRACT = Path("tests/contract")
 INSIDE = Path("tests/vm/inside")  # tests of programs that need a real RDMA device
 
+# file: why not
 FILES_LEFT_OUT = {
-    "test_addresses.py",  # the format of addresses, and the control channel's secret
-    "test_asyncio.py",  # how a loop is woken; a transfer is awaited in test_peer_killed.py
-    "test_dtypes.py",  # what an array is; bytes are bytes to a device
-    "test_hostile_bytes.py",  # the control channel and the wire of soft0
-    "test_mistakes.py",  # arguments refused before anything is posted
-    "test_p2p.py",  # copies without a device, as the next
-    "test_p2p_ends.py",
-    "test_partners.py",  # the tests' own tools
-    "test_rails.py",  # several devices of soft0; test_two_wires.py has those of Soft-RoCE
-    "test_scarcity.py",  # descriptors and memory of the process; starts an interpreter per case
-    "test_shapes.py",  # how an array becomes a list of elements, in the engine
-    "test_sharing.py",  # names, over the control channel
-    "test_signals.py",  # waits in which nothing arrives are interrupted
-    "test_timeouts.py",  # waits in which nothing arrives
-    "test_values.py",  # arguments refused before anything is posted
+    "test_addresses.py": "the format of addresses, and the control channel's secret",
+    "test_asyncio.py": "how a loop is woken; a transfer is awaited in test_peer_killed.py",
+    "test_dtypes.py": "what an array is; bytes are bytes to a device",
+    "test_hostile_bytes.py": "the control channel and the wire of soft0",
+    "test_mistakes.py": "arguments refused before anything is posted",
+    "test_p2p.py": "copies on one host, without a device",
+    "test_p2p_ends.py": "copies on one host, without a device",
+    "test_partners.py": "the tests' own tools",
+    "test_rails.py": "several devices of soft0; test_two_wires.py has those of Soft-RoCE",
+    "test_scarcity.py": "descriptors and memory of the process; starts an interpreter per case",
+    "test_shapes.py": "how an array becomes a list of elements, in the engine",
+    "test_sharing.py": "names, over the control channel",
+    "test_signals.py": "waits in which nothing arrives are interrupted",
+    "test_timeouts.py": "waits in which nothing arrives",
+    "test_values.py": "arguments refused before anything is posted",
 }
-# Of the other files. A name stands for all cases that begin with it.
-CASES_LEFT_OUT = [
-    # Many processes or interpreters; two are enough to show what the device does.
-    "test_connecting.py::test_those_who_leave_before_they_are_accepted_do_not_pile_up",
-    "test_connecting.py::test_sixty_peers_at_once",
-    "test_forking.py::test_multiprocessing_with_its_fork_method",
-    "test_forking.py::test_programs_started_by_this_one_inherit_no_descriptor",
-    "test_forking.py::test_the_array_bytes_stay_readable_in_the_child",
-    "test_placement.py::test_memory_of_one_kind_reaches_memory_of_any_other[rxe0-numpy-torch]",
-    # Memory of the engine, in the face of a peer that does not look.
-    "test_load.py::test_memory_of_messages_is_given_back",
-    "test_load.py::test_senseless_depths_are_refused",
-    # Each costs a process that is killed; the control channel alone finds these out.
-    "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-await",
-    "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-compare_swap",
-    "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-lookup",
-    "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-notify",
-    "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-wait_notify_any",
-    "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-write and notify",
-    "test_peer_killed.py::test_kill_9_while_connecting",
-    "test_peer_killed.py::test_kill_9_while_bytes_flow[rxe0-read_many",
-    "test_peer_killed.py::test_kill_9_while_bytes_flow[rxe0-write_many",
-    "test_peer_killed.py::test_an_idle_peer_that_hangs_is_lost",
-    "test_peer_killed.py::test_a_peer_busy_in_python_is_served_and_not_lost",
-    # What a slice is and what Python's threads may do meanwhile.
-    "test_protection.py::test_slices_cannot_leave_the_array",
-    "test_threads.py::test_python_runs_on_while_a_thread_waits",
-]
+# Of the other files. why not: cases; a name stands for all that begin with it.
+CASES_LEFT_OUT = {
+    "many processes or interpreters; two are enough to show what the device does": [
+        "test_connecting.py::test_those_who_leave_before_they_are_accepted_do_not_pile_up",
+        "test_connecting.py::test_sixty_peers_at_once",
+        "test_forking.py::test_multiprocessing_with_its_fork_method",
+        "test_forking.py::test_programs_started_by_this_one_inherit_no_descriptor",
+        "test_forking.py::test_the_array_bytes_stay_readable_in_the_child",
+        "test_placement.py::test_memory_of_one_kind_reaches_memory_of_any_other[rxe0-numpy-torch]",
+    ],
+    "memory of the engine, in the face of a peer that does not look": [
+        "test_load.py::test_memory_of_messages_is_given_back",
+        "test_load.py::test_senseless_depths_are_refused",
+    ],
+    "costs a process that is killed; the control channel alone finds these out": [
+        "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-await",
+        "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-compare_swap",
+        "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-lookup",
+        "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-notify",
+        "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-wait_notify_any",
+        "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-write and notify",
+        "test_peer_killed.py::test_kill_9_while_connecting",
+        "test_peer_killed.py::test_kill_9_while_bytes_flow[rxe0-read_many",
+        "test_peer_killed.py::test_kill_9_while_bytes_flow[rxe0-write_many",
+        "test_peer_killed.py::test_an_idle_peer_that_hangs_is_lost",
+        "test_peer_killed.py::test_a_peer_busy_in_python_is_served_and_not_lost",
+    ],
+    "what a slice is and what Python's threads may do meanwhile": [
+        "test_protection.py::test_slices_cannot_leave_the_array",
+        "test_threads.py::test_python_runs_on_while_a_thread_waits",
+    ],
+}
+# Between two guests these stay out too. A case whose partner is a thread, or that has none, is left out
+# by tests/contract/conftest.py.
+FILES_OF_ONE_HOST = {
+    "test_errors.py": "what errors are; the partner is a thread of the test",
+    "test_forking.py": "what a fork leaves to the child",
+    "test_hostile_bytes.py": "finds the partner's ports in /proc",
+    "test_p2p.py": "copies on one host",
+    "test_p2p_ends.py": "copies on one host",
+    "test_partners.py": "finds partners by their process numbers",
+    "test_threads.py": "threads of one process; their partner only answers",
+    "test_verbs_operations.py": "both queue pairs are the test's own",
+}
+CASES_OF_ONE_HOST = {
+    "counts the partner's references, descriptors or processes from here": [
+        "test_connecting.py::test_those_who_leave_before_they_are_accepted_do_not_pile_up",
+    ],
+    "takes minutes between two guests, and meets in one all that it is about": [
+        "test_load.py::test_a_million_posted_writes",
+        "test_load.py::test_a_hundred_thousand_kept_transfers_all_complete",
+        "test_load.py::test_shallow_queues_only_cost_time",
+    ],
+}
 
 
 @dataclass(frozen=True)
 class Selection:
-    """files: paths for pytest; options and environment: what narrows them; seconds: at most."""
+    """files: paths for pytest; options and environment: what narrows them; seconds: at most.
+
+    left_out: why what does not run, a line each.
+    """
 
     files: list[Path]
     options: list[str]
     environment: dict[str, str]
     seconds: float
+    left_out: list[str]
+
+
+# The kernel pins pages whoever allocated them, and importing PyTorch alone takes a minute there.
+# The partner is a process; a thread of the test itself only where the case is about threads.
+NARROW = {"ZEROHOP_TEST_KINDS": "numpy", "ZEROHOP_TEST_PARTNERS": "process"}
 
 
 def contract_files() -> list[str]:
     return sorted(path.name for path in (REPOSITORY / CONTRACT).glob("test_*.py"))
 
 
-def selection() -> Selection:
+def in_one_guest() -> Selection:
     inside = sorted(
         path.relative_to(REPOSITORY) for path in (REPOSITORY / INSIDE).glob("with_*.py")
     )
-    everything = contract_files()
     if os.environ.get("ZEROHOP_TEST_VM") == "full":
-        return Selection([CONTRACT / name for name in everything] + inside, [], {}, 7200.0)
-    chosen = [CONTRACT / name for name in everything if name not in FILES_LEFT_OUT]
-    options = [f"--deselect={CONTRACT / case}" for case in CASES_LEFT_OUT]
-    # The kernel pins pages whoever allocated them, and importing PyTorch alone takes a minute there.
-    # The partner is a process; a thread of the test itself only where the case is about threads.
-    environment = {"ZEROHOP_TEST_KINDS": "numpy", "ZEROHOP_TEST_PARTNERS": "process"}
-    return Selection(chosen + inside, options, environment, 1500.0)
+        return Selection(
+            [CONTRACT / name for name in contract_files()] + inside, [], {}, 7200.0, []
+        )
+    return _select(FILES_LEFT_OUT, CASES_LEFT_OUT, NARROW, 1500.0, inside)
+
+
+def between_two_guests() -> Selection:
+    """Without what tests of one guest there are inside: those are about programs, not hosts."""
+    far = {"ZEROHOP_TEST_PARTNERS": "far"}
+    if os.environ.get("ZEROHOP_TEST_VM") == "full":
+        return _select(FILES_OF_ONE_HOST, CASES_OF_ONE_HOST, far, 7200.0)
+    files = {**FILES_LEFT_OUT, **FILES_OF_ONE_HOST}
+    cases = {**CASES_LEFT_OUT, **CASES_OF_ONE_HOST}
+    return _select(files, cases, {**NARROW, **far}, 1200.0)
+
+
+def _select(
+    files: dict[str, str],
+    cases: dict[str, list[str]],
+    environment: dict[str, str],
+    seconds: float,
+    inside: list[Path] | None = None,
+) -> Selection:
+    chosen = [CONTRACT / name for name in contract_files() if name not in files]
+    options = [f"--deselect={CONTRACT / case}" for names in cases.values() for case in names]
+    left_out = [f"{name}: {why}" for name, why in files.items()]
+    left_out += [f"{case}: {why}" for why, names in cases.items() for case in names]
+    return Selection(chosen + (inside or []), options, environment, seconds, left_out)

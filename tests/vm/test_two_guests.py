@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
 
 from vm.interpreter import Interpreter, RemoteError
 from vm.pair import Pair
+from vm.stream import CODE, FOUND, STOP, Stream
 
 pytestmark = pytest.mark.timeout(300)
 
+AWAY = 1.0  # seconds without the wire: longer than a queue pair tries again
+GRACE = (
+    1.5  # ... that leave the Peer alive: it is lost after 3.5 s of silence, and TCP may wait, too
+)
 LOST_WITHIN = 5.0 + 5.0  # seconds: what is guaranteed, and what an emulated processor may add
 
 SETUP = """
@@ -158,6 +163,45 @@ def test_a_cut_wire_ends_what_is_under_way_and_a_healed_one_serves_again(
     sides.check_a_transfer(seed=3)
 
 
+def stream_while(sides: Sides, change: Callable[[], None]) -> Stream | None:
+    """What a's stream met; None when `change` took so long that the Peer may rightly be lost."""
+    sides.connect()
+    sides.b.run("np.asarray(inbox)[:] = 0; np.asarray(counter)[0] = 0")
+    sides.pair.a.run(["rm", "-f", STOP], timeout=60)
+    sides.a.begin(CODE)
+    sides.a.heard("streaming", 60)
+    began = time.monotonic()
+    change()
+    took = time.monotonic() - began
+    sides.pair.a.run(["touch", STOP], timeout=60)
+    try:
+        return Stream(**sides.a.finish(120))
+    except RemoteError as error:
+        if error.kind != "PeerLost" or took < GRACE:
+            raise
+        return None
+
+
+@pytest.mark.parametrize("cut", ["both ends see it", "one end sees nothing"])
+def test_a_wire_that_is_healed_in_time_serves_the_same_peer(sides: Sides, cut: str) -> None:
+    """What was on the wire is done once or fails, with what it may have written; the rest goes on."""
+    (wire,) = sides.pair.wires
+
+    def change() -> None:
+        wire.cut(*(() if cut == "both ends see it" else (1,)))
+        time.sleep(AWAY)  # not to wait for anything: this is what happens to the wire
+        wire.heal()
+
+    attempts = (stream_while(sides, change) for _ in range(5))
+    stream = next((one for one in attempts if one is not None), None)
+    assert stream is not None, "this machine is too busy to heal a wire in time"
+    assert stream.longest > AWAY / 2, "nothing was on the wire when it was cut"
+    sides.a.run("assert peer.alive; peer.notify(5, 1).wait()")
+    assert sides.b.run("answer = ep.wait_notify(5, timeout=60)") == 1
+    stream.check(*sides.b.run(FOUND))
+    sides.check_a_transfer(seed=8)
+
+
 only_rxe0 = pytest.mark.parametrize("programs", ["rxe0"], indirect=True)
 
 
@@ -182,6 +226,76 @@ def test_a_device_removed_while_in_use(sides: Sides) -> None:
     sides.open(sides.a)
     sides.connect()
     sides.check_a_transfer(seed=6)
+
+
+LINK_GOES_DOWN_AND_UP = """
+import subprocess
+
+def link(state):
+    subprocess.run(["ip", "link", "set", "eth0", state], check=True)
+
+def await_event(kind):
+    end = time.monotonic() + 60
+    while kind not in [e["type"] for e in ep.device_events if e["time"] >= since]:
+        assert time.monotonic() < end, (kind, ep.device_events)
+        time.sleep(0.01)
+
+data, inbox_there = ep.empty(nbytes), peer["inbox"]
+since, began = time.time(), time.monotonic()
+link("down")
+await_event("PORT_ERR")
+transfer = peer.write(data, inbox_there)
+end = time.monotonic() + 1
+while not transfer.done and time.monotonic() < end:
+    time.sleep(0.01)
+link("up")
+took = time.monotonic() - began
+await_event("PORT_ACTIVE")
+events = [e for e in ep.device_events if e["time"] >= since]
+try:
+    transfer.wait(60)
+    answer = ["done", "", took, events]
+except zh.Error as error:
+    answer = [type(error).__name__, str(error), took, events]
+"""
+
+
+@only_rxe0
+def test_a_network_interface_that_goes_down_and_comes_back(sides: Sides) -> None:
+    """The device tells of it, and the transfer of the time between says why it failed."""
+    for _ in range(5):
+        sides.check_a_transfer(seed=9)
+        kind, words, took, events = sides.a.run(LINK_GOES_DOWN_AND_UP, timeout=180)
+        if kind != "PeerLost" or took < GRACE + 1:
+            break
+        sides.connect()  # it took so long that the Peer may rightly be lost
+    assert kind == "VerbsError", words
+    assert "rxe0" in words
+    assert "written" in words
+    for event in events:
+        assert (event["device"], event["message"] != "") == ("rxe0", True)
+        if event["type"] in ("PORT_ERR", "PORT_ACTIVE"):
+            assert event["port"] == 1
+    sides.a.run("assert peer.alive")
+    sides.check_a_transfer(seed=10)
+
+
+@only_rxe0
+def test_a_network_interface_that_comes_back_in_mid_transfer(sides: Sides) -> None:
+    """What was sent, and not acknowledged before it went down, may have been done."""
+    guest = sides.pair.a
+
+    def change() -> None:
+        for state in ("down", "up"):
+            guest.run(["ip", "link", "set", "eth0", state], timeout=60)
+
+    attempts = (stream_while(sides, change) for _ in range(5))
+    stream = next((one for one in attempts if one is not None), None)
+    assert stream is not None, "this machine is too busy to bring an interface back in time"
+    sides.a.run("assert peer.alive; peer.notify(5, 1).wait()")
+    assert sides.b.run("answer = ep.wait_notify(5, timeout=60)") == 1
+    stream.check(*sides.b.run(FOUND))
+    sides.check_a_transfer(seed=11)
 
 
 @only_rxe0

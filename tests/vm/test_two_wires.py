@@ -174,3 +174,46 @@ def test_a_cut_wire_is_left_for_the_other_and_taken_again_when_healed(
     sides.check_a_transfer(seed=5)
     assert_equal_shares(before, sides.moved(), sides.a.run("answer = nbytes"))
     assert sides.a.run('answer = peer.fetch_add(peer["counter"][0], 1).wait()') in (0, 5)
+
+
+def test_a_device_of_two_is_removed_in_mid_transfer(sides: Sides) -> None:
+    """The kernel waits until nobody has it open; meanwhile the other device carries everything."""
+    sides.connect(control=0)
+    sides.check_a_transfer(seed=1)
+    sides.a.begin("""
+        failures = []
+        rail_of = lambda: peer.stats()["rails"][1]
+        end = time.monotonic() + 120
+        count = 0
+        while rail_of()["serves"]:
+            assert time.monotonic() < end, peer.stats()
+            try:
+                peer.write_many(pairs, timeout=60).wait(60)
+            except zh.VerbsError as error:
+                failures.append([error.effect, str(error)])
+            count += 1
+            if count == 2:
+                say("streaming")
+        answer = failures
+    """)
+    sides.a.heard("streaming", 60)
+    guest = sides.pair.a
+    removing = guest.start(["rdma", "link", "delete", "rxe1"])
+    for effect, words in sides.a.finish(120):
+        assert effect in ("some", "all"), words
+        assert "rxe1 is being removed" in words
+    assert "rxe1 is being removed" in str(sides.rail(1)["trouble"])
+    assert sides.a.run("answer = peer.route(source, target).device") == "rxe0"
+    before = sides.moved()
+    sides.check_a_transfer(seed=2)
+    sides.check_a_transfer(seed=3, call="write(source, target")
+    assert sides.moved()[1] == before[1]
+    assert sides.a.run('answer = peer.fetch_add(peer["counter"][0], 5).wait()') == 0
+
+    sides.a.run("ep.close(); del ep, peer, inbox, counter, source, target, pairs")
+    removing.check(60)
+    guest.run(["rdma", "link", "add", "rxe1", "type", "rxe", "netdev", "eth1"], timeout=60)
+    sides.connect(control=0)
+    before = sides.moved()
+    sides.check_a_transfer(seed=4)
+    assert_equal_shares(before, sides.moved(), sides.a.run("answer = nbytes"))
