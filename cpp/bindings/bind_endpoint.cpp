@@ -21,12 +21,22 @@
 #include "engine/device_choice.hpp"
 
 namespace zerohop::bindings {
+namespace {
+
+using Word = std::optional<std::string>;
+
+std::optional<engine::RegistrationDemand> parse_demand(const Word& word) {
+  if (!word) return std::nullopt;
+  return engine::parse_registration(*word);
+}
+
+}  // namespace
 
 engine::Memory register_array(engine::Endpoint& endpoint, py::handle array,
                               std::optional<bool> writable, bool cache,
                               const std::optional<std::string>& registration) {
   drain_released();
-  const auto demand = engine::parse_registration(registration.value_or(""));
+  const auto demand = parse_demand(registration);
   ImportedArray imported = import_array(array);
   if (writable.value_or(false) && !imported.writable) {
     throw py::value_error(std::string("writable=True, but the array is read-only: ") +
@@ -93,10 +103,13 @@ std::chrono::microseconds to_microseconds(double seconds) {
 }
 
 EndpointHandle make_endpoint(const std::string& device, const std::string& name, double timeout,
-                             double spin, const std::string& host,
+                             double spin, const std::string& host, const std::string& registration,
                              const std::map<std::string, int>& knobs,
-                             const std::map<std::string, engine::RailIndex>& nearest) {
+                             const std::map<std::string, engine::RailIndex>& nearest,
+                             const std::vector<std::string>& preferred,
+                             const std::string& preference) {
   engine::EndpointOptions options{.device = device,
+                                  .preference = {preferred, preference},
                                   .port = {},
                                   .queue_pair = {},
                                   .gpu = {},
@@ -108,6 +121,7 @@ EndpointHandle make_endpoint(const std::string& device, const std::string& name,
                                   .interrupt = &check_signals,
                                   .cuda = nullptr,
                                   .open_devices = nullptr};
+  options.gpu.registration = engine::parse_registration(registration);
   set_knobs(options, knobs);
   return without_gil([&] { return std::make_shared<Endpoint>(options); });
 }
@@ -218,9 +232,12 @@ the slot is empty), IndexError (slot).)")
 
 void bind_endpoint(py::module_& m) {
   m.def("device_names", &engine::device_names);
+  m.attr("DEFAULT_STAGING_CHUNK") = engine::kDefaultStagingChunk;
+  m.attr("DEFAULT_CACHE_ENTRIES") = engine::RegionCache::Limits{}.entries;
   py::class_<Endpoint, EndpointHandle> type(m, "Endpoint");
   type.def(py::init(&make_endpoint), py::arg("device"), py::arg("name"), py::arg("timeout"),
-           py::arg("spin"), py::arg("host"), py::arg("knobs"), py::arg("nearest"))
+           py::arg("spin"), py::arg("host"), py::arg("registration"), py::arg("knobs"),
+           py::arg("nearest"), py::arg("preferred"), py::arg("preference"))
       .def_property_readonly(
           "address", [](const Endpoint& self) { return to_bytes(self.address().to_bytes()); },
           "What another Endpoint needs to connect: bytes. Contains a secret.")
@@ -263,25 +280,30 @@ writable: whether peers may write it (default: if the array is writable).
 cache: use a registration again that covers the array; its key then reaches all of what it covers.
 With False the key reaches the array and nothing more.
 registration: how GPU memory is registered, ``"dmabuf"``, ``"peermem"`` or ``"staged"`` (not with the device:
-this Endpoint copies through pinned chunks of the host), or RegistrationError says what is missing (default: the
-first that works; on soft0, which copies by itself, also ``"staged"``). ``Memory.registration`` tells.
+this Endpoint copies through pinned chunks of the host), or RegistrationError says what is missing; or ``"auto"``, the
+first that works (on soft0, which copies by itself, also ``"staged"``). Default: the Endpoint's ``registration``.
+``Memory.registration`` tells which it became.
 
 Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError, ValueError.)")
       .def(
           "empty",
-          [](Endpoint& self, const py::object& shape, const py::object& dtype, Name device) {
+          [](Endpoint& self, const py::object& shape, const py::object& dtype, Name device,
+             const Word& registration) {
             const Dims dims = parse_shape(shape);
             const DType element = parse_dtype(dtype);
             const std::string place = device_name(parse_device(demand_device(device.object)));
-            return without_gil([&] { return self.empty(dims.span(), element, place); });
+            const auto demand = parse_demand(registration);
+            return without_gil([&] { return self.empty(dims.span(), element, place, demand); });
           },
-          py::arg("shape"), py::arg("dtype") = "uint8", py::arg("device") = "cpu", R"(
+          py::arg("shape"), py::arg("dtype") = "uint8", py::arg("device") = "cpu", py::kw_only(),
+          py::arg("registration") = py::none(), R"(
 Fresh zeroed registered memory. shape: int or tuple. dtype: what numpy.dtype() takes ("float32", "f4", float,
 numpy.float32), or a dtype of torch or ml_dtypes, or its name ("bfloat16", "float8_e4m3fn"). device: ``"cpu"`` or
 ``"cuda:<ordinal>"``, or a torch.device; of a GPU it is memory that other processes can be given and, where the GPU allows it,
 adapters reach (cuMemCreate), in pages of 2 MiB: ``torch.from_dlpack(memory)`` or ``cupy.from_dlpack`` is its
 array. It lives as long as that array or the Memory does, and then until the GPU has done its present work.
 Do not drop it while a stream is being captured into a CUDA graph: as cudaFree would, that spoils the capture.
+registration: of GPU memory, as of register().
 
 Raises RegistrationError (no memory, no NVIDIA driver, a device that cannot reach it), CudaError (no such
 GPU, no room on it), TransferTimeout (other work kept the GPU from zeroing it for the Endpoint's timeout),

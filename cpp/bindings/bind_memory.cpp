@@ -126,6 +126,14 @@ The ``RemoteMemory`` to give to a peer: whoever has it may read this memory, and
 writable. Raises RegistrationError once closed.)")
       .def("__getitem__", &select,
            "A part of the same memory. Raises RegistrationError once closed.")
+      .def(
+          "__setitem__",
+          [](const Memory&, py::handle, py::handle) {
+            throw py::type_error(
+                "a Memory takes no values by item: assign to its array, numpy.asarray(memory)[...] "
+                "= 1, or torch.from_dlpack(memory)[...] = 1 for memory of a GPU");
+          },
+          "TypeError: assign to the array, ``numpy.asarray(m)[0] = 1``.")
       .def("reshape", &reshape, R"(
 The same memory in another shape, as numpy has it: ``m.reshape(2, 3)``, ``m.reshape((2, -1))``. ValueError for
 memory with gaps, which would have to be copied. Raises RegistrationError once closed.)")

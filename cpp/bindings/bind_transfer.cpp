@@ -75,6 +75,15 @@ void watch(const std::shared_ptr<DoneBell>& bell, const TransferHandle& handle,
   handle.transfer->on_done([bell, token] { bell->push(token); });
 }
 
+using QueuePairSettings =
+    py::typing::Dict<py::str, py::typing::Union<py::int_, py::float_, py::str>>;
+
+QueuePairSettings by_name(const engine::Settings& settings) {
+  QueuePairSettings all;
+  for (const auto& [name, value] : settings) all[py::str(name)] = py::cast(value);
+  return all;
+}
+
 std::string describe(const TransferHandle& handle) {
   const char* state = !handle.transfer->done()    ? "pending"
                       : handle.transfer->failed() ? "failed"
@@ -97,13 +106,21 @@ host.)")
       .def_property_readonly(
           "settings",
           [](const engine::Route& route) {
-            py::typing::Dict<py::str, py::typing::Union<py::int_, py::float_, py::str>> all;
-            for (const auto& [name, value] : route.settings) all[py::str(name)] = py::cast(value);
+            using Rails = py::typing::List<QueuePairSettings>;
+            using Value = py::typing::Union<py::int_, py::float_, py::str, Rails>;
+            py::typing::Dict<py::str, Value> all = by_name(route.settings);
+            if (!route.rails.empty()) {
+              py::list rails;
+              for (const engine::Settings& rail : route.rails) rails.append(by_name(rail));
+              all["rails"] = rails;
+            }
             return all;
           },
           R"(The effective settings by name, for instance ``"mtu"`` in bytes: of the Endpoint and of the queue pair. The
 keywords of an Endpoint are explained there; rd_atomic is shown as rd_atomic_out and rd_atomic_in, what both
-ends agreed on. relaxed_ordering is what is asked for: a kernel may drop it without a word. Empty for the
+ends agreed on. relaxed_ordering is what is asked for: a kernel may drop it without a word. Of an Endpoint on
+several devices ``"rails"`` is a list of dicts with those of each rail's queue pair (MTU, GID, reads, ...), of
+which the first that carries the transfer is shown beside it. Empty for the
 route of a Transfer, and once closed: ask ``Peer.route``.)")
       .def("__str__",
            [](const engine::Route& route) {

@@ -58,6 +58,8 @@ constexpr std::array kKnobs{
     Knob{"stripe_bytes", [](auto& o, int v) { o.stripe_bytes = static_cast<std::uint64_t>(v); }},
     Knob{"registration_cache",
          [](auto& o, int v) { o.gpu.cache.nbytes = static_cast<std::uint64_t>(v) << 20; }},
+    Knob{"registration_cache_entries",
+         [](auto& o, int v) { o.gpu.cache.entries = static_cast<std::size_t>(v); }},
 };
 
 }  // namespace

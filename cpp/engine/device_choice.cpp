@@ -16,14 +16,24 @@ std::vector<std::string> adapter_names(const driver::VerbsLibrary& library) {
   return library.verbs ? rdma::Device::names(*library.verbs) : std::vector<std::string>{};
 }
 
-DeviceChoice first_that_serves(const rdma::PortWish& wish, const driver::VerbsLibrary& library) {
+DeviceChoice first_that_serves(const rdma::PortWish& wish, const DevicePreference& preference,
+                               const driver::VerbsLibrary& library) {
+  const auto preferred = [&](const std::string& name) {
+    return std::ranges::find(preference.names, name) - preference.names.begin();
+  };
+  const auto is_preferred = [&](const std::string& name) {
+    return preferred(name) < std::ssize(preference.names);
+  };
+  std::vector<std::string> names = adapter_names(library);
+  std::ranges::stable_sort(names, {}, preferred);
   std::string obstacles;
-  for (const std::string& name : adapter_names(library)) {
+  for (const std::string& name : names) {
     std::string cause;
     try {
       auto device = rdma::Device::open(library.verbs, name, wish);
       if (device->obstacle().empty()) {
-        return {std::move(device), "it is the first adapter that can serve"};
+        return {std::move(device),
+                is_preferred(name) ? preference.reason : "it is the first adapter that can serve"};
       }
       cause = name + " " + device->obstacle();
     } catch (const VerbsError& error) {
@@ -74,8 +84,9 @@ std::shared_ptr<rdma::Device> open_device(const std::string& name, const rdma::P
 }
 
 DeviceChoice choose_device(const std::string& name, const rdma::PortWish& wish,
+                           const DevicePreference& preference,
                            const driver::VerbsLibrary& library) {
-  if (name.empty()) return first_that_serves(wish, library);
+  if (name.empty()) return first_that_serves(wish, preference, library);
   auto device = open_device(name, wish, library);
   if (!device->obstacle().empty()) {
     throw VerbsError("device '" + name + "' cannot be used: it " + device->obstacle(), ENODEV);
@@ -83,9 +94,10 @@ DeviceChoice choose_device(const std::string& name, const rdma::PortWish& wish,
   return {std::move(device), "it was asked for"};
 }
 
-std::vector<DeviceChoice> choose_devices(const std::string& names, const rdma::PortWish& wish) {
+std::vector<DeviceChoice> choose_devices(const std::string& names, const rdma::PortWish& wish,
+                                         const DevicePreference& preference) {
   std::vector<DeviceChoice> chosen;
-  if (names.empty()) chosen.push_back(choose_device("", wish));
+  if (names.empty()) chosen.push_back(choose_device("", wish, preference));
   for (const std::string& name : split_names(names)) {
     chosen.push_back(choose_device(name, wish));
     const std::string& opened = chosen.back().device->name();

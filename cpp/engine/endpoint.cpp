@@ -80,8 +80,9 @@ Endpoint::Endpoint(const EndpointOptions& options)
 
 void Endpoint::open_rails() {
   Poller::Devices devices;
-  auto choices = options_.open_devices ? options_.open_devices()
-                                       : choose_devices(options_.device, options_.port);
+  auto choices = options_.open_devices
+                     ? options_.open_devices()
+                     : choose_devices(options_.device, options_.port, options_.preference);
   for (auto& [device, reason] : choices) {
     const auto index = static_cast<RailIndex>(rails_.size());
     rails_.push_back(
@@ -96,7 +97,7 @@ void Endpoint::open_rails() {
 // Without it everything works, over devices.
 void Endpoint::open_neighbourhood() {
   if (!options_.p2p) {
-    no_neighbourhood_ = "this Endpoint has p2p=0";
+    no_neighbourhood_ = "this Endpoint has p2p=0: give both Endpoints p2p=1 (ZEROHOP_P2P=1)";
     return;
   }
   try {

@@ -24,12 +24,14 @@
 namespace zerohop::engine {
 
 struct EndpointOptions {
-  std::string device;   // several with commas; empty: the first adapter that can serve, else soft0
-  rdma::PortWish port;  // of the device
+  std::string device;  // several with commas; empty: the first adapter that can serve, else soft0
+  DevicePreference preference{};      // which adapters come first then
+  rdma::PortWish port;                // of the device
   rdma::QueuePairOptions queue_pair;  // of every Peer
   GpuOptions gpu;
   std::uint64_t stripe_bytes = kDefaultStripeBytes;  // larger transfers take several rails
-  // The rail nearest to memory on a device ("cuda:0"); for what is not listed, the first.
+  // The rail nearest to memory on a device ("cuda:0") or, the host's, on a NUMA node ("numa:1");
+  // for what is not listed, the first.
   std::map<std::string, RailIndex> nearest;
   bool p2p = true;        // whether processes of this host reach its host memory without a device
   std::string name;       // for messages; empty: "<host>:<pid>"
@@ -66,9 +68,9 @@ class Endpoint {
 
   struct Registering {
     bool writable = false;
-    std::string device = "cpu";                                 // as PyTorch names it
-    bool shared = true;                                         // see Registrations
-    RegistrationDemand demand = RegistrationDemand::automatic;  // for GPU memory
+    std::string device = "cpu";                  // as PyTorch names it
+    bool shared = true;                          // see Registrations
+    std::optional<RegistrationDemand> demand{};  // for GPU memory; nullopt: the Endpoint's
     int memfd = -1;  // whose pages the layout covers, kept open by the owner; -1: none
   };
   // Registers what `layout` covers; `owner` lives as long as the memory is in use. Throws
@@ -77,7 +79,8 @@ class Endpoint {
   RegionCache::Stats gpu_registration_stats() const;  // all zero before the first GPU array
   // Fresh zeroed memory of the host ("cpu") or of a GPU. Throws RegistrationError, CudaError, and
   // TransferTimeout when a GPU is too busy to zero it.
-  Memory empty(std::span<const std::int64_t> shape, DType dtype, const std::string& device = "cpu");
+  Memory empty(std::span<const std::int64_t> shape, DType dtype, const std::string& device = "cpu",
+               std::optional<RegistrationDemand> demand = {});
 
   void share(const std::string& name, const Memory& memory);
   bool unshare(const std::string& name);  // false: nothing has that name
@@ -106,7 +109,8 @@ class Endpoint {
                              const Registering& how);
   std::shared_ptr<gpu::Device> gpu_device(const std::string& device);
   GpuRegistrations& gpu_registrations(const Rail& rail, const std::string& device);
-  RailIndex nearest_rail(const std::string& device) const;
+  RailIndex nearest_rail(const std::string& place) const;
+  std::string place_of(const Layout& layout, const std::string& device) const;
   void check_open() const;
   void check_devices() const;  // throws VerbsError(ENODEV) when none is left
   void stop();

@@ -5,6 +5,7 @@
 
 #include "base/buffer.hpp"
 #include "base/error.hpp"
+#include "base/numa.hpp"
 #include "engine/endpoint.hpp"
 #include "gpu/buffer.hpp"
 
@@ -12,6 +13,7 @@ namespace zerohop::engine {
 namespace {
 
 constexpr std::string_view kCudaPrefix = "cuda:";
+constexpr std::string_view kNodePrefix = "numa:";
 
 int ordinal_of(const std::string& cuda_device) {
   return std::stoi(cuda_device.substr(kCudaPrefix.size()));
@@ -32,15 +34,30 @@ Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> own
   auto regions = registrations_->find_or_create(layout.extent(), how.writable, how.shared,
                                                 {.owner = owner, .memfd = how.memfd});
   auto pinned = std::make_shared<const Pinned>(std::move(regions), std::move(owner));
+  std::string place = place_of(layout, how.device);
+  const RailIndex nearest = nearest_rail(place);
   return Memory(address_.id, layout, std::move(pinned),
                 {.writable = how.writable,
                  .device = how.device,
-                 .rail = nearest_rail(how.device),
+                 .rail = nearest,
+                 .place = std::move(place),
                  .registration = nullptr});
 }
 
-RailIndex Endpoint::nearest_rail(const std::string& device) const {
-  const auto known = options_.nearest.find(device);
+// Where memory lies, as EndpointOptions::nearest has it; empty if that tells nothing of it. Asked
+// once it is registered: then it has its pages.
+std::string Endpoint::place_of(const Layout& layout, const std::string& device) const {
+  std::string place = device;
+  if (device == "cpu") {
+    const auto nodes = options_.nearest.lower_bound(std::string(kNodePrefix));
+    if (nodes == options_.nearest.end()) return "";
+    place = std::string(kNodePrefix) + std::to_string(numa_node_of(layout.extent().begin));
+  }
+  return options_.nearest.contains(place) ? place : "";
+}
+
+RailIndex Endpoint::nearest_rail(const std::string& place) const {
+  const auto known = options_.nearest.find(place);
   return known == options_.nearest.end() ? RailIndex{0} : known->second;
 }
 
@@ -52,12 +69,13 @@ Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void>
   std::shared_ptr<const gpu::Device> device;
   for (const auto& rail : rails_) {
     if (rail->gone()) continue;
-    Registered registered = gpu_registrations(*rail, how.device)
-                                .find_or_create({.extent = layout.extent(),
-                                                 .ordinal = ordinal_of(how.device),
-                                                 .writable = how.writable,
-                                                 .shared = how.shared,
-                                                 .demand = how.demand});
+    Registered registered =
+        gpu_registrations(*rail, how.device)
+            .find_or_create({.extent = layout.extent(),
+                             .ordinal = ordinal_of(how.device),
+                             .writable = how.writable,
+                             .shared = how.shared,
+                             .demand = how.demand.value_or(options_.gpu.registration)});
     if (!choice || rail->index() == nearest) choice = std::move(registered.choice);
     device = std::move(registered.device);
     regions->set(rail->index(), std::move(registered.region));
@@ -78,6 +96,7 @@ Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void>
                 {.writable = how.writable,
                  .device = how.device,
                  .rail = nearest,
+                 .place = place_of(layout, how.device),
                  .registration = std::move(choice)});
 }
 
@@ -113,15 +132,16 @@ RegionCache::Stats Endpoint::gpu_registration_stats() const {
   return all;
 }
 
-Memory Endpoint::empty(std::span<const std::int64_t> shape, DType dtype,
-                       const std::string& device) {
+Memory Endpoint::empty(std::span<const std::int64_t> shape, DType dtype, const std::string& device,
+                       std::optional<RegistrationDemand> demand) {
   check_open();
   Layout layout = Layout::contiguous(0, dtype, shape);
   layout.validate();
   const auto register_buffer = [&](auto buffer, int memfd) {
     layout.address = buffer->address();
-    return register_memory(layout, std::move(buffer),
-                           {.writable = true, .device = device, .shared = false, .memfd = memfd});
+    return register_memory(
+        layout, std::move(buffer),
+        {.writable = true, .device = device, .shared = false, .demand = demand, .memfd = memfd});
   };
   if (!device.starts_with(kCudaPrefix)) {
     auto buffer = std::make_shared<Buffer>(layout.nbytes());

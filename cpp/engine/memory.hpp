@@ -40,6 +40,7 @@ class Memory {
     bool writable = false;
     std::string device = "cpu";
     RailIndex rail = 0;                                      // the one nearest to it
+    std::string place{};                                     // ... as it lies on "numa:1", say
     std::shared_ptr<const RegistrationChoice> registration;  // of GPU memory; null for the host's
   };
   Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Pinned> pinned, Kind kind);
@@ -52,6 +53,8 @@ class Memory {
   bool staged() const;
   bool on_host() const noexcept { return kind_.registration == nullptr; }
   RailIndex nearest_rail() const noexcept { return kind_.rail; }
+  // Why that rail: what it is nearest to; empty if nothing is known and it is but the first.
+  const std::string& place() const noexcept { return kind_.place; }
   const RegistrationChoice* registration() const noexcept { return kind_.registration.get(); }
 
   // A part or another shape of the same memory; closing either closes both.

@@ -187,6 +187,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Route device_route(const Pair& pair, Route route, const std::string& not_p2p) const;
 
   // --- several rails (peer_rails.cpp) ---
+  std::vector<Settings> rail_settings() const;
   Striping plan(std::span<const Pair> pairs, std::uint64_t nbytes) const;
   RailMask reach(std::span<const Pair> pairs) const;
   Job make_share(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Stripe& stripe,

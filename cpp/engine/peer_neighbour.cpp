@@ -49,7 +49,8 @@ void Peer::wait_for_copies(const Deadline& until) const {
 
 std::string Peer::why_no_neighbour() const {
   if (!host_.neighbourhood) return host_.no_neighbourhood;
-  return neighbour_ ? "" : "the peer's Endpoint offers none (it has p2p=0?)";
+  if (neighbour_) return "";
+  return "the peer's Endpoint offers none (it has p2p=0?): give it p2p=1 (ZEROHOP_P2P=1), too";
 }
 
 // A window, or the reason why there is none. Memory without elements needs none.
@@ -60,7 +61,7 @@ Neighbour::Reached Peer::reach_as_neighbour(const Pair& pair,
   if (!neighbour_) {
     none.reason = why_no_neighbour();
   } else if (!local->on_host() || remote->device != "cpu") {
-    none.reason = "this build maps host memory only";
+    none.reason = "this version reaches host memory so, not that of GPUs: keep the array there";
   } else if (remote->layout.count() == 0) {
     return neighbour_->reach_board(patience);
   } else if (remote->local_key == 0) {

@@ -171,10 +171,19 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   if (path) route.settings = path->settings();
   if (route.settings.empty()) return route;  // closed
   route.settings.insert(route.settings.end(), host_.settings.begin(), host_.settings.end());
-  if (host_.rails.size() > 1) {
-    route.settings.emplace_back("rails", std::int64_t{std::popcount(group_->serving())});
-  }
+  if (host_.rails.size() > 1) route.rails = rail_settings();
   return route;
+}
+
+std::vector<Settings> Peer::rail_settings() const {
+  std::vector<Settings> all;
+  for (const auto& rail : host_.rails) {
+    const auto& path = paths_[rail->index()];
+    all.push_back(path ? path->settings() : Settings{});
+    if (all.back().empty())
+      all.back().emplace_back("device", rail->name());  // it has no queue pair
+  }
+  return all;
 }
 
 Route Peer::device_route(const Pair& pair, Route route, const std::string& not_p2p) const {
@@ -184,6 +193,10 @@ Route Peer::device_route(const Pair& pair, Route route, const std::string& not_p
   if (local.on_host() && alive() && host_.neighbourhood)
     route.reason += "; not by p2p, because " + not_p2p;
   if (host_.rails.size() == 1) return route;
+  if (!local.place().empty()) {
+    route.reason += "; the nearest to " + local.place() + ", where the local array lies, is " +
+                    host_.rails[local.nearest_rail()]->name();
+  }
   for (const RailReport& rail : rails()) {
     if (!rail.trouble.empty())
       route.reason += "; " + rail.device + " does not serve: " + rail.trouble;

@@ -130,7 +130,8 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
     check_alive();
     if (!options.require.empty()) {
       throw RouteUnavailable("route 'p2p' is not available, because " + reason +
-                             "; the routes of devices (host, gpudirect, staged) may be");
+                             "; or leave require= out for the routes of devices: host, gpudirect, "
+                             "staged");
     }
   }
   // Of no pairs, a notification alone: it lies in host memory.

@@ -166,12 +166,22 @@ const char* way_name(RegistrationWay way) noexcept {
 }
 
 RegistrationDemand parse_registration(std::string_view word) {
-  if (word.empty()) return RegistrationDemand::automatic;
-  if (word == "dmabuf") return RegistrationDemand::dmabuf;
-  if (word == "peermem") return RegistrationDemand::peermem;
-  if (word == "staged") return RegistrationDemand::staged;
+  using enum RegistrationDemand;
+  for (const RegistrationDemand demand : {automatic, dmabuf, peermem, staged}) {
+    if (word == demand_name(demand)) return demand;
+  }
   throw std::invalid_argument("there is no registration '" + std::string(word) +
-                              "': it is dmabuf, peermem or staged");
+                              "': it is auto, dmabuf, peermem or staged");
+}
+
+const char* demand_name(RegistrationDemand demand) noexcept {
+  switch (demand) {
+    case RegistrationDemand::automatic: break;
+    case RegistrationDemand::dmabuf: return "dmabuf";
+    case RegistrationDemand::peermem: return "peermem";
+    case RegistrationDemand::staged: return "staged";
+  }
+  return "auto";
 }
 
 bool is_reachable(const PairFacts& pair, const MemoryFacts& memory) {

@@ -18,10 +18,11 @@ enum class RegistrationWay {
 };
 const char* way_name(RegistrationWay way) noexcept;
 
-// What the program asks for. Throws std::invalid_argument for other words than "" (automatic),
-// "dmabuf", "peermem" and "staged".
+// What the program asks for. Throws std::invalid_argument for other words than "auto", "dmabuf",
+// "peermem" and "staged".
 enum class RegistrationDemand { automatic, dmabuf, peermem, staged };
 RegistrationDemand parse_registration(std::string_view word);
+const char* demand_name(RegistrationDemand demand) noexcept;
 
 // Relaxed ordering lets writes pass each other on their way to the memory, which some platforms
 // need for full speed. What a completion or notification tells of is in place all the same (man

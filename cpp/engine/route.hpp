@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "engine/settings.hpp"
 
@@ -12,6 +13,7 @@ struct Route {
   std::string device;  // that serves it: "soft0", "mlx5_0"
   std::string reason;  // one sentence
   Settings settings;   // of its queue pair; only where a route was asked for, not in transfers
+  std::vector<Settings> rails{};  // as settings, of every queue pair where there are several
 };
 
 }  // namespace zerohop::engine

@@ -53,9 +53,11 @@ Settings settings_of(const rdma::QueuePair& queue_pair, const rdma::QueuePairAdd
 Settings settings_of(const EndpointOptions& options, const std::string& host) {
   const std::chrono::duration<double> spin = options.spin;
   return {{"roce_version", std::int64_t{options.port.roce == rdma::GidKind::roce_v1 ? 1 : 2}},
+          {"registration", std::string(demand_name(options.gpu.registration))},
           {"relaxed_ordering", number_of(options.gpu.relaxed_ordering)},
           {"staging_chunk", static_cast<std::int64_t>(options.gpu.staging_chunk)},
           {"registration_cache", static_cast<std::int64_t>(options.gpu.cache.nbytes >> 20)},
+          {"registration_cache_entries", static_cast<std::int64_t>(options.gpu.cache.entries)},
           {"p2p", std::int64_t{options.p2p ? 1 : 0}},
           {"stripe_bytes", static_cast<std::int64_t>(options.stripe_bytes)},
           {"timeout", options.timeout},

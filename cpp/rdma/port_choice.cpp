@@ -56,8 +56,9 @@ std::vector<std::uint8_t> ports_to_try(std::size_t count, const PortWish& wish,
 std::string obstacle_of(ibv_transport_type transport, const ibv_port_attr& attributes,
                         std::uint8_t port) {
   if (transport == IBV_TRANSPORT_IWARP) {
-    return "is an iWARP adapter: it has neither write with immediate nor atomics, and connects "
-           "through rdma_cm only; use soft0@<its network interface>";
+    return "is an iWARP adapter, which serves no route: notifications need write with immediate, "
+           "which iWARP has not, nor atomics, and it connects through rdma_cm only; use "
+           "soft0@<its network interface>";
   }
   if (transport != IBV_TRANSPORT_IB) {
     return "speaks neither InfiniBand nor RoCE; use soft0@<its network interface>";

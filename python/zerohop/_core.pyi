@@ -14,6 +14,8 @@ __all__: list[str] = [
     "AsyncEvent",
     "Bell",
     "CompletionQueue",
+    "DEFAULT_CACHE_ENTRIES",
+    "DEFAULT_STAGING_CHUNK",
     "Device",
     "Endpoint",
     "Memory",
@@ -623,6 +625,10 @@ class Memory:
         """
     def __len__(self) -> int: ...
     def __repr__(self) -> str: ...
+    def __setitem__(self, arg0: typing.Any, arg1: typing.Any) -> None:
+        """
+        TypeError: assign to the array, ``numpy.asarray(m)[0] = 1``.
+        """
     def close(self) -> None:
         """
         End the registration: peers can reach the memory no more. Transfers that run finish first. Closes the
@@ -713,11 +719,13 @@ class Route:
         One sentence.
         """
     @property
-    def settings(self) -> dict[str, int | float | str]:
+    def settings(self) -> dict[str, int | float | str | list[dict[str, int | float | str]]]:
         """
         The effective settings by name, for instance ``"mtu"`` in bytes: of the Endpoint and of the queue pair. The
         keywords of an Endpoint are explained there; rd_atomic is shown as rd_atomic_out and rd_atomic_in, what both
-        ends agreed on. relaxed_ordering is what is asked for: a kernel may drop it without a word. Empty for the
+        ends agreed on. relaxed_ordering is what is asked for: a kernel may drop it without a word. Of an Endpoint on
+        several devices ``"rails"`` is a list of dicts with those of each rail's queue pair (MTU, GID, reads, ...), of
+        which the first that carries the transfer is shown beside it. Empty for the
         route of a Transfer, and once closed: ask ``Peer.route``.
         """
 
@@ -982,8 +990,11 @@ class Endpoint:
         timeout: typing.SupportsFloat | typing.SupportsIndex,
         spin: typing.SupportsFloat | typing.SupportsIndex,
         host: str,
+        registration: str,
         knobs: collections.abc.Mapping[str, typing.SupportsInt | typing.SupportsIndex],
         nearest: collections.abc.Mapping[str, typing.SupportsInt | typing.SupportsIndex],
+        preferred: collections.abc.Sequence[str],
+        preference: str,
     ) -> None: ...
     def accept(self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> Peer:
         """
@@ -1004,7 +1015,14 @@ class Endpoint:
         Raises TransferTimeout (no answer within `timeout` seconds; default: the Endpoint's), PeerLost (refused),
         AuthenticationError (the secret does not match), ProtocolError (damaged address).
         """
-    def empty(self, shape: typing.Any, dtype: typing.Any = "uint8", device: str = "cpu") -> Memory:
+    def empty(
+        self,
+        shape: typing.Any,
+        dtype: typing.Any = "uint8",
+        device: str = "cpu",
+        *,
+        registration: str | None = None,
+    ) -> Memory:
         """
         Fresh zeroed registered memory. shape: int or tuple. dtype: what numpy.dtype() takes ("float32", "f4", float,
         numpy.float32), or a dtype of torch or ml_dtypes, or its name ("bfloat16", "float8_e4m3fn"). device: ``"cpu"`` or
@@ -1012,6 +1030,7 @@ class Endpoint:
         adapters reach (cuMemCreate), in pages of 2 MiB: ``torch.from_dlpack(memory)`` or ``cupy.from_dlpack`` is its
         array. It lives as long as that array or the Memory does, and then until the GPU has done its present work.
         Do not drop it while a stream is being captured into a CUDA graph: as cudaFree would, that spoils the capture.
+        registration: of GPU memory, as of register().
 
         Raises RegistrationError (no memory, no NVIDIA driver, a device that cannot reach it), CudaError (no such
         GPU, no room on it), TransferTimeout (other work kept the GPU from zeroing it for the Endpoint's timeout),
@@ -1036,8 +1055,9 @@ class Endpoint:
         cache: use a registration again that covers the array; its key then reaches all of what it covers.
         With False the key reaches the array and nothing more.
         registration: how GPU memory is registered, ``"dmabuf"``, ``"peermem"`` or ``"staged"`` (not with the device:
-        this Endpoint copies through pinned chunks of the host), or RegistrationError says what is missing (default: the
-        first that works; on soft0, which copies by itself, also ``"staged"``). ``Memory.registration`` tells.
+        this Endpoint copies through pinned chunks of the host), or RegistrationError says what is missing; or ``"auto"``, the
+        first that works (on soft0, which copies by itself, also ``"staged"``). Default: the Endpoint's ``registration``.
+        ``Memory.registration`` tells which it became.
 
         Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError, ValueError.
         """
@@ -1258,3 +1278,6 @@ def verbs_devices() -> list[str]:
     """
     Names of the RDMA devices that libibverbs lists, then those of the software HCA.
     """
+
+DEFAULT_CACHE_ENTRIES: int = 1024
+DEFAULT_STAGING_CHUNK: int = 524288

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, SupportsFloat
 
 from zerohop import _core
 from zerohop.knobs import KNOBS, Knobs, chosen
-from zerohop.rails import joined, nearest_rails
+from zerohop.rails import joined, nearest_rails, preferred_adapters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,8 +78,8 @@ class Endpoint(_core.Endpoint):
             fails, its pending transfers fail, later ones take the others, and it is tried again every
             second; ``peer.stats()["rails"]`` tells. Control connections take the network of the first
             (or ``$ZEROHOP_HOST``): the Peer lives as long as that connection does.
-            Default: ``$ZEROHOP_DEVICE``, else the first adapter that can serve, else ``"soft0"``;
-            never several.
+            Default: ``$ZEROHOP_DEVICE``, else an adapter that can serve, of several the nearest to
+            ``cuda:0`` if there is a GPU, else the first; else ``"soft0"``; never several.
         timeout: bound of every wait that is given none, in seconds. With 0 such a wait looks once and
             raises TransferTimeout unless all is there already; connecting then never succeeds.
             Default: ``$ZEROHOP_TIMEOUT``, else 30.
@@ -89,8 +89,12 @@ class Endpoint(_core.Endpoint):
         host: address of this host on which to listen for control connections: an IPv4 or IPv6 literal,
             not a name.
             Default: ``$ZEROHOP_HOST``, else where the device itself is reached.
+        registration: how GPU memory is registered where the call names nothing else: ``"auto"``,
+            ``"dmabuf"``, ``"peermem"`` or ``"staged"``, as ``register()`` explains. Holds for ``register()``
+            and ``empty()``, and for the GPU arrays that are given to transfers and messages as they are.
+            Default: ``$ZEROHOP_REGISTRATION``, else ``"auto"``.
         knobs: numbers that tune the device and its queue pairs, listed below. The values in effect
-            are in ``peer.route(...).settings``.
+            are in ``peer.route(...).settings``, as are those of the keywords above.
 
     Closed by ``close()``, by ``with`` and ``async with``, and at exit.
 
@@ -98,7 +102,7 @@ class Endpoint(_core.Endpoint):
         VerbsError: no such device, or it refuses (the message lists those that exist), or it cannot
             serve (no active port, no GID of the kind). iWARP adapters are refused for good: every Peer
             needs write with immediate, which iWARP has not; ``soft0@<its network interface>`` runs there.
-        TypeError, ValueError: a knob that does not exist or is out of range.
+        TypeError, ValueError: a knob that does not exist or is out of range, or a word that says nothing.
     """
 
     def __init__(
@@ -109,10 +113,14 @@ class Endpoint(_core.Endpoint):
         name: str | None = None,
         spin: float | None = None,
         host: str | None = None,
+        registration: str | None = None,
         **knobs: Unpack[Knobs],
     ) -> None:
         _check_text("name", name)
         _check_text("host", host)
+        _check_text("registration", registration)
+        if registration is None:
+            registration = os.environ.get("ZEROHOP_REGISTRATION", "") or "auto"
         if host is None:
             host = os.environ.get("ZEROHOP_HOST", "")
         if host:
@@ -124,14 +132,18 @@ class Endpoint(_core.Endpoint):
         _check_seconds("timeout", timeout)
         _check_seconds("spin", spin)
         devices = os.environ.get("ZEROHOP_DEVICE", "") if device is None else joined(device)
+        preferred, preference = preferred_adapters() if not devices else ([], "")
         super().__init__(
             device=devices,
             name=name or "",
             timeout=timeout,
             spin=spin,
             host=host,
+            registration=registration,
             knobs=chosen(knobs),
             nearest=nearest_rails(devices),
+            preferred=preferred,
+            preference=preference,
         )
         self._put_back: deque[_core.Peer] = deque()
         _open.add(self)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import SupportsIndex, TypedDict
 
+from zerohop import _core
+
 __all__ = ["KNOBS", "Knob", "Knobs", "chosen"]
 
 
@@ -34,6 +36,7 @@ class Knobs(TypedDict, total=False):
     relaxed_ordering: int
     staging_chunk: int
     registration_cache: int
+    registration_cache_entries: int
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ KNOBS = (
     ),
     Knob(
         "staging_chunk",
-        1 << 18,
+        _core.DEFAULT_STAGING_CHUNK,
         tuple(1 << n for n in range(16, 21)),
         "bytes copied at a time between a GPU and pinned memory of the host, where no adapter reaches "
         "the GPU's; 16 such chunks are pinned for each GPU in use, with adapters for each of its Peers",
@@ -151,11 +154,17 @@ KNOBS = (
         "MiB of GPU memory that stay registered while unused, and are not freed until then; to find "
         "one again asks the driver about each of its chunks, of which an array of cudaMalloc has one",
     ),
+    Knob(
+        "registration_cache_entries",
+        _core.DEFAULT_CACHE_ENTRIES,
+        range(1 << 20),
+        "registrations of GPU memory that stay while unused, at most, however small they are",
+    ),
 )
 
 
 # Of an Endpoint, besides the knobs.
-KEYWORDS = ("device", "timeout", "name", "spin", "host")
+KEYWORDS = ("device", "timeout", "name", "spin", "host", "registration")
 
 
 def chosen(

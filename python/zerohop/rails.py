@@ -1,10 +1,11 @@
-"""The devices of an Endpoint that has several, a rail each."""
+"""Which devices an Endpoint takes: those it is given, a rail each, or else the adapter that is nearest."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
-__all__ = ["joined", "nearest_rails"]
+__all__ = ["joined", "nearest_rails", "preferred_adapters"]
 
 
 def joined(device: str | Iterable[str]) -> str:
@@ -25,9 +26,10 @@ def joined(device: str | Iterable[str]) -> str:
 
 
 def nearest_rails(devices: str) -> dict[str, int]:
-    """The rail nearest to each GPU that the topology knows, by its name in PyTorch ("cuda:0").
+    """The rail nearest to each GPU and, of several, to each NUMA node that the topology knows.
 
-    devices: names with commas in between. Empty where there is but one, or none is in the topology.
+    devices: names with commas in between. GPUs by their names in PyTorch ("cuda:0"), nodes as
+    "numa:1". Empty where there is but one device, or none is in the topology.
     """
     names = [name.strip() for name in devices.split(",")]
     if len(names) < 2:
@@ -35,9 +37,30 @@ def nearest_rails(devices: str) -> dict[str, int]:
     from zerohop.topology import topology  # costs more than the rest of an Endpoint
 
     machine = topology()
+    places: dict[str, str | int] = {f"cuda:{n}": f"cuda:{n}" for n in range(len(machine.cuda))}
+    if len(machine.numa) > 1:
+        places |= {f"numa:{node.number}": node.number for node in machine.numa}
     nearest = {}
-    for ordinal in range(len(machine.cuda)):
-        near = machine.nearest(f"cuda:{ordinal}", among=names)
+    for place, device in places.items():
+        near = machine.nearest(device, among=names)
         if near:
-            nearest[f"cuda:{ordinal}"] = names.index(near[0].name)
+            nearest[place] = names.index(near[0].name)
     return nearest
+
+
+def preferred_adapters(root: Path = Path("/")) -> tuple[list[str], str]:
+    """The adapters to be tried first where none is named: the nearest to the first GPU; and why them.
+
+    Nothing to prefer ([], "") with fewer than two adapters, or without a GPU whose place is known.
+    """
+    adapters, gpus = root / "sys/class/infiniband", root / "proc/driver/nvidia/gpus"
+    if not gpus.is_dir() or not adapters.is_dir() or len(list(adapters.iterdir())) < 2:
+        return [], ""
+    from zerohop.topology import topology
+
+    machine = topology(root / "sys", root / "proc", nvml="not asked: only PCIe counts here")
+    near = machine.nearest("cuda:0") if machine.cuda else ()
+    if not near:
+        return [], ""
+    distance = machine.label("cuda:0", near[0].name)
+    return [rdma.name for rdma in near], f"it is the adapter nearest to cuda:0 ({distance})"

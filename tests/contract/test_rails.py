@@ -62,7 +62,9 @@ def test_route_and_stats_tell_which_rails_serve(pair):
     route = to_b.route(a.empty((100_000,)), big.remote)
     assert route.device == ",".join(RAILS) == a.device
     assert route.settings["stripe_bytes"] == 8192
-    assert route.settings["rails"] == 2
+    for rail, name in zip(route.settings["rails"], RAILS, strict=True):
+        assert rail["device"] == name
+        assert {"mtu", "gid", "remote_gid", "rd_atomic_out", "send_depth"} <= rail.keys()
     assert to_b.route(a.empty((10,)), small.remote).device == "soft0"
     assert [rail["device"] for rail in to_b.stats()["rails"]] == RAILS
     assert all(rail["serves"] and not rail["trouble"] for rail in to_b.stats()["rails"])

@@ -20,8 +20,9 @@ struct Fixture {
     return fake.adapters.back();
   }
   DeviceChoice choose(const std::string& name = "") {
-    return choose_device(name, {}, {fake.table(), ""});
+    return choose_device(name, {}, preference, {fake.table(), ""});
   }
+  DevicePreference preference;
   // Of a device that is asked for.
   std::string refusal(const std::string& name, int code) {
     try {
@@ -45,6 +46,7 @@ TEST_CASE_FIXTURE(Fixture, "an iWARP adapter is refused as what it is, with or w
   adapter.transport = IBV_TRANSPORT_IWARP;
   SUBCASE("with") {
     check_contains(refusal("irdma0", ENODEV), "'irdma0' cannot be used: it is an iWARP adapter");
+    check_contains(refusal("irdma0", ENODEV), "which serves no route");
   }
   SUBCASE("without") {
     adapter.ports[0].gid_tbl_len = 0;
@@ -86,6 +88,19 @@ TEST_CASE_FIXTURE(Fixture, "the first adapter that can serve is chosen") {
   CHECK(choice.reason == "it is the first adapter that can serve");
 }
 
+TEST_CASE_FIXTURE(Fixture, "adapters that are preferred come first, in their order") {
+  for (const char* name : {"mlx5_0", "mlx5_1", "mlx5_2"}) add(name);
+  preference = {{"mlx5_9", "mlx5_2", "mlx5_1"}, "it is nearest to cuda:0"};
+  CHECK(choose().device->name() == "mlx5_2");
+  CHECK(choose().reason == "it is nearest to cuda:0");
+  fake.adapters[2].ports[0].state = IBV_PORT_DOWN;
+  CHECK(choose().device->name() == "mlx5_1");
+  fake.adapters[1].open_error = EPERM;
+  CHECK(choose().device->name() == "mlx5_0");
+  CHECK(choose().reason == "it is the first adapter that can serve");
+  CHECK(choose("mlx5_0").reason == "it was asked for");
+}
+
 TEST_CASE_FIXTURE(Fixture, "where no adapter can serve soft0 does, with the reason of each") {
   CHECK(choose().reason == "no RDMA adapter can serve (this machine has none)");
   add("mlx5_0").ports[0].state = IBV_PORT_DOWN;
@@ -102,8 +117,8 @@ TEST_CASE_FIXTURE(Fixture, "where no adapter can serve soft0 does, with the reas
 
 TEST_CASE("without libibverbs soft0 serves, and an adapter is refused with the reason") {
   const driver::VerbsLibrary none{nullptr, "libibverbs.so.1 cannot be loaded"};
-  CHECK(choose_device("", {}, none).device->name() == "soft0");
-  CHECK_THROWS_WITH_AS(choose_device("mlx5_0", {}, none),
+  CHECK(choose_device("", {}, {}, none).device->name() == "soft0");
+  CHECK_THROWS_WITH_AS(choose_device("mlx5_0", {}, {}, none),
                        "cannot open device 'mlx5_0': libibverbs.so.1 cannot be loaded; or use the "
                        "software HCA, device='soft0'",
                        VerbsError);

@@ -188,6 +188,27 @@ TEST_CASE_FIXTURE(Fixture, "the route is staged, says why, and is not called gpu
         "it was asked for");
 }
 
+TEST_CASE_FIXTURE(Fixture, "an Endpoint's registration is that of what asks for no other") {
+  EndpointOptions chosen = gpu_options("third", cuda);
+  chosen.gpu.registration = RegistrationDemand::staged;
+  Endpoint third(chosen);
+  const std::vector<std::int64_t> shape{100};
+  const auto registered = [&](std::optional<RegistrationDemand> demand) {
+    Layout layout = Layout::contiguous(cuda.add_bytes(100), kByte, shape);
+    return third.register_memory(layout, nullptr, {.device = "cuda:0", .demand = demand});
+  };
+  CHECK(registered({}).staged());
+  CHECK(third.empty(shape, kByte, "cuda:0").staged());
+  CHECK(!registered(RegistrationDemand::automatic).staged());  // soft0 copies by itself
+  CHECK(!third.empty(shape, kByte, "cuda:0", RegistrationDemand::automatic).staged());
+  CHECK(third.empty(shape, kByte).on_host());
+  const Settings settings = settings_of(chosen, "");
+  const auto shown = std::ranges::find(settings, "registration",
+                                       [](const auto& setting) { return setting.first; });
+  REQUIRE(shown != settings.end());
+  CHECK(std::get<std::string>(shown->second) == "staged");
+}
+
 TEST_CASE_FIXTURE(Fixture, "atomics on a counter of a GPU") {
   Layout layout =
       Layout::contiguous(cuda.add_bytes(16), {kDTypeUInt, 64, 1}, std::vector<std::int64_t>{1});

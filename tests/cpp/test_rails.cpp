@@ -1,6 +1,9 @@
 // Endpoints on two devices each: shares, and the order between rails.
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "base/error.hpp"
@@ -58,6 +61,60 @@ TEST_CASE("runs that are skipped are those that next() would give") {
     skipped.skip(1000);
     CHECK(!skipped.next(run));
   }
+}
+
+namespace {
+
+// Two endpoints of which the left one holds memory on any of `nodes` for nearest to its second
+// rail.
+struct Near {
+  explicit Near(const std::vector<int>& nodes) : left(chosen(nodes)) {}
+  static EndpointOptions chosen(const std::vector<int>& nodes) {
+    EndpointOptions options = on(kTwo, "left");
+    for (const int node : nodes) options.nearest.emplace("numa:" + std::to_string(node), 1);
+    return options;
+  }
+  Endpoint left;
+  Endpoint right{on(kTwo, "right")};
+  std::shared_ptr<Peer> to_right = left.connect(right.address().to_bytes(), soon());
+  Memory from = bytes(left, 100);
+  Memory to = bytes(right, 100);
+};
+
+}  // namespace
+
+TEST_CASE("a small transfer of host memory takes the rail nearest to its NUMA node, and says so") {
+  std::vector<int> all(65);
+  std::iota(all.begin(), all.end(), -1);  // -1: the kernel does not tell
+  Near near(all);
+  finish(write(*near.to_right, near.from, near.to.remote()));
+  CHECK(bytes_out(*near.to_right, 0) == 0);
+  CHECK(bytes_out(*near.to_right, 1) == 100);
+  const Route route = near.to_right->route(near.from, near.to.remote());
+  CHECK(route.device == "soft0@127.0.0.2");
+  CHECK(route.reason.find("the nearest to numa:") != std::string::npos);
+  Near unknown({99});
+  finish(write(*unknown.to_right, unknown.from, unknown.to.remote()));
+  CHECK(bytes_out(*unknown.to_right, 0) == 100);
+  CHECK(unknown.to_right->route(unknown.from, unknown.to.remote()).reason.find("nearest") ==
+        std::string::npos);
+}
+
+TEST_CASE("a route shows the settings of every rail") {
+  Rails2 rails;
+  const Memory from = bytes(rails.left, 10);
+  const Memory to = bytes(rails.right, 10);
+  const auto shown = [&](std::size_t rail, const std::string& name) {
+    const Settings all = rails.to_right->route(from, to.remote()).rails.at(rail);
+    const auto found =
+        std::ranges::find(all, name, [](const auto& setting) { return setting.first; });
+    return found == all.end() ? Setting("") : found->second;
+  };
+  CHECK(rails.to_right->route(from, to.remote()).rails.size() == 2);
+  CHECK(std::get<std::string>(shown(0, "device")) == "soft0");
+  CHECK(std::get<std::string>(shown(1, "device")) == "soft0@127.0.0.2");
+  CHECK(shown(0, "gid") != shown(1, "gid"));
+  for (const std::size_t rail : {0u, 1u}) CHECK(std::get<std::int64_t>(shown(rail, "mtu")) > 0);
 }
 
 TEST_CASE("large transfers arrive byte for byte over two rails, in equal shares") {

@@ -258,10 +258,12 @@ TEST_CASE("Data Direct goes with dma-buf alone") {
 }
 
 TEST_CASE("the words for a demand are checked") {
-  CHECK(parse_registration("") == Demand::automatic);
+  CHECK(parse_registration("auto") == Demand::automatic);
+  CHECK_THROWS_AS(parse_registration(""), std::invalid_argument);
   for (const char* word : {"dmabuf", "peermem", "staged"}) {
     Case c;
     CHECK(way_name(c.choose(parse_registration(word)).way) == std::string(word));
+    CHECK(demand_name(parse_registration(word)) == std::string(word));
   }
   CHECK_THROWS_AS(parse_registration("dma-buf"), std::invalid_argument);
 }

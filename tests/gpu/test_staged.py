@@ -82,7 +82,7 @@ def test_the_route_is_staged_and_says_why(ends: Any) -> None:
     route = peer.route(source, target.remote)
     assert route.kind == "staged"
     assert ("it was asked for" if a.how else "no RDMA adapter") in route.reason
-    assert route.settings["staging_chunk"] == 1 << 18
+    assert route.settings["staging_chunk"] == 1 << 19
     with pytest.raises(zh.RouteUnavailable, match="only 'staged' is"):
         peer.write(source, target.remote, require="gpudirect")
 

@@ -41,7 +41,8 @@ CASES: dict[str, Callable[[Any], object]] = {
     "wait_notify(): missing a required argument: 'slot'; it is wait_notify(slot, timeout=None, "
     "reset=True)": lambda s: s.ep.wait_notify(),
     "wait_notify(): reset must be bool, not str": lambda s: s.ep.wait_notify(7, 0, reset="no"),
-    "empty(): missing a required argument: 'shape'; it is empty(shape, dtype='uint8', device='cpu')":
+    "empty(): missing a required argument: 'shape'; it is empty(shape, dtype='uint8', device='cpu', *, "
+    "registration=None)":
         lambda s: s.ep.empty(),
     "share(): missing a required argument: 'memory'": lambda s: s.ep.share(s.ep.empty(3)),
     "lookup(): missing a required argument: 'name'": lambda s: s.peer.lookup(),

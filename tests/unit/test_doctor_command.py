@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -112,6 +113,45 @@ def test_staged_is_tried_on_the_device_that_was_chosen(
     offer_device_files(machine)
     assert command.diagnose(host_of(machine), "staged", device, True)
     assert trials == [("staged", device)]
+
+
+class FakeGpu:
+    """Endpoint.empty() of a machine with a GPU, by memory of the host; `asked`: registrations."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[str | None] = []
+        real = Endpoint.empty
+
+        def empty(endpoint: Endpoint, shape: Any, *, device: str = "cpu", **more: Any) -> Any:
+            if device != "cpu":
+                self.asked.append(more.pop("registration"))
+            return real(endpoint, shape)
+
+        monkeypatch.setattr(Endpoint, "empty", empty)
+
+
+@pytest.mark.parametrize(
+    ("name", "ways"),
+    [
+        ("soft0", ["auto", "staged"]),
+        ("mlx5_0", ["staged"]),
+        ("soft0@127.0.0.2", ["auto", "staged"]),
+    ],
+)
+def test_staged_memory_is_registered_as_such(
+    monkeypatch: pytest.MonkeyPatch, name: str, ways: list[str]
+) -> None:
+    gpu = FakeGpu(monkeypatch)
+    with Endpoint("soft0") as here, Endpoint("soft0") as there:
+        assert trial.share(there) == ""
+        assert gpu.asked == ["auto", "staged"]
+        gpu.asked.clear()
+        monkeypatch.setattr(Endpoint, "device", property(lambda _: name))
+        assert trial._staged_ways(here) == ways
+        [outcome] = trial.try_routes(here, there.address, ["staged"])
+    # Memory of the host takes no other route: what matters is which memory was taken first.
+    assert (outcome.state, gpu.asked[0]) == ("absent", ways[0])
+    assert "only 'host' is" in outcome.evidence
 
 
 def test_matrix_of_gpus_in_text_and_json(

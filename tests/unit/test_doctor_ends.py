@@ -69,15 +69,15 @@ def test_versions_that_differ() -> None:
 
 
 def test_what_an_end_shares_is_what_the_other_finds() -> None:
-    devices = "soft0"
+    devices = "soft0,soft0@127.0.0.2"
     with Endpoint(devices) as here, Endpoint(devices) as there:
         ends.share(there)
         peer = here.connect(there.address)
         assert ends.far_end(peer) == ends.describe(there)
         found = {finding.name: finding for finding in ends.examine_ends(here, peer)}
     assert {finding.state for finding in found.values()} == {"ok"}
-    assert found["devices"].evidence.endswith(": 1 used")
-    assert found["mtus"].evidence == "here 4096, there 4096: 4096 used"
+    assert found["devices"].evidence.endswith(": 2 used")
+    assert found["mtus"].evidence == "; ".join(["here 4096, there 4096: 4096 used"] * 2)
 
 
 def test_an_end_that_tells_nothing() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zerohop as zh
+from zerohop import _core
 from zerohop.knobs import KEYWORDS, KNOBS, Knobs, chosen
 
 
@@ -49,7 +50,7 @@ def test_integers_of_numpy_are_integers_and_bools_say_yes_and_no() -> None:
         ({"roce_version": True}, {}, TypeError, "roce_version must be an int, not bool"),
         ({"rnr_retry": 1.0}, {}, TypeError, "rnr_retry must be an int, not float"),
         ({"retries": 3}, {}, TypeError, "no keyword 'retries'.*retry_count"),
-        ({"devices": 3}, {}, TypeError, "it has device, timeout, name, spin, host, "),
+        ({"devices": 3}, {}, TypeError, "device, timeout, name, spin, host, registration"),
         ({}, {"ZEROHOP_MTU": "big"}, ValueError, "ZEROHOP_MTU='big' is not a whole number"),
         ({}, {"ZEROHOP_SERVICE_LEVEL": "16"}, ValueError, "ZEROHOP_SERVICE_LEVEL .environment."),
     ],
@@ -91,7 +92,7 @@ def settings_of(**keywords: Any) -> dict[str, int | float | str]:
 
 
 def test_the_route_shows_every_knob_and_keyword() -> None:
-    wanted = {"device", "timeout", "spin", "host"}
+    wanted = {"device", "timeout", "spin", "host", "registration"}
     for knob in KNOBS:
         wanted |= ALIASES.get(knob.name, {knob.name})
     assert wanted <= settings_of().keys()
@@ -102,11 +103,18 @@ def test_the_route_shows_every_knob_and_keyword() -> None:
 
 def test_keywords_are_in_effect_and_shown() -> None:
     settings = settings_of(
-        timeout=7.5, spin=1e-3, host="127.0.0.1", relaxed_ordering=0, registration_cache=3
+        timeout=7.5,
+        spin=1e-3,
+        host="127.0.0.1",
+        relaxed_ordering=0,
+        registration="staged",
+        registration_cache=3,
+        registration_cache_entries=5,
     )
     assert (settings["timeout"], settings["spin"]) == (7.5, 1e-3)
     assert settings["host"] == "127.0.0.1"
     assert (settings["relaxed_ordering"], settings["registration_cache"]) == (0, 3)
+    assert (settings["registration"], settings["registration_cache_entries"]) == ("staged", 5)
     assert settings["roce_version"] == 2
 
 
@@ -151,9 +159,26 @@ def test_the_reason_says_why_the_device_serves() -> None:
     assert "soft0 serves because it was asked for" in str(route)
 
 
+def test_the_core_and_the_keywords_have_the_same_defaults() -> None:
+    defaults = {knob.name: knob.default for knob in KNOBS}
+    assert defaults["staging_chunk"] == _core.DEFAULT_STAGING_CHUNK == 512 << 10
+    assert defaults["registration_cache_entries"] == _core.DEFAULT_CACHE_ENTRIES == 1024
+    assert settings_of()["staging_chunk"] == 512 << 10
+
+
 def test_keywords_are_those_of_the_signature() -> None:
     parameters = inspect.signature(zh.Endpoint).parameters
     assert tuple(name for name in parameters if name != "knobs") == KEYWORDS
+
+
+def test_registration_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings_of()["registration"] == "auto"
+    monkeypatch.setenv("ZEROHOP_REGISTRATION", "peermem")
+    assert settings_of()["registration"] == "peermem"
+    assert settings_of(registration="auto")["registration"] == "auto"
+    monkeypatch.setenv("ZEROHOP_REGISTRATION", "gpu")
+    with pytest.raises(ValueError, match="no registration 'gpu': it is auto, dmabuf, peermem or"):
+        zh.Endpoint("soft0")
 
 
 @pytest.mark.parametrize(
@@ -161,6 +186,8 @@ def test_keywords_are_those_of_the_signature() -> None:
     [
         ({"device": ""}, ValueError, "device names no device: leave it out"),
         ({"host": "localhost"}, ValueError, "host must be an IPv4 or IPv6 address.*getent ahosts"),
+        ({"registration": ""}, ValueError, "there is no registration ''"),
+        ({"registration": 1}, TypeError, "registration must be a str, not int"),
     ],
 )
 def test_words_that_say_nothing_are_refused(
@@ -183,3 +210,24 @@ def test_a_timeout_of_zero_looks_once() -> None:
             a.wait_notify(1)
         peer.notify(1, 5).wait()
         assert a.wait_notify(1, timeout=20) == 5
+
+
+def test_p2p_that_is_required_but_off_names_what_turns_it_on() -> None:
+    with zh.Endpoint("soft0") as a, zh.Endpoint("soft0", p2p=1) as b:
+        source, target = a.empty(8), b.empty(8)
+        with pytest.raises(
+            zh.RouteUnavailable, match=r"p2p=0: give both Endpoints p2p=1 .ZEROHOP_"
+        ):
+            a.connect(b.address).write(source, target.remote, require="p2p")
+        with pytest.raises(zh.RouteUnavailable, match=r"offers none .*give it p2p=1"):
+            b.connect(a.address).write(target, source.remote, require="p2p")
+
+
+def test_a_memory_is_not_assigned_to() -> None:
+    with zh.Endpoint("soft0") as a:
+        memory: Any = a.empty(8)
+        with pytest.raises(
+            TypeError, match=r"assign to its array, numpy.asarray.memory.\[...\] = 1"
+        ):
+            memory[0] = 1
+        np.asarray(memory)[0] = 1

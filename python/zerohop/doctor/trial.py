@@ -22,7 +22,8 @@ from zerohop.errors import Error, PeerLost, RouteUnavailable
 
 NBYTES = 64 << 10
 TIMEOUT_S = 10.0  # of connecting and of each step
-HOST_MEMORY, GPU_MEMORY = "doctor/cpu", "doctor/cuda"
+# The last is copied by both Endpoints whatever the device could do.
+HOST_MEMORY, GPU_MEMORY, STAGED_MEMORY = "doctor/cpu", "doctor/cuda", "doctor/cuda/staged"
 
 
 @dataclass(frozen=True)
@@ -36,18 +37,17 @@ def share(endpoint: Endpoint) -> str:
     """Shares memory of every kind, which the endpoint then keeps; returns why there is none of a GPU."""
     ends.share(endpoint)
     endpoint.share(HOST_MEMORY, endpoint.empty(NBYTES))
-    gpu, reason = gpu_memory(endpoint)
-    if gpu is not None:
-        endpoint.share(GPU_MEMORY, gpu)
-    return reason
-
-
-def gpu_memory(endpoint: Endpoint) -> tuple[Memory | None, str]:
-    """Memory on this side's first GPU, or why there is none."""
     try:
-        return endpoint.empty(NBYTES, device="cuda:0"), ""
+        for name, registration in ((GPU_MEMORY, "auto"), (STAGED_MEMORY, "staged")):
+            endpoint.share(name, gpu_memory(endpoint, registration))
     except Error as error:
-        return None, str(error)
+        return str(error)
+    return ""
+
+
+def gpu_memory(endpoint: Endpoint, registration: str) -> Memory:
+    """Memory on this side's first GPU. Raises zh.Error."""
+    return endpoint.empty(NBYTES, device="cuda:0", registration=registration)
 
 
 def try_routes(endpoint: Endpoint, address: bytes, routes: Sequence[str] = ROUTES) -> list[Outcome]:
@@ -93,21 +93,34 @@ def _exchange(endpoint: Endpoint, peer: Peer, route: str) -> str:
         peer.write(pattern, far_host, require=route).wait()
         peer.read(far_host, back).wait()
         return _compare(pattern, back, str(peer.write(pattern, far_host, require=route).route))
-    near, reason = gpu_memory(endpoint)
-    if near is None:
-        raise LookupError(f"this side has no GPU memory: {reason}")
-    far = _far_gpu(peer)
-    # Host to far GPU by whatever route there is, far GPU to near GPU by the one on trial, and home.
-    peer.write(pattern, far).wait()
-    peer.read(far, near, require=route).wait()
-    peer.write(near, far_host).wait()
-    peer.read(far_host, back).wait()
-    return _compare(pattern, back, str(peer.route(near, far)))
+    # What soft0 copies by itself is staged, too, and is what its users get: both ways are tried.
+    ways = ["auto"] if route == "gpudirect" else _staged_ways(endpoint)
+    for way in ways:
+        near, far = _near_gpu(endpoint, way), _far_gpu(peer, way)
+        # Host to far GPU by whatever route there is, far to near GPU by the one on trial, and home.
+        peer.write(pattern, far).wait()
+        peer.read(far, near, require=route).wait()
+        peer.write(near, far_host).wait()
+        back[:] = 0
+        peer.read(far_host, back).wait()
+        evidence = _compare(pattern, back, str(peer.route(near, far)))
+    return evidence
 
 
-def _far_gpu(peer: Peer) -> RemoteMemory:
+def _staged_ways(endpoint: Endpoint) -> list[str]:
+    return ["auto", "staged"] if endpoint.device.startswith("soft0") else ["staged"]
+
+
+def _near_gpu(endpoint: Endpoint, registration: str) -> Memory:
     try:
-        return peer[GPU_MEMORY]
+        return gpu_memory(endpoint, registration)
+    except Error as error:
+        raise LookupError(f"this side has no GPU memory: {error}") from None
+
+
+def _far_gpu(peer: Peer, registration: str) -> RemoteMemory:
+    try:
+        return peer[STAGED_MEMORY if registration == "staged" else GPU_MEMORY]
     except KeyError:
         raise LookupError("the other side has no GPU memory") from None
 

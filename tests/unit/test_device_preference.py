@@ -1,0 +1,74 @@
+"""Which adapter an Endpoint prefers where none is named, and which rail is nearest to what memory."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+from machine import Machine, dgx, plain, virtual, workstation
+from zerohop.rails import nearest_rails, preferred_adapters
+
+package = importlib.import_module("zerohop.topology")  # the name in zerohop is the function's
+ALL = ",".join(f"mlx5_{number}" for number in range(8))
+
+
+@pytest.fixture
+def look(monkeypatch: pytest.MonkeyPatch) -> object:
+    """Has the rails look at a machine written as a tree."""
+
+    def at(machine: Machine) -> None:
+        found = package.topology(machine.sys, machine.proc, {}, "not asked")
+        monkeypatch.setattr(package, "topology", lambda: found)
+
+    return at
+
+
+def test_adapters_nearest_to_the_first_gpu_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = dgx(tmp_path)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    reason = "it is the adapter nearest to cuda:0 (PIX)"
+    assert preferred_adapters(machine.root) == (["mlx5_0", "mlx5_1"], reason)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,0")
+    assert preferred_adapters(machine.root) == (["mlx5_5", "mlx5_4"], reason)
+    machine.write("sys/class/infiniband/mlx5_5/ports/1/state", "1: DOWN")
+    assert preferred_adapters(machine.root) == (["mlx5_4"], reason)
+
+
+@pytest.mark.parametrize("build", [plain, virtual, workstation])
+def test_where_there_is_no_choice_nothing_is_preferred(tmp_path: Path, build: object) -> None:
+    assert preferred_adapters(build(tmp_path).root) == ([], "")  # type: ignore[operator]
+
+
+def test_without_a_visible_gpu_nothing_is_preferred(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert preferred_adapters(dgx(tmp_path).root) == ([], "")
+
+
+def test_rails_nearest_to_gpus_and_nodes(tmp_path: Path, look: object) -> None:
+    look(dgx(tmp_path))  # type: ignore[operator]
+    nearest = nearest_rails(ALL)
+    assert [nearest[f"cuda:{number}"] for number in range(8)] == list(range(8))
+    assert nearest["numa:0"] in range(4)
+    assert nearest["numa:1"] in range(4, 8)
+    assert nearest_rails("mlx5_6, mlx5_1")["numa:0"] == 1
+    assert nearest_rails("mlx5_6, mlx5_1")["numa:1"] == 0
+
+
+def test_one_node_is_near_everything(tmp_path: Path, look: object) -> None:
+    machine = workstation(tmp_path)
+    machine.rdma("mlx5_1", "0000:00 04.0 04:00.0", 0)
+    look(machine)  # type: ignore[operator]
+    assert nearest_rails("mlx5_1,mlx5_0") == {"cuda:0": 0}
+
+
+def test_one_device_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked() -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(package, "topology", looked)
+    assert nearest_rails("mlx5_0") == {}
