@@ -10,11 +10,11 @@ Failure make(Failure::Kind kind, const Error& error) {
   return {.kind = kind, .message = error.what(), .code = error.code(), .effect = error.effect()};
 }
 
-std::string words_about(Effect effect) {
+}  // namespace
+
+std::string effect_words(Effect effect) {
   return std::string(" (") + effect_name(effect) + " of the data may have been written)";
 }
-
-}  // namespace
 
 Failure Failure::of_current_exception() {
   try {
@@ -41,14 +41,14 @@ Failure Failure::of_current_exception() {
 }
 
 void Failure::set_effect(Effect changed) {
-  const std::string former = words_about(effect);
+  const std::string former = effect_words(effect);
   if (message.ends_with(former)) message.resize(message.size() - former.size());
-  message += words_about(changed);
+  message += effect_words(changed);
   effect = changed;
 }
 
 void Failure::explain(const std::string& more) {
-  const std::string words = words_about(effect);
+  const std::string words = effect_words(effect);
   const bool told = message.ends_with(words);
   if (told) message.resize(message.size() - words.size());
   message += more;

@@ -8,6 +8,9 @@
 
 namespace zerohop {
 
+// " (some of the data may have been written)": what ends a message about a transfer.
+std::string effect_words(Effect effect);
+
 struct Failure {
   enum class Kind {
     error,

@@ -1,7 +1,6 @@
 #include "base/numa.hpp"
 
 #include <linux/mempolicy.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,8 +10,7 @@ int numa_node_of(std::uint64_t address) noexcept {
   int node = -1;
   constexpr unsigned long kOfPage = MPOL_F_NODE | MPOL_F_ADDR;  // man get_mempolicy
   if (::syscall(SYS_get_mempolicy, &node, nullptr, 0UL, address, kOfPage) == 0) return node;
-  unsigned cpu = 0, of_cpu = 0;
-  return ::getcpu(&cpu, &of_cpu) == 0 ? static_cast<int>(of_cpu) : -1;
+  return -1;
 }
 
 }  // namespace zerohop

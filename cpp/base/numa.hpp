@@ -5,8 +5,8 @@
 
 namespace zerohop {
 
-// Of the page at that address if it has one, else of the CPU that asks; -1 where the kernel does
-// not tell. What was registered with an adapter has its pages.
+// Of the page at that address, which what is registered with an adapter has; -1 where the kernel
+// does not tell (containers may forbid the question).
 int numa_node_of(std::uint64_t address) noexcept;
 
 }  // namespace zerohop

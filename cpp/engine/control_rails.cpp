@@ -155,11 +155,10 @@ void Control::check_dark(Link& link, Clock::time_point now) {
 // For good, and tells the peer, which does the same.
 void Control::leave_rail(Link& link, RailIndex rail, const std::string& sentence) {
   const auto reason = [sentence](Effect effect) {
-    return Failure{
-        .kind = Failure::Kind::verbs,
-        .message = sentence + " (" + effect_name(effect) + " of the data may have been written)",
-        .code = ENODEV,
-        .effect = effect};
+    return Failure{.kind = Failure::Kind::verbs,
+                   .message = sentence + effect_words(effect),
+                   .code = ENODEV,
+                   .effect = effect};
   };
   if (link.peer->path(rail)->close(reason) && link.established) tell_left(link, rail);
 }

@@ -46,7 +46,7 @@ void Memory::close() noexcept {
   last.reset();  // deregistration, which may wait, happens outside the lock
   if (right && !right->close(deadline)) {
     report("a copy to or from memory on " + kind_.device +
-           " that a peer asked for does not end: the GPU hangs, or is held by a debugger, and the "
+           " that a peer asked for does not end: the GPU hangs or failed, and the "
            "memory that is closed stays until it goes on");
   }
   if (exposures) exposures->settle(entry, deadline);

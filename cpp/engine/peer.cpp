@@ -56,9 +56,7 @@ bool Peer::lose(const std::string& reason) {
   if (neighbour_) neighbour_->leave();
   const auto failure = [text = lost_reason_](Effect effect) {
     return Failure{
-        .kind = Failure::Kind::peer_lost,
-        .message = text + " (" + effect_name(effect) + " of the data may have been written)",
-        .effect = effect};
+        .kind = Failure::Kind::peer_lost, .message = text + effect_words(effect), .effect = effect};
   };
   for (const auto& path : paths_) {
     if (path) path->close(failure);
@@ -162,7 +160,7 @@ void Peer::wait_for_its_copies() {
   const Deadline soon = Deadline::after(ipc::kLongestCopy);
   if (!ipc::await_copies([&] { return !staging_->answering(); }, soon)) {
     report("a copy of GPU memory that peer '" + identity_.name +
-           "' had asked for does not end: the GPU hangs, or is held by a debugger");
+           "' had asked for does not end: the GPU hangs or failed");
   }
   const auto done = [&] { return !visitor || !visitor->at_work(); };
   if (ipc::await_copies(done, soon)) return;

@@ -216,8 +216,7 @@ void Peer::notify_by_device(const Transferring& transfer, Message message) noexc
 }
 
 Failure Peer::why_not_copied(ipc::Copied outcome, Effect effect) const {
-  const std::string may =
-      std::string(" (") + effect_name(effect) + " of the data may have been written)";
+  const std::string may = effect_words(effect);
   const auto lost = [&](const std::string& how) {
     return Failure{.kind = Failure::Kind::peer_lost, .message = how + may, .effect = effect};
   };

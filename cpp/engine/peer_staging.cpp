@@ -46,8 +46,10 @@ Peer::Transferring Peer::stage(ibv_wr_opcode opcode, std::span<const Pair> pairs
 
 // Atomics have no message that could follow: who calls waits.
 void Peer::wait_for_staged(const Deadline& until) const {
-  if (!staging_->pending()) return;
-  if (poller_->wait([this] { return !staging_->pending(); }, until)) return;
+  const auto settled = [this, upto = staging_->put_so_far()] {
+    return staging_->settled() >= upto;
+  };
+  if (settled() || poller_->wait(settled, until)) return;
   throw TransferTimeout("earlier staged transfers with peer '" + identity_.name +
                         "' did not end in time, so the atomic was not carried out: give a longer "
                         "timeout");

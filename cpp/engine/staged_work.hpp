@@ -72,6 +72,9 @@ class StagedWork {
   void then(std::function<void()> finish) { finish_ = std::move(finish); }
   void answer(const StagedAnswer& answer) { answer_ = answer; }
 
+  void set_number(std::uint64_t number) noexcept { number_ = number; }
+
+  std::uint64_t number() const noexcept { return number_; }  // among the works of its Peer
   const std::shared_ptr<Transfer>& transfer() const noexcept { return transfer_; }
   Direction direction() const noexcept { return direction_; }
   const std::shared_ptr<Transfer>& followed() const noexcept { return followed_; }
@@ -98,6 +101,7 @@ class StagedWork {
   unsigned chunks() const noexcept { return chunks_; }
 
  private:
+  std::uint64_t number_ = 0;
   std::shared_ptr<Transfer> transfer_;
   Direction direction_;
   std::vector<StagedPiece> pieces_;

@@ -65,7 +65,7 @@ void Stager::run() noexcept {
 Stager::Pace Stager::advance(Stagings& busy) const noexcept {
   auto pace = Pace::when_told;
   std::erase_if(busy, [&](const auto& staging) {
-    Pace its = Pace::at_once;
+    Pace its = Pace::now_and_then;
     try {
       its = staging->advance();
     } catch (const std::exception& error) {  // out of memory: what was begun is still there

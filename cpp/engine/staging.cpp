@@ -58,11 +58,13 @@ void Staging::put(StagedWork work) {
   }
   const std::lock_guard lock(inbox_mutex_);
   new_works_.push_back(std::move(work));
+  new_works_.back().set_number(put_.fetch_add(1) + 1);
   pending_.fetch_add(1);
   try {
     wake();
   } catch (...) {  // nobody will do it
     new_works_.pop_back();
+    put_.fetch_sub(1);
     pending_.fetch_sub(1);
     throw;
   }
@@ -106,6 +108,7 @@ Staging::Pace Staging::advance() {
   start_chunks(works_, work_rings_);
   retire_answers();
   retire_works();
+  note_settled();
   if (std::ranges::any_of(chunks_, [](const Chunk& chunk) { return !chunk.move; })) {
     return Pace::at_once;
   }
@@ -113,7 +116,7 @@ Staging::Pace Staging::advance() {
 }
 
 bool Staging::any_hung() noexcept {
-  const auto hung = [](auto& ring) { return ring.second->hung(); };
+  const auto hung = [](auto& ring) { return ring.second->stuck() != 0; };
   const bool works = std::ranges::count_if(work_rings_, hung) > 0;  // all of them are asked
   return std::ranges::count_if(answer_rings_, hung) > 0 || works;
 }
@@ -122,10 +125,24 @@ void Staging::take_inbox() {
   std::vector<StagedRequest> requests;
   {
     const std::lock_guard lock(inbox_mutex_);
+    if (!new_works_.empty()) taken_ = new_works_.back().number();
     works_.splice(works_.end(), new_works_);
     if (answers_.size() < kMaxRequests) requests.swap(new_requests_);
   }
-  for (const StagedRequest& request : requests) accept(request);
+  for (const StagedRequest& request : requests) {
+    try {
+      accept(request);
+    } catch (const std::exception& error) {  // better than a peer that waits for an answer
+      const std::lock_guard lock(group_->mutex);
+      VerbsPath* const path = group_->path(request.rail);
+      if (path != nullptr) path->abandon_now(error.what());
+    }
+  }
+}
+
+void Staging::note_settled() {
+  const std::uint64_t settled = works_.empty() ? taken_ : works_.front().number() - 1;
+  if (settled_.exchange(settled) != settled) services_.poller->wake();
 }
 
 // pull: from the peer's slot into our memory; push: from our memory into the peer's slot.
@@ -203,6 +220,11 @@ void Staging::finish(StagedWork& work) noexcept {
 bool Staging::is_asked(const StagedAnswer& answer) const {
   const VerbsPath* const path = group_->path(answer.rail);
   return path != nullptr && !path->closed() && path->epoch() == answer.epoch;
+}
+
+bool Staging::stands(const StagedAnswer& answer) const {
+  const std::lock_guard lock(group_->mutex);
+  return is_asked(answer);
 }
 
 void Staging::retire_answers() {

@@ -64,6 +64,9 @@ class Staging : public std::enable_shared_from_this<Staging> {
   void serve(StagedRequest request);
   // Whether works are under way that messages must follow.
   bool pending() const noexcept { return pending_.load(std::memory_order_acquire) > 0; }
+  // The works put so far, and how many of them, the first ones, have ended.
+  std::uint64_t put_so_far() const noexcept { return put_.load(); }
+  std::uint64_t settled() const noexcept { return settled_.load(); }
   // When many works are under way, so waits the caller, until the deadline at most.
   void wait_for_room(const Deadline& deadline) const;
 
@@ -96,6 +99,7 @@ class Staging : public std::enable_shared_from_this<Staging> {
   void accept(const StagedRequest& request);
   bool add_ranges(const StagedRequest& request, StagedWork& work) const;
   void retire_works();
+  void note_settled();
   void retire_answers();
   void finish(StagedWork& work) noexcept;
   void answer(const StagedWork& work) noexcept;
@@ -109,6 +113,7 @@ class Staging : public std::enable_shared_from_this<Staging> {
   bool step_move(Chunk& chunk);
   void park(Chunk& chunk, Failure failure);
   void copy(Chunk& chunk);
+  static int start_copies(const Chunk& chunk);
   bool borrow(Chunk& chunk);
   void move(Chunk& chunk);
   void move_by_device(Chunk& chunk);
@@ -116,15 +121,19 @@ class Staging : public std::enable_shared_from_this<Staging> {
   static void move_here(const Chunk& chunk);
   VerbsPath& path_for(const Chunk& chunk) const;
   bool is_asked(const StagedAnswer& answer) const;
+  bool stands(const StagedAnswer& answer) const;
 
   const Services services_;
   const std::shared_ptr<PathGroup> group_;
   std::atomic<int> pending_{0};
+  std::atomic<std::uint64_t> put_{0};      // works ever; they are numbered from 1
+  std::atomic<std::uint64_t> settled_{0};  // all up to that one have ended
   std::atomic<int> answering_{0};
 
-  std::mutex inbox_mutex_;  // a leaf; guards the next two
+  std::mutex inbox_mutex_;  // taken after that of the group, before the Stager's; guards the next
   Works new_works_;
   std::vector<StagedRequest> new_requests_;
+  std::uint64_t taken_ = 0;  // number of the last work that was taken from there
 
   // The Stager's thread only. Rings of works may wait for the peer, those of answers never do.
   Rings work_rings_;

@@ -17,6 +17,7 @@ namespace {
 constexpr std::chrono::seconds kCopyPatience{4};
 
 Failure copy_failure(const gpu::Device& device, int status, StagedWork::Direction direction) {
+  if (status == driver::kCudaErrorNotReady) status = driver::kCudaErrorTimeout;  // it took too long
   Failure failure;
   try {
     driver::check_cuda(device.cuda(), status,
@@ -47,8 +48,8 @@ bool Staging::start_chunk(StagedWork& work, Rings& rings) {
   if (work.ended() || (piece = work.upcoming()) == nullptr) return false;
   try {
     StagingRing& ring = ring_of(rings, piece->gpu);
-    if (ring.hung()) {
-      Failure failure = copy_failure(*piece->gpu, driver::kCudaErrorTimeout, work.direction());
+    if (const int stuck = ring.stuck(); stuck != 0) {
+      Failure failure = copy_failure(*piece->gpu, stuck, work.direction());
       failure.set_effect(Effect::nothing);
       work.fail(std::move(failure));
       return false;
@@ -89,8 +90,7 @@ bool Staging::step_copy(Chunk& chunk) {
     return false;
   }
   if (status != 0) {
-    const bool late = status == driver::kCudaErrorNotReady;
-    park(chunk, copy_failure(*gpu, late ? driver::kCudaErrorTimeout : status, work.direction()));
+    park(chunk, copy_failure(*gpu, status, work.direction()));
     return true;
   }
   chunk.held.clear();
@@ -106,7 +106,8 @@ bool Staging::step_copy(Chunk& chunk) {
 
 // Its copies may still run: slot and memory are theirs until they are known to have ended.
 void Staging::park(Chunk& chunk, Failure failure) {
-  if (!chunk.work->answers()) chunk.held = chunk.work->transfer()->kept();
+  const auto kept = chunk.work->transfer()->kept();
+  chunk.held.insert(chunk.held.end(), kept.begin(), kept.end());
   chunk.ring->park(chunk.slot, std::move(chunk.held));
   chunk.work->fail(std::move(failure));
   chunk.work->end_chunk(false);
@@ -131,7 +132,26 @@ bool Staging::step_move(Chunk& chunk) {
   return true;
 }
 
+// Where nothing is started the work has failed, and step_copy() finds the slot idle.
 void Staging::copy(Chunk& chunk) {
+  StagedWork& work = *chunk.work;
+  chunk.move.reset();
+  chunk.copying = Clock::now();
+  try {
+    if (!borrow(chunk)) {
+      return work.fail(
+          {.kind = Failure::Kind::verbs, .message = {}, .code = IBV_WC_REM_ACCESS_ERR});
+    }
+    const int stuck = chunk.ring->stuck();
+    const int status = stuck != 0 ? stuck : start_copies(chunk);
+    if (status == 0) return;
+    work.fail(copy_failure(*chunk.spans.front().piece->gpu, status, work.direction()));
+  } catch (const std::exception&) {
+    work.fail(Failure::of_current_exception());
+  }
+}
+
+int Staging::start_copies(const Chunk& chunk) {
   std::vector<StagingRing::Copy> copies;
   copies.reserve(chunk.spans.size());
   std::byte* host = chunk.ring->slot(chunk.slot);
@@ -139,19 +159,10 @@ void Staging::copy(Chunk& chunk) {
     copies.push_back({host, span.near, span.nbytes});
     host += span.nbytes;
   }
-  chunk.move.reset();
-  if (!borrow(chunk)) {
-    return chunk.work->fail(
-        {.kind = Failure::Kind::verbs, .message = {}, .code = IBV_WC_REM_ACCESS_ERR});
-  }
-  chunk.copying = Clock::now();
   const bool out = chunk.work->direction() == StagedWork::Direction::out;
-  const auto direction = out ? StagingRing::Direction::to_host : StagingRing::Direction::to_device;
-  // After an error the slot is given back when what was started has ended: step_copy() asks.
-  if (const int status = chunk.ring->start(chunk.slot, direction, copies); status != 0) {
-    chunk.work->fail(
-        copy_failure(*chunk.spans.front().piece->gpu, status, chunk.work->direction()));
-  }
+  return chunk.ring->start(
+      chunk.slot, out ? StagingRing::Direction::to_host : StagingRing::Direction::to_device,
+      copies);
 }
 
 // What a peer asked for is copied only while it may: its connection stands, and the memory is not
@@ -164,11 +175,11 @@ bool Staging::borrow(Chunk& chunk) {
     if (right == std::exchange(last, right)) continue;  // by a recv() here, or the same again
     if (chunk.held.empty()) {
       answering_.fetch_add(1);  // before the look at the path: who closes that looks here behind it
-      chunk.held.emplace_back(nullptr, [this](void*) { answering_.fetch_sub(1); });
+      chunk.held.push_back(
+          std::shared_ptr<void>(nullptr, [this](void*) { answering_.fetch_sub(1); }));
     }
     chunk.held.push_back(services_.memories->borrow(right));
-    const std::lock_guard lock(group_->mutex);
-    if (chunk.held.back() != nullptr && is_asked(*answer)) continue;
+    if (chunk.held.back() != nullptr && stands(*answer)) continue;
     chunk.held.clear();
     return false;
   }
@@ -176,15 +187,16 @@ bool Staging::borrow(Chunk& chunk) {
 }
 
 void Staging::move(Chunk& chunk) {
-  chunk.move = std::make_shared<Transfer>(services_.poller, chunk.nbytes, nullptr);
-  chunk.move->on_done([stager = services_.stager] { stager->nudge(); });
   try {
+    chunk.move = std::make_shared<Transfer>(services_.poller, chunk.nbytes, nullptr);
+    chunk.move->on_done([stager = services_.stager] { stager->nudge(); });
     switch (chunk.spans.front().piece->by) {
       case StagedPiece::By::device: return move_by_device(chunk);
       case StagedPiece::By::owner: return move_by_owner(chunk);
       case StagedPiece::By::here: return move_here(chunk);
     }
   } catch (const std::exception&) {
+    if (!chunk.move) return chunk.work->fail(Failure::of_current_exception());
     chunk.move->fail(Failure::of_current_exception());
     chunk.move->drop();
   }

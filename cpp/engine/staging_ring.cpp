@@ -21,18 +21,20 @@ StagingRing::StagingRing(std::shared_ptr<const gpu::Device> device, Registration
 StagingRing::~StagingRing() {
   static auto& left_behind = *new std::vector<Held>();  // outlives every thread
   static std::mutex mutex;
-  if (!hung()) return;
+  if (stuck() == 0) return;
   const std::lock_guard lock(mutex);
   for (Parked& parked : parked_) left_behind.push_back(std::move(parked.held));
 }
 
-bool StagingRing::hung() noexcept {
-  std::erase_if(parked_, [this](const Parked& parked) {
-    if (query(parked.slot) != 0) return false;
-    give_back(parked.slot);
-    return true;
+int StagingRing::stuck() noexcept {
+  int last = 0;
+  std::erase_if(parked_, [&](const Parked& parked) {
+    const int status = query(parked.slot);
+    if (status != 0) last = status;
+    if (status == 0) give_back(parked.slot);
+    return status == 0;
   });
-  return !parked_.empty();
+  return last;
 }
 
 std::optional<unsigned> StagingRing::take() noexcept {

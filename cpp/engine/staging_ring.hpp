@@ -41,8 +41,8 @@ class StagingRing {
   // The copies of that slot have not ended as far as is known: it is given back, and what they use
   // let go of, when they have; if that is never, never.
   void park(unsigned i, Held held) { parked_.push_back({i, std::move(held)}); }
-  // Whether such copies are left. Nothing is started behind them.
-  bool hung() noexcept;
+  // Not 0 while such copies are left: what query() said of one. Nothing is started behind them.
+  int stuck() noexcept;
 
   // As of CopyRing, and CopySlots. To or from memory of the host it is done at once.
   using Copy = gpu::CopyRing::Copy;

@@ -103,6 +103,7 @@ void VerbsPath::connect(const PathTerms& remote) {
     // From RTR on the peer's requests are served, and a bad one ends the queue pair before RTS.
     if (queue_pair_->state() != IBV_QPS_ERR) throw;
     state_ = State::broken;
+    group_->set_serving(rail(), false);
     return report_if_drained();
   }
   state_ = State::up;

@@ -66,7 +66,7 @@ Effect effect_of_cutting(const Job& job) {
 
 Failure verbs_failure(const std::string& message, int code, Effect effect) {
   return {.kind = Failure::Kind::verbs,
-          .message = message + " (" + effect_name(effect) + " of the data may have been written)",
+          .message = message + effect_words(effect),
           .code = code,
           .effect = effect};
 }

@@ -67,7 +67,14 @@ def far_end(peer: Peer) -> End | str:
     try:
         facts = json.loads(text.tobytes())
         devices = tuple(EndDevice(**device) for device in facts.pop("devices"))
-        return End(devices=devices, **facts)
+        end = End(devices=devices, **facts)
+        if not all(isinstance(text, str) for text in (end.host, end.version)):
+            raise TypeError("its host and version are no text")
+        for device in devices:
+            words = (device.name, device.link_layer, device.gid_kind)
+            if not all(isinstance(word, str) for word in words) or type(device.mtu) is not int:
+                raise TypeError(f"{device} is no device")
+        return end
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return f"the other end tells something else of itself: {error}"
 
