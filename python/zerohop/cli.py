@@ -117,9 +117,13 @@ def doctor(
         raise click.UsageError("--listen goes with --verbs alone")
     from zerohop.doctor import command
     from zerohop.doctor.host import Host
+    from zerohop.errors import Error
 
     if listen:
-        command.listen(device)
+        try:
+            command.listen(device)
+        except (Error, ValueError) as error:
+            raise click.ClickException(str(error)) from None
     elif peer is not None:
         context.exit(0 if command.pair(peer, want, device, as_json) else 1)
     else:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Endpoint"]
 
+_LONGEST_NAME = 1024  # bytes
 _DEFAULT_TIMEOUT = 30.0  # seconds
 _DEFAULT_SPIN = 200e-6  # seconds
 
@@ -47,6 +48,15 @@ def _number_from_env(name: str, default: float) -> float:
 def _check_text(what: str, value: object) -> None:
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{what} must be a str, not {type(value).__name__}")
+
+
+def _check_name(name: object) -> None:
+    _check_text("name", name)
+    if isinstance(name, str) and (len(name.encode()) > _LONGEST_NAME or not name.isprintable()):
+        raise ValueError(
+            f"name must be printable text of at most {_LONGEST_NAME} bytes, as peers show it: "
+            f"not {name[:40]!r} ({len(name.encode())} bytes)"
+        )
 
 
 def _check_address(host: str) -> None:
@@ -83,7 +93,7 @@ class Endpoint(_core.Endpoint):
         timeout: bound of every wait that is given none, in seconds. With 0 such a wait looks once and
             raises TransferTimeout unless all is there already; connecting then never succeeds.
             Default: ``$ZEROHOP_TIMEOUT``, else 30.
-        name: shown in messages. Default: ``"<host>:<pid>"``.
+        name: shown in messages, printable, at most 1024 bytes. Default: ``"<host>:<pid>"``.
         spin: how long a wait polls before it sleeps, in seconds; longer costs CPU time, shorter costs
             latency. Default: ``$ZEROHOP_SPIN``, else 200e-6.
         host: address of this host on which to listen for control connections: an IPv4 or IPv6 literal,
@@ -116,7 +126,7 @@ class Endpoint(_core.Endpoint):
         registration: str | None = None,
         **knobs: Unpack[Knobs],
     ) -> None:
-        _check_text("name", name)
+        _check_name(name)
         _check_text("host", host)
         _check_text("registration", registration)
         if registration is None:

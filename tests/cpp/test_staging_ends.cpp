@@ -52,19 +52,22 @@ TEST_CASE_FIXTURE(StagedCouple, "a GPU that hangs is an error in time, and mends
 
 TEST_CASE_FIXTURE(StagedCouple, "memory stays as long as a copy that was given up may reach it") {
   std::atomic<bool> released = false;
+  constexpr std::int64_t kNbytes = 50000;
   const Layout layout =
-      Layout::contiguous(cuda.add_bytes(1000), kByte, std::vector<std::int64_t>{1000});
+      Layout::contiguous(cuda.add_bytes(kNbytes), kByte, std::vector<std::int64_t>{kNbytes});
   std::shared_ptr<void> owner(nullptr, [&](void*) { released = true; });
   Memory near =
       left.register_memory(layout, std::move(owner), {.writable = true, .device = "cuda:0"});
-  const Memory far = gpu_array(right, {1000});
+  const Memory host = host_array(right, {kNbytes});
   Hang hang(cuda);
-  CHECK(contains(error_of(read(*to_right, near, far.remote())), "REM_OP_ERR"));  // there
-  hang.end();
-  while (cuda.copies.waiting() > 0) std::this_thread::yield();
-  hang.begin();
-  const Memory host = host_array(right, {1000});
-  CHECK(contains(error_of(write(*to_right, near, host.remote())), "CUDA_ERROR_FAKE"));  // here
+  SUBCASE("by write()") {
+    CHECK(contains(error_of(write(*to_right, near, host.remote())), "CUDA_ERROR_FAKE"));
+  }
+  SUBCASE("by recv()") {
+    const auto sent = to_left->send(host, 1);
+    CHECK(contains(error_of(to_right->receive(near, 1)), "CUDA_ERROR_FAKE"));
+    CHECK(contains(error_of(sent), "REM_OP_ERR"));
+  }
   near.close();
   CHECK(!released);
   hang.end();

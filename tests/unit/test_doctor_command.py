@@ -64,12 +64,35 @@ def test_routes_that_lack_the_same_share_a_row() -> None:
 def test_doctor_examines_this_machine() -> None:
     done = run("--json")
     value = json.loads(done.output)
-    assert len(value["findings"]) == len(CHECKS)
-    assert {"name": "soft0", "state": "ok"}.items() <= value["findings"][0].items()
+    assert len(value["findings"]) == 1 + len(CHECKS)
+    assert {"name": "endpoint", "state": "ok"}.items() <= value["findings"][0].items()
+    assert {"name": "soft0", "state": "ok"}.items() <= value["findings"][1].items()
     assert [route["route"] for route in value["routes"]] == ["host", "p2p", "gpudirect", "staged"]
     failing = [finding for finding in value["findings"] if finding["state"] == "fail"]
     assert value["works"] == (not failing)
     assert done.exit_code == (1 if failing else 0)
+
+
+HERE = ([], ["--want", "host"])  # those of a pair have a timeout of their own
+WITH_ENDPOINT = (*HERE, ["--peer", GONE], ["--listen"])
+REFUSED = [("MTU", "7"), ("REGISTRATION", "foo"), ("HOST", "localhost"), ("DEVICE", "mlx5_9")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "arguments"),
+    [
+        *((name, value, arguments) for name, value in REFUSED for arguments in WITH_ENDPOINT),
+        *(("TIMEOUT", "abc", arguments) for arguments in HERE),
+    ],
+)
+def test_settings_that_every_endpoint_refuses(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, arguments: list[str]
+) -> None:
+    monkeypatch.setenv(f"ZEROHOP_{name}", value)
+    done = run(*arguments)
+    assert done.exit_code == 1
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert value in done.output
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -30,10 +30,14 @@ def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) ->
 
     A wanted route that the findings allow is tried with a second process on this machine.
     """
-    findings = examine(host)
-    verdicts = judge(findings, device)
+    endpoint, settings_stand = _try_endpoint(device)
+    findings = [endpoint, *examine(host)] if settings_stand else [endpoint]
+    verdicts = judge(findings, device) if settings_stand else []
     outcomes: list[Outcome] = []
-    if want is not None:
+    if want is not None and not settings_stand:
+        outcomes = [Outcome(want, "fail", endpoint.evidence)]
+        works = False
+    elif want is not None:
         [verdict] = [v for v in verdicts if v.route == want]
         outcomes = [_try_here(verdict, device)]
         works = outcomes[0].state == "ok"
@@ -50,6 +54,19 @@ def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) ->
         if outcomes:
             print_outcomes(outcomes, console)
     return works
+
+
+def _try_endpoint(device: str | None) -> tuple[Finding, bool]:
+    """An Endpoint as programs make it, and whether the settings, the environment's too, can be used at all."""
+    try:
+        with Endpoint(device) as endpoint:
+            return Finding("endpoint", "ok", f"Endpoint() can be made, on {endpoint.device}"), True
+    except (ValueError, TypeError) as error:
+        fix = "correct that setting; without keywords it is a ZEROHOP_* variable"
+        return Finding("endpoint", "fail", f"Endpoint() is refused: {error}", fix), False
+    except Error as error:
+        fix = "choose another device (ZEROHOP_DEVICE, --verbs), or mend what the sentence names"
+        return Finding("endpoint", "fail", f"Endpoint() fails: {error}", fix), True
 
 
 def _try_here(verdict: Verdict, device: str | None) -> Outcome:
@@ -72,7 +89,7 @@ def pair(address: bytes, want: str | None, device: str | None, as_json: bool) ->
     try:
         with Endpoint(device, timeout=TIMEOUT_S, p2p=1) as endpoint:
             comparison, outcomes = try_pair(endpoint, address, (want,) if want else ROUTES)
-    except Error as error:
+    except (Error, ValueError) as error:
         outcomes = [Outcome(want or "any", "fail", f"cannot connect: {error}")]
     if want:
         works = outcomes[0].state == "ok"
