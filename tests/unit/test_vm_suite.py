@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SUITES = ["test_one_guest.py", "test_two_guests.py", "test_two_wires.py"]
+SUITES = ["test_one_guest.py", "test_contract_pair.py", "test_two_guests.py", "test_two_wires.py"]
 KERNEL = "linux-image-9.9.9-9-amd64"
 RUN_S = 100.0  # for one run of pytest that starts nothing
 
