@@ -56,7 +56,8 @@ WAITS = {
 def test_a_signal_handler_closes_the_endpoint_that_is_waited_on(thread, device, name):
     """The wait ends with a typed error; what the interrupted call still uses goes with the object."""
     with thread(keep) as s:
-        s.peer.notify(1, 1).wait()  # now all connections of the two stand
+        s.peer.notify(1, 1).wait()
+        s.peer.write_many([], notify=(2, 1), require="host").wait()  # now all connections stand
         before = len(socket_inodes())
         ep = zh.Endpoint(device, timeout=30)
         peer = ep.connect(s.address)
