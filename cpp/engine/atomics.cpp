@@ -6,7 +6,7 @@
 
 namespace zerohop::engine {
 
-void check_atomics(const rdma::Device& own, const RemoteMemory& word) {
+void check_atomics(const Rail& own, const RemoteMemory& word) {
   constexpr std::uint8_t kBoth = kRemoteRead | kRemoteWrite;
   if ((word.access & kBoth) != kBoth) {
     throw std::invalid_argument("the remote memory is read-only: atomics need a writable array");

@@ -108,8 +108,7 @@ void Control::check_device(Rail& rail) {
   if (rail.device().is_being_removed()) {
     on_device_lost(rail, "device " + rail.name() +
                              " is being removed from the system, which waits until this Endpoint "
-                             "is closed and its Peers and Memory are dropped: do so, and make a "
-                             "new one on another device");
+                             "is closed: do so, and make a new one on another device");
   } else if (const char* call = poller_->failed_call(rail.index())) {
     on_device_lost(rail, lost_text(rail, std::string(call) + " failed"));
   }

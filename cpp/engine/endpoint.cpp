@@ -298,10 +298,12 @@ void Endpoint::stop() {
     const std::lock_guard lock(gpu_mutex_);
     gpu_registrations_ = {};
   }
+  services_.poller->let_go();
   services_.poller.reset();
   copy_queue_.reset();
   neighbourhood_.reset();
   services_.board.reset();
+  for (const auto& rail : rails_) rail->let_go();
   rails_.clear();
 }
 

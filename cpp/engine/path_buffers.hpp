@@ -28,6 +28,12 @@ class PathBuffers {
   // results: words for atomics, one for each entry of the send queue.
   PathBuffers(std::shared_ptr<rdma::ProtectionDomain> domain, std::uint32_t results);
 
+  // The queue pair is gone: the device is let go of.
+  void deregister() noexcept {
+    slots_region_.reset();
+    words_region_.reset();
+  }
+
   std::span<std::byte> receive_slot(std::uint32_t i) const noexcept { return slot(i); }
   std::span<std::byte> send_slot(std::uint32_t i) const noexcept { return slot(kReceiveSlots + i); }
   std::uint32_t slots_lkey() const noexcept { return slots_region_->lkey(); }

@@ -208,11 +208,11 @@ Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, 
   wait_for_copies(until);
   wait_for_staged(until);
   VerbsPath& path = atomics_path();
-  check_atomics(path.device(), word);
+  check_atomics(path.served_by(), word);
   const std::uint32_t rkey = word.rkeys[path.rail()];
   if (rkey == 0) {
     throw RouteUnavailable("atomics with peer '" + identity_.name + "' go over " +
-                           path.device().name() +
+                           path.served_by().name() +
                            ", which does not reach this memory: have it registered again there");
   }
   const Routes::Kind kind = word.device == "cpu" ? Routes::Kind::host : Routes::Kind::gpu;

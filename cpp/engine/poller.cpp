@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "base/error.hpp"
+
 namespace zerohop::engine {
 namespace {
 
@@ -27,6 +29,7 @@ Poller::Poller(const Devices& devices, std::chrono::microseconds spin, Interrupt
 void Poller::attach(RailIndex rail, std::uint32_t qp_number, std::shared_ptr<CompletionSink> sink,
                     int entries) {
   const std::lock_guard lock(poll_mutex_);
+  if (shares_.empty()) throw Error("this Endpoint is closed: make a new one");
   Share& share = shares_[rail];
   if (share.reserved + entries > share.queue->depth()) {
     // Doubling keeps the number of resizes logarithmic in the number of Peers.
@@ -41,6 +44,7 @@ void Poller::attach(RailIndex rail, std::uint32_t qp_number, std::shared_ptr<Com
 void Poller::detach(RailIndex rail, std::uint32_t qp_number, int entries) {
   std::shared_ptr<CompletionSink> last;  // dies after the lock is released
   const std::lock_guard lock(poll_mutex_);
+  if (shares_.empty()) return;
   Share& share = shares_[rail];
   const auto found = share.sinks.find(qp_number);
   if (found == share.sinks.end()) return;
@@ -50,6 +54,12 @@ void Poller::detach(RailIndex rail, std::uint32_t qp_number, int entries) {
 }
 
 void Poller::retire(RailIndex rail) noexcept { shares_[rail].retired.store(true); }
+
+void Poller::let_go() noexcept {
+  std::vector<Share> last;  // they go after the lock is released
+  const std::lock_guard lock(poll_mutex_);
+  last.swap(shares_);
+}
 
 bool Poller::poll() noexcept {
   const std::unique_lock lock(poll_mutex_, std::try_to_lock);
@@ -86,6 +96,7 @@ bool Poller::drain(Share& share) noexcept {
 }
 
 bool Poller::arm() noexcept {
+  const std::lock_guard lock(poll_mutex_);
   bool armed = true;
   for (Share& share : shares_) {
     if (share.retired.load(std::memory_order_relaxed) || share.queue->arm() == 0) continue;

@@ -53,6 +53,9 @@ class Poller {
   void detach(RailIndex rail, std::uint32_t qp_number, int entries);
   // The rail's device was removed: it is neither polled nor armed any more.
   void retire(RailIndex rail) noexcept;
+  // The Endpoint is closed: the queues go, whatever Transfers the program keeps. The progress
+  // thread has ended.
+  void let_go() noexcept;
 
   // Delivers what is there. Returns whether anything was. Does nothing while another thread polls.
   bool poll() noexcept;

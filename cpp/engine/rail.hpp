@@ -8,11 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
 #include "rdma/protection_domain.hpp"
 
 namespace zerohop::engine {
@@ -26,16 +28,35 @@ class Rail {
  public:
   // reason: why this device, half a sentence.
   Rail(RailIndex index, std::shared_ptr<rdma::ProtectionDomain> domain, std::string reason)
-      : index_(index), domain_(std::move(domain)), reason_(std::move(reason)) {}
+      : index_(index),
+        name_(domain->device().name()),
+        software_(domain->verbs().reg_copied_mr != nullptr),
+        has_atomics_(domain->device().has_atomics()),
+        reason_(std::move(reason)),
+        domain_(std::move(domain)) {}
 
   RailIndex index() const noexcept { return index_; }
-  const std::shared_ptr<rdma::ProtectionDomain>& domain() const noexcept { return domain_; }
-  rdma::Device& device() const noexcept { return domain_->device(); }
-  const std::string& name() const noexcept { return device().name(); }
+  const std::string& name() const noexcept { return name_; }
   const std::string& reason() const noexcept { return reason_; }
-
+  bool has_atomics() const noexcept { return has_atomics_; }
   // The software HCA copies GPU memory, where an adapter reaches it by itself or not at all.
-  bool software() const noexcept { return domain_->verbs().reg_copied_mr != nullptr; }
+  bool software() const noexcept { return software_; }
+
+  // Throws Error once let go of.
+  std::shared_ptr<rdma::ProtectionDomain> domain() const {
+    const std::lock_guard lock(mutex_);
+    if (domain_) return domain_;
+    throw Error("this Endpoint is closed: make a new one");
+  }
+  // For who keeps the Endpoint from closing meanwhile.
+  rdma::Device& device() const { return domain()->device(); }
+
+  // The Endpoint is closed: the device is released, whatever Peers the program keeps.
+  void let_go() noexcept {
+    std::shared_ptr<rdma::ProtectionDomain> last;  // closed outside the lock
+    const std::lock_guard lock(mutex_);
+    last.swap(domain_);
+  }
 
   // The device failed or was removed: nothing new may be made on it. Called once.
   void lose(const std::string& cause) {
@@ -47,8 +68,12 @@ class Rail {
 
  private:
   const RailIndex index_;
-  const std::shared_ptr<rdma::ProtectionDomain> domain_;
+  const std::string name_;
+  const bool software_;
+  const bool has_atomics_;
   const std::string reason_;
+  mutable std::mutex mutex_;  // guards the next
+  std::shared_ptr<rdma::ProtectionDomain> domain_;
   std::string loss_;
   std::atomic<bool> gone_{false};
 };

@@ -31,10 +31,11 @@ std::shared_ptr<const Regions> Registrations::create(const Extent& extent, bool 
   auto regions = std::make_shared<Regions>();
   for (const auto& rail : rails_) {
     if (rail->gone()) continue;
+    const auto domain = rail->domain();
     regions->set(rail->index(),
-                 rdma::MemoryRegion::create(rail->domain(), reinterpret_cast<void*>(extent.begin),
+                 rdma::MemoryRegion::create(domain, reinterpret_cast<void*>(extent.begin),
                                             extent.end - extent.begin,
-                                            access_bits(rail->device(), writable)));
+                                            access_bits(domain->device(), writable)));
   }
   if (regions->empty()) {
     throw RegistrationError(

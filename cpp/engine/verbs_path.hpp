@@ -108,7 +108,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   bool fruitless() const noexcept { return fruitless_.load(std::memory_order_relaxed); }
   bool gone() const noexcept { return services_.rail->gone(); }  // its device was removed
   RailIndex rail() const noexcept { return services_.rail->index(); }
-  const rdma::Device& device() const noexcept { return services_.rail->device(); }
+  const Rail& served_by() const noexcept { return *services_.rail; }
   PathStats& stats() noexcept { return stats_; }
   const std::shared_ptr<Poller>& poller() const noexcept { return services_.poller; }
 

@@ -109,7 +109,7 @@ void VerbsPath::retire(std::uint64_t last_ticket) {
 void VerbsPath::on_error(const ibv_wc& completion) {
   const bool is_receive = (completion.wr_id & kReceiveBit) != 0;
   if (state_ == State::up) {
-    const std::string cause = cause_of(completion, device());
+    const std::string cause = cause_of(completion, services_.rail->device());
     const bool refused = !is_receive && refused_in_order(completion.status);
     const bool own_fault = !is_receive && refused_here(completion.status);
     break_down(cause, /*flushed_untouched=*/refused, /*peer_may_be_gone=*/!own_fault);
@@ -265,6 +265,7 @@ bool VerbsPath::close(Reason reason) {
   }
   services_.poller->detach(rail(), queue_pair->number(), completions());
   queue_pair.reset();  // from here on the device touches no memory of this path
+  buffers_.deregister();
 
   const std::lock_guard lock(group_->mutex);
   PostedChain chain;

@@ -218,3 +218,20 @@ def test_opening_and_closing_leaves_nothing_behind(device):
     for _ in range(20):
         open_and_close()
     until(lambda: len(socket_inodes()) <= before, "all sockets are closed")
+
+
+def test_closing_lets_go_of_the_device_whatever_is_kept(device):
+    """Names stay around in a notebook; a device that is to be removed waits for who has it open."""
+    from support.system import device_descriptors
+
+    before = device_descriptors()
+    with zh.Endpoint(device) as a, zh.Endpoint(device) as b:
+        kept = [a.connect(b.address), b.accept(), a.register(np.ones(9)), b.register(np.zeros(9))]
+        peer, other, source, target = kept
+        word = b.register(np.zeros(1, np.int64))
+        kept += [peer.write(source, target.remote), peer.fetch_add(word.remote, 1), word]
+        kept[-2].wait()
+        kept.append(other.recv(np.zeros(4), tag=1))
+        assert device_descriptors() > before
+    until(lambda: device_descriptors() <= before, "the device is let go of")
+    assert (len(kept), peer.alive) == (8, False)  # and everything is still held
