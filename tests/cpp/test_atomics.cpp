@@ -48,7 +48,7 @@ struct Fixture {
   }
   std::string refusal(const RemoteMemory& memory) {
     try {
-      check_atomics(*open(), memory);
+      check_atomics(*make_rail(0, fake.device.atomic_cap), memory);
     } catch (const RouteUnavailable& error) {
       return error.what();
     }
@@ -84,7 +84,9 @@ TEST_CASE_FIXTURE(Fixture, "atomics are refused whichever of the two devices has
   fake.device.atomic_cap = IBV_ATOMIC_HCA;
   CHECK(refusal(without).find("the peer's device has none (atomic_cap is NONE)") !=
         std::string::npos);
-  CHECK_THROWS_AS(check_atomics(*open(), register_word(/*writable=*/false)), std::invalid_argument);
+  CHECK_THROWS_AS(
+      check_atomics(*make_rail(0, fake.device.atomic_cap), register_word(/*writable=*/false)),
+      std::invalid_argument);
 }
 
 TEST_CASE_FIXTURE(Fixture, "of several rails the first decides, as atomics take that one") {
