@@ -54,6 +54,7 @@ constexpr CudaResult kCudaSuccess = 0;
   X(primary_context_release, cuDevicePrimaryCtxRelease, 11000, (CudaDevice device))                \
   X(context_push, cuCtxPushCurrent, 4000, (CudaContext context))                                   \
   X(context_pop, cuCtxPopCurrent, 4000, (CudaContext * context))                                   \
+  X(context_enable_peer_access, cuCtxEnablePeerAccess, 4000, (CudaContext peer, unsigned flags))   \
   X(context_synchronize, cuCtxSynchronize, 2000, ())                                               \
   X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, 10010,                        \
     (CudaCaptureMode * mode))                                                                      \
@@ -102,8 +103,15 @@ constexpr CudaResult kCudaSuccess = 0;
     (void* to, CudaAddress from, std::size_t nbytes, CudaStream stream))                           \
   X(copy_to_device, cuMemcpyHtoDAsync, 3020,                                                       \
     (CudaAddress to, const void* from, std::size_t nbytes, CudaStream stream))                     \
+  X(copy, cuMemcpyAsync, 4000,                                                                     \
+    (CudaAddress to, CudaAddress from, std::size_t nbytes, CudaStream stream))                     \
   X(stream_create, cuStreamCreate, 2000, (CudaStream * stream, unsigned flags))                    \
   X(stream_destroy, cuStreamDestroy, 4000, (CudaStream stream))                                    \
+  X(stream_query, cuStreamQuery, 2000, (CudaStream stream))                                        \
+  X(stream_wait_event, cuStreamWaitEvent, 3020,                                                    \
+    (CudaStream stream, CudaEvent event, unsigned flags))                                          \
+  X(stream_write_value, cuStreamWriteValue32, 11070,                                               \
+    (CudaStream stream, CudaAddress to, std::uint32_t value, unsigned flags))                      \
   X(event_create, cuEventCreate, 2000, (CudaEvent * event, unsigned flags))                        \
   X(event_destroy, cuEventDestroy, 4000, (CudaEvent event))                                        \
   X(event_record, cuEventRecord, 2000, (CudaEvent event, CudaStream stream))                       \

@@ -13,6 +13,7 @@ enum : CudaResult {
   kCudaErrorInvalidContext = 201,
   kCudaErrorAlreadyMapped = 208,
   kCudaErrorNotReady = 600,
+  kCudaErrorPeerAccessAlready = 704,  // enabled
   kCudaErrorNotSupported = 801,
   kCudaErrorCaptureFirst = 900,  // those of calls that disturb a stream capture
   kCudaErrorCaptureLast = 908,
@@ -92,6 +93,7 @@ constexpr int kCudaDmabufMappingPcieMinimumDriver = 12080;  // as cuDriverGetVer
 constexpr CudaCaptureMode kCudaCaptureRelaxed = 2;
 constexpr unsigned kCudaHostPortable = 1;        // CU_MEMHOSTALLOC_PORTABLE: pinned for all GPUs
 constexpr unsigned kCudaStreamNonBlocking = 1;   // not ordered with the legacy default stream
+constexpr unsigned kCudaWriteValueDefault = 0;   // CU_STREAM_WRITE_VALUE_DEFAULT: behind a barrier
 constexpr unsigned kCudaEventDisableTiming = 2;  // CUevent_flags
 // CU_STREAM_LEGACY: the default stream, which PyTorch and CuPy use unless told otherwise.
 inline const CudaStream kCudaLegacyStream = reinterpret_cast<CudaStream>(1);

@@ -105,6 +105,10 @@ void Control::tell(const std::shared_ptr<Peer>& peer, ControlMessage message) {
   });
 }
 
+void Control::look() {
+  progress_->run([] {});  // before it sleeps again, it polls
+}
+
 void Control::leave(const std::shared_ptr<Peer>& peer, const std::string& reason) {
   progress_->run([this, peer, reason] {
     Link* link = link_of(*peer);
@@ -147,6 +151,11 @@ void Control::tick(Clock::time_point now) {
   for (const auto& [fd, link] : std::unordered_map(links_)) check_link(*link, now);
   for (const auto& rail : rails_) check_device(*rail);
   if (neighbourhood_) neighbourhood_->tick();
+  for (const auto& [fd, link] : links_) {
+    if (Neighbour* const neighbour = link->peer ? link->peer->neighbour() : nullptr) {
+      neighbour->sweep();
+    }
+  }
   if (!listening_) {
     progress_->change(listener_.get(), EPOLLIN);
     listening_ = true;

@@ -52,6 +52,7 @@ class Control : public std::enable_shared_from_this<Control> {
   const EventLog& events() const noexcept { return events_; }
   void on_shared(const std::string& name);
   void tell(const std::shared_ptr<Peer>& peer, ControlMessage message);
+  void look();  // polls soon, without an event
   void repair(const std::shared_ptr<Peer>& peer, RailIndex rail);
   void leave(const std::shared_ptr<Peer>& peer, const std::string& reason);
   void stop();  // leaves every peer, then joins the thread

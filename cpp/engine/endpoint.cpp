@@ -59,6 +59,9 @@ Peer::Host with_words_to(const std::weak_ptr<Control>& weak, Peer::Host host) {
   host.leave = [weak](const std::shared_ptr<Peer>& peer) {
     if (auto control = weak.lock()) control->leave(peer, "close() was called");
   };
+  host.look = [weak] {
+    if (auto control = weak.lock()) control->look();
+  };
   return host;
 }
 
@@ -123,7 +126,8 @@ Control::MakePeer Endpoint::peer_maker() const {
                         .staging_chunk = options_.gpu.staging_chunk,
                         .tell = {},
                         .repair = {},
-                        .leave = {}};
+                        .leave = {},
+                        .look = {}};
   return
       [host, services = services_](const std::weak_ptr<Control>& control, Peer::Identity identity) {
         return Peer::create(with_words_to(control, host), services, std::move(identity));

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/numa.hpp"
 #include "engine/endpoint.hpp"
+#include "engine/gpu_packer.hpp"
 #include "gpu/buffer.hpp"
 
 namespace zerohop::engine {
@@ -87,6 +88,12 @@ Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void>
   if (regions->empty() && layout.count() > 0) {
     right = staged_memories_->open(layout.extent(), how.writable);
     regions->set_staged(right);
+  }
+  if (neighbourhood_ && layout.count() > 0) {
+    const Extent extent = layout.extent();
+    regions->set_exposure(neighbourhood_->exposures()->expose(
+        {.begin = extent.begin, .end = extent.end, .writable = how.writable},
+        {.memfd = -1, .packer = std::make_shared<const GpuPacker>(device)}, owner));
   }
   live_regions_->add(regions);
   auto pinned =

@@ -111,7 +111,7 @@ Neighbour::Reached Neighbour::reach(const RemoteMemory& remote, const Patience& 
 
 void Neighbour::open(Reached& reached, const RemoteMemory& remote, const Patience& patience) {
   try {
-    reached.window = reached.visit->open(remote.local_key, until(patience));
+    reached.window = reached.visit->open(remote.local_key, 0, until(patience)).window;
     silent_.store(false, std::memory_order_relaxed);
     if (!reached.window) reached.reason = "its owner has closed that memory, or never gave it";
   } catch (const TransferTimeout& error) {
@@ -138,6 +138,30 @@ const std::shared_ptr<const Route>& Neighbour::route(const ipc::Window* window) 
   static const auto board = make_route("a notification is one store into the other's board");
   if (window == nullptr) return board;
   return window->pages ? pages : process;
+}
+
+const std::shared_ptr<const Route>& Neighbour::gpu_route(const std::string& local,
+                                                         const std::string& remote) {
+  const std::lock_guard lock(mutex_);
+  auto& route = gpu_routes_[{local, remote}];
+  if (!route) {
+    route = std::make_shared<const Route>(
+        Route{.kind = "p2p",
+              .device = local,
+              .reason = "both processes are on this host, and " + local +
+                        " copies from and to the peer's " + remote + ", which it has mapped",
+              .settings = {}});
+  }
+  return route;
+}
+
+void Neighbour::sweep() {
+  std::shared_ptr<ipc::Visit> visit;
+  {
+    const std::lock_guard lock(mutex_);
+    if (entered_) visit = visit_;
+  }
+  if (visit) gpus_.sweep(*visit);
 }
 
 void Neighbour::leave() noexcept {

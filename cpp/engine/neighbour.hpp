@@ -5,13 +5,16 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "engine/gpu_windows.hpp"
 #include "engine/message.hpp"
 #include "engine/path_stats.hpp"
 #include "engine/remote_memory.hpp"
@@ -62,6 +65,10 @@ class Neighbour {
   static void notify(std::byte* board, const ipc::Visit& visit, const Message& message) noexcept;
 
   static const std::shared_ptr<const Route>& route(const ipc::Window* window);
+  const std::shared_ptr<const Route>& gpu_route(const std::string& local,
+                                                const std::string& remote);
+  GpuWindows& gpus() noexcept { return gpus_; }
+  void sweep();  // to be called now and then
   PathStats& stats() noexcept { return stats_; }
   // How often the other process did not answer in time.
   std::uint64_t unanswered() const noexcept { return unanswered_.load(); }
@@ -84,6 +91,7 @@ class Neighbour {
   const std::string doorway_;
   const ipc::Token token_;
   PathStats stats_;
+  GpuWindows gpus_;
   std::atomic<std::uint64_t> unanswered_{0};
   std::atomic<bool> silent_{false};  // it left the last question unanswered
 
@@ -94,6 +102,7 @@ class Neighbour {
   std::string no_visit_;        // why there is none
   Clock::time_point try_at_{};  // not before
   Clock::duration pause_{};     // before the next try but one
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<const Route>> gpu_routes_;
 };
 
 }  // namespace zerohop::engine

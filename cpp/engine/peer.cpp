@@ -54,6 +54,7 @@ bool Peer::lose(const std::string& reason) {
     state_.store(State::lost, std::memory_order_release);
   }
   if (neighbour_) neighbour_->leave();
+  cut_off_gpu_copies();
   const auto failure = [text = lost_reason_](Effect effect) {
     return Failure{
         .kind = Failure::Kind::peer_lost, .message = text + effect_words(effect), .effect = effect};
@@ -135,7 +136,7 @@ void Peer::on_found(std::uint64_t request, std::optional<RemoteMemory> memory) {
 }
 
 bool Peer::idle() const {
-  if (copies_queued_.load() > 0 || staging_->pending()) return false;
+  if (copies_queued_.load() > 0 || gpu_copies_->pending() || staging_->pending()) return false;
   return std::ranges::all_of(paths_, [](const auto& path) { return !path || path->idle(); });
 }
 

@@ -15,6 +15,7 @@
 
 #include "engine/control_message.hpp"
 #include "engine/copy_queue.hpp"
+#include "engine/gpu_copies.hpp"
 #include "engine/memory.hpp"
 #include "engine/neighbour.hpp"
 #include "engine/neighbourhood.hpp"
@@ -68,6 +69,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::function<void(const std::shared_ptr<Peer>&, ControlMessage)> tell;
     std::function<void(const std::shared_ptr<Peer>&, RailIndex)> repair;
     std::function<void(const std::shared_ptr<Peer>&)> leave;
+    std::function<void()> look;  // has the progress thread poll, as no event will wake it
   };
 
   static std::shared_ptr<Peer> create(Host host, PathServices services, Identity identity);
@@ -170,8 +172,31 @@ class Peer : public std::enable_shared_from_this<Peer> {
                             const Neighbour::Reached& reached, const TransferOptions& options);
   void finish_copy(const NeighbourCopy& copy) noexcept;
   void notify_by_device(const Transferring& transfer, Message message) noexcept;
+
+  // --- GPU memory of a process of this host (peer_gpu.cpp) ---
+  struct GpuMove {
+    std::shared_ptr<const gpu::Device> device;
+    std::vector<gpu::CopyPiece> ranges;
+    std::vector<std::shared_ptr<const ipc::Window>> windows;  // held
+    std::vector<std::shared_ptr<const void>> kept;
+    std::uint64_t nbytes = 0;
+  };
+  Neighbour::Reached reach_gpu_as_neighbour(const Pair& pair,
+                                            const Neighbour::Patience& patience) const;
+  static bool between_gpus(std::span<const Pair> pairs);
+  std::vector<GpuWindows::Place> reach_by_gpu(const Pair& pair, const Neighbour::Reached& board,
+                                              const Deadline& until) const;
+  Transferring copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                           const TransferOptions& options, std::string& reason);
+  static void add_pair(GpuMove& move, const Pair& pair, std::vector<GpuWindows::Place> places,
+                       bool is_write, const std::shared_ptr<ipc::Visit>& visit);
+  Transferring begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move, std::span<const Pair> pairs,
+                              std::shared_ptr<ipc::Visit> visit, const TransferOptions& options);
+  void cut_off_gpu_copies() const;
+
   bool wait_for_devices(const TransferOptions& options) const;
   void wait_for_copies(const Deadline& until) const;
+  void wait_for_host_copies(const Deadline& until) const;
   void wait_for_staged(const Deadline& until) const;
   std::string why_no_neighbour() const;
   struct DeviceWork {
@@ -240,7 +265,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   bool global_atomics_ = false;
   std::optional<Invitation> invitation_;  // progress thread only
   std::unique_ptr<Neighbour> neighbour_;
-  std::atomic<int> copies_queued_{0};
+  std::atomic<int> copies_queued_{0};  // of host memory
+  const std::shared_ptr<GpuCopies> gpu_copies_ = std::make_shared<GpuCopies>();
   std::atomic<State> state_{State::connecting};
   std::atomic<bool> left_{false};  // lost, and all that was pending has ended
 

@@ -40,10 +40,18 @@ Peer::DeviceWork Peer::device_work() const {
   return work;
 }
 
-void Peer::wait_for_copies(const Deadline& until) const {
+void Peer::wait_for_host_copies(const Deadline& until) const {
   if (copies_queued_.load(std::memory_order_acquire) == 0) return;
   if (poller_->wait([this] { return copies_queued_.load() == 0; }, until)) return;
   throw TransferTimeout("earlier copies to or from peer '" + identity_.name +
+                        "' did not end in time, so nothing was transferred: give a longer timeout");
+}
+
+void Peer::wait_for_copies(const Deadline& until) const {
+  wait_for_host_copies(until);
+  if (!gpu_copies_->pending()) return;
+  if (poller_->wait([this] { return !gpu_copies_->pending(); }, until)) return;
+  throw TransferTimeout("copies that a GPU makes to or from peer '" + identity_.name +
                         "' did not end in time, so nothing was transferred: give a longer timeout");
 }
 
@@ -60,8 +68,11 @@ Neighbour::Reached Peer::reach_as_neighbour(const Pair& pair,
   Neighbour::Reached none;
   if (!neighbour_) {
     none.reason = why_no_neighbour();
+  } else if (!local->on_host() && remote->device != "cpu") {
+    return reach_gpu_as_neighbour(pair, patience);
   } else if (!local->on_host() || remote->device != "cpu") {
-    none.reason = "this version reaches host memory so, not that of GPUs: keep the array there";
+    none.reason =
+        "this version copies so between host memory, or between GPUs, not from one to the other";
   } else if (remote->layout.count() == 0) {
     return neighbour_->reach_board(patience);
   } else if (remote->local_key == 0) {
@@ -83,6 +94,7 @@ bool Peer::wait_for_devices(const TransferOptions& options) const {
 // Null, with the reason, where a device has to.
 Peer::Transferring Peer::copy_as_neighbour(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                            const TransferOptions& options, std::string& reason) {
+  if (between_gpus(pairs)) return copy_by_gpu(opcode, pairs, options, reason);
   if (!neighbour_) return reason = why_no_neighbour(), nullptr;
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   const Neighbour::Patience patience{.seconds = options.timeout.value_or(host_.default_timeout),
@@ -111,6 +123,7 @@ Peer::Transferring Peer::copy_as_neighbour(ibv_wr_opcode opcode, std::span<const
     last.reason = "a device has earlier work with this peer to do";
   }
   if (!last.reason.empty()) return reason = std::move(last.reason), nullptr;
+  if (gpu_copies_->pending()) wait_for_copies(deadline(options.timeout));
   neighbour_->stats().count(opcode, nbytes);
   const ipc::Window* window = copy.pieces.empty() ? nullptr : copy.pieces.front().window.get();
   copy.transfer = std::make_shared<Transfer>(poller_, nbytes, Neighbour::route(window));
@@ -128,7 +141,7 @@ Peer::Transferring Peer::copy_at_once(ipc::Direction direction, const Pair& pair
   const std::uint64_t nbytes = ours.nbytes();
   const ipc::Window& window = *reached.window;
   if (!window.pages || nbytes > kInCall || !ours.is_contiguous() || !theirs.is_contiguous() ||
-      copies_queued_.load(std::memory_order_acquire) > 0) {
+      copies_queued_.load(std::memory_order_acquire) > 0 || gpu_copies_->pending()) {
     return nullptr;
   }
   const DeviceWork work = device_work();

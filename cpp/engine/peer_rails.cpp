@@ -165,8 +165,9 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   const bool several = group_->rails() > 1 && kind != Routes::Kind::staged;
   const RailMask taken = several ? plan({&pair, 1}, local.layout().nbytes()).rails()
                                  : RailMask{1} << group_->message_rail();
-  Route route = reached.window ? *Neighbour::route(reached.window.get())
-                               : device_route(pair, *routes_.over(kind, taken), reached.reason);
+  Route route = !reached.window ? device_route(pair, *routes_.over(kind, taken), reached.reason)
+                : reached.window->parcelled ? *neighbour_->gpu_route(local.device(), remote.device)
+                                            : *Neighbour::route(reached.window.get());
   const auto& path = paths_[static_cast<std::size_t>(std::countr_zero(taken))];
   if (path) route.settings = path->settings();
   if (route.settings.empty()) return route;  // closed
@@ -190,8 +191,7 @@ Route Peer::device_route(const Pair& pair, Route route, const std::string& not_p
   const auto& [local, remote] = std::tie(*pair.first, *pair.second);
   if (!local.on_host()) route.reason += "; " + local.registration()->reason;
   if (remote.staged()) route.reason += "; the peer's devices do not reach its " + remote.device;
-  if (local.on_host() && alive() && host_.neighbourhood)
-    route.reason += "; not by p2p, because " + not_p2p;
+  if (alive() && host_.neighbourhood) route.reason += "; not by p2p, because " + not_p2p;
   if (host_.rails.size() == 1) return route;
   if (!local.place().empty()) {
     route.reason += "; the nearest to " + local.place() + ", where the local array lies, is " +

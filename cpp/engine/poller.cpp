@@ -61,7 +61,38 @@ void Poller::let_go() noexcept {
   last.swap(shares_);
 }
 
+void Poller::add(const std::shared_ptr<Source>& source) {
+  const std::lock_guard lock(sources_mutex_);
+  std::erase_if(sources_, [&](const auto& one) {
+    const auto known = one.lock();
+    return !known || known == source;
+  });
+  sources_.push_back(source);
+  has_sources_.store(true, std::memory_order_release);
+}
+
+void Poller::poll_sources() noexcept {
+  if (!has_sources_.load(std::memory_order_acquire)) return;
+  const std::unique_lock lock(sources_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  for (const auto& one : sources_) {
+    if (const auto source = one.lock(); source && source->pending()) source->poll();
+  }
+}
+
+// True as well while another thread polls them.
+bool Poller::sources_pending() noexcept {
+  if (!has_sources_.load(std::memory_order_acquire)) return false;
+  const std::unique_lock lock(sources_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return true;
+  return std::ranges::any_of(sources_, [](const auto& one) {
+    const auto source = one.lock();
+    return source && source->pending();
+  });
+}
+
 bool Poller::poll() noexcept {
+  poll_sources();
   const std::unique_lock lock(poll_mutex_, std::try_to_lock);
   return lock.owns_lock() && drain();
 }
@@ -124,7 +155,13 @@ std::chrono::milliseconds Poller::serve() noexcept {
   poll();
   if (!arm()) return kWhilePolled;
   flush();  // what completed before the arming raises no event, and may be another thread's to see
-  return kForever;
+  if (!sources_pending()) {
+    busy_since_ = {};
+    return kForever;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (busy_since_ == std::chrono::steady_clock::time_point{}) busy_since_ = now;
+  return now - busy_since_ < kSourceSpin ? std::chrono::milliseconds(0) : kWhilePolled;
 }
 
 }  // namespace zerohop::engine

@@ -72,6 +72,16 @@ class Poller {
   // more often than they poll the devices, which takes a system call on the software HCA.
   void expect_neighbours() noexcept { neighbours_.store(true, std::memory_order_relaxed); }
 
+  // What else completes, with nothing that would tell of it: the copies of a GPU.
+  class Source {
+   public:
+    virtual ~Source() = default;
+    virtual bool pending() const noexcept = 0;
+    virtual void poll() noexcept = 0;  // by any thread, which may hold the caller's own locks only
+  };
+  // From now on it is polled as the queues are, by waiters and by the progress thread.
+  void add(const std::shared_ptr<Source>& source);
+
   // Wakes sleeping waiters: call it after every change that makes a waiter's ready() true.
   void wake() noexcept;
 
@@ -91,6 +101,9 @@ class Poller {
  private:
   static constexpr std::chrono::milliseconds kWhilePolled{1};
   static constexpr std::chrono::milliseconds kForever{1000};
+  // How long waiters poll while a source has something to do: a GPU copies more than a GiB in that
+  // time, and to sleep and be woken takes a hundredth of it.
+  static constexpr std::chrono::milliseconds kSourceSpin{5};
   static constexpr std::chrono::milliseconds kBetweenInterrupts{100};
   static constexpr int kPollsPerClockRead = 8;
   static constexpr int kLooksPerPoll = 32;  // for neighbours: about as long as a poll
@@ -112,6 +125,8 @@ class Poller {
     std::atomic<const char*> failed_call{nullptr};
   };
 
+  void poll_sources() noexcept;
+  bool sources_pending() noexcept;
   bool drain() noexcept;
   static bool drain(Share& share) noexcept;
   bool arm() noexcept;  // false: some queue refuses
@@ -125,6 +140,11 @@ class Poller {
   std::mutex poll_mutex_;  // held while completions are delivered; outermost of the engine's locks
   std::vector<Share> shares_;  // by rail
 
+  std::mutex sources_mutex_;  // guards the next; outside of every lock but the callers'
+  std::vector<std::weak_ptr<Source>> sources_;
+  std::atomic<bool> has_sources_{false};
+  std::chrono::steady_clock::time_point busy_since_{};  // progress thread only
+
   std::atomic<std::uint64_t> polls_{0};  // by waiting callers
   std::uint64_t polls_seen_ = 0;         // progress thread only
 
@@ -137,7 +157,13 @@ class Poller {
 template <typename Ready>
 bool Poller::wait(Ready&& ready, const Deadline& deadline) {
   if (ready()) return true;
-  const auto until = std::min(Deadline::Clock::now() + spin_, deadline.at());
+  const auto began = Deadline::Clock::now();
+  const auto until = std::min(began + spin_, deadline.at());
+  const auto at_most = std::min(began + kSourceSpin, deadline.at());
+  const auto goes_on = [&] {
+    const auto now = Deadline::Clock::now();
+    return now < until || (now < at_most && sources_pending());
+  };
   do {
     for (int i = 0; i < kPollsPerClockRead; ++i) {
       polls_.fetch_add(1, std::memory_order_relaxed);
@@ -148,7 +174,7 @@ bool Poller::wait(Ready&& ready, const Deadline& deadline) {
         if (ready()) return true;
       }
     }
-  } while (Deadline::Clock::now() < until);
+  } while (goes_on());
   return sleep(ready, deadline);
 }
 

@@ -45,7 +45,7 @@ std::shared_ptr<const Regions> Registrations::create(const Extent& extent, bool 
   if (exposures_ && backing.owner) {
     regions->set_exposure(
         exposures_->expose({.begin = extent.begin, .end = extent.end, .writable = writable},
-                           backing.memfd, backing.owner));
+                           {.memfd = backing.memfd}, backing.owner));
   }
   live_->add(regions);
   return regions;

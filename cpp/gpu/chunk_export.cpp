@@ -36,7 +36,7 @@ void export_handle(const Device& device, ChunkExport& chunk) {
   check_cuda(cuda, cuda.ipc_export(&chunk.handle, chunk.extent.begin), "cuIpcGetMemHandle");
 }
 
-ChunkExport export_chunk(const Device& device, const Allocation& allocation) {
+ChunkExport export_allocation(const Device& device, const Allocation& allocation) {
   ChunkExport chunk;
   chunk.extent = allocation.extent;
   chunk.buffer_id = allocation.buffer_id;
@@ -65,19 +65,26 @@ ChunkExport export_chunk(const Device& device, const Allocation& allocation) {
   return chunk;
 }
 
+Allocation find_mapped(const Device& device, std::uint64_t address) {
+  const Allocation allocation = find_allocation(device.cuda(), address);
+  if (allocation.kind != MemoryKind::unknown && allocation.extent.end > address) return allocation;
+  throw RegistrationError(
+      "the array lies in GPU memory that is not mapped: it was freed, or belongs to another "
+      "process");
+}
+
 }  // namespace
+
+ChunkExport export_chunk(const Device& device, std::uint64_t address) {
+  const DeviceGuard guard(device);
+  return export_allocation(device, find_mapped(device, address));
+}
 
 std::vector<ChunkExport> export_chunks(const Device& device, const Extent& range) {
   const DeviceGuard guard(device);
   std::vector<ChunkExport> chunks;
   for (std::uint64_t at = range.begin; at < range.end; at = chunks.back().extent.end) {
-    const Allocation allocation = find_allocation(device.cuda(), at);
-    if (allocation.kind == MemoryKind::unknown || allocation.extent.end <= at) {
-      throw RegistrationError(
-          "the array lies in GPU memory that is not mapped: it was freed, or belongs to another "
-          "process");
-    }
-    chunks.push_back(export_chunk(device, allocation));
+    chunks.push_back(export_allocation(device, find_mapped(device, at)));
     if (chunks.size() > 1 && !(chunks.front().descriptor && chunks.back().descriptor)) {
       refuse_kind("the array lies across several allocations");
     }

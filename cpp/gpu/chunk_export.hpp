@@ -20,6 +20,9 @@ struct ChunkExport {
   driver::CudaIpcHandle handle{};
 };
 
+// The chunk around one address. Throws as export_chunks() does.
+ChunkExport export_chunk(const Device& device, std::uint64_t address);
+
 // All chunks that `range` touches, in the order of their addresses. Throws RouteUnavailable with
 // the reason where another process cannot map them; CudaError, RegistrationError (not mapped here).
 std::vector<ChunkExport> export_chunks(const Device& device, const Extent& range);

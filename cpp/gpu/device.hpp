@@ -17,6 +17,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   const driver::Cuda& cuda() const noexcept { return *cuda_; }
+  const std::shared_ptr<const driver::Cuda>& table() const noexcept { return cuda_; }
   driver::CudaDevice handle() const noexcept { return device_; }
   driver::CudaContext context() const noexcept { return context_; }
   const DeviceFacts& facts() const noexcept { return facts_; }

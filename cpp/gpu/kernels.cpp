@@ -21,7 +21,7 @@ constexpr unsigned kWarpsInBlock = kThreads / 32;
 
 }  // namespace
 
-std::shared_ptr<const Kernels> Kernels::load(std::shared_ptr<Device> device) {
+std::shared_ptr<const Kernels> Kernels::load(std::shared_ptr<const Device> device) {
   const auto image = kernel_image();
   if (image.empty()) {
     throw RouteUnavailable(

@@ -15,7 +15,7 @@ class Kernels {
  public:
   // Throws RouteUnavailable when the library was built without kernels, CudaError (209: none for
   // this GPU).
-  static std::shared_ptr<const Kernels> load(std::shared_ptr<Device> device);
+  static std::shared_ptr<const Kernels> load(std::shared_ptr<const Device> device);
   ~Kernels();
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
@@ -27,10 +27,10 @@ class Kernels {
                    driver::CudaStream stream) const;
 
  private:
-  explicit Kernels(std::shared_ptr<Device> device)
+  explicit Kernels(std::shared_ptr<const Device> device)
       : device_(std::move(device)), generation_(fork_generation()) {}
 
-  const std::shared_ptr<Device> device_;
+  const std::shared_ptr<const Device> device_;
   const unsigned generation_;  // of the process (fork)
   driver::CudaModule module_ = nullptr;
   driver::CudaFunction copy_pieces_ = nullptr;

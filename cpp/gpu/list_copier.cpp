@@ -33,7 +33,7 @@ std::uint64_t piece_nbytes(std::span<const CopyPiece> ranges) {
 
 }  // namespace
 
-ListCopier::ListCopier(std::shared_ptr<Device> device)
+ListCopier::ListCopier(std::shared_ptr<const Device> device)
     : device_(std::move(device)), kernels_(Kernels::load(device_)) {
   const driver::Cuda& cuda = device_->cuda();
   const DeviceGuard guard(*device_);

@@ -23,7 +23,7 @@ class ListCopier {
   static constexpr std::uint32_t kLists = 4;
 
   // Pins kLists * kPieces * 24 bytes. Throws RouteUnavailable (built without kernels), CudaError.
-  explicit ListCopier(std::shared_ptr<Device> device);
+  explicit ListCopier(std::shared_ptr<const Device> device);
 
   // Puts the copies of all ranges into the stream, in no order among them: no two may overlap at
   // their targets. Waits for the GPU, until `deadline`, where more than kLists launches are needed.
@@ -39,7 +39,7 @@ class ListCopier {
   List& next_list(const Deadline& deadline);
   void launch(List& list, std::uint32_t count, driver::CudaStream stream);
 
-  const std::shared_ptr<Device> device_;
+  const std::shared_ptr<const Device> device_;
   const std::shared_ptr<const Kernels> kernels_;
   PinnedPages pages_;
   std::vector<List> lists_;

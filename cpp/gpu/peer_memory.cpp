@@ -2,6 +2,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
@@ -40,11 +41,11 @@ struct PeerMemory::Pages {
   std::vector<MappedMemory> mapped;  // keep the physical memory, whose handles are closed at once
 };
 
-PeerMemory::PeerMemory(std::shared_ptr<Device> device, const Extent& extent)
+PeerMemory::PeerMemory(std::shared_ptr<const Device> device, const Extent& extent)
     : device_(std::move(device)), generation_(fork_generation()), extent_(extent) {}
 
-std::shared_ptr<PeerMemory> PeerMemory::map(std::shared_ptr<Device> device,
-                                            const std::vector<ChunkExport>& chunks) {
+std::shared_ptr<PeerMemory> PeerMemory::map(std::shared_ptr<const Device> device,
+                                            std::span<const ChunkExport> chunks) {
   const DeviceGuard guard(*device);
   const Extent extent{chunks.front().extent.begin, chunks.back().extent.end};
   std::shared_ptr<PeerMemory> memory(new PeerMemory(std::move(device), extent));
@@ -56,13 +57,30 @@ std::shared_ptr<PeerMemory> PeerMemory::map(std::shared_ptr<Device> device,
   return memory;
 }
 
+std::shared_ptr<PeerMemory> PeerMemory::own(std::shared_ptr<const Device> device,
+                                            std::shared_ptr<const Device> owner,
+                                            const Extent& extent) {
+  if (device->ordinal() != owner->ordinal()) {
+    const DeviceGuard guard(*device);
+    const driver::Cuda& cuda = device->cuda();
+    const driver::CudaResult result = cuda.context_enable_peer_access(owner->context(), 0);
+    if (result != driver::kCudaErrorPeerAccessAlready) {
+      check_cuda(cuda, result, "cuCtxEnablePeerAccess of " + name_of(extent, *device));
+    }
+  }
+  std::shared_ptr<PeerMemory> memory(new PeerMemory(std::move(device), extent));
+  memory->owner_ = std::move(owner);
+  memory->begin_ = extent.begin;
+  return memory;
+}
+
 void PeerMemory::open_handle(const ChunkExport& chunk) {
   const driver::Cuda& cuda = device_->cuda();
   check_cuda(cuda, cuda.ipc_open(&begin_, chunk.handle, driver::kCudaIpcLazyPeerAccess),
              "cuIpcOpenMemHandle of " + name_of(extent_, *device_));
 }
 
-void PeerMemory::map_pages(const std::vector<ChunkExport>& chunks) {
+void PeerMemory::map_pages(std::span<const ChunkExport> chunks) {
   const driver::Cuda& cuda = device_->cuda();
   const std::string what = name_of(extent_, *device_);
   auto pages = std::make_unique<Pages>(cuda, extent_.end - extent_.begin, what);
@@ -82,6 +100,7 @@ void PeerMemory::map_pages(const std::vector<ChunkExport>& chunks) {
 }
 
 PeerMemory::~PeerMemory() {
+  if (owner_) return;
   // CUDA does not survive fork(): in a child there is nothing to give back.
   if (generation_ != fork_generation()) {
     (void)pages_.release();

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <span>
 
 #include "gpu/chunk_export.hpp"
 #include "gpu/device.hpp"
@@ -16,8 +16,12 @@ class PeerMemory {
   // descriptors may be closed afterwards. Throws CudaError: 217 where the GPU that the memory is on
   // cannot be reached by `device`, 201 for cudaMalloc memory of this very process, which
   // needs no mapping.
-  static std::shared_ptr<PeerMemory> map(std::shared_ptr<Device> device,
-                                         const std::vector<ChunkExport>& chunks);
+  static std::shared_ptr<PeerMemory> map(std::shared_ptr<const Device> device,
+                                         std::span<const ChunkExport> chunks);
+  // A chunk of this very process, without a descriptor: nothing is mapped, but `device` is given
+  // access to the GPU that it is on. Throws CudaError (217: it cannot be).
+  static std::shared_ptr<PeerMemory> own(std::shared_ptr<const Device> device,
+                                         std::shared_ptr<const Device> owner, const Extent& extent);
   // All work on it must be done. That of the owner, who may have freed it, is not concerned.
   ~PeerMemory();
   PeerMemory(const PeerMemory&) = delete;
@@ -30,12 +34,13 @@ class PeerMemory {
 
  private:
   struct Pages;  // by descriptor
-  PeerMemory(std::shared_ptr<Device> device, const Extent& extent);
+  PeerMemory(std::shared_ptr<const Device> device, const Extent& extent);
   void open_handle(const ChunkExport& chunk);
-  void map_pages(const std::vector<ChunkExport>& chunks);
+  void map_pages(std::span<const ChunkExport> chunks);
 
-  const std::shared_ptr<Device> device_;
-  const unsigned generation_;  // of the process (fork)
+  const std::shared_ptr<const Device> device_;
+  std::shared_ptr<const Device> owner_;  // of memory of this process; null: of another
+  const unsigned generation_;            // of the process (fork)
   const Extent extent_;
   driver::CudaAddress begin_ = 0;
   std::unique_ptr<Pages> pages_;  // null: opened by handle

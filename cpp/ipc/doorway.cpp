@@ -214,7 +214,10 @@ void Doorway::answer(const Visitor& visitor, const Ask& ask) const {
   Told told{.answer = Answer::unknown_key, .sequence = ask.sequence, .key = ask.key};
   std::optional<Offer> offer;
   try {
-    offer = exposures_->find(ask.key);
+    offer = exposures_->find(ask.key, ask.address);
+  } catch (const RouteUnavailable& error) {
+    told.answer = Answer::refused;
+    std::string(error.what()).copy(told.reason.data(), told.reason.size() - 1);
   } catch (const Error&) {
     told.answer = Answer::out_of_descriptors;
   }
@@ -227,8 +230,17 @@ void Doorway::answer(const Visitor& visitor, const Ask& ask) const {
     told.writable = offer->range.writable;
     told.has_pages = static_cast<bool>(offer->pages);
   }
+  int descriptor = offer ? offer->pages.get() : -1;
+  if (offer && offer->parcel) {
+    const Parcel& parcel = *offer->parcel;
+    told.card_nbytes = static_cast<std::uint32_t>(parcel.card.size());
+    std::ranges::copy(parcel.card, told.card.begin());
+    told.chunk_begin = parcel.begin;
+    told.chunk_end = parcel.end;
+    descriptor = parcel.descriptor.get();
+  }
   // A visitor that does not listen gets no answer.
-  send_packet(visitor.socket(), bytes_of(told), offer ? offer->pages.get() : -1);
+  send_packet(visitor.socket(), bytes_of(told), descriptor);
 }
 
 }  // namespace zerohop::ipc

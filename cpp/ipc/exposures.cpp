@@ -45,14 +45,14 @@ Exposures::~Exposures() {
   for (Parked& left : parked_) new std::shared_ptr<const void>(std::move(left.memory));
 }
 
-std::shared_ptr<Exposure> Exposures::expose(const Range& range, int memfd,
+std::shared_ptr<Exposure> Exposures::expose(const Range& range, Source source,
                                             std::shared_ptr<const void> memory) {
   const std::uint64_t key = random_key();
   const auto entry = ledger_.enter();
   if (!entry) return nullptr;
   auto exposure = std::make_shared<Exposure>(shared_from_this(), *entry, key, std::move(memory));
   const std::lock_guard lock(mutex_);
-  entries_.emplace(key, Entry{.ledger = *entry, .range = range, .memfd = memfd});
+  entries_.emplace(key, Entry{.ledger = *entry, .range = range, .source = std::move(source)});
   const std::size_t most = parked_.size() + entries_.size();
   if (parked_.capacity() < most) parked_.reserve(2 * most);  // so that end() need not allocate
   return exposure;
@@ -60,15 +60,30 @@ std::shared_ptr<Exposure> Exposures::expose(const Range& range, int memfd,
 
 UniqueFd Exposures::ledger() const { return open_again(ledger_.fd(), /*writable=*/false); }
 
-std::optional<Offer> Exposures::find(std::uint64_t key) const {
+std::optional<Offer> Exposures::find_entry(std::uint64_t key,
+                                           std::shared_ptr<const Packer>& packer) const {
   // The memfd is open as long as the entry is here.
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(key);
   if (closed_ || found == entries_.end()) return std::nullopt;
   const Entry& entry = found->second;
-  Offer offer{.entry = entry.ledger, .range = entry.range, .pages = {}};
-  if (entry.memfd >= 0) offer.pages = open_again(entry.memfd, entry.range.writable);
+  Offer offer{.entry = entry.ledger, .range = entry.range, .pages = {}, .parcel = {}};
+  if (entry.source.memfd >= 0) offer.pages = open_again(entry.source.memfd, entry.range.writable);
+  packer = entry.source.packer;
   return offer;
+}
+
+std::optional<Offer> Exposures::find(std::uint64_t key, std::uint64_t address) const {
+  std::shared_ptr<const Packer> packer;
+  auto offer = find_entry(key, packer);
+  if (!offer || !packer || offer->range.begin == offer->range.end) return offer;
+  Range& range = offer->range;
+  Parcel parcel = packer->pack(std::clamp(address, range.begin, range.end - 1));
+  range.begin = std::max(range.begin, parcel.begin);
+  range.end = std::min(range.end, parcel.end);
+  offer->parcel = std::move(parcel);
+  // Had the exposure ended meanwhile, then what was packed might be other memory.
+  return find_entry(key, packer) ? std::move(offer) : std::nullopt;
 }
 
 void Exposures::admit(const std::shared_ptr<Visitor>& visitor) {

@@ -10,6 +10,7 @@
 
 #include "base/unique_fd.hpp"
 #include "ipc/ledger.hpp"
+#include "ipc/parcel.hpp"
 #include "ipc/visitor.hpp"
 
 namespace zerohop::ipc {
@@ -26,6 +27,7 @@ struct Offer {
   Range range;
   UniqueFd pages;  // a memfd that begins at range.begin, read-only unless writable; none: the
                    // memory is reached as that of another process (man 2 process_vm_writev)
+  std::optional<Parcel> parcel;  // ... unless it goes so; the range is what of it is exposed
 };
 
 class Exposures;
@@ -56,16 +58,21 @@ class Exposures : public std::enable_shared_from_this<Exposures> {
  public:
   ~Exposures();
 
-  // memory: keeps the range alive. memfd: whose pages are those of the range, from its begin; kept
-  // open by the caller for as long as the exposure lives. -1: none. Null when kSlots ranges are
-  // exposed already.
-  std::shared_ptr<Exposure> expose(const Range& range, int memfd,
+  // What is behind a range.
+  struct Source {
+    int memfd = -1;  // its pages, from the begin of the range; kept open by the caller for as long
+                     // as the exposure lives. -1: none
+    std::shared_ptr<const Packer> packer{};  // null: it does not go in parcels
+  };
+  // memory: keeps the range alive. Null when kSlots ranges are exposed already.
+  std::shared_ptr<Exposure> expose(const Range& range, Source source,
                                    std::shared_ptr<const void> memory);
 
   UniqueFd ledger() const;  // to be read only. Throws Error when out of descriptors
 
-  // nullopt: there is no such key, or no more. Throws Error when out of descriptors.
-  std::optional<Offer> find(std::uint64_t key) const;
+  // address: of the chunk, where the memory goes in parcels. nullopt: there is no such key, or no
+  // more. Throws Error when out of descriptors, RouteUnavailable when it cannot be given away.
+  std::optional<Offer> find(std::uint64_t key, std::uint64_t address) const;
 
   // From now on the memory that it is at work in stays, until it is gone.
   void admit(const std::shared_ptr<Visitor>& visitor);
@@ -85,7 +92,7 @@ class Exposures : public std::enable_shared_from_this<Exposures> {
   struct Entry {
     LedgerEntry ledger;
     Range range;
-    int memfd;
+    Source source;
   };
   // Ended, with somebody at work in it.
   struct Parked {
@@ -96,6 +103,7 @@ class Exposures : public std::enable_shared_from_this<Exposures> {
   void end(const LedgerEntry& entry, std::uint64_t key,
            std::shared_ptr<const void> memory) noexcept;
   bool at_work_in(std::uint32_t slot) const noexcept;  // with mutex_ held
+  std::optional<Offer> find_entry(std::uint64_t key, std::shared_ptr<const Packer>& packer) const;
 
   Ledger ledger_;
   mutable std::mutex mutex_;  // guards all below

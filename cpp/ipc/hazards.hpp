@@ -1,5 +1,5 @@
-// What one visitor uses at this moment, and whether it still may: a page between a process and that
-// visitor (hazard pointers, M. M. Michael 2004, across processes).
+// What one visitor uses at this moment, and whether it still may: two pages between a process and
+// that visitor (hazard pointers, M. M. Michael 2004, across processes).
 #pragma once
 
 #include <array>
@@ -13,9 +13,10 @@ class Hazards {
  public:
   static constexpr std::size_t kClaims = 63;  // threads of a visitor that are at work at once
   static constexpr std::uint32_t kBoard = UINT32_MAX - 1;  // claimed as a slot is
+  static constexpr std::uint32_t kSlots = 16384;           // that may be held
 
   // --- of the owner ---
-  // Whether any thread of the visitor is at work in this slot.
+  // Whether any thread of the visitor is at work in this slot, or a GPU for it.
   bool claimed(std::uint32_t slot) const noexcept;
   bool claimed() const noexcept;  // in any
   // The visitor begins nothing any more; what it has claimed it may still finish.
@@ -23,6 +24,10 @@ class Hazards {
 
   // --- of the visitor ---
   bool dismissed() const noexcept { return dismissed_.load() != 0; }
+  // As a claim does, for what goes on while no thread stands by: copies of a GPU. To be made before
+  // asking, as a claim.
+  void hold(std::uint32_t slot) noexcept { held_[slot / 64].fetch_or(bit(slot)); }
+  void let_go(std::uint32_t slot) noexcept { held_[slot / 64].fetch_and(~bit(slot)); }
 
   // While it lives, the owner does not take the memory of this slot away. To be made before asking
   // the ledger whether the slot still stands, and before asking dismissed(): all of these are
@@ -49,12 +54,16 @@ class Hazards {
     std::atomic<std::uint32_t> claimed;  // slot + 1; 0: free
   };
 
+  static constexpr std::uint64_t bit(std::uint32_t slot) noexcept {
+    return std::uint64_t{1} << slot % 64;
+  }
   std::atomic<std::uint32_t>* take(std::uint32_t slot) noexcept;
 
   std::array<Line, kClaims> lines_;
   alignas(64) std::atomic<std::uint32_t> dismissed_;
+  alignas(64) std::array<std::atomic<std::uint64_t>, kSlots / 64> held_;
 };
 
-static_assert(sizeof(Hazards) == 4096, "one page");
+static_assert(sizeof(Hazards) <= 8192, "two pages");
 
 }  // namespace zerohop::ipc

@@ -8,13 +8,14 @@
 #include <span>
 
 #include "base/error.hpp"
+#include "ipc/parcel.hpp"
 
 namespace zerohop::ipc {
 
 // Told to one peer over the control channel: opens the doorway for that peer.
 using Token = std::array<std::byte, 32>;
 
-inline constexpr std::uint32_t kDoorwayVersion = 2;
+inline constexpr std::uint32_t kDoorwayVersion = 3;
 
 struct Knock {
   std::uint32_t version = kDoorwayVersion;
@@ -44,9 +45,10 @@ struct Ask {
   Wish wish{};
   std::uint32_t sequence = 0;  // comes back in the answer, as the key does
   std::uint64_t key = 0;
+  std::uint64_t address = 0;  // that is to be reached: memory that goes in parcels is asked for so
 };
 
-enum class Answer : std::uint32_t { offered, unknown_key, out_of_descriptors };
+enum class Answer : std::uint32_t { offered, unknown_key, out_of_descriptors, refused };
 
 struct Told {
   Answer answer{};
@@ -58,6 +60,14 @@ struct Told {
   std::uint64_t end = 0;
   std::uint32_t writable = 0;
   std::uint32_t has_pages = 0;  // a descriptor comes with it
+
+  // Of a parcel, which may come with a descriptor, too.
+  std::uint32_t card_nbytes = 0;  // 0: it is none
+  std::array<std::byte, Parcel::kMaxCard> card{};
+  std::uint64_t chunk_begin = 0;
+  std::uint64_t chunk_end = 0;
+
+  std::array<char, 400> reason{};  // why it is refused; ends with a zero
 };
 
 template <typename T>

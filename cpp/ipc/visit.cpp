@@ -88,25 +88,26 @@ std::shared_ptr<const Window> Visit::find(std::uint64_t key) const {
   return known == windows_.end() ? nullptr : known->second;
 }
 
-std::shared_ptr<const Window> Visit::open(std::uint64_t key, const Deadline& deadline) {
+Visit::Opened Visit::open(std::uint64_t key, std::uint64_t address, const Deadline& deadline) {
   Lock lock(mutex_);
   const auto known = windows_.find(key);
-  if (known != windows_.end()) return known->second;
+  if (known != windows_.end()) return {.window = known->second, .parcel = nullptr};
   enter(lock, deadline);
   // What its owner has closed must not stay mapped: its pages would not be freed.
   std::erase_if(windows_, [this](const auto& entry) { return !stands(*entry.second); });
-  ask(key);
-  const std::shared_ptr<const Question> question = questions_.at(key);
+  const Wanted wanted{key, address};
+  ask(wanted);
+  const std::shared_ptr<const Question> question = questions_.at(wanted);
   const bool answered = listen(lock, [&] { return question->answered; }, deadline);
   if (answered && !question->trouble.empty()) throw Error(question->trouble);
-  if (answered) return question->window;
+  if (answered) return question->opened;
   if (ended_) throw_ended();
   throw TransferTimeout("its process did not answer in time");
 }
 
 // Once, whoever else wants to know it; an answer that comes late is nobody's loss.
-void Visit::ask(std::uint64_t key) {
-  auto& question = questions_[key];
+void Visit::ask(const Wanted& wanted) {
+  auto& question = questions_[wanted];
   const auto now = Deadline::Clock::now();
   if (question && now - question->asked < kAskAgain) return;
   if (!question) {
@@ -114,10 +115,13 @@ void Visit::ask(std::uint64_t key) {
     question->sequence = ++last_sequence_;
   }
   question->asked = now;
-  const Ask wish{.wish = Wish::memory, .sequence = question->sequence, .key = key};
+  const Ask wish{.wish = Wish::memory,
+                 .sequence = question->sequence,
+                 .key = wanted.first,
+                 .address = wanted.second};
   if (send_packet(socket_.get(), bytes_of(wish))) return;
   const bool left = errno != EAGAIN;
-  questions_.erase(key);
+  questions_.erase(wanted);
   if (!left) throw Error("its process takes no questions for now", EAGAIN);
   end("its process has left");
   throw_ended();
@@ -200,23 +204,29 @@ void Visit::find_process(const Given& given) {
 
 // An answer to a question that nobody has any more tells nothing.
 void Visit::take(const Told& told, Packet& packet) {
-  const auto found = questions_.find(told.key);
-  if (found == questions_.end() || found->second->sequence != told.sequence) return;
+  const auto found = std::ranges::find(questions_, told.sequence,
+                                       [](const auto& entry) { return entry.second->sequence; });
+  if (found == questions_.end() || found->first.first != told.key) return;
   const std::shared_ptr<Question> question = found->second;
   questions_.erase(found);
   question->answered = true;
   try {
-    question->window = make_window(told, packet);
-    if (question->window) windows_.emplace(told.key, question->window);
+    question->opened = take_in(told, packet);
+    const auto& [window, parcel] = question->opened;
+    if (window && !parcel) windows_.emplace(told.key, window);
   } catch (const Error& error) {
     question->trouble = error.what();
   }
 }
 
-std::shared_ptr<const Window> Visit::make_window(const Told& told, const Packet& packet) const {
-  if (told.answer == Answer::unknown_key) return nullptr;
+Visit::Opened Visit::take_in(const Told& told, Packet& packet) const {
+  if (told.answer == Answer::unknown_key) return {};
   if (told.answer == Answer::out_of_descriptors) {
     throw Error("its process cannot give the memory away: it is out of descriptors (ulimit -n)");
+  }
+  if (told.answer == Answer::refused) {
+    check(told.reason.back() == 0);
+    throw Error(told.reason.data());
   }
   check(told.answer == Answer::offered && told.slot < Ledger::kSlots && told.begin <= told.end);
   auto window = std::make_shared<Window>();
@@ -224,14 +234,25 @@ std::shared_ptr<const Window> Visit::make_window(const Told& told, const Packet&
   window->begin = told.begin;
   window->end = told.end;
   window->writable = told.writable != 0;
+  if (packet.lost_fd) throw Error(kNoDescriptors);
+  if (told.card_nbytes > 0) {
+    check(told.card_nbytes <= told.card.size() && told.chunk_begin <= told.begin &&
+          told.end <= told.chunk_end);
+    window->parcelled = true;
+    return {.window = window,
+            .parcel = std::make_shared<const Parcel>(
+                Parcel{.begin = told.chunk_begin,
+                       .end = told.chunk_end,
+                       .card = {told.card.begin(), told.card.begin() + told.card_nbytes},
+                       .descriptor = std::move(packet.fd)})};
+  }
   if (told.has_pages == 0) {
     window->trouble = process_reason_;
-    return window;
+    return {.window = window, .parcel = nullptr};
   }
-  if (packet.lost_fd) throw Error(kNoDescriptors);
   window->pages =
       std::make_unique<const Mapping>(packet.fd.get(), told.end - told.begin, window->writable);
-  return window;
+  return {.window = window, .parcel = nullptr};
 }
 
 void Visit::ring() const noexcept {

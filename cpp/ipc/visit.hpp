@@ -8,11 +8,13 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "base/deadline.hpp"
 #include "base/runs.hpp"
@@ -48,10 +50,37 @@ class Visit {
 
   // What open() has remembered; null: nothing.
   std::shared_ptr<const Window> find(std::uint64_t key) const;
-  // What the owner exposes under this key, asked for once and remembered; its `trouble` is to be
-  // looked at. Null: nothing, or no more. Throws what enter() throws, and Error when the owner
-  // cannot give it away or this process cannot take it in, for now.
-  std::shared_ptr<const Window> open(std::uint64_t key, const Deadline& deadline);
+  struct Opened {
+    std::shared_ptr<const Window> window;
+    std::shared_ptr<const Parcel> parcel;  // of a window that is parcelled
+  };
+  // What the owner exposes under this key; its `trouble` is to be looked at. Asked for once and
+  // remembered, but for the chunks of memory that goes in parcels: there the caller remembers the
+  // one around `address`. No window: nothing, or no more. Throws what enter() throws, and Error
+  // when the owner cannot give it away or this process cannot take it in, for now.
+  Opened open(std::uint64_t key, std::uint64_t address, const Deadline& deadline);
+
+  // Whether the owner still exposes it.
+  bool stands(const Window& window) const noexcept;
+  bool to_own_process() const noexcept;  // once entered
+
+  // While it lives, the owner does not take the window's memory away: for copies that go on while
+  // no thread stands by.
+  class Hold {
+   public:
+    Hold(std::shared_ptr<Visit> visit, std::uint32_t slot) : visit_(std::move(visit)), slot_(slot) {
+      visit_->change_holds(slot_, +1);
+    }
+    ~Hold() { visit_->change_holds(slot_, -1); }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    const std::shared_ptr<Visit> visit_;
+    const std::uint32_t slot_;
+  };
+  // Why the window must not be touched; all: it may, by who holds it already.
+  Copied refusal(const Window* window) const noexcept;
 
   // Ends it from this side: copies under way stop, who waits goes on. Any thread.
   void leave() noexcept;
@@ -91,9 +120,10 @@ class Visit {
     std::uint32_t sequence = 0;
     Deadline::Clock::time_point asked;
     bool answered = false;
-    std::shared_ptr<const Window> window;
+    Opened opened;
     std::string trouble;  // why there is no answer yet
   };
+  using Wanted = std::pair<std::uint64_t, std::uint64_t>;  // key, address
   using Lock = std::unique_lock<std::mutex>;
 
   Visit(UniqueFd socket, std::uint64_t board_nbytes)
@@ -106,15 +136,17 @@ class Visit {
   void hear() noexcept;
   void take(const Given& given, Packet& packet);
   void take(const Told& told, Packet& packet);
-  std::shared_ptr<const Window> make_window(const Told& told, const Packet& packet) const;
-  void ask(std::uint64_t key);
+  Opened take_in(const Told& told, Packet& packet) const;
+  void ask(const Wanted& wanted);
+  void change_holds(std::uint32_t slot, int by);
   void end(const std::string& reason) noexcept;
   [[noreturn]] void throw_ended() const;
 
   void find_process(const Given& given);
   Hazards& hazards() const noexcept { return *reinterpret_cast<Hazards*>(hazards_->data()); }
-  bool stands(const Window& window) const noexcept;
-  Copied refusal(const Hazards::Claim& claim, const Window* window) const noexcept;
+  Copied refusal(const Hazards::Claim& claim, const Window* window) const noexcept {
+    return claim ? refusal(window) : Copied::crowded;
+  }
   bool gone() const noexcept;
   static void copy_run(const Window& window, Direction direction, const Run& run) noexcept;
   Copied copy_pages(const Window& window, Direction direction, Runs& runs,
@@ -140,7 +172,10 @@ class Visit {
   std::optional<std::string> ended_;
   std::uint32_t last_sequence_ = 0;
   std::unordered_map<std::uint64_t, std::shared_ptr<const Window>> windows_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<Question>> questions_;  // not answered yet
+  std::map<Wanted, std::shared_ptr<Question>> questions_;  // not answered yet
+
+  std::mutex holds_mutex_;                        // guards the next
+  std::unordered_map<std::uint32_t, int> holds_;  // by slot
 };
 
 }  // namespace zerohop::ipc

@@ -1,5 +1,6 @@
 // How a visitor copies: by plain stores and loads where pages are mapped, else by the kernel.
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -79,12 +80,24 @@ bool Visit::stands(const Window& window) const noexcept {
   return Ledger::stands(ledger_->data(), window.entry);
 }
 
-// Why what was claimed must not be touched, all: it may. The memory itself unless null.
-Copied Visit::refusal(const Hazards::Claim& claim, const Window* window) const noexcept {
-  if (!claim) return Copied::crowded;
+// Of the board if null.
+Copied Visit::refusal(const Window* window) const noexcept {
   if (left_.load(std::memory_order_relaxed)) return Copied::left;
   if (hazards().dismissed()) return Copied::dismissed;
   return window == nullptr || stands(*window) ? Copied::all : Copied::revoked;
+}
+
+bool Visit::to_own_process() const noexcept { return process_ == ::getpid(); }
+
+// Counted here; the owner sees whether there is any.
+void Visit::change_holds(std::uint32_t slot, int by) {
+  const std::lock_guard lock(holds_mutex_);
+  int& count = holds_[slot];
+  if (count == 0) hazards().hold(slot);
+  count += by;
+  if (count > 0) return;
+  hazards().let_go(slot);
+  holds_.erase(slot);
 }
 
 // The number of a process that has ended may be another's soon. The socket tells at once.

@@ -68,7 +68,7 @@ void FakeCopies::overwrite(std::uint64_t address, const std::vector<std::byte>& 
 
 void FakeCopies::launch(std::function<void()> kernel) {
   const std::lock_guard guard(mutex_);
-  default_.waiting.push_back(std::move(kernel));
+  default_.waiting.push_back({std::move(kernel)});
   ++default_.begun;
 }
 
@@ -135,7 +135,7 @@ FakeCopies::Stream* FakeCopies::find_stream(void* stream) {
 CudaResult FakeCopies::start(void* stream, std::function<void()> work) {
   Stream* on = find_stream(stream);
   if (on == nullptr) return kCudaErrorInvalidValue;
-  on->waiting.push_back(std::move(work));
+  on->waiting.push_back({std::move(work)});
   ++on->begun;
   return kCudaSuccess;
 }
@@ -189,15 +189,59 @@ CudaResult FakeCopies::query(void* event) {
   const std::lock_guard guard(mutex_);
   Event& asked = *events_.at(event);
   if (asked.stream == nullptr) return kCudaSuccess;  // never recorded
-  const bool hung = asked.stream == &default_ ? program_hangs : hangs;
-  if (hung || !std::exchange(asked.asked, true)) return kCudaErrorNotReady;
-  Stream& stream = *asked.stream;
-  while (stream.begun - stream.waiting.size() < asked.behind) {
-    const auto work = std::move(stream.waiting.front());
+  if (!std::exchange(asked.asked, true)) return kCudaErrorNotReady;
+  return advance(*asked.stream, asked.behind) ? kCudaSuccess : kCudaErrorNotReady;
+}
+
+// False: something hangs.
+bool FakeCopies::advance(Stream& stream, std::uint64_t until) {
+  if (&stream == &default_ ? program_hangs : hangs) return false;
+  while (stream.begun - stream.waiting.size() < until) {
+    const Task& next = stream.waiting.front();
+    if (next.after != nullptr && !advance(*next.after, next.behind)) return false;
+    const Task task = std::move(stream.waiting.front());
     stream.waiting.pop_front();
-    work();
+    task.run();
   }
+  return true;
+}
+
+CudaResult FakeCopies::copy(std::uint64_t to, std::uint64_t from, std::size_t nbytes,
+                            void* stream) {
+  const std::lock_guard guard(mutex_);
+  if (find(from, nbytes) == nullptr || find(to, nbytes) == nullptr) return kCudaErrorInvalidValue;
+  return start(stream, [=, this] {
+    const std::byte* source = find(from, nbytes);
+    std::byte* target = find(to, nbytes);
+    if (source == nullptr || target == nullptr) throw std::out_of_range("it was freed");
+    std::memmove(target, source, nbytes);
+  });
+}
+
+CudaResult FakeCopies::write_value(void* stream, std::uint64_t to, std::uint32_t value) {
+  const std::lock_guard guard(mutex_);
+  auto* const word = reinterpret_cast<std::atomic<std::uint32_t>*>(to);
+  if (!is_pinned(word, sizeof *word)) return kCudaErrorInvalidValue;
+  return start(stream, [=] { word->store(value, std::memory_order_release); });
+}
+
+CudaResult FakeCopies::wait_event(void* stream, void* event) {
+  const std::lock_guard guard(mutex_);
+  const Event& first = *events_.at(event);
+  Stream* on = find_stream(stream);
+  if (on == nullptr) return kCudaErrorInvalidValue;
+  on->waiting.push_back({[] {}, first.stream, first.behind});
+  ++on->begun;
   return kCudaSuccess;
+}
+
+CudaResult FakeCopies::query_stream(void* stream) {
+  const std::lock_guard guard(mutex_);
+  Stream* on = find_stream(stream);
+  if (on == nullptr) return kCudaErrorInvalidValue;
+  on->asked = !on->asked;
+  if (on->asked && !on->waiting.empty()) return kCudaErrorNotReady;
+  return advance(*on, on->begun) ? kCudaSuccess : kCudaErrorNotReady;
 }
 
 }  // namespace zerohop::testing

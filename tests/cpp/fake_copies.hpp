@@ -60,6 +60,10 @@ class FakeCopies {
   driver::CudaResult pieces(std::uint64_t list, std::uint32_t count, void* stream);
   driver::CudaResult record(void* event, void* stream);
   driver::CudaResult query(void* event);
+  driver::CudaResult copy(std::uint64_t to, std::uint64_t from, std::size_t nbytes, void* stream);
+  driver::CudaResult write_value(void* stream, std::uint64_t to, std::uint32_t value);
+  driver::CudaResult wait_event(void* stream, void* event);
+  driver::CudaResult query_stream(void* stream);
 
   // Nothing is ever found done: of copies; of what the program gave its default stream.
   std::atomic<bool> hangs = false;
@@ -70,9 +74,16 @@ class FakeCopies {
     std::size_t nbytes;
     std::vector<std::byte> content;
   };
+  struct Stream;
+  struct Task {
+    std::function<void()> run;
+    Stream* after = nullptr;  // behind what that one was given first
+    std::uint64_t behind = 0;
+  };
   struct Stream {
-    std::deque<std::function<void()>> waiting;
+    std::deque<Task> waiting;
     std::uint64_t begun = 0;  // how many were ever started
+    bool asked = false;
   };
   struct Event {
     Stream* stream = nullptr;
@@ -89,6 +100,7 @@ class FakeCopies {
   bool is_pinned(const void* address, std::size_t nbytes) const;
   Stream* find_stream(void* stream);
   driver::CudaResult start(void* stream, std::function<void()> work);
+  bool advance(Stream& stream, std::uint64_t until);
 
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Block> blocks_;

@@ -102,6 +102,10 @@ CudaResult device_can_access_peer(int* can, driver::CudaDevice device, driver::C
   *can = current->neighbours.contains(device);
   return kCudaSuccess;
 }
+CudaResult context_enable_peer_access(driver::CudaContext, unsigned) {
+  if (current->fails("context_enable_peer_access")) return current->error;
+  return depth == 0 ? kCudaErrorInvalidContext : kCudaSuccess;
+}
 CudaResult context_synchronize() {
   if (current->fails("context_synchronize")) return current->error;
   if (depth == 0) return kCudaErrorInvalidContext;
@@ -276,6 +280,23 @@ CudaResult stream_create(void** stream, unsigned flags) {
   if (current->fails("stream_create")) return current->error;
   if (depth == 0) return kCudaErrorInvalidContext;
   return flags == driver::kCudaStreamNonBlocking ? current->copies.create_stream(stream)
+                                                 : kCudaErrorInvalidValue;
+}
+CudaResult copy(CudaAddress to, CudaAddress from, std::size_t nbytes, void* stream) {
+  if (current->fails("copy")) return current->error;
+  return depth == 0 ? kCudaErrorInvalidContext : current->copies.copy(to, from, nbytes, stream);
+}
+CudaResult stream_query(void* stream) {
+  if (current->fails("stream_query")) return current->error;
+  return current->copies.query_stream(stream);
+}
+CudaResult stream_wait_event(void* stream, void* event, unsigned) {
+  if (current->fails("stream_wait_event")) return current->error;
+  return current->copies.wait_event(stream, event);
+}
+CudaResult stream_write_value(void* stream, CudaAddress to, std::uint32_t value, unsigned flags) {
+  if (current->fails("stream_write_value")) return current->error;
+  return flags == driver::kCudaWriteValueDefault ? current->copies.write_value(stream, to, value)
                                                  : kCudaErrorInvalidValue;
 }
 CudaResult stream_destroy(void* stream) { return current->copies.destroy_stream(stream); }

@@ -8,8 +8,10 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "base/deadline.hpp"
 #include "driver/cuda_constants.hpp"
 #include "fake_copies.hpp"
 #include "fake_vmm.hpp"
@@ -88,6 +90,17 @@ class FakeCuda {
   std::mutex mutex_;                        // guards the next two
   std::map<std::uint64_t, Memory> memory_;  // by the begin of the mapping
   std::uint64_t next_buffer_id_ = 900;
+};
+
+// Stands between a FakeCuda and what uses it: goes when the last of that is gone, memory included
+// that is given back on a thread of its own.
+struct AllGivenBack {
+  const FakeCuda& cuda;
+
+  ~AllGivenBack() {
+    const Deadline deadline = Deadline::after(Deadline::Seconds{20});
+    while (cuda.retained > 0 && !deadline.passed()) std::this_thread::yield();
+  }
 };
 
 }  // namespace zerohop::testing

@@ -31,7 +31,7 @@ struct Stranger {
     REQUIRE(socket);
   }
   bool is_shown_out() {
-    std::array<std::byte, 256> bytes;
+    std::array<std::byte, 1024> bytes;
     return wait_packet(socket.get(), bytes, soon()).nbytes == 0;
   }
   UniqueFd socket;
@@ -42,7 +42,7 @@ struct Guest : Stranger {
   explicit Guest(House& house) : Stranger(house) {
     REQUIRE(
         ipc::send_packet(socket.get(), ipc::bytes_of(ipc::Knock{.token = house.doorway.invite()})));
-    std::array<std::byte, 256> bytes;
+    std::array<std::byte, 1024> bytes;
     for (std::uint32_t gift = 0; gift < ipc::kGifts; ++gift) {
       gifts[gift] = wait_packet(socket.get(), bytes, soon()).fd;
     }

@@ -69,7 +69,7 @@ class Room {
       : pages_(has_pages ? nbytes : 0), plain_(has_pages ? 0 : nbytes) {
     exposure = house.exposures->expose(
         {.begin = address(), .end = address() + nbytes, .writable = writable},
-        has_pages ? pages_.fd() : -1, memory);
+        {.memfd = has_pages ? pages_.fd() : -1}, memory);
     REQUIRE(exposure);
   }
 

@@ -84,7 +84,8 @@ class Station {
                 [weak](const std::shared_ptr<Peer>& peer, RailIndex rail) {
                   if (auto alive = weak.lock()) alive->repair(peer, rail);
                 },
-            .leave = [](const std::shared_ptr<Peer>&) {}};
+            .leave = [](const std::shared_ptr<Peer>&) {},
+            .look = [] {}};
   }
 
   Rails rails_;

@@ -36,6 +36,7 @@ Bytes counted(std::size_t nbytes, unsigned first) {
 
 struct Fixture {
   FakeCuda cuda;
+  testing::AllGivenBack given_back{cuda};
   Endpoint left{gpu_options("left", cuda)};
   Endpoint right{gpu_options("right", cuda)};
   std::shared_ptr<Peer> to_right = left.connect(right.address().to_bytes(), soon());

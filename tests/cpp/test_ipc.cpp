@@ -21,7 +21,7 @@ TEST_CASE("bytes are written and read, whatever the memory and however scattered
   for (const bool has_pages : {true, false}) {
     CAPTURE(has_pages);
     Room room(house, 1 << 20, has_pages);
-    const auto window = visit->open(room.exposure->key(), soon());
+    const auto window = visit->open(room.exposure->key(), 0, soon()).window;
     REQUIRE(window);
     CHECK((window->pages != nullptr) == has_pages);
     auto source = pattern(1 << 20);
@@ -66,8 +66,8 @@ TEST_CASE("a token opens the doorway to one visit at a time, and not after it wa
   const Token token = house.doorway.invite();
   const auto first = enter(house.doorway.name(), token);
   const auto second = enter(house.doorway.name(), token);
-  CHECK_THROWS_AS(first->open(room.exposure->key(), soon()), RouteUnavailable);
-  CHECK(second->open(room.exposure->key(), soon()));
+  CHECK_THROWS_AS(first->open(room.exposure->key(), 0, soon()).window, RouteUnavailable);
+  CHECK(second->open(room.exposure->key(), 0, soon()).window);
   house.doorway.dismiss(token);
   CHECK_THROWS_AS(enter(house.doorway.name(), token), RouteUnavailable);
 }
@@ -84,7 +84,7 @@ TEST_CASE("who was dismissed is given nothing any more") {
   const Token token = house.doorway.invite();
   const auto visit = enter(house.doorway.name(), token);
   house.doorway.dismiss(token);
-  CHECK_THROWS_AS(visit->open(room.exposure->key(), soon()), RouteUnavailable);
+  CHECK_THROWS_AS(visit->open(room.exposure->key(), 0, soon()).window, RouteUnavailable);
 }
 
 TEST_CASE("only keys open memory, and only while its exposure lives") {
@@ -92,10 +92,10 @@ TEST_CASE("only keys open memory, and only while its exposure lives") {
   const auto visit = house.visit();
   auto room = std::make_unique<Room>(house, 4096);
   const std::uint64_t key = room->exposure->key();
-  CHECK(visit->open(key ^ 1, soon()) == nullptr);
-  CHECK(visit->open(0, soon()) == nullptr);
+  CHECK(visit->open(key ^ 1, 0, soon()).window == nullptr);
+  CHECK(visit->open(0, 0, soon()).window == nullptr);
   room->exposure.reset();
-  CHECK(visit->open(key, soon()) == nullptr);
+  CHECK(visit->open(key, 0, soon()).window == nullptr);
 }
 
 TEST_CASE("what is closed is not touched, even when its slot is used again") {
@@ -104,10 +104,10 @@ TEST_CASE("what is closed is not touched, even when its slot is used again") {
   auto bytes = pattern(4096);
   for (const bool has_pages : {true, false}) {
     Room old(house, 4096, has_pages);
-    const auto window = visit->open(old.exposure->key(), soon());
+    const auto window = visit->open(old.exposure->key(), 0, soon()).window;
     old.exposure.reset();
     Room fresh(house, 4096, has_pages);
-    const auto fresh_window = visit->open(fresh.exposure->key(), soon());
+    const auto fresh_window = visit->open(fresh.exposure->key(), 0, soon()).window;
     CHECK(fresh_window->entry.slot == window->entry.slot);
     for (const Direction direction : {Direction::write, Direction::read}) {
       const auto result = copy(*visit, *window, direction, bytes.data(), old.address(), 4096);
@@ -125,7 +125,7 @@ TEST_CASE("memory that is only to be read cannot be mapped for writing") {
   House house;
   Room room(house, 4096, /*has_pages=*/true, /*writable=*/false);
   const auto visit = house.visit();
-  CHECK_FALSE(visit->open(room.exposure->key(), soon())->writable);
+  CHECK_FALSE(visit->open(room.exposure->key(), 0, soon()).window->writable);
 
   Guest rude(house);
   const auto map_writable = [](int fd) {
@@ -135,7 +135,7 @@ TEST_CASE("memory that is only to be read cannot be mapped for writing") {
   REQUIRE(
       send_packet(rude.socket.get(),
                   bytes_of(Ask{.wish = Wish::memory, .sequence = 1, .key = room.exposure->key()})));
-  std::array<std::byte, 256> bytes;
+  std::array<std::byte, 1024> bytes;
   const Packet packet = wait_packet(rude.socket.get(), bytes, soon());
   REQUIRE(packet.fd);
   CHECK(map_writable(packet.fd.get()) == MAP_FAILED);
@@ -168,14 +168,14 @@ TEST_CASE("strangers are shown out, however many, and guests are served meanwhil
     if (i % 32 == 0) house.visit();  // the listener's backlog is shorter than the crowd
   }
   CHECK(silent.is_shown_out());  // the oldest made room
-  CHECK(visit->open(room.exposure->key(), soon()));
+  CHECK(visit->open(room.exposure->key(), 0, soon()).window);
 }
 
 TEST_CASE("a guest who talks nonsense is shown out, and what it claimed is nobody's") {
   House house;
   Room room(house, 4096);
   Guest guest(house);
-  const auto window = house.visit()->open(room.exposure->key(), soon());
+  const auto window = house.visit()->open(room.exposure->key(), 0, soon()).window;
   const Hazards::Claim claim(guest.hazards(), window->entry.slot);
   REQUIRE(send_packet(guest.socket.get(), std::as_bytes(std::span("?"))));
   CHECK(guest.is_shown_out());
@@ -189,11 +189,11 @@ TEST_CASE("pages of closed memory are unmapped with the next opening") {
   House house;
   const auto visit = house.visit();
   auto old = std::make_unique<Room>(house, 4096);
-  const std::weak_ptr<const Window> window = visit->open(old->exposure->key(), soon());
+  const std::weak_ptr<const Window> window = visit->open(old->exposure->key(), 0, soon()).window;
   CHECK(window.lock() != nullptr);
   old.reset();
   Room fresh(house, 4096);
-  REQUIRE(visit->open(fresh.exposure->key(), soon()));
+  REQUIRE(visit->open(fresh.exposure->key(), 0, soon()).window);
   CHECK(window.lock() == nullptr);
 }
 
@@ -202,9 +202,9 @@ TEST_CASE("when every slot of the ledger is taken nothing more is exposed, until
   std::vector<std::shared_ptr<Exposure>> all;
   const Range range{.begin = 4096, .end = 8192, .writable = true};
   for (std::uint32_t i = 0; i < Ledger::kSlots; ++i)
-    all.push_back(exposures->expose(range, -1, nullptr));
+    all.push_back(exposures->expose(range, {}, nullptr));
   CHECK(all.back() != nullptr);
-  CHECK(exposures->expose(range, -1, nullptr) == nullptr);
+  CHECK(exposures->expose(range, {}, nullptr) == nullptr);
   all.pop_back();
-  CHECK(exposures->expose(range, -1, nullptr) != nullptr);
+  CHECK(exposures->expose(range, {}, nullptr) != nullptr);
 }

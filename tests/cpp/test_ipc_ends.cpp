@@ -22,7 +22,7 @@ TEST_CASE("memory in which a visitor is at work stays until it no longer is, and
   Guest guest(house);
   REQUIRE(send_packet(guest.socket.get(), std::as_bytes(std::span("?"))));
   CHECK(guest.is_shown_out());  // but is at work still
-  const LedgerEntry entry = house.visit()->open(room->exposure->key(), soon())->entry;
+  const LedgerEntry entry = house.visit()->open(room->exposure->key(), 0, soon()).window->entry;
   const std::weak_ptr<int> memory = room->memory;
   auto claim = std::make_unique<Hazards::Claim>(guest.hazards(), entry.slot);
   room.reset();  // returns, though nobody lets go of the claim meanwhile
@@ -30,7 +30,7 @@ TEST_CASE("memory in which a visitor is at work stays until it no longer is, and
   CHECK_FALSE(memory.expired());
   CHECK_FALSE(house.exposures->settle(entry, Deadline::after(Deadline::Seconds(0.01))));
   Room next(house, 4096);  // not in the slot of which the guest believes that it may use it
-  CHECK(house.visit()->open(next.exposure->key(), soon())->entry.slot != entry.slot);
+  CHECK(house.visit()->open(next.exposure->key(), 0, soon()).window->entry.slot != entry.slot);
   SUBCASE("it lets go") { claim.reset(); }
   SUBCASE("it dies") { guest.socket.reset(); }
   SUBCASE("it dies, and what it said last is unread") {
@@ -40,7 +40,7 @@ TEST_CASE("memory in which a visitor is at work stays until it no longer is, and
   CHECK(house.exposures->settle(entry, soon()));
   CHECK(memory.expired());
   Room last(house, 4096);
-  CHECK(house.visit()->open(last.exposure->key(), soon())->entry.slot == entry.slot);
+  CHECK(house.visit()->open(last.exposure->key(), 0, soon()).window->entry.slot == entry.slot);
 }
 
 TEST_CASE("an end of everything waits for all who are at work, but for a bounded time in all") {
@@ -51,7 +51,8 @@ TEST_CASE("an end of everything waits for all who are at work, but for a bounded
   std::vector<std::unique_ptr<Hazards::Claim>> claims;
   for (int i = 0; i < 8; ++i) {
     rooms.push_back(std::make_unique<Room>(house, 4096));
-    const std::uint32_t slot = visit->open(rooms.back()->exposure->key(), soon())->entry.slot;
+    const std::uint32_t slot =
+        visit->open(rooms.back()->exposure->key(), 0, soon()).window->entry.slot;
     claims.push_back(std::make_unique<Hazards::Claim>(guest.hazards(), slot));
   }
   const auto begin = Deadline::Clock::now();
@@ -67,7 +68,7 @@ TEST_CASE("who is dismissed copies and puts nothing any more") {
   Room room(house, 4096);
   const Token token = house.doorway.invite();
   const auto visit = enter(house.doorway.name(), token);
-  const auto window = visit->open(room.exposure->key(), soon());
+  const auto window = visit->open(room.exposure->key(), 0, soon()).window;
   auto bytes = pattern(4096);
   const Run run{reinterpret_cast<std::uintptr_t>(bytes.data()), room.address(), 4096};
   bool behind = false;
@@ -141,7 +142,7 @@ struct Host {
     REQUIRE(send_packet(socket.get(), bytes_of(given), pages.fd()));
   }
   Ask hear() {
-    std::array<std::byte, 256> bytes;
+    std::array<std::byte, 1024> bytes;
     std::size_t nbytes = 0;
     do {
       nbytes = wait_packet(socket.get(), bytes, soon()).nbytes;
@@ -174,10 +175,10 @@ TEST_CASE("an answer that comes late is that to its own question") {
   CHECK_THROWS_AS(visit->enter(Deadline::after(kAtOnce)), TransferTimeout);
   host.admit();
   visit->enter(soon());
-  CHECK_THROWS_AS(visit->open(1, Deadline::after(kAtOnce)), TransferTimeout);
+  CHECK_THROWS_AS(visit->open(1, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
   const Ask first = host.hear();
   CHECK(first.key == 1);
-  CHECK_THROWS_AS(visit->open(2, Deadline::after(kAtOnce)), TransferTimeout);
+  CHECK_THROWS_AS(visit->open(2, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
   const Ask second = host.hear();
   CHECK(second.key == 2);
   const Buffer pages(4096);
@@ -185,9 +186,9 @@ TEST_CASE("an answer that comes late is that to its own question") {
   wrong.sequence += 1000;
   host.tell(wrong, 77, 4096, pages.fd());       // to no question at all
   host.tell(first, 0x10000, 4096, pages.fd());  // late
-  CHECK_THROWS_AS(visit->open(2, Deadline::after(kAtOnce)), TransferTimeout);
+  CHECK_THROWS_AS(visit->open(2, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
   host.tell(second, 0x20000, 4096, pages.fd());
-  CHECK(visit->open(2, soon())->begin == 0x20000);
+  CHECK(visit->open(2, 0, soon()).window->begin == 0x20000);
   CHECK(visit->find(1)->begin == 0x10000);
 }
 
@@ -195,16 +196,17 @@ TEST_CASE("who waits for an answer keeps nobody from leaving, nor from what is k
   Host host;
   const auto visit = Visit::begin(Host::kName, Token{}, kBoardNbytes);
   host.admit();
-  std::thread known([&] { CHECK(visit->open(1, soon())->begin == 0x10000); });
+  std::thread known([&] { CHECK(visit->open(1, 0, soon()).window->begin == 0x10000); });
   const Buffer pages(4096);
   host.tell(host.hear(), 0x10000, 4096, pages.fd());
   known.join();
   std::vector<std::thread> waiting;
   for (int i = 0; i < 3; ++i) {
-    waiting.emplace_back([&] { CHECK_THROWS_AS(visit->open(2, soon()), RouteUnavailable); });
+    waiting.emplace_back(
+        [&] { CHECK_THROWS_AS(visit->open(2, 0, soon()).window, RouteUnavailable); });
   }
   CHECK(host.hear().key == 2);
-  CHECK(visit->open(1, soon())->begin == 0x10000);
+  CHECK(visit->open(1, 0, soon()).window->begin == 0x10000);
   const auto begin = Deadline::Clock::now();
   visit->leave();
   for (auto& thread : waiting) thread.join();
@@ -220,10 +222,10 @@ TEST_CASE("pages of another size than they should have are refused") {
   }
   SUBCASE("memory") {
     host.admit();
-    CHECK_THROWS_AS(visit->open(1, Deadline::after(kAtOnce)), TransferTimeout);
+    CHECK_THROWS_AS(visit->open(1, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
     const Buffer pages(4096);
     host.tell(host.hear(), 0x10000, 8192, pages.fd());
-    CHECK_THROWS_AS(visit->open(1, soon()), Error);
+    CHECK_THROWS_AS(visit->open(1, 0, soon()).window, Error);
   }
 }
 

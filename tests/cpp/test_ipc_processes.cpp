@@ -86,7 +86,7 @@ void own(Pipe& pipe, bool has_pages) {
 void write_for_ever(Pipe& told, Pipe& tells, std::byte value) {
   const auto to = told.get<Directions>();
   const auto visit = enter(to.name, to.token);
-  const auto window = visit->open(to.key, soon());
+  const auto window = visit->open(to.key, 0, soon()).window;
   std::vector<std::byte> source(kNbytes, value);
   for (bool first = true;; first = false) {
     const auto result = copy(*visit, *window, Direction::write, source.data(), to.address, kNbytes);
@@ -108,7 +108,7 @@ TEST_CASE("the memory of an owner that was killed is no other process's") {
     const pid_t owner = start([&] { own(pipe, has_pages); });
     const auto to = pipe.get<Directions>();
     const auto visit = enter(to.name, to.token);
-    const auto window = visit->open(to.key, soon());
+    const auto window = visit->open(to.key, 0, soon()).window;
     REQUIRE(window);
     std::vector<std::byte> source(kNbytes, std::byte{5});
     CHECK(copy(*visit, *window, Direction::write, source.data(), to.address, kNbytes).outcome ==
@@ -117,7 +117,7 @@ TEST_CASE("the memory of an owner that was killed is no other process's") {
     const auto after = copy(*visit, *window, Direction::write, source.data(), to.address, kNbytes);
     // Mapped pages live on with the mapping; memory of a process ends with it.
     CHECK(after.outcome == (has_pages ? Copied::all : Copied::gone));
-    CHECK_THROWS_AS(visit->open(to.key + 1, soon()), RouteUnavailable);
+    CHECK_THROWS_AS(visit->open(to.key + 1, 0, soon()).window, RouteUnavailable);
   }
 }
 
@@ -126,7 +126,7 @@ TEST_CASE("an owner killed in mid-copy is noticed") {
   const pid_t owner = start([&] { own(pipe, /*has_pages=*/false); });
   const auto to = pipe.get<Directions>();
   const auto visit = enter(to.name, to.token);
-  const auto window = visit->open(to.key, soon());
+  const auto window = visit->open(to.key, 0, soon()).window;
   std::vector<std::byte> source(kNbytes, std::byte{5});
   std::atomic<int> copies{0};
   Copied last = Copied::all;

@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from zerohop.doctor.finding import Finding
 
 ROUTES = ("host", "p2p", "gpudirect", "staged")
-P2P = (
-    "host memory, between processes of one host that both have p2p=1; GPU memory is not mapped yet"
-)
+P2P = "host memory, and that of GPUs, between processes of one host that both have p2p=1"
 
 
 @dataclass(frozen=True)

@@ -92,19 +92,29 @@ def _exchange(endpoint: Endpoint, peer: Peer, route: str) -> str:
     if route in ("host", "p2p"):
         peer.write(pattern, far_host, require=route).wait()
         peer.read(far_host, back).wait()
-        return _compare(pattern, back, str(peer.write(pattern, far_host, require=route).route))
+        evidence = _compare(pattern, back, str(peer.write(pattern, far_host, require=route).route))
+        if route == "host":
+            return evidence
+        try:
+            return f"{evidence}; {_exchange_gpus(endpoint, peer, route, 'auto')}"
+        except LookupError:
+            return evidence
     # What soft0 copies by itself is staged, too, and is what its users get: both ways are tried.
     ways = ["auto"] if route == "gpudirect" else _staged_ways(endpoint)
-    for way in ways:
-        near, far = _near_gpu(endpoint, way), _far_gpu(peer, way)
-        # Host to far GPU by whatever route there is, far to near GPU by the one on trial, and home.
-        peer.write(pattern, far).wait()
-        peer.read(far, near, require=route).wait()
-        peer.write(near, far_host).wait()
-        back[:] = 0
-        peer.read(far_host, back).wait()
-        evidence = _compare(pattern, back, str(peer.route(near, far)))
-    return evidence
+    return [_exchange_gpus(endpoint, peer, route, way) for way in ways][-1]
+
+
+def _exchange_gpus(endpoint: Endpoint, peer: Peer, route: str, way: str) -> str:
+    """Host to far GPU by whatever route there is, far to near GPU by the one on trial, and home."""
+    pattern = np.random.default_rng().integers(0, 256, NBYTES, dtype="uint8")
+    back = np.zeros(NBYTES, dtype="uint8")
+    near, far, far_host = _near_gpu(endpoint, way), _far_gpu(peer, way), peer[HOST_MEMORY]
+    peer.write(pattern, far).wait()
+    tried = peer.read(far, near, require=route)
+    tried.wait()
+    peer.write(near, far_host).wait()
+    peer.read(far_host, back).wait()
+    return _compare(pattern, back, str(tried.route))
 
 
 def _staged_ways(endpoint: Endpoint) -> list[str]:

@@ -1,0 +1,53 @@
+// GPU memory of one process of this host, chunk by chunk, mapped for GPUs of this one.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/layout.hpp"
+#include "gpu/peer_memory.hpp"
+#include "ipc/visit.hpp"
+
+namespace zerohop::engine {
+
+class GpuWindows {
+ public:
+  // A chunk of an exposure, and where it is.
+  struct Place {
+    std::shared_ptr<const ipc::Window> window;
+    std::shared_ptr<const gpu::PeerMemory> memory;
+  };
+
+  // The chunks that `extent` of that exposure lies across, in order: mapped for `device` at the
+  // first time, and remembered. Throws what ipc::Visit::open() throws, RouteUnavailable where the
+  // extent leaves the exposure or it is no more, and where `device` cannot reach the memory.
+  std::vector<Place> reach(ipc::Visit& visit, std::uint64_t key, const Extent& extent,
+                           const std::shared_ptr<const gpu::Device>& device,
+                           const Deadline& deadline);
+
+  // Lets go of what its owner exposes no more: as long as it is mapped, the GPU's memory is not
+  // free. To be called now and then.
+  void sweep(const ipc::Visit& visit);
+
+ private:
+  using Spot = std::tuple<int, std::uint64_t, std::uint64_t>;  // ordinal, key, begin
+  // Exposures share the chunks that they lie in: ordinal, GPU, buffer id.
+  using Chunk = std::tuple<int, std::array<unsigned char, 16>, std::uint64_t>;
+
+  const Place* find(int ordinal, std::uint64_t key, std::uint64_t address) const;
+  Place open(ipc::Visit& visit, std::uint64_t key, std::uint64_t address,
+             const std::shared_ptr<const gpu::Device>& device, const Deadline& deadline);
+  std::shared_ptr<const gpu::PeerMemory> map(const ipc::Visit& visit, const ipc::Parcel& parcel,
+                                             const std::shared_ptr<const gpu::Device>& device);
+
+  std::mutex mutex_;  // guards all below
+  std::map<Spot, Place> places_;
+  std::map<Chunk, std::weak_ptr<const gpu::PeerMemory>> mapped_;
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,151 @@
+// What a Peer moves between GPU memory of this process and of its own, on one host: the GPU copies
+// by itself, from and to mapped memory of the other process.
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "engine/peer.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+// Splits a run where the chunks end, and finds it in the mapping.
+void add_ranges(std::vector<gpu::CopyPiece>& ranges, const std::vector<GpuWindows::Place>& places,
+                Run run, bool is_write) {
+  auto place = std::ranges::upper_bound(places, run.b_address, {},
+                                        [](const auto& one) { return one.window->end; });
+  while (run.nbytes > 0) {
+    const std::uint64_t nbytes = std::min(run.nbytes, place->window->end - run.b_address);
+    const std::uint64_t there = place->memory->at(run.b_address);
+    ranges.push_back({.from = is_write ? run.a_address : there,
+                      .to = is_write ? there : run.a_address,
+                      .nbytes = nbytes});
+    run = {run.a_address + nbytes, run.b_address + nbytes, run.nbytes - nbytes};
+    ++place;
+  }
+}
+
+}  // namespace
+
+bool Peer::between_gpus(std::span<const Pair> pairs) {
+  return std::ranges::any_of(pairs, [](const Pair& pair) {
+    return !pair.first->on_host() && pair.second->device != "cpu";
+  });
+}
+
+// Throws RouteUnavailable with the reason, and what GpuWindows::reach() throws.
+std::vector<GpuWindows::Place> Peer::reach_by_gpu(const Pair& pair, const Neighbour::Reached& board,
+                                                  const Deadline& until) const {
+  const auto& [local, remote] = pair;
+  if (remote->local_key == 0) {
+    throw RouteUnavailable("the remote memory was registered without a key for it");
+  }
+  return neighbour_->gpus().reach(*board.visit, remote->local_key, remote->layout.extent(),
+                                  local->pinned()->device, until);
+}
+
+Neighbour::Reached Peer::reach_gpu_as_neighbour(const Pair& pair,
+                                                const Neighbour::Patience& patience) const {
+  Neighbour::Reached reached = neighbour_->reach_board(patience);
+  if (!reached.visit || pair.second->layout.count() == 0) return reached;
+  try {
+    const Deadline until = Deadline::after(Deadline::Seconds(patience.seconds));
+    reached.window = reach_by_gpu(pair, reached, until).front().window;
+  } catch (const Error& error) {
+    reached.reason = error.what();
+  }
+  return reached;
+}
+
+// Null, with the reason, where a device has to.
+Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                                     const TransferOptions& options, std::string& reason) {
+  if (!neighbour_) return reason = why_no_neighbour(), nullptr;
+  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
+  const Deadline until = deadline(options.timeout);
+  const Neighbour::Patience patience{.seconds = options.timeout.value_or(host_.default_timeout),
+                                     .insists = !options.require.empty()};
+  Neighbour::Reached board = neighbour_->reach_board(patience);
+  if (!board.visit) return reason = std::move(board.reason), nullptr;
+  GpuMove move;
+  for (const Pair& pair : pairs) {
+    check_pair(pair, is_write ? kRemoteWrite : kRemoteRead);
+    const auto& [local, remote] = pair;
+    if (remote->layout.count() == 0) continue;
+    if (local->on_host() || remote->device == "cpu") {
+      return reason = "of the pairs some lie in host memory: move those by a call of their own",
+             nullptr;
+    }
+    auto pinned = local->pinned();
+    if (move.device && move.device->ordinal() != pinned->device->ordinal()) {
+      return reason = "the local arrays lie on several GPUs: move each by a call of its own",
+             nullptr;
+    }
+    move.device = pinned->device;
+    try {
+      add_pair(move, pair, reach_by_gpu(pair, board, until), is_write, board.visit);
+    } catch (const Error& error) {
+      return reason = error.what(), nullptr;
+    }
+    move.kept.push_back(std::move(pinned));
+  }
+  if (!wait_for_devices(options)) {
+    return reason = "a device has earlier work with this peer to do", nullptr;
+  }
+  wait_for_host_copies(until);
+  return begin_gpu_copy(opcode, std::move(move), pairs, std::move(board.visit), options);
+}
+
+void Peer::add_pair(GpuMove& move, const Pair& pair, std::vector<GpuWindows::Place> places,
+                    bool is_write, const std::shared_ptr<ipc::Visit>& visit) {
+  const auto& [local, remote] = pair;
+  for (const auto& [window, memory] : places) {
+    if (is_write && !window->writable) throw RouteUnavailable("it is to be read only");
+    const bool held = !move.windows.empty() && move.windows.back() == window;
+    if (held) continue;
+    move.windows.push_back(window);
+    move.kept.push_back(std::make_shared<const ipc::Visit::Hold>(visit, window->entry.slot));
+    move.kept.push_back(memory);
+    // Asked behind the hold: either this sees the end, or the owner the hold.
+    if (visit->refusal(window.get()) != ipc::Copied::all) {
+      throw RouteUnavailable("its owner has closed that memory, or ended the connection");
+    }
+  }
+  Runs runs(local->layout(), remote->layout);
+  move.nbytes += local->layout().nbytes();
+  for (Run run{}; runs.next(run);) add_ranges(move.ranges, places, run, is_write);
+}
+
+Peer::Transferring Peer::begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
+                                        std::span<const Pair> pairs,
+                                        std::shared_ptr<ipc::Visit> visit,
+                                        const TransferOptions& options) {
+  auto route = neighbour_->gpu_route(pairs.front().first->device(), pairs.front().second->device);
+  auto transfer = std::make_shared<Transfer>(poller_, move.nbytes, std::move(route));
+  NeighbourCopy copy{.transfer = transfer, .visit = std::move(visit), .pieces = {}, .message = {}};
+  if (options.notify) copy.message = notify_message(*options.notify);
+  if (move.ranges.empty()) {
+    finish_copy(copy);
+    return transfer;
+  }
+  neighbour_->stats().count(opcode, move.nbytes);
+  const bool was_idle = !gpu_copies_->pending();
+  gpu_copies_->begin(move.device, move.ranges,
+                     {.transfer = transfer,
+                      .finish = [self = shared_from_this(), copy] { self->finish_copy(copy); },
+                      .kept = std::move(move.kept)},
+                     deadline(options.timeout));
+  if (was_idle) {
+    poller_->add(gpu_copies_);
+    host_.look();
+  }
+  if (!alive()) cut_off_gpu_copies();
+  return transfer;
+}
+
+// The connection has ended: the copies end by themselves, and nobody is told.
+void Peer::cut_off_gpu_copies() const {
+  gpu_copies_->cut_off([this](Effect effect) { return why_not_copied(ipc::Copied::left, effect); });
+}
+
+}  // namespace zerohop::engine

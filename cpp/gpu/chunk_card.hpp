@@ -1,0 +1,16 @@
+// A ChunkExport as bytes for another process of this host, beside its descriptor.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "gpu/chunk_export.hpp"
+
+namespace zerohop::gpu {
+
+std::vector<std::byte> to_card(const ChunkExport& chunk);
+// descriptor: that came with it, or none. Throws ProtocolError.
+ChunkExport from_card(std::span<const std::byte> card, UniqueFd descriptor);
+
+}  // namespace zerohop::gpu

@@ -1,0 +1,259 @@
+// GPU memory of two processes of one host: the GPU copies between them, and nothing is taken away
+// from under it. On a table without a GPU, where copies happen no earlier than they are asked for.
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "base/error.hpp"
+#include "staged_couple.hpp"
+
+namespace zerohop::testing {
+namespace {
+
+engine::EndpointOptions near(const char* name, const FakeCuda& cuda) {
+  engine::EndpointOptions chosen = options(name);
+  chosen.p2p = true;
+  chosen.cuda = cuda.table();
+  return chosen;
+}
+
+struct GpuCouple {
+  FakeCuda cuda;
+  AllGivenBack given_back{cuda};
+  engine::Endpoint left{near("left", cuda)};
+  engine::Endpoint right{near("right", cuda)};
+  std::shared_ptr<Peer> to_right = left.connect(right.address().to_bytes(), soon());
+  std::shared_ptr<Peer> to_left = right.accept(soon());
+
+  Memory array(engine::Endpoint& endpoint, const std::vector<std::int64_t>& shape,
+               bool writable = true, gpu::MemoryKind kind = gpu::MemoryKind::plain,
+               std::shared_ptr<void> owner = nullptr) {
+    Layout layout = Layout::contiguous(0, kByte, shape);
+    layout.address = cuda.copies.allocate(layout.nbytes(), std::byte{0xEE});
+    cuda.add(kind, layout.address, layout.nbytes());
+    return endpoint.register_memory(layout, std::move(owner),
+                                    {.writable = writable, .device = "cuda:0"});
+  }
+  void put(const Memory& memory, const Bytes& bytes) {
+    cuda.copies.write(memory.layout().address, bytes);
+  }
+  Bytes get(const Memory& memory) {
+    return cuda.copies.read(memory.layout().address, memory.layout().nbytes());
+  }
+  void hang(bool now) { cuda.copies.hangs = now; }
+};
+
+std::string error_of(const Peer::Transferring& transfer) {
+  REQUIRE(transfer->wait(soon()));
+  return message_of<Error>([&] { (void)transfer->result(); });
+}
+
+void finish(const Peer::Transferring& transfer) {
+  REQUIRE(transfer->wait(soon()));
+  (void)transfer->result();
+}
+
+TEST_CASE_FIXTURE(GpuCouple, "writes and reads place every byte, by p2p") {
+  const Memory ours = array(left, {100000});
+  const Memory theirs = array(right, {100000});
+  const Bytes bytes = counted(100000, 1);
+  put(ours, bytes);
+  hang(true);
+  const auto written = write(*to_right, ours, theirs.remote());
+  CHECK_FALSE(written->done());
+  hang(false);
+  CHECK(written->route().kind == "p2p");
+  CHECK(written->route().device == "cuda:0");
+  finish(written);
+  CHECK(get(theirs) == bytes);
+  const Bytes other = counted(100000, 77);
+  put(theirs, other);
+  finish(read(*to_right, ours, theirs.remote()));
+  CHECK(get(ours) == other);
+  CHECK(to_right->route(ours, theirs.remote()).kind == "p2p");
+  CHECK(to_right->path(0)->stats().work_requests == 0);
+}
+
+TEST_CASE_FIXTURE(GpuCouple, "columns and lists of arrays go in one launch") {
+  const Memory ours = array(left, {64, 100});
+  const Memory theirs = array(right, {64, 100});
+  put(ours, counted(6400, 5));
+  const auto columns = [](std::int64_t first) {
+    return std::vector<Index>{Slice{}, Slice{first, first + 7}};
+  };
+  const Memory from = ours.slice(columns(10));
+  finish(write(*to_right, from, theirs.slice(columns(80)).remote()));
+  Bytes wanted(6400, std::byte{0xEE});
+  const Bytes sent = get(ours);
+  for (std::size_t row = 0; row < 64; ++row) {
+    std::copy_n(sent.begin() + static_cast<std::ptrdiff_t>(row * 100 + 10), 7,
+                wanted.begin() + static_cast<std::ptrdiff_t>(row * 100 + 80));
+  }
+  CHECK(get(theirs) == wanted);
+}
+
+TEST_CASE_FIXTURE(GpuCouple, "a notification is seen behind the data, whoever writes it") {
+  const Memory ours = array(left, {50000});
+  const Memory theirs = array(right, {50000});
+  const Memory host = left.empty(std::vector<std::int64_t>{100}, kByte);
+  const Memory far_host = right.empty(std::vector<std::int64_t>{100}, kByte);
+  for (unsigned value = 1; value <= 20; ++value) {
+    const Bytes bytes = counted(50000, value);
+    put(ours, bytes);
+    Peer::Transferring data = write(*to_right, ours, theirs.remote());
+    switch (value % 4) {
+      case 0: to_right->notify({3, value}); break;
+      case 1: write(*to_right, host, far_host.remote(), Notification{3, value}); break;
+      case 2: write(*to_right, ours, theirs.remote(), Notification{3, value}); break;
+      default: {
+        const RemoteMemory remote = far_host.remote();
+        const Peer::Pair over{&host, &remote};
+        to_right->write({&over, 1},
+                        {.notify = Notification{3, value}, .require = "host", .timeout = {}});
+      }
+    }
+    CHECK(right.wait_notify(3, 1, true, soon()).second == value);
+    CHECK(get(theirs) == bytes);
+    finish(data);
+  }
+}
+
+TEST_CASE_FIXTURE(GpuCouple, "nobody has to wait for a notification to be put") {
+  const Memory ours = array(left, {50000});
+  const Memory theirs = array(right, {50000});
+  write(*to_right, ours, theirs.remote(), Notification{1, 9});
+  CHECK(right.wait_notify(1, 1, true, soon()).second == 9);
+}
+
+TEST_CASE_FIXTURE(GpuCouple, "what the program gave its default stream comes first") {
+  const Memory ours = array(left, {1000});
+  const Memory theirs = array(right, {1000});
+  const Bytes bytes = counted(1000, 31);
+  cuda.copies.launch(
+      [&, address = ours.layout().address] { cuda.copies.overwrite(address, bytes); });
+  cuda.copies.program_hangs = true;
+  const auto written = write(*to_right, ours, theirs.remote());
+  CHECK_FALSE(written->wait(within(0.05)));
+  CHECK(get(theirs) == Bytes(1000, std::byte{0xEE}));
+  cuda.copies.program_hangs = false;
+  finish(written);
+  CHECK(get(theirs) == bytes);
+}
+
+TEST_CASE_FIXTURE(GpuCouple,
+                  "memory that has no handle takes the next route, and the route says why") {
+  const Memory ours = array(left, {1000});
+  const Memory theirs = array(right, {1000}, true, gpu::MemoryKind::pool);
+  const RemoteMemory remote = theirs.remote();
+  const engine::Route route = to_right->route(ours, remote);
+  CHECK(route.kind == "staged");
+  CHECK(contains(route.reason, "not by p2p, because another process cannot map this memory"));
+  const Peer::Pair pair{&ours, &remote};
+  CHECK(contains(message_of<RouteUnavailable>([&] {
+                   to_right->write({&pair, 1}, {.notify = {}, .require = "p2p", .timeout = {}});
+                 }),
+                 "has no handle to share"));
+}
+
+TEST_CASE_FIXTURE(GpuCouple, "rights are kept") {
+  const Memory ours = array(left, {1000});
+  Memory fixed = array(right, {1000}, false);
+  RemoteMemory forged = fixed.remote();
+  forged.access |= engine::kRemoteWrite;
+  CHECK(contains(error_of(write(*to_right, ours, forged)), "REM_ACCESS_ERR"));
+  finish(read(*to_right, ours, fixed.remote()));
+  RemoteMemory wider = fixed.remote();
+  wider.layout.address += 500;
+  CHECK(to_right->route(ours, wider).kind != "p2p");
+  const RemoteMemory remote = fixed.remote();
+  fixed.close();
+  CHECK(contains(error_of(read(*to_right, ours, remote)), "REM_ACCESS_ERR"));
+}
+
+TEST_CASE_FIXTURE(GpuCouple, "memory at the place of one that was closed is found anew") {
+  const Memory ours = array(left, {1000});
+  for (unsigned round = 0; round < 3; ++round) {
+    Memory theirs = array(right, {1000});
+    const std::uint64_t address = theirs.layout().address;
+    const Bytes bytes = counted(1000, round);
+    put(ours, bytes);
+    finish(write(*to_right, ours, theirs.remote()));
+    CHECK(get(theirs) == bytes);
+    theirs.close();
+    cuda.remove(address);
+  }
+}
+
+TEST_CASE_FIXTURE(GpuCouple, "close() of memory waits for the GPU of the peer") {
+  std::atomic<bool> released = false;
+  const Memory ours = array(left, {1000});
+  Memory theirs = array(right, {1000}, true, gpu::MemoryKind::plain,
+                        std::shared_ptr<void>(nullptr, [&](void*) { released = true; }));
+  hang(true);
+  const auto written = write(*to_right, ours, theirs.remote());
+  std::atomic<bool> closed = false;
+  auto closing = std::async(std::launch::async, [&] {
+    theirs.close();
+    closed = true;
+  });
+  while (!theirs.closed()) std::this_thread::yield();
+  for (unsigned i = 1; i < 20; ++i) {
+    finish(to_left->notify({1, i}));
+    CHECK(left.wait_notify(1, 1, true, soon()).second == i);
+  }
+  CHECK_FALSE(closed);
+  CHECK_FALSE(released);
+  hang(false);
+  finish(written);
+  closing.get();
+  while (!released) std::this_thread::yield();
+}
+
+TEST_CASE_FIXTURE(GpuCouple,
+                  "a peer that leaves ends what a GPU that hangs has to do; memory stays") {
+  std::atomic<bool> released = false;
+  Memory ours = array(left, {1000}, true, gpu::MemoryKind::plain,
+                      std::shared_ptr<void>(nullptr, [&](void*) { released = true; }));
+  const Memory theirs = array(right, {1000});
+  hang(true);
+  const auto written = write(*to_right, ours, theirs.remote(), Notification{1, 1});
+  auto closing = std::async(std::launch::async, [&] { to_left->close(within(0)); });
+  const std::string lost = error_of(written);
+  CHECK(contains(lost, "is lost"));
+  CHECK(contains(lost, "some of the data may have been written"));
+  ours.close();
+  CHECK_FALSE(released);
+  hang(false);
+  closing.get();
+  while (!released) std::this_thread::yield();
+}
+
+TEST_CASE_FIXTURE(GpuCouple, "a GPU that fails ends its transfers with its error") {
+  const Memory ours = array(left, {1000});
+  const Memory theirs = array(right, {1000});
+  finish(write(*to_right, ours, theirs.remote()));  // what is made once is made now
+  SUBCASE("while it copies") {
+    hang(true);
+    const auto written = write(*to_right, ours, theirs.remote());
+    cuda.error = 700;
+    cuda.fail_at = cuda.calls + 2;  // the context, the query
+    CHECK(contains(error_of(written), "CUDA_ERROR_FAKE"));
+    CHECK(written->failure()->effect == Effect::some);
+    hang(false);
+  }
+  SUBCASE("when it is told to") {
+    cuda.error = 700;
+    for (int call = 1; call <= 5; ++call) {
+      cuda.fail_at = cuda.calls + call;
+      CHECK_THROWS_AS(write(*to_right, ours, theirs.remote()), CudaError);
+      cuda.fail_at = 0;
+    }
+  }
+  const Bytes bytes = counted(1000, 8);
+  put(ours, bytes);
+  finish(write(*to_right, ours, theirs.remote()));
+  CHECK(get(theirs) == bytes);
+}
+
+}  // namespace
+}  // namespace zerohop::testing

@@ -1,0 +1,198 @@
+"""GPU memory of two processes of one host, written and read by the GPU itself.
+
+The other process is on the same GPU, and on another one where the machine has two.
+"""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import torch
+import zerohop as zh
+from far_side import POISON, FarSide, far_side
+
+THEIRS = [f"cuda:{i}" for i in range(min(2, torch.cuda.device_count()))]
+KINDS = ["cudaMalloc", "own"]
+NBYTES = 1 << 22
+GUARD = 4096
+
+
+@pytest.fixture(params=[(there, kind) for there in THEIRS for kind in KINDS], ids=str)
+def ends(request: pytest.FixtureRequest) -> Iterator[tuple[zh.Endpoint, zh.Peer, FarSide]]:
+    there, kind = request.param
+    with zh.Endpoint("soft0", p2p=True, timeout=30.0) as ep, far_side() as far:
+        far.run(f"""
+array = allocate({kind!r}, {NBYTES}, {there!r}, ep)
+memory = ep.register(array)
+ep.share("array", memory)
+counter = ep.register(__import__("numpy").zeros(4, "int64"))
+""")
+        yield ep, ep.connect(far.address), far
+
+
+def random_bytes(nbytes: int) -> Any:
+    return torch.randint(0, 256, (nbytes,), dtype=torch.uint8, device="cuda:0")
+
+
+def test_the_route_is_p2p_and_every_byte_is_placed(ends: Any) -> None:
+    ep, peer, far = ends
+    there = peer["array"]
+    wanted = torch.full((NBYTES,), POISON, dtype=torch.uint8)
+    chosen = random.Random(4)
+    for _ in range(60):
+        nbytes = min(chosen.choice([1, 3, 255, 4096, 65_537, 1 << 20]), NBYTES - 1)
+        nbytes = max(1, nbytes - chosen.randrange(3))
+        at, offset = chosen.randrange(NBYTES - nbytes), chosen.randrange(16)
+        source = random_bytes(nbytes + 16)[offset : offset + nbytes]
+        transfer = peer.write(ep.register(source), there[at : at + nbytes], require="p2p")
+        transfer.wait()
+        assert transfer.route.kind == "p2p"
+        wanted[at : at + nbytes] = source.cpu()
+    assert torch.equal(torch.from_numpy(far.run("answer = array.cpu().numpy()")), wanted)
+    back = torch.full((NBYTES + 2 * GUARD,), 7, dtype=torch.uint8, device="cuda:0")
+    peer.read(there, ep.register(back[GUARD:-GUARD]), require="p2p").wait()
+    assert torch.equal(back[GUARD:-GUARD].cpu(), wanted)
+    assert bool((back[:GUARD] == 7).all())
+    assert bool((back[-GUARD:] == 7).all())
+
+
+def test_lists_and_columns(ends: Any) -> None:
+    ep, peer, far = ends
+    there = peer["array"].reshape(1024, 4096)
+    source = random_bytes(1024 * 4096).view(1024, 4096)
+    local = ep.register(source)
+    order = random.Random(1).sample(range(1024), 1024)
+    peer.write_many([(local[i], there[order[i]]) for i in range(1024)], require="p2p").wait()
+    wanted = torch.empty_like(source)
+    wanted[order] = source
+    found = torch.from_numpy(far.run("answer = array.cpu().numpy()")).view(1024, 4096)
+    assert torch.equal(found, wanted.cpu())
+    peer.write(local[:, 3:10], there[:, 1001:1008], require="p2p").wait()
+    wanted[:, 1001:1008] = source[:, 3:10]
+    found = torch.from_numpy(far.run("answer = array.cpu().numpy()")).view(1024, 4096)
+    assert torch.equal(found, wanted.cpu())
+
+
+def test_a_notification_finds_what_a_kernel_had_still_to_write(ends: Any) -> None:
+    ep, peer, far = ends
+    there, source = peer["array"], torch.zeros(NBYTES, dtype=torch.uint8, device="cuda:0")
+    local = ep.register(source)
+    far.begin("""
+back = ep.accept()
+answer = []
+for value in range(1, 31):
+    ep.wait_notify(7)
+    answer.append(bool((array == value).all()))
+    back.notify(8, value)
+""")
+    keep_busy: Any = torch.cuda._sleep
+    for value in range(1, 31):
+        keep_busy(1_000_000)  # cycles: the write below is called before the fill has run
+        source.fill_(value)
+        peer.write(local, there, notify=(7, value), require="p2p")
+        assert ep.wait_notify(8) == value
+    assert far.finish() == [True] * 30
+
+
+def test_freed_memory_is_let_go_of_and_its_place_is_found_anew(ends: Any) -> None:
+    ep, peer, far = ends
+    for value in range(3):
+        source = ep.register(torch.full((NBYTES,), value, dtype=torch.uint8, device="cuda:0"))
+        peer.write(source, peer["array"], require="p2p").wait()
+        assert far.run(f"answer = bool((array == {value}).all())")
+        device, kind = far.run("answer = str(array.device)"), "cudaMalloc"
+        old = peer["array"]
+        far.run(f"""
+memory.close()
+del array, memory
+torch.cuda.empty_cache()
+array = allocate({kind!r}, {NBYTES}, {device!r}, ep)
+memory = ep.register(array)
+ep.share("array", memory)
+""")
+        with pytest.raises(zh.VerbsError):
+            peer.write(source, old).wait()
+        assert far.run(f"answer = bool((array == {POISON}).all())")
+
+
+def test_many_small_writes(ends: Any) -> None:
+    ep, peer, far = ends
+    count = 100_000
+    there = peer["array"]
+    source = torch.arange(1024, dtype=torch.int32, device="cuda:0").view(torch.uint8)
+    local = ep.register(source)
+    for i in range(count):
+        at = 4 * (i % 1024)
+        last = peer.write(local[at : at + 4], there[at : at + 4])
+    last.wait()
+    assert last.route.kind == "p2p"
+    assert far.run("answer = array[:4096].view(torch.int32).tolist()") == list(range(1024))
+
+
+def test_kill_9_of_the_owner_in_the_middle(ends: Any) -> None:
+    ep, peer, far = ends
+    there = peer["array"]
+    local = ep.register(random_bytes(NBYTES))
+    transfers = [peer.write(local, there) for _ in range(200)]
+    os.kill(far.process.pid, signal.SIGKILL)
+    began = time.monotonic()
+    for transfer in transfers:
+        with suppress(zh.PeerLost, zh.CudaError):
+            transfer.wait(10)
+    while peer.alive:
+        with suppress(zh.PeerLost):
+            peer.write(local, there).wait(10)
+    with pytest.raises(zh.PeerLost):
+        peer.write(local, there)
+    assert time.monotonic() - began < 10
+    torch.cuda.synchronize()
+    assert float(torch.ones(10, device="cuda:0").sum()) == 10  # the GPU serves this process still
+
+
+def test_kill_9_of_the_writer_in_the_middle() -> None:
+    with zh.Endpoint("soft0", p2p=True, timeout=30.0) as ep:
+        target = torch.full((NBYTES,), POISON, dtype=torch.uint8, device="cuda:0")
+        memory = ep.register(target)
+        ep.share("target", memory)
+        with far_side() as far:
+            far.begin(f"""
+peer = ep.connect(bytes.fromhex({ep.address.hex()!r}))
+there = peer["target"]
+mine = ep.register(torch.full(({NBYTES},), 9, dtype=torch.uint8, device="cuda:0"))
+assert peer.write(mine, there, notify=(1, 1)).wait() is None
+while True:
+    last = peer.write(mine, there)
+""")
+            ep.wait_notify(1)
+            far.process.kill()
+            began = time.monotonic()
+            with pytest.raises(zh.PeerLost):
+                ep.wait_notify(2, timeout=10)
+            assert time.monotonic() - began < 6
+        memory.close()
+        assert time.monotonic() - began < 12
+        target.fill_(1)
+        torch.cuda.synchronize()
+        assert bool((target == 1).all())
+
+
+def test_memory_without_a_handle_takes_the_next_route_and_says_why() -> None:
+    with zh.Endpoint("soft0", p2p=True) as ep, far_side() as far:
+        far.run("""
+array = allocate("pool", 65536, "cuda:0", ep)
+memory = ep.register(array)
+ep.share("array", memory)
+""")
+        peer = ep.connect(far.address)
+        local, there = ep.register(random_bytes(65536)), peer["array"]
+        route = peer.route(local, there)
+        assert route.kind == "staged"
+        assert "which has no handle to share" in route.reason
+        with pytest.raises(zh.RouteUnavailable, match="no handle to share"):
+            peer.write(local, there, require="p2p")
+        peer.write(local, there).wait()
