@@ -118,10 +118,10 @@ KNOBS = (
         "p2p",
         0,
         (0, 1),
-        "1, on both sides: host memory of processes on one host is copied by the CPU, without a device; "
-        "memory of Endpoint.empty() is mapped by the peer, other memory is reached by "
-        "process_vm_writev(2). Not the default yet, as peers are trusted (see README); 0: by the device "
-        "alone",
+        "1, on both sides: memory of processes on one host is copied without a device. The CPU copies "
+        "the host's: that of Endpoint.empty() is mapped by the peer, other memory is reached by "
+        "process_vm_writev(2); GPUs copy between each other's. Not the default yet, as peers are "
+        "trusted (see README); 0: by the device alone",
     ),
     Knob(
         "stripe_bytes",

@@ -196,3 +196,44 @@ ep.share("array", memory)
         with pytest.raises(zh.RouteUnavailable, match="no handle to share"):
             peer.write(local, there, require="p2p")
         peer.write(local, there).wait()
+
+
+def test_memory_of_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's expandable segments: each chunk goes to the other process by itself."""
+    nbytes = 100 << 20
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    with zh.Endpoint("soft0", p2p=True, timeout=30.0) as ep, far_side() as far:
+        far.run(f"""
+array = allocate("cudaMalloc", {nbytes}, {THEIRS[-1]!r}, ep)
+memory = ep.register(array)
+ep.share("array", memory)
+""")
+        peer = ep.connect(far.address)
+        there, source = peer["array"], random_bytes(nbytes)
+        local = ep.register(source)
+        peer.write(local, there, require="p2p").wait()
+        assert far.run("answer = int(array.long().sum())") == int(source.long().sum())
+        back = torch.zeros_like(source)
+        mine = ep.register(back)
+        chosen = random.Random(3)
+        edges = sorted(chosen.sample(range(1, nbytes), 200))
+        parts = list(zip([0, *edges], [*edges, nbytes], strict=True))
+        chosen.shuffle(parts)
+        for first, last in parts[:100]:
+            peer.read(there[first:last], mine[first:last], require="p2p").wait()
+        rest = [(there[first:last], mine[first:last]) for first, last in parts[100:]]
+        peer.read_many(rest, require="p2p").wait()
+        assert torch.equal(back, source)
+
+
+def test_endpoints_of_one_process() -> None:
+    with zh.Endpoint("soft0", p2p=True) as a, zh.Endpoint("soft0", p2p=True) as b:
+        peer = a.connect(b.address)
+        for device in THEIRS:
+            for own in (False, True):
+                source = random_bytes(NBYTES)
+                target = b.empty(NBYTES, "uint8", device=device) if own else None
+                tensor = torch.from_dlpack(target) if own else source.to(device).fill_(POISON)
+                memory = target if own else b.register(tensor)
+                peer.write(a.register(source), memory.remote, require="p2p").wait()
+                assert torch.equal(tensor.cpu(), source.cpu())
