@@ -13,6 +13,7 @@ Failure make(Failure::Kind kind, const Error& error) {
 }  // namespace
 
 std::string effect_words(Effect effect) {
+  if (effect == Effect::nothing) return " (nothing was written)";
   return std::string(" (") + effect_name(effect) + " of the data may have been written)";
 }
 

@@ -8,7 +8,8 @@
 
 namespace zerohop {
 
-// " (some of the data may have been written)": what ends a message about a transfer.
+// " (some of the data may have been written)", " (nothing was written)": what ends a message about
+// a transfer.
 std::string effect_words(Effect effect);
 
 struct Failure {

@@ -287,6 +287,7 @@ void Endpoint::close(const Deadline& deadline) {
 
 void Endpoint::stop() {
   control_->stop();
+  services_.poller->finish_sources(Deadline::after(ipc::kLongestCopy));
   stager_->stop();  // every Peer is lost: what it had to do ends
   if (neighbourhood_) neighbourhood_->exposures()->close();
   services_.poller->wake();

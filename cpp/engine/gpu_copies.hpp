@@ -1,7 +1,9 @@
 // Copies that GPUs of this process make for one Peer (the p2p route between arrays on GPUs), and
-// what is to be done when they are placed.
+// what is to be done when they are placed. They end in the order in which they were begun, whatever
+// GPU makes them: so do notifications.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -19,51 +21,68 @@
 
 namespace zerohop::engine {
 
-class GpuCopies : public Poller::Source {
+class GpuCopies : public Poller::Source, public std::enable_shared_from_this<GpuCopies> {
  public:
   struct Work {
-    std::shared_ptr<Transfer> transfer;  // null once cut off
-    std::function<void()> finish;        // once placed: ends the transfer; does not throw
+    std::shared_ptr<Transfer> transfer;  // null once it has ended otherwise
+    std::function<void()> finish;        // once placed: ends the transfer; neither throws nor waits
     std::vector<std::shared_ptr<const void>> kept;  // until nothing touches it any more
   };
 
-  GpuCopies() = default;
+  // look: has the progress thread poll, as no event will wake it.
+  GpuCopies(std::shared_ptr<Poller> poller, std::function<void()> look);
   ~GpuCopies() override;  // what may still run leaves behind what it uses
   GpuCopies(const GpuCopies&) = delete;
   GpuCopies& operator=(const GpuCopies&) = delete;
 
   // Puts the copies into the stream of that GPU, behind what the program gave its default stream
-  // so far. Throws CudaError, TransferTimeout: some may have been begun; `work` is kept until they
-  // have ended.
+  // so far; waits for room, where many are under way. Throws CudaError, TransferTimeout: some may
+  // have been begun, and what `work` keeps is kept until they have ended.
   void begin(const std::shared_ptr<const gpu::Device>& device,
              std::span<const gpu::CopyPiece> ranges, Work work, const Deadline& deadline);
 
   bool pending() const noexcept override { return pending_.load(std::memory_order_acquire) > 0; }
   void poll() noexcept override;
 
-  // Ends all transfers with what `failure` makes of their effect. The copies go on: what they use
-  // is kept.
-  void cut_off(const std::function<Failure(Effect)>& failure) noexcept;
+  // The Peer is lost: what the GPU does not end in a moment fails with that. It stays kept.
+  void cut_off(Failure failure) noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Entry {
-    std::optional<std::uint32_t> number;  // nullopt: part of it, so that the whole stream must end
-    Work work;
-  };
   // One GPU.
   struct Lane {
-    explicit Lane(const std::shared_ptr<const gpu::Device>& device) : stream(device) {}
+    explicit Lane(std::shared_ptr<const gpu::Device> device) : stream(std::move(device)) {}
+    std::timed_mutex submission;  // held to put work into the stream, which may take long
     gpu::CopyStream stream;
-    std::list<Entry> entries;  // in order
-    Clock::time_point asked{};
+    Clock::time_point asked{};  // the driver, by poll()
   };
+  enum class State { beginning, begun, broken };  // broken: only part of it was put in
+  struct Entry {
+    std::shared_ptr<Lane> lane;
+    State state = State::beginning;
+    std::uint32_t number = 0;  // once begun
+    Work work;
+  };
+  using Place = std::list<Entry>::iterator;
 
-  void poll(Lane& lane) noexcept;
-  void end_first(Lane& lane, driver::CudaResult error) noexcept;
+  std::shared_ptr<Lane> lane_of(const std::shared_ptr<const gpu::Device>& device);
+  void wait_for_room(const Deadline& deadline);
+  Place put(const std::shared_ptr<Lane>& lane, Work&& work);
+  void settle(Place place, State state, std::uint32_t number) noexcept;
+  // With mutex_ held:
+  driver::CudaResult ask(const Entry& entry, Clock::time_point now) noexcept;
+  void end_first(driver::CudaResult result) noexcept;
+  void fail_cut_off() noexcept;
 
-  std::mutex mutex_;                            // guards the next
-  std::map<int, std::unique_ptr<Lane>> lanes_;  // by ordinal
+  const std::shared_ptr<Poller> poller_;
+  const std::function<void()> look_;
+  std::atomic<bool> polled_{false};             // the Poller knows of it
+  const unsigned generation_;                   // of the process (fork)
+  std::mutex mutex_;                            // held shortly; guards all below
+  std::map<int, std::shared_ptr<Lane>> lanes_;  // by ordinal
+  std::list<Entry> entries_;
+  std::optional<Failure> cut_off_;
+  Clock::time_point patience_ends_{};  // of what is cut off
   std::atomic<int> pending_{0};
 };
 

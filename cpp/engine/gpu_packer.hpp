@@ -9,6 +9,8 @@
 
 namespace zerohop::engine {
 
+static_assert(gpu::kCardNbytes <= ipc::Parcel::kMaxCard);
+
 class GpuPacker : public ipc::Packer {
  public:
   explicit GpuPacker(std::shared_ptr<const gpu::Device> device) : device_(std::move(device)) {}

@@ -77,8 +77,8 @@ GpuWindows::Place GpuWindows::open(ipc::Visit& visit, std::uint64_t key, std::ui
   if (!parcel || !window->covers(address, address + 1)) {
     throw RouteUnavailable("it leaves the range that its key opens");
   }
-  const std::lock_guard lock(mutex_);
   const Place place{.window = window, .memory = map(visit, *parcel, device)};
+  const std::lock_guard lock(mutex_);
   places_[{device->ordinal(), key, window->begin}] = place;
   return place;
 }
@@ -87,15 +87,24 @@ std::shared_ptr<const gpu::PeerMemory> GpuWindows::map(
     const ipc::Visit& visit, const ipc::Parcel& parcel,
     const std::shared_ptr<const gpu::Device>& device) {
   const gpu::ChunkExport chunk = gpu::from_card(parcel.card, duplicate(parcel.descriptor));
+  if (chunk.extent.begin != parcel.begin || chunk.extent.end != parcel.end) {
+    throw ProtocolError("a process of this host describes GPU memory as no correct one does");
+  }
   const auto& [bytes] = chunk.gpu;
   Chunk name{device->ordinal(), {}, chunk.buffer_id};
   std::ranges::copy(bytes, std::get<1>(name).begin());
-  if (auto known = mapped_[name].lock()) return known;
+  const std::lock_guard mapping(mapping_);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = mapped_[name].lock();
+    if (known && known->extent().begin == chunk.extent.begin) return known;
+  }
   try {
     auto memory =
         !chunk.descriptor && visit.to_own_process()
             ? gpu::PeerMemory::own(device, device_of(*device, chunk.gpu, device), chunk.extent)
             : gpu::PeerMemory::map(device, {&chunk, 1});
+    const std::lock_guard lock(mutex_);
     mapped_[name] = memory;
     return memory;
   } catch (const CudaError& error) {
@@ -113,6 +122,14 @@ void GpuWindows::sweep(const ipc::Visit& visit) {
     return true;
   });
   std::erase_if(mapped_, [](const auto& entry) { return entry.second.expired(); });
+}
+
+void GpuWindows::clear() {
+  decltype(places_) last;  // unmapped outside the lock
+  {
+    const std::lock_guard lock(mutex_);
+    last.swap(places_);
+  }
 }
 
 }  // namespace zerohop::engine

@@ -1,6 +1,7 @@
 // GPU memory of one process of this host, chunk by chunk, mapped for GPUs of this one.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -33,6 +34,7 @@ class GpuWindows {
   // Lets go of what its owner exposes no more: as long as it is mapped, the GPU's memory is not
   // free. To be called now and then.
   void sweep(const ipc::Visit& visit);
+  void clear();  // lets go of everything; copies under way keep what they use
 
  private:
   using Spot = std::tuple<int, std::uint64_t, std::uint64_t>;  // ordinal, key, begin
@@ -45,7 +47,8 @@ class GpuWindows {
   std::shared_ptr<const gpu::PeerMemory> map(const ipc::Visit& visit, const ipc::Parcel& parcel,
                                              const std::shared_ptr<const gpu::Device>& device);
 
-  std::mutex mutex_;  // guards all below
+  std::mutex mapping_;  // held while a chunk is mapped, which takes long, so that it is once
+  std::mutex mutex_;    // guards all below
   std::map<Spot, Place> places_;
   std::map<Chunk, std::weak_ptr<const gpu::PeerMemory>> mapped_;
 };

@@ -140,6 +140,25 @@ const std::shared_ptr<const Route>& Neighbour::route(const ipc::Window* window) 
   return window->pages ? pages : process;
 }
 
+Neighbour::ReachedByGpu Neighbour::reach_by_gpu(const RemoteMemory& remote,
+                                                const std::shared_ptr<const gpu::Device>& device,
+                                                const Patience& patience) {
+  Reached board = reach_board(patience);
+  ReachedByGpu reached{.visit = board.visit, .places = {}, .reason = board.reason};
+  if (!board.visit) return reached;
+  try {
+    reached.places = gpus_.reach(*board.visit, remote.local_key, remote.layout.extent(), device,
+                                 until(patience));
+  } catch (const TransferTimeout& error) {
+    no_answer(board, error);
+    reached.reason = board.reason;
+  } catch (const Error& error) {
+    if (board.visit->ended()) ended(board, error);
+    reached.reason = error.what();
+  }
+  return reached;
+}
+
 const std::shared_ptr<const Route>& Neighbour::gpu_route(const std::string& local,
                                                          const std::string& remote) {
   const std::lock_guard lock(mutex_);
@@ -166,12 +185,15 @@ void Neighbour::sweep() {
 
 void Neighbour::leave() noexcept {
   std::shared_ptr<ipc::Visit> last;  // unmapped outside the lock
-  const std::lock_guard lock(mutex_);
-  last = std::move(visit_);
-  left_ = true;
-  entered_ = false;
-  no_visit_ = "the connection has ended";
+  {
+    const std::lock_guard lock(mutex_);
+    last = std::move(visit_);
+    left_ = true;
+    entered_ = false;
+    no_visit_ = "the connection has ended";
+  }
   if (last) last->leave();
+  gpus_.clear();
 }
 
 }  // namespace zerohop::engine

@@ -59,6 +59,15 @@ class Neighbour {
   };
   // Holds no lock while it waits. What fails is tried again later: after 0.1 s, doubled up to 10 s.
   Reached reach(const RemoteMemory& remote, const Patience& patience);
+  // The same for memory of a GPU, chunk by chunk, mapped for a GPU of this process.
+  struct ReachedByGpu {
+    std::shared_ptr<ipc::Visit> visit;
+    std::vector<GpuWindows::Place> places;
+    std::string reason;
+  };
+  ReachedByGpu reach_by_gpu(const RemoteMemory& remote,
+                            const std::shared_ptr<const gpu::Device>& device,
+                            const Patience& patience);
   // The board alone.
   Reached reach_board(const Patience& patience);
 
@@ -67,7 +76,6 @@ class Neighbour {
   static const std::shared_ptr<const Route>& route(const ipc::Window* window);
   const std::shared_ptr<const Route>& gpu_route(const std::string& local,
                                                 const std::string& remote);
-  GpuWindows& gpus() noexcept { return gpus_; }
   void sweep();  // to be called now and then
   PathStats& stats() noexcept { return stats_; }
   // How often the other process did not answer in time.

@@ -170,8 +170,12 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Failure why_not_copied(ipc::Copied outcome, Effect effect) const;
   Transferring copy_at_once(ipc::Direction direction, const Pair& pair,
                             const Neighbour::Reached& reached, const TransferOptions& options);
-  void finish_copy(const NeighbourCopy& copy) noexcept;
-  void notify_by_device(const Transferring& transfer, Message message) noexcept;
+  enum class Room {
+    wait,
+    take
+  };  // where a device has much to do: whether to wait until it has not
+  void finish_copy(const NeighbourCopy& copy, Room room) noexcept;
+  void notify_by_device(const Transferring& transfer, Message message, Room room) noexcept;
 
   // --- GPU memory of a process of this host (peer_gpu.cpp) ---
   struct GpuMove {
@@ -184,14 +188,15 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Neighbour::Reached reach_gpu_as_neighbour(const Pair& pair,
                                             const Neighbour::Patience& patience) const;
   static bool between_gpus(std::span<const Pair> pairs);
-  std::vector<GpuWindows::Place> reach_by_gpu(const Pair& pair, const Neighbour::Reached& board,
-                                              const Deadline& until) const;
+  Neighbour::ReachedByGpu reach_by_gpu(const Pair& pair, const Neighbour::Patience& patience) const;
   Transferring copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                            const TransferOptions& options, std::string& reason);
-  static void add_pair(GpuMove& move, const Pair& pair, std::vector<GpuWindows::Place> places,
-                       bool is_write, const std::shared_ptr<ipc::Visit>& visit);
+  static std::string add_pair(GpuMove& move, const Pair& pair,
+                              const std::vector<GpuWindows::Place>& places, bool is_write,
+                              const std::shared_ptr<ipc::Visit>& visit);
   Transferring begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move, std::span<const Pair> pairs,
-                              std::shared_ptr<ipc::Visit> visit, const TransferOptions& options);
+                              std::shared_ptr<ipc::Visit> visit,
+                              const std::optional<Notification>& notify, const Deadline& until);
   void cut_off_gpu_copies() const;
 
   bool wait_for_devices(const TransferOptions& options) const;
@@ -266,7 +271,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::optional<Invitation> invitation_;  // progress thread only
   std::unique_ptr<Neighbour> neighbour_;
   std::atomic<int> copies_queued_{0};  // of host memory
-  const std::shared_ptr<GpuCopies> gpu_copies_ = std::make_shared<GpuCopies>();
+  const std::shared_ptr<GpuCopies> gpu_copies_ = std::make_shared<GpuCopies>(poller_, host_.look);
   std::atomic<State> state_{State::connecting};
   std::atomic<bool> left_{false};  // lost, and all that was pending has ended
 

@@ -33,27 +33,24 @@ bool Peer::between_gpus(std::span<const Pair> pairs) {
   });
 }
 
-// Throws RouteUnavailable with the reason, and what GpuWindows::reach() throws.
-std::vector<GpuWindows::Place> Peer::reach_by_gpu(const Pair& pair, const Neighbour::Reached& board,
-                                                  const Deadline& until) const {
+Neighbour::ReachedByGpu Peer::reach_by_gpu(const Pair& pair,
+                                           const Neighbour::Patience& patience) const {
   const auto& [local, remote] = pair;
-  if (remote->local_key == 0) {
-    throw RouteUnavailable("the remote memory was registered without a key for it");
+  if (remote->local_key != 0) {
+    return neighbour_->reach_by_gpu(*remote, local->pinned()->device, patience);
   }
-  return neighbour_->gpus().reach(*board.visit, remote->local_key, remote->layout.extent(),
-                                  local->pinned()->device, until);
+  return {.visit = nullptr,
+          .places = {},
+          .reason = "the remote memory was registered without a key for it"};
 }
 
 Neighbour::Reached Peer::reach_gpu_as_neighbour(const Pair& pair,
                                                 const Neighbour::Patience& patience) const {
-  Neighbour::Reached reached = neighbour_->reach_board(patience);
-  if (!reached.visit || pair.second->layout.count() == 0) return reached;
-  try {
-    const Deadline until = Deadline::after(Deadline::Seconds(patience.seconds));
-    reached.window = reach_by_gpu(pair, reached, until).front().window;
-  } catch (const Error& error) {
-    reached.reason = error.what();
-  }
+  if (pair.second->layout.count() == 0) return neighbour_->reach_board(patience);
+  auto found = reach_by_gpu(pair, patience);
+  Neighbour::Reached reached{
+      .visit = std::move(found.visit), .window = nullptr, .reason = std::move(found.reason)};
+  if (!found.places.empty()) reached.window = found.places.front().window;
   return reached;
 }
 
@@ -65,9 +62,8 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
   const Deadline until = deadline(options.timeout);
   const Neighbour::Patience patience{.seconds = options.timeout.value_or(host_.default_timeout),
                                      .insists = !options.require.empty()};
-  Neighbour::Reached board = neighbour_->reach_board(patience);
-  if (!board.visit) return reason = std::move(board.reason), nullptr;
   GpuMove move;
+  std::shared_ptr<ipc::Visit> visit;
   for (const Pair& pair : pairs) {
     check_pair(pair, is_write ? kRemoteWrite : kRemoteRead);
     const auto& [local, remote] = pair;
@@ -82,25 +78,29 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
              nullptr;
     }
     move.device = pinned->device;
-    try {
-      add_pair(move, pair, reach_by_gpu(pair, board, until), is_write, board.visit);
-    } catch (const Error& error) {
-      return reason = error.what(), nullptr;
-    }
+    auto reached = reach_by_gpu(pair, patience);
+    if (reached.places.empty()) return reason = std::move(reached.reason), nullptr;
+    visit = std::move(reached.visit);
+    reason = add_pair(move, pair, reached.places, is_write, visit);
+    if (!reason.empty()) return nullptr;
     move.kept.push_back(std::move(pinned));
   }
+  if (!visit) visit = neighbour_->reach_board(patience).visit;
+  if (!visit) return reason = "its process does not answer", nullptr;
   if (!wait_for_devices(options)) {
     return reason = "a device has earlier work with this peer to do", nullptr;
   }
   wait_for_host_copies(until);
-  return begin_gpu_copy(opcode, std::move(move), pairs, std::move(board.visit), options);
+  return begin_gpu_copy(opcode, std::move(move), pairs, std::move(visit), options.notify, until);
 }
 
-void Peer::add_pair(GpuMove& move, const Pair& pair, std::vector<GpuWindows::Place> places,
-                    bool is_write, const std::shared_ptr<ipc::Visit>& visit) {
+// Why not; empty: it was added.
+std::string Peer::add_pair(GpuMove& move, const Pair& pair,
+                           const std::vector<GpuWindows::Place>& places, bool is_write,
+                           const std::shared_ptr<ipc::Visit>& visit) {
   const auto& [local, remote] = pair;
   for (const auto& [window, memory] : places) {
-    if (is_write && !window->writable) throw RouteUnavailable("it is to be read only");
+    if (is_write && !window->writable) return "it is to be read only";
     const bool held = !move.windows.empty() && move.windows.back() == window;
     if (held) continue;
     move.windows.push_back(window);
@@ -108,44 +108,43 @@ void Peer::add_pair(GpuMove& move, const Pair& pair, std::vector<GpuWindows::Pla
     move.kept.push_back(memory);
     // Asked behind the hold: either this sees the end, or the owner the hold.
     if (visit->refusal(window.get()) != ipc::Copied::all) {
-      throw RouteUnavailable("its owner has closed that memory, or ended the connection");
+      return "its owner has closed that memory, or ended the connection";
     }
   }
   Runs runs(local->layout(), remote->layout);
   move.nbytes += local->layout().nbytes();
   for (Run run{}; runs.next(run);) add_ranges(move.ranges, places, run, is_write);
+  return "";
 }
 
 Peer::Transferring Peer::begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
                                         std::span<const Pair> pairs,
                                         std::shared_ptr<ipc::Visit> visit,
-                                        const TransferOptions& options) {
+                                        const std::optional<Notification>& notify,
+                                        const Deadline& until) {
   auto route = neighbour_->gpu_route(pairs.front().first->device(), pairs.front().second->device);
   auto transfer = std::make_shared<Transfer>(poller_, move.nbytes, std::move(route));
   NeighbourCopy copy{.transfer = transfer, .visit = std::move(visit), .pieces = {}, .message = {}};
-  if (options.notify) copy.message = notify_message(*options.notify);
-  if (move.ranges.empty()) {
-    finish_copy(copy);
+  if (notify) copy.message = notify_message(*notify);
+  if (move.ranges.empty()) {  // its notification follows what was begun before
+    if (notify) wait_for_copies(until);
+    finish_copy(copy, Room::wait);
     return transfer;
   }
   neighbour_->stats().count(opcode, move.nbytes);
-  const bool was_idle = !gpu_copies_->pending();
-  gpu_copies_->begin(move.device, move.ranges,
-                     {.transfer = transfer,
-                      .finish = [self = shared_from_this(), copy] { self->finish_copy(copy); },
-                      .kept = std::move(move.kept)},
-                     deadline(options.timeout));
-  if (was_idle) {
-    poller_->add(gpu_copies_);
-    host_.look();
-  }
+  gpu_copies_->begin(
+      move.device, move.ranges,
+      {.transfer = transfer,
+       .finish = [self = shared_from_this(), copy] { self->finish_copy(copy, Room::take); },
+       .kept = std::move(move.kept)},
+      until);
   if (!alive()) cut_off_gpu_copies();
   return transfer;
 }
 
-// The connection has ended: the copies end by themselves, and nobody is told.
+// The connection has ended: what the GPU has begun it ends by itself.
 void Peer::cut_off_gpu_copies() const {
-  gpu_copies_->cut_off([this](Effect effect) { return why_not_copied(ipc::Copied::left, effect); });
+  gpu_copies_->cut_off(why_not_copied(ipc::Copied::left, Effect::some));
 }
 
 }  // namespace zerohop::engine

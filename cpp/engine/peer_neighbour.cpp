@@ -50,7 +50,9 @@ void Peer::wait_for_host_copies(const Deadline& until) const {
 void Peer::wait_for_copies(const Deadline& until) const {
   wait_for_host_copies(until);
   if (!gpu_copies_->pending()) return;
-  if (poller_->wait([this] { return !gpu_copies_->pending(); }, until)) return;
+  const bool ended = poller_->wait([this] { return !gpu_copies_->pending() || !alive(); }, until);
+  check_alive();
+  if (ended) return;
   throw TransferTimeout("copies that a GPU makes to or from peer '" + identity_.name +
                         "' did not end in time, so nothing was transferred: give a longer timeout");
 }
@@ -157,7 +159,7 @@ Peer::Transferring Peer::copy_at_once(ipc::Direction direction, const Pair& pair
   neighbour_->stats().count(
       direction == ipc::Direction::write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, nbytes);
   if (options.notify && work.unseen) {
-    notify_by_device(transfer, notify_message(*options.notify));
+    notify_by_device(transfer, notify_message(*options.notify), Room::wait);
   } else {
     transfer->drop();
   }
@@ -195,14 +197,14 @@ void Peer::make_copy(const NeighbourCopy& copy) noexcept {
     copy.transfer->fail(why_not_copied(outcome, copied > 0 ? Effect::some : Effect::nothing));
     return copy.transfer->drop();
   }
-  finish_copy(copy);
+  finish_copy(copy, Room::wait);
 }
 
 // A notification must not overtake earlier ones that a device carries, nor data: then it follows
 // them.
-void Peer::finish_copy(const NeighbourCopy& copy) noexcept {
+void Peer::finish_copy(const NeighbourCopy& copy, Room room) noexcept {
   if (!copy.message) return copy.transfer->drop();
-  if (device_work().unseen) return notify_by_device(copy.transfer, *copy.message);
+  if (device_work().unseen) return notify_by_device(copy.transfer, *copy.message, room);
   const ipc::Copied outcome = copy.visit->at_board(
       [&](std::byte* board) noexcept { Neighbour::notify(board, *copy.visit, *copy.message); });
   if (outcome != ipc::Copied::all) {
@@ -214,13 +216,14 @@ void Peer::finish_copy(const NeighbourCopy& copy) noexcept {
 
 // Behind everything that devices carry; the peer is asked to say when it has come, so that later
 // ones need no device.
-void Peer::notify_by_device(const Transferring& transfer, Message message) noexcept {
+void Peer::notify_by_device(const Transferring& transfer, Message message, Room room) noexcept {
   message.kind = MessageKind::notify_and_tell;
   transfer->note_placed();
   try {
     Job job(transfer, IBV_WR_RDMA_WRITE);
     job.then(message);
-    message_path().submit_message(std::move(job), deadline({}));
+    VerbsPath& taken = message_path().submit_message(std::move(job));
+    if (room == Room::wait) taken.wait_for_room(deadline({}));
   } catch (const std::exception&) {
     transfer->fail(
         why_not_copied(ipc::Copied::left, transfer->nbytes() > 0 ? Effect::all : Effect::nothing));

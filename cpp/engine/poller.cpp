@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <thread>
 #include <utility>
 
 #include "base/error.hpp"
@@ -77,6 +78,14 @@ void Poller::poll_sources() noexcept {
   if (!lock.owns_lock()) return;
   for (const auto& one : sources_) {
     if (const auto source = one.lock(); source && source->pending()) source->poll();
+  }
+}
+
+void Poller::finish_sources(const Deadline& deadline) noexcept {
+  constexpr std::chrono::microseconds kNap{50};
+  while (sources_pending() && !deadline.passed()) {
+    poll_sources();
+    std::this_thread::sleep_for(kNap);
   }
 }
 

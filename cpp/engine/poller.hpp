@@ -81,6 +81,8 @@ class Poller {
   };
   // From now on it is polled as the queues are, by waiters and by the progress thread.
   void add(const std::shared_ptr<Source>& source);
+  // The progress thread has ended: polls until no source has anything to do.
+  void finish_sources(const Deadline& deadline) noexcept;
 
   // Wakes sleeping waiters: call it after every change that makes a waiter's ready() true.
   void wake() noexcept;
@@ -189,6 +191,7 @@ bool Poller::sleep(Ready& ready, const Deadline& deadline) {
     // flush(), not poll(): a thread that polls right now may have looked before that completion
     // came.
     const bool armed = arm();
+    poll_sources();
     flush();
     if (ready()) return true;
     if (deadline.passed()) return false;

@@ -91,6 +91,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // The same, of a job that is but a message: it takes the rail of messages, and follows what the
   // others move.
   void submit_message(Job&& job, const Deadline& deadline);
+  VerbsPath& submit_message(Job&& job);  // without a wait; which has taken it
   // Offers memory with those keys to the peer's recv: `transfer` is done when the peer has read it.
   void offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
              const RailKeys& rkeys, std::vector<std::byte> payload, const Deadline& deadline);

@@ -31,13 +31,14 @@ void VerbsPath::submit(Job&& job, const Deadline& deadline) {
 }
 
 void VerbsPath::submit_message(Job&& job, const Deadline& deadline) {
-  VerbsPath* taken = this;
-  {
-    const std::lock_guard lock(group_->mutex);
-    taken = &message_path();
-    taken->put_message(std::move(job));
-  }
-  taken->wait_for_room(deadline);
+  submit_message(std::move(job)).wait_for_room(deadline);
+}
+
+VerbsPath& VerbsPath::submit_message(Job&& job) {
+  const std::lock_guard lock(group_->mutex);
+  VerbsPath& taken = message_path();
+  taken.put_message(std::move(job));
+  return taken;
 }
 
 void VerbsPath::put_message(Job&& job) {

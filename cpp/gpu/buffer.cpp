@@ -1,11 +1,8 @@
 #include "gpu/buffer.hpp"
 
-#include <pthread.h>
-
 #include <atomic>
 #include <chrono>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -14,6 +11,7 @@
 #include "base/fork.hpp"
 #include "driver/cuda_call.hpp"
 #include "driver/cuda_constants.hpp"
+#include "gpu/apart.hpp"
 #include "gpu/device_guard.hpp"
 #include "gpu/handles.hpp"
 #include "gpu/stream_wait.hpp"
@@ -198,13 +196,7 @@ Buffer::~Buffer() {
   ++buffers_going;
   // Whoever drops the last hold must not wait for the GPU: it may be the thread that answers peers,
   // and a kernel may wait for what that thread delivers.
-  try {
-    std::thread thread(give_back);
-    ::pthread_setname_np(thread.native_handle(), "zh-free");
-    thread.detach();
-  } catch (const std::system_error&) {
-    give_back();  // no thread is to be had
-  }
+  run_apart(give_back);
 }
 
 }  // namespace zerohop::gpu

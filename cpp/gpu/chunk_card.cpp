@@ -17,6 +17,7 @@ struct Card {
   driver::CudaIpcHandle handle;
   std::uint64_t by_descriptor;
 };
+static_assert(sizeof(Card) == kCardNbytes);
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 
 namespace zerohop::gpu {
 
+inline constexpr std::size_t kCardNbytes = 112;
 std::vector<std::byte> to_card(const ChunkExport& chunk);
 // descriptor: that came with it, or none. Throws ProtocolError.
 ChunkExport from_card(std::span<const std::byte> card, UniqueFd descriptor);

@@ -41,7 +41,7 @@ CopyStream::~CopyStream() {
   try {
     if (generation_ == fork_generation()) {
       const DeviceGuard guard(*device_);
-      if (done(last_) || query() == driver::kCudaSuccess) {
+      if (query() == driver::kCudaSuccess) {
         lists_.reset();
         before_.reset();
         stream_.reset();

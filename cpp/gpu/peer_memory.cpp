@@ -8,6 +8,7 @@
 #include "base/fork.hpp"
 #include "driver/cuda_call.hpp"
 #include "driver/cuda_constants.hpp"
+#include "gpu/apart.hpp"
 #include "gpu/device_guard.hpp"
 #include "gpu/vmm.hpp"
 
@@ -101,18 +102,18 @@ void PeerMemory::map_pages(std::span<const ChunkExport> chunks) {
 
 PeerMemory::~PeerMemory() {
   if (owner_) return;
+  Pages* const pages = pages_.release();
   // CUDA does not survive fork(): in a child there is nothing to give back.
-  if (generation_ != fork_generation()) {
-    (void)pages_.release();
-    return;
-  }
-  try {
-    const DeviceGuard guard(*device_);
-    if (pages_ == nullptr && begin_ != 0) (void)device_->cuda().ipc_close(begin_);
-    pages_ = nullptr;
-  } catch (const CudaError&) {
-    // The context is gone, as at process exit, and the mapping with it.
-  }
+  if (generation_ != fork_generation() || (pages == nullptr && begin_ == 0)) return;
+  run_apart([device = device_, begin = begin_, pages]() noexcept {
+    try {
+      const DeviceGuard guard(*device);
+      if (pages == nullptr) (void)device->cuda().ipc_close(begin);
+      delete pages;
+    } catch (const CudaError&) {
+      // The context is gone, as at process exit, and the mapping with it.
+    }
+  });
 }
 
 driver::CudaAddress PeerMemory::at(std::uint64_t address) const noexcept {

@@ -23,6 +23,7 @@ class PeerMemory {
   static std::shared_ptr<PeerMemory> own(std::shared_ptr<const Device> device,
                                          std::shared_ptr<const Device> owner, const Extent& extent);
   // All work on it must be done. That of the owner, who may have freed it, is not concerned.
+  // Returns at once: it is unmapped by a thread of its own.
   ~PeerMemory();
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;

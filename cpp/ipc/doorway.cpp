@@ -215,11 +215,10 @@ void Doorway::answer(const Visitor& visitor, const Ask& ask) const {
   std::optional<Offer> offer;
   try {
     offer = exposures_->find(ask.key, ask.address);
-  } catch (const RouteUnavailable& error) {
-    told.answer = Answer::refused;
+  } catch (const Error& error) {
+    const bool scarce = error.code() == EMFILE || error.code() == ENFILE;
+    told.answer = scarce ? Answer::out_of_descriptors : Answer::refused;
     std::string(error.what()).copy(told.reason.data(), told.reason.size() - 1);
-  } catch (const Error&) {
-    told.answer = Answer::out_of_descriptors;
   }
   if (offer) {
     told.answer = Answer::offered;

@@ -7,13 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ipc/ledger.hpp"
+
 namespace zerohop::ipc {
 
 class Hazards {
  public:
   static constexpr std::size_t kClaims = 63;  // threads of a visitor that are at work at once
   static constexpr std::uint32_t kBoard = UINT32_MAX - 1;  // claimed as a slot is
-  static constexpr std::uint32_t kSlots = 16384;           // that may be held
+  static constexpr std::uint32_t kSlots = Ledger::kSlots;  // that may be held
 
   // --- of the owner ---
   // Whether any thread of the visitor is at work in this slot, or a GPU for it.

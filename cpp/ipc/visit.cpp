@@ -82,6 +82,11 @@ void Visit::leave() noexcept {
   ::shutdown(socket_.get(), SHUT_RD);  // who listens hears the end; the owner that of the last copy
 }
 
+bool Visit::ended() const {
+  const Lock lock(mutex_);
+  return ended_.has_value();
+}
+
 std::shared_ptr<const Window> Visit::find(std::uint64_t key) const {
   const Lock lock(mutex_);
   const auto known = windows_.find(key);

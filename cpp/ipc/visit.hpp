@@ -60,6 +60,8 @@ class Visit {
   // when the owner cannot give it away or this process cannot take it in, for now.
   Opened open(std::uint64_t key, std::uint64_t address, const Deadline& deadline);
 
+  bool ended() const;  // by the owner: nothing can be asked any more
+
   // Whether the owner still exposes it.
   bool stands(const Window& window) const noexcept;
   bool to_own_process() const noexcept;  // once entered

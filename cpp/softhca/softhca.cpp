@@ -57,10 +57,11 @@ std::string canonical_name(std::string_view name) {
     existing += existing.empty() ? "" : ", ";
     existing += device->name;
   }
-  throw VerbsError("no soft device is called '" + std::string(name) +
-                       "': its interface is not up or has no IPv4 address; this host has " +
-                       existing,
-                   ENODEV);
+  throw VerbsError(
+      "no soft device is called '" + std::string(name) +
+          "': there is no such interface or IPv4 address, or it is not up; this host has " +
+          existing,
+      ENODEV);
 }
 
 }  // namespace zerohop::softhca

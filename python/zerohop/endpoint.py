@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ipaddress
 import os
+import time
 import weakref
 from collections import deque
 from contextlib import suppress
@@ -28,6 +29,7 @@ __all__ = ["Endpoint"]
 _LONGEST_NAME = 1024  # bytes
 _DEFAULT_TIMEOUT = 30.0  # seconds
 _DEFAULT_SPIN = 200e-6  # seconds
+_EXIT_S = 5.0  # that transfers under way have when the interpreter exits
 
 _open: weakref.WeakSet[Endpoint] = weakref.WeakSet()
 
@@ -221,6 +223,8 @@ if Endpoint.__doc__ is not None:  # python -OO drops it
 @atexit.register
 def _close_all() -> None:
     _core.announce_exit()
-    # Before the interpreter and the C++ library take their globals down under a running thread.
+    # Before the interpreter and the C++ library take their globals down under a running thread. What is
+    # on its way arrives, as with close().
+    end = time.monotonic() + _EXIT_S
     for endpoint in list(_open):
-        endpoint.close(timeout=0)
+        endpoint.close(timeout=max(0.0, end - time.monotonic()))

@@ -243,3 +243,25 @@ def test_the_interpreter_exits_in_good_order_with_everything_open(device):
     assert done.stdout == "last line\n"
     assert "terminate" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+LEAVES_AT_ONCE = """
+import numpy as np, zerohop as zh
+ep = zh.Endpoint({device!r})
+peer = ep.connect(bytes.fromhex({address!r}))
+peer.write(np.full({nbytes}, 7, np.uint8), peer["inbox"], notify=(3, 9))
+"""
+
+
+def test_what_is_on_its_way_arrives_though_the_script_ends(open_endpoint, device):
+    nbytes = 16 << 20
+    ep = open_endpoint()
+    inbox = ep.empty(nbytes)
+    ep.share("inbox", inbox)
+    script = LEAVES_AT_ONCE.format(device=device, address=ep.address.hex(), nbytes=nbytes)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], check=False, timeout=patient(60), capture_output=True
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert ep.wait_notify(3) == 9
+    assert bool((np.asarray(inbox) == 7).all())

@@ -9,6 +9,7 @@
 
 #include "fake_kernels.hpp"
 #include "fake_pointers.hpp"
+#include "fake_streams.hpp"
 
 namespace zerohop::testing {
 namespace {
@@ -260,65 +261,6 @@ CudaResult ipc_close(CudaAddress) {
   --current->opened;
   return kCudaSuccess;
 }
-CudaResult host_allocate(void** pages, std::size_t nbytes, unsigned flags) {
-  if (current->fails("host_allocate")) return current->error;
-  if (depth == 0) return kCudaErrorInvalidContext;
-  return flags == driver::kCudaHostPortable ? current->copies.pin(pages, nbytes)
-                                            : kCudaErrorInvalidValue;
-}
-CudaResult host_free(void* pages) { return current->copies.unpin(pages); }
-CudaResult copy_to_host(void* to, CudaAddress from, std::size_t nbytes, void* stream) {
-  if (current->fails("copy_to_host")) return current->error;
-  return depth == 0 ? kCudaErrorInvalidContext : current->copies.to_host(to, from, nbytes, stream);
-}
-CudaResult copy_to_device(CudaAddress to, const void* from, std::size_t nbytes, void* stream) {
-  if (current->fails("copy_to_device")) return current->error;
-  return depth == 0 ? kCudaErrorInvalidContext
-                    : current->copies.to_device(to, from, nbytes, stream);
-}
-CudaResult stream_create(void** stream, unsigned flags) {
-  if (current->fails("stream_create")) return current->error;
-  if (depth == 0) return kCudaErrorInvalidContext;
-  return flags == driver::kCudaStreamNonBlocking ? current->copies.create_stream(stream)
-                                                 : kCudaErrorInvalidValue;
-}
-CudaResult copy(CudaAddress to, CudaAddress from, std::size_t nbytes, void* stream) {
-  if (current->fails("copy")) return current->error;
-  return depth == 0 ? kCudaErrorInvalidContext : current->copies.copy(to, from, nbytes, stream);
-}
-CudaResult stream_query(void* stream) {
-  if (current->fails("stream_query")) return current->error;
-  return current->copies.query_stream(stream);
-}
-CudaResult stream_wait_event(void* stream, void* event, unsigned) {
-  if (current->fails("stream_wait_event")) return current->error;
-  return current->copies.wait_event(stream, event);
-}
-CudaResult stream_write_value(void* stream, CudaAddress to, std::uint32_t value, unsigned flags) {
-  if (current->fails("stream_write_value")) return current->error;
-  return flags == driver::kCudaWriteValueDefault ? current->copies.write_value(stream, to, value)
-                                                 : kCudaErrorInvalidValue;
-}
-CudaResult stream_destroy(void* stream) { return current->copies.destroy_stream(stream); }
-CudaResult event_create(void** event, unsigned flags) {
-  if (current->fails("event_create")) return current->error;
-  if (depth == 0) return kCudaErrorInvalidContext;
-  return flags == driver::kCudaEventDisableTiming ? current->copies.create_event(event)
-                                                  : kCudaErrorInvalidValue;
-}
-CudaResult event_destroy(void* event) { return current->copies.destroy_event(event); }
-CudaResult event_record(void* event, void* stream) {
-  if (current->fails("event_record")) return current->error;
-  return depth == 0 ? kCudaErrorInvalidContext : current->copies.record(event, stream);
-}
-CudaResult event_query(void* event) {
-  if (current->fails("event_query")) return current->error;
-  // One of the calls that a thread may not make while any captures, unless in the relaxed mode.
-  if (current->capturing && capture_mode != driver::kCudaCaptureRelaxed) {
-    return driver::kCudaErrorCaptureFirst;
-  }
-  return current->copies.query(event);
-}
 CudaResult flush_gpudirect_writes(int target, int scope) {
   if (current->fails("flush_gpudirect_writes")) return current->error;
   if (depth == 0) return kCudaErrorInvalidContext;
@@ -350,6 +292,8 @@ std::shared_ptr<const driver::Cuda> make_table() {
 FakeCuda& FakeCuda::in_use() { return *current; }
 
 bool FakeCuda::has_context() { return testing::depth > 0; }
+
+driver::CudaCaptureMode FakeCuda::mode_here() { return testing::capture_mode; }
 
 FakeCuda::FakeCuda() : table_(make_table()) {
   current = this;

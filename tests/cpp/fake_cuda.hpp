@@ -64,7 +64,7 @@ class FakeCuda {
   std::atomic<int> retained = 0;  // primary contexts
   std::atomic<int> depth = 0;     // of all threads' context stacks
   int allocated = 0;              // by the table itself
-  int opened = 0;                 // IPC handles
+  std::atomic<int> opened = 0;    // IPC handles
   int modules = 0;                // of kernels, loaded
   int allocations_held = 0;       // by cuMemRetainAllocationHandle
   int flushes = 0;
@@ -83,6 +83,7 @@ class FakeCuda {
   // For the functions of the table.
   static FakeCuda& in_use();
   static bool has_context();  // this thread
+  static driver::CudaCaptureMode mode_here();
   bool fails(const char* function);
 
  private:

@@ -228,6 +228,61 @@ TEST_CASE_FIXTURE(GpuCouple,
   while (!released) std::this_thread::yield();
 }
 
+TEST_CASE("whatever fails of the first copy, the next ones and notifications go on") {
+  for (int call = 1; call <= 20; ++call) {
+    GpuCouple couple;
+    const Memory ours = couple.array(couple.left, {3, 1000});
+    const Memory theirs = couple.array(couple.right, {3, 1000});
+    const Bytes bytes = counted(3000, static_cast<unsigned>(call));
+    couple.put(ours, bytes);
+    couple.cuda.error = 700;
+    couple.cuda.fail_at = couple.cuda.calls + call;
+    try {
+      (void)write(*couple.to_right, ours, theirs.remote())->wait(soon());
+    } catch (const Error&) {  // of one that has another route it is none
+    }
+    couple.cuda.fail_at = 0;
+    finish(write(*couple.to_right, ours, theirs.remote(), Notification{1, 1}));
+    CHECK(couple.right.wait_notify(1, 1, true, soon()).second == 1);
+    CHECK(couple.get(theirs) == bytes);
+    finish(couple.to_right->notify({2, 1}));
+  }
+}
+
+TEST_CASE_FIXTURE(GpuCouple,
+                  "more copies than a stream takes wait for room, and no longer than told") {
+  const Memory ours = array(left, {1000});
+  const Memory theirs = array(right, {1000});
+  const RemoteMemory remote = theirs.remote();
+  const Peer::Pair pair{&ours, &remote};
+  hang(true);
+  std::vector<Peer::Transferring> all;
+  const auto fill = [&] {
+    for (int i = 0; i < 100000; ++i) {
+      all.push_back(to_right->write({&pair, 1}, {.notify = {}, .require = "p2p", .timeout = 0.05}));
+    }
+  };
+  CHECK(contains(message_of<TransferTimeout>(fill), "give a longer timeout"));
+  CHECK(all.size() > 100);
+  hang(false);
+  for (const auto& one : all) finish(one);
+  finish(write(*to_right, ours, remote));
+}
+
+TEST_CASE_FIXTURE(GpuCouple, "an Endpoint that is closed leaves nothing to the peer to wait for") {
+  const Memory ours = array(left, {1000});
+  Memory theirs = array(right, {1000});
+  hang(true);
+  const auto written = write(*to_right, ours, theirs.remote());
+  auto closing = std::async(std::launch::async, [&] { left.close(within(0)); });
+  CHECK(contains(error_of(written), "is lost"));
+  hang(false);
+  closing.get();
+  const auto begin = Deadline::Clock::now();
+  theirs.close();
+  CHECK(Deadline::Clock::now() - begin < std::chrono::seconds(3));
+}
+
 TEST_CASE_FIXTURE(GpuCouple, "a GPU that fails ends its transfers with its error") {
   const Memory ours = array(left, {1000});
   const Memory theirs = array(right, {1000});

@@ -202,7 +202,7 @@ TEST_CASE_FIXTURE(StagedCouple, "the owner refuses what a peer has no right to")
   };
   for (const RemoteMemory& remote : {forged, guessed}) {
     CHECK(contains(error_of(remote), "REM_ACCESS_ERR"));
-    CHECK(contains(error_of(remote), "nothing of the data"));
+    CHECK(contains(error_of(remote), "nothing was written"));
   }
   CHECK(contains(error_of(shifted), "REM_ACCESS_ERR"));  // the last chunk leaves the range
   far.close();

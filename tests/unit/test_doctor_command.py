@@ -132,6 +132,8 @@ def test_staged_is_tried_on_the_device_that_was_chosen(
         return trial.Outcome(route, "ok", "64 KiB")
 
     monkeypatch.setattr(command, "_with_counterpart", try_it)
+    made = Finding("endpoint", "ok", "it has such a device")
+    monkeypatch.setattr(command, "_try_endpoint", lambda _: (made, True))
     machine = virtual(tmp_path)
     offer_device_files(machine)
     assert command.diagnose(host_of(machine), "staged", device, True)
@@ -366,3 +368,28 @@ def pidfd_gone(pid: int) -> None:
 def test_counterpart_that_does_not_start() -> None:
     with pytest.raises(CounterpartFailed, match="mlx5_99"), counterpart("mlx5_99"):
         pass
+
+
+def test_a_misspelt_setting_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZEROHOP_TIMOUT", "3")
+    command.diagnose(host_of(plain(tmp_path)), None, "soft0", as_json=True)
+    [finding] = [
+        one for one in json.loads(capsys.readouterr().out)["findings"] if one["name"] == "settings"
+    ]
+    assert finding["state"] == "warn"
+    assert "ZEROHOP_TIMOUT" in finding["evidence"]
+    assert "ZEROHOP_TIMEOUT" in finding["fix"]
+
+
+@pytest.mark.parametrize("by", ["variable", "option"])
+def test_no_route_is_possible_where_an_endpoint_cannot_be_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setenv("ZEROHOP_DEVICE", "soft0@nope" if by == "variable" else "soft0")
+    device = None if by == "variable" else "soft0@nope"
+    assert not command.diagnose(host_of(plain(tmp_path)), None, device, as_json=True)
+    routes = json.loads(capsys.readouterr().out)["routes"]
+    assert [route["possible"] for route in routes] == [False] * 4
+    assert "soft0@nope" in routes[0]["reason"]

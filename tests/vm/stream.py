@@ -82,4 +82,5 @@ class Stream:
         assert self.added <= added <= self.added + self.maybe_added
         for effect, message in self.failures:
             assert effect in ("nothing", "some", "all"), message
-            assert f"{effect} of the data may have been written" in message
+            words = "nothing was" if effect == "nothing" else f"{effect} of the data may have been"
+            assert f"({words} written)" in message

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from difflib import get_close_matches
 from typing import Any
 
 from rich.console import Console
@@ -21,8 +23,10 @@ from zerohop.doctor.sharing import p2p_matrix
 from zerohop.doctor.trial import TIMEOUT_S, Outcome, share, try_pair, try_routes
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error, TransferTimeout
+from zerohop.knobs import KEYWORDS, KNOBS
 
 LOOK_S = 1.0
+OTHERS = ("ZEROHOP_TEST_", "ZEROHOP_GPU_ROWS")  # variables of the tests
 
 
 def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) -> bool:
@@ -30,9 +34,12 @@ def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) ->
 
     A wanted route that the findings allow is tried with a second process on this machine.
     """
+    if device is None:
+        device = os.environ.get("ZEROHOP_DEVICE") or None
     endpoint, settings_stand = _try_endpoint(device)
-    findings = [endpoint, *examine(host)] if settings_stand else [endpoint]
-    verdicts = judge(findings, device) if settings_stand else []
+    findings = [*unknown_settings(), endpoint]
+    findings += examine(host) if settings_stand else []
+    verdicts = judge(findings, device)
     outcomes: list[Outcome] = []
     if want is not None and not settings_stand:
         outcomes = [Outcome(want, "fail", endpoint.evidence)]
@@ -54,6 +61,22 @@ def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) ->
         if outcomes:
             print_outcomes(outcomes, console)
     return works
+
+
+def unknown_settings() -> list[Finding]:
+    """A variable that looks like a setting and is none: misspelt, it would be ignored in silence."""
+    names = {knob.variable for knob in KNOBS} | {f"ZEROHOP_{word.upper()}" for word in KEYWORDS}
+    found = [
+        name
+        for name in sorted(os.environ)
+        if name.startswith("ZEROHOP_") and name not in names and not name.startswith(OTHERS)
+    ]
+    if not found:
+        return []
+    close = [near for name in found for near in get_close_matches(name, names, 1)]
+    meant = f"; did you mean {', '.join(close)}?" if close else ""
+    evidence = f"{', '.join(found)}: no such setting, so ignored"
+    return [Finding("settings", "warn", evidence, f"correct or unset it{meant}")]
 
 
 def _try_endpoint(device: str | None) -> tuple[Finding, bool]:

@@ -79,6 +79,8 @@ def _run(script: str) -> dict[str, Any]:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
         )
+    except OSError as error:
+        return {"reason": f"{script} cannot be started: {error}"}
     except subprocess.TimeoutExpired:
         return {"reason": f"{script} did not answer within {PROBE_TIMEOUT_S:.0f} s"}
     try:

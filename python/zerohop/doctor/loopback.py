@@ -28,7 +28,7 @@ def loopback() -> tuple[bool, str]:
             ).wait()
             there.wait_notify(1)
             arrived = bool(np.array_equal(np.asarray(inbox), sent))
-    except (Error, OSError) as error:
+    except (Error, OSError, ValueError) as error:
         return False, str(error)
     if not arrived:
         return False, f"other bytes arrived than the {NBYTES} that were written"

@@ -21,6 +21,8 @@ class Verdict:
 def judge(findings: Sequence[Finding], device: str | None = None) -> list[Verdict]:
     """device: the only one that counts, for instance "soft0"; None: whichever an Endpoint would choose."""
     known = {finding.name: finding for finding in findings}
+    if (endpoint := known.get("endpoint")) and endpoint.state == "fail":
+        return [Verdict(route, False, endpoint.evidence) for route in ROUTES]
     adapter = _lacking(known, "libibverbs", "providers", "uverbs", "transport", "ports")
     adapter += [name for name in ("gids", "memlock") if known[name].state == "fail"]
     gpu = _lacking(known, "cuda")
@@ -62,7 +64,7 @@ def _host(known: Mapping[str, Finding], adapter: list[str], device: str | None) 
         return found if found.possible else replace(found, reason=f"{device}: {found.reason}")
     if device is None and not adapter:
         return Verdict("host", True, "over an RDMA device")
-    return _verdict(known, "host", _lacking(known, "soft0"), "over soft0")
+    return _verdict(known, "host", _lacking(known, "soft0"), f"over {device or 'soft0'}")
 
 
 def _gpudirect(
