@@ -85,8 +85,10 @@ void GpuCopies::begin(const std::shared_ptr<const gpu::Device>& device,
                       std::span<const gpu::CopyPiece> ranges, Work work, const Deadline& deadline) {
   wait_for_room(deadline);
   const std::shared_ptr<Lane> lane = lane_of(device);
-  const std::unique_lock submission(lane->submission, deadline.at());
-  if (!submission.owns_lock()) throw_no_room();
+  // Not by try_lock_until(), which ThreadSanitizer does not know.
+  if (!poller_->wait([&] { return lane->submission.try_lock(); }, deadline)) throw_no_room();
+  const std::shared_ptr<void> wake(nullptr, [this](void*) { poller_->wake(); });  // once unlocked
+  const std::lock_guard submission(lane->submission, std::adopt_lock);
   const Place place = put(lane, std::move(work));
   try {
     lane->stream.follow(driver::kCudaLegacyStream);
