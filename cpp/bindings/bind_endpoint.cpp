@@ -195,16 +195,39 @@ Endpoint::Notified wait_notify(Endpoint& self, std::uint32_t first, std::uint32_
 void bind_notifications(py::class_<Endpoint, EndpointHandle>& type) {
   type.def(
           "wait_notify",
-          [](Endpoint& self, Slot slot, Timeout timeout, bool reset) {
+          [](Endpoint& self, Slot slot, Timeout timeout, bool reset, const py::none&) {
             const std::uint32_t first = demand_slot(slot.object);
             return wait_notify(self, first, 1, timeout, reset).second;
           },
-          py::arg("slot"), py::arg("timeout") = py::none(), py::arg("reset") = true, R"(
+          py::arg("slot"), py::arg("timeout") = py::none(), py::arg("reset") = true, py::kw_only(),
+          py::arg("stream") = py::none(), R"(
 Wait until a peer has put a value into the slot (0 to 65535) and return it; what was written before it is
 there. reset: also empty the slot. A slot holds one value: of several that came in the meantime, the last.
 
 Raises TransferTimeout after `timeout` seconds (default: the Endpoint's), PeerLost (the last peer has left, and
 the slot is empty), IndexError (slot).)")
+      .def(
+          "wait_notify",
+          [](const EndpointHandle& self, Slot slot, Timeout timeout, bool reset,
+             const py::object& object) {
+            const std::uint32_t number = demand_slot(slot.object);
+            const auto stream = demand_stream(object);
+            auto waiting = without_gil(
+                [&] { return self->wait_notify_on(*stream, number, reset, timeout.seconds); });
+            return TransferHandle{self, std::move(waiting), ResultKind::unsigned_word};
+          },
+          py::arg("slot"), py::arg("timeout") = py::none(), py::arg("reset") = true, py::kw_only(),
+          py::arg("stream"), R"(
+With stream= (as for ``Peer.write``, of any GPU of this process) the call waits for nothing: the stream does.
+What it is given from now on begins when a peer has put a value into the slot, and finds what was written before
+that. Returns a Transfer, done when the stream goes on; its wait() returns the value.
+
+The stream waits at most `timeout` seconds, counted from when it gets there. It goes on all the same if nothing
+came by then, or no peer is left that could notify: a line on stderr says so, and wait() of the Transfer raises
+TransferTimeout or PeerLost. The wait is a kernel of one thread, which hears of a value sooner than the driver's
+own wait operation and always ends. Where the GPU has no atomics with host memory, a value that replaces one at
+the very moment when a stream takes that is lost: give each value under way a slot of its own. Raises
+RouteUnavailable (the stream is being captured into a CUDA graph; built without kernels), CudaError, IndexError.)")
       .def(
           "wait_notify_any",
           [](Endpoint& self, Slot first, Slot count, Timeout timeout, bool reset) {

@@ -40,14 +40,10 @@ struct Extras {
   Timeout timeout;
 
   engine::TransferOptions options() const {
-    if (!stream.is_none()) {
-      throw RouteUnavailable(
-          "stream= needs a GPU route, which this build has not: synchronise the "
-          "stream, then call without it");
-    }
     return {.notify = to_notification(notify),
             .require = demand_route(require.object),
-            .timeout = timeout.seconds};
+            .timeout = timeout.seconds,
+            .stream = demand_stream(stream)};
   }
 };
 
@@ -154,8 +150,15 @@ notify: (slot, value) to put on the peer's notification board behind the data, s
 holds one value: a later one replaces one that nobody took.
 require: the only kind of route to take, for instance "host"; RouteUnavailable says why not.
 timeout: seconds that a full queue may hold this call up (default: the Endpoint's); the transfer is
-accepted even then. stream: not in this build; the call waits, `timeout` seconds at most, until the GPU of
-a local array has done what its default stream was given before.
+accepted even then.
+stream: of the GPU of the local array: PyTorch's, CuPy's, Numba's, any object with ``__cuda_stream__``, or a
+handle as an int (0 or 1: the legacy default stream). By p2p between GPUs the transfer is put into that stream,
+data and notification, and the call waits for nothing: it begins when the stream gets there, and what the
+stream is given afterwards begins behind it. It follows the calls before it that named no stream; those of
+different streams are in no order. On the other routes the call waits, `timeout` seconds at most, until the
+stream has done what it was given. Not during a capture into a CUDA graph (RouteUnavailable).
+Without stream= a transfer begins behind what the default stream of the array's GPU was given before: by p2p
+without a wait, on the other routes the call waits for it.
 
 Returns a Transfer. Raises PeerLost, RegistrationError (closed memory), RouteUnavailable, CudaError,
 TransferTimeout (the default stream), ValueError (shapes, dtypes or rights that do not fit).)")

@@ -44,6 +44,16 @@ py::object wait(const TransferHandle& handle, Timeout timeout) {
   return result_of(handle);
 }
 
+TransferHandle wait_on(const TransferHandle& handle, const py::object& object, Timeout timeout) {
+  const auto stream = demand_stream(object);
+  if (!stream) throw py::type_error("stream must be a GPU stream, not None");
+  handle.endpoint->check_process();
+  if (handle.transfer->done()) (void)handle.transfer->result();  // raises what ended it
+  auto waiting = without_gil(
+      [&] { return handle.endpoint->wait_transfer_on(*stream, handle.transfer, timeout.seconds); });
+  return {handle.endpoint, std::move(waiting), ResultKind::none};
+}
+
 // Tells an event loop, through a descriptor, which of the transfers it watches are done. The thread
 // that completes a transfer never needs the GIL for it.
 class DoneBell {
@@ -157,12 +167,18 @@ VerbsError, ... whose ``effect`` tells what may have been written.)")
           "The route it takes.")
       .def(
           "wait_on",
-          [](const TransferHandle&, const py::object&) {
-            throw RouteUnavailable(
-                "wait_on(stream) needs a GPU route, which this build has not: use "
-                "wait()");
+          [](const TransferHandle& handle, const py::object& stream, Timeout timeout) {
+            return wait_on(handle, stream, timeout);
           },
-          py::arg("stream"), "Order a GPU stream behind the transfer. Not in this build.")
+          py::arg("stream"), py::arg("timeout") = py::none(), R"(
+Have a GPU stream wait for this transfer: what the stream is given from now on begins once it is done. The call
+itself waits for nothing. stream: as for ``Peer.write``, of any GPU of this process.
+
+Returns a Transfer that is done when the stream goes on. The stream waits at most `timeout` seconds (default:
+the Endpoint's), counted from when it gets there. If the transfer is not done by then, or fails, the stream
+goes on all the same: a line on stderr says so, and wait() of what this call returned raises TransferTimeout,
+or what ended the transfer. Raises at once what ended a transfer that has failed already; RouteUnavailable
+(the stream is being captured into a CUDA graph; no GPU), CudaError. The wait is a kernel of one thread.)")
       .def("__await__",
            [](const py::object& self) {
              return py::module_::import("zerohop.aio").attr("await_transfer")(self);

@@ -118,6 +118,44 @@ engine::Notification demand_notification(py::handle slot, py::handle value) {
   return {demand_slot(slot), demand_u32(value, "a notification value", kRange)};
 }
 
+namespace {
+
+// The handle inside an object that stands for a stream; what is none comes back as it is.
+py::object stream_handle(py::handle object) {
+  if (PyLong_Check(object.ptr())) return py::reinterpret_borrow<py::object>(object);
+  if (py::hasattr(object, "cuda_stream")) return object.attr("cuda_stream");  // PyTorch
+  if (py::hasattr(object, "__cuda_stream__")) {  // (version, handle): cuda-python's protocol
+    const py::object both = object.attr("__cuda_stream__")();
+    return py::reinterpret_borrow<py::sequence>(both)[1];
+  }
+  if (py::hasattr(object, "ptr")) return object.attr("ptr");  // CuPy
+  if (!py::hasattr(object, "handle")) return py::reinterpret_borrow<py::object>(object);
+  const py::object handle = object.attr("handle");  // Numba: a ctypes pointer
+  if (!py::hasattr(handle, "value")) return handle;
+  const py::object value = handle.attr("value");
+  return value.is_none() ? py::int_(0) : value;
+}
+
+}  // namespace
+
+std::optional<driver::CudaStream> demand_stream(py::handle object) {
+  if (object.is_none()) return std::nullopt;
+  const py::object handle = stream_handle(object);
+  if (!PyLong_Check(handle.ptr()) || PyBool_Check(handle.ptr())) {
+    throw py::type_error(
+        "stream must be a GPU stream of PyTorch, CuPy or Numba, an object with __cuda_stream__, or "
+        "the handle of one as an int, not " +
+        a_type_name(object));
+  }
+  const unsigned long long number = PyLong_AsUnsignedLongLong(handle.ptr());
+  if (PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    throw py::value_error("stream is no handle of a stream: " +
+                          py::str(handle).cast<std::string>());
+  }
+  return reinterpret_cast<driver::CudaStream>(number);
+}
+
 std::uint32_t demand_slot(py::handle object) {
   const auto number = small_int(object, "a notification slot");
   if (!number || *number < 0 || *number >= engine::Board::kSlots) {

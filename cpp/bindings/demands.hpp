@@ -43,6 +43,8 @@ std::uint32_t demand_u32(py::handle object, const char* what,
                          const char* range = "from 0 to 2**32 - 1");
 // The engine refuses a value of 0.
 engine::Notification demand_notification(py::handle slot, py::handle value);
+// A stream of torch, CuPy, Numba or cuda-bindings, or a handle as an integer; None: none.
+std::optional<driver::CudaStream> demand_stream(py::handle object);
 std::uint32_t demand_slot(py::handle object);
 // 64 bits with or without sign: atomics do not care, their element type says how to read them.
 std::uint64_t demand_word(py::handle object, const char* what);

@@ -54,6 +54,8 @@ constexpr CudaResult kCudaSuccess = 0;
   X(primary_context_release, cuDevicePrimaryCtxRelease, 11000, (CudaDevice device))                \
   X(context_push, cuCtxPushCurrent, 4000, (CudaContext context))                                   \
   X(context_pop, cuCtxPopCurrent, 4000, (CudaContext * context))                                   \
+  X(context_get_current, cuCtxGetCurrent, 4000, (CudaContext * context))                           \
+  X(context_get_device, cuCtxGetDevice, 2000, (CudaDevice * device))                               \
   X(context_enable_peer_access, cuCtxEnablePeerAccess, 4000, (CudaContext peer, unsigned flags))   \
   X(context_synchronize, cuCtxSynchronize, 2000, ())                                               \
   X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, 10010,                        \
@@ -99,6 +101,8 @@ constexpr CudaResult kCudaSuccess = 0;
   X(ipc_close, cuIpcCloseMemHandle, 4010, (CudaAddress address))                                   \
   X(host_allocate, cuMemHostAlloc, 2020, (void** address, std::size_t nbytes, unsigned flags))     \
   X(host_free, cuMemFreeHost, 2000, (void* address))                                               \
+  X(host_register, cuMemHostRegister, 6050, (void* address, std::size_t nbytes, unsigned flags))   \
+  X(host_unregister, cuMemHostUnregister, 4000, (void* address))                                   \
   X(copy_to_host, cuMemcpyDtoHAsync, 3020,                                                         \
     (void* to, CudaAddress from, std::size_t nbytes, CudaStream stream))                           \
   X(copy_to_device, cuMemcpyHtoDAsync, 3020,                                                       \
@@ -112,6 +116,8 @@ constexpr CudaResult kCudaSuccess = 0;
     (CudaStream stream, CudaEvent event, unsigned flags))                                          \
   X(stream_write_value, cuStreamWriteValue32, 11070,                                               \
     (CudaStream stream, CudaAddress to, std::uint32_t value, unsigned flags))                      \
+  X(stream_get_context, cuStreamGetCtx, 9020, (CudaStream stream, CudaContext * context))          \
+  X(stream_is_capturing, cuStreamIsCapturing, 10000, (CudaStream stream, int* status))             \
   X(event_create, cuEventCreate, 2000, (CudaEvent * event, unsigned flags))                        \
   X(event_destroy, cuEventDestroy, 4000, (CudaEvent event))                                        \
   X(event_record, cuEventRecord, 2000, (CudaEvent event, CudaStream stream))                       \

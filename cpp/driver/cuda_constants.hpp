@@ -23,13 +23,14 @@ enum : CudaResult {
 enum : CudaDeviceAttribute {
   kCudaComputeMajor = 75,
   kCudaComputeMinor = 76,
-  kCudaFlushRemoteWrites = 98,    // cuStreamWaitValue may flush
-  kCudaVmmSupported = 102,        // cuMemCreate and its like
-  kCudaFdExportSupported = 103,   // ... with handles that are file descriptors
-  kCudaGpudirectWithVmm = 110,    // cuMemCreate knows gpuDirectRDMACapable
-  kCudaGpudirectSupported = 116,  // nvidia_p2p_get_pages and its like
-  kCudaFlushOptions = 117,        // bits of CudaFlushOption
-  kCudaWritesOrdering = 118,      // a CudaScope
+  kCudaSameRegisteredAddress = 91,  // registered host memory has the same address on the GPU
+  kCudaFlushRemoteWrites = 98,      // cuStreamWaitValue may flush
+  kCudaVmmSupported = 102,          // cuMemCreate and its like
+  kCudaFdExportSupported = 103,     // ... with handles that are file descriptors
+  kCudaGpudirectWithVmm = 110,      // cuMemCreate knows gpuDirectRDMACapable
+  kCudaGpudirectSupported = 116,    // nvidia_p2p_get_pages and its like
+  kCudaFlushOptions = 117,          // bits of CudaFlushOption
+  kCudaWritesOrdering = 118,        // a CudaScope
   kCudaDmabufSupported = 124,
 };
 
@@ -92,10 +93,14 @@ constexpr unsigned long long kCudaDmabufMappingPcie = 1;    // CUmemRangeFlags, 
 constexpr int kCudaDmabufMappingPcieMinimumDriver = 12080;  // as cuDriverGetVersion counts
 constexpr CudaCaptureMode kCudaCaptureRelaxed = 2;
 constexpr unsigned kCudaHostPortable = 1;        // CU_MEMHOSTALLOC_PORTABLE: pinned for all GPUs
+constexpr unsigned kCudaRegisterPortable = 1;    // CU_MEMHOSTREGISTER_PORTABLE
+constexpr unsigned kCudaRegisterMapped = 2;      // CU_MEMHOSTREGISTER_DEVICEMAP
 constexpr unsigned kCudaStreamNonBlocking = 1;   // not ordered with the legacy default stream
 constexpr unsigned kCudaWriteValueDefault = 0;   // CU_STREAM_WRITE_VALUE_DEFAULT: behind a barrier
 constexpr unsigned kCudaEventDisableTiming = 2;  // CUevent_flags
 // CU_STREAM_LEGACY: the default stream, which PyTorch and CuPy use unless told otherwise.
 inline const CudaStream kCudaLegacyStream = reinterpret_cast<CudaStream>(1);
+// CU_STREAM_PER_THREAD: the other default stream; handles beyond are streams that were created.
+inline const CudaStream kCudaPerThreadStream = reinterpret_cast<CudaStream>(2);
 
 }  // namespace zerohop::driver

@@ -22,6 +22,9 @@ struct BoardPages {
     puts.fetch_add(1, std::memory_order_release);
   }
 
+  // A GPU has put a value into a slot: it cannot count that, nor see who sleeps.
+  void announce() noexcept { puts.fetch_add(1, std::memory_order_release); }
+
   alignas(64) std::atomic<std::uint64_t> puts;
   alignas(64) std::atomic<int> sleepers;  // threads of the owner that want to be woken
   alignas(64) std::atomic<std::uint32_t> slots[kSlots];
@@ -35,6 +38,10 @@ class Board {
   Board() : buffer_(sizeof(BoardPages)) {}  // throws RegistrationError
 
   const Buffer& buffer() const noexcept { return buffer_; }  // to be mapped by others
+  // Of a slot, for GPUs that the buffer is registered with.
+  std::uint64_t address(std::uint32_t slot) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(&pages().slots[slot]);
+  }
   std::atomic<int>& sleepers() noexcept { return pages().sleepers; }
 
   void put(std::uint32_t slot, std::uint32_t value) noexcept { pages().put(slot, value); }

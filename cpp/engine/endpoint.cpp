@@ -12,7 +12,9 @@
 #include "base/error.hpp"
 #include "base/fork.hpp"
 #include "engine/control_host.hpp"
+#include "engine/cuda_table.hpp"
 #include "engine/device_choice.hpp"
+#include "engine/slots.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -21,21 +23,6 @@ std::string default_name() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   return std::string(host.data()) + ":" + std::to_string(::getpid());
-}
-
-// "slot 9", "slots 4 to 7"
-std::string slots_text(std::uint64_t first, std::uint64_t count) {
-  const std::string begin = std::to_string(first);
-  if (count == 1) return "slot " + begin;
-  return "slots " + begin + " to " + std::to_string(first + count - 1);
-}
-
-void check_slots(std::uint64_t first, std::uint64_t count) {
-  if (count == 0) throw std::invalid_argument("a notification range needs at least one slot");
-  if (first + count > Board::kSlots) {
-    throw std::out_of_range("out of range: notification " + slots_text(first, count) +
-                            ", they go from 0 to " + std::to_string(Board::kSlots - 1));
-  }
 }
 
 // Why no connection came about, with the place that was tried.
@@ -64,6 +51,9 @@ Peer::Host with_words_to(const std::weak_ptr<Control>& weak, Peer::Host host) {
   };
   return host;
 }
+
+// So many are looked at every time: GPUs put values without counting them.
+constexpr std::uint32_t kFewSlots = 64;
 
 }  // namespace
 
@@ -127,7 +117,8 @@ Control::MakePeer Endpoint::peer_maker() const {
                         .tell = {},
                         .repair = {},
                         .leave = {},
-                        .look = {}};
+                        .look = {},
+                        .cuda = [given = options_.cuda] { return cuda_or(given, "a GPU stream"); }};
   return
       [host, services = services_](const std::weak_ptr<Control>& control, Peer::Identity identity) {
         return Peer::create(with_words_to(control, host), services, std::move(identity));
@@ -240,7 +231,7 @@ Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t coun
   services_.poller->wait(
       [&] {
         const std::uint64_t puts = board.puts();
-        if (puts != scanned) notified = board.find(first, count, reset);
+        if (puts != scanned || count <= kFewSlots) notified = board.find(first, count, reset);
         scanned = puts;
         return notified.has_value() || closed() || control_->lonely() || all_gone(rails_);
       },
@@ -287,6 +278,10 @@ void Endpoint::close(const Deadline& deadline) {
 
 void Endpoint::stop() {
   control_->stop();
+  {
+    const std::lock_guard lock(gpu_mutex_);
+    if (stream_waits_) stream_waits_->give_up();
+  }
   services_.poller->finish_sources(Deadline::after(ipc::kLongestCopy));
   stager_->stop();  // every Peer is lost: what it had to do ends
   if (neighbourhood_) neighbourhood_->exposures()->close();
@@ -302,6 +297,8 @@ void Endpoint::stop() {
   {
     const std::lock_guard lock(gpu_mutex_);
     gpu_registrations_ = {};
+    stream_waits_.reset();
+    stream_devices_.clear();
   }
   services_.poller->let_go();
   services_.poller.reset();

@@ -20,6 +20,7 @@
 #include "engine/gpu_registrations.hpp"
 #include "engine/memory.hpp"
 #include "engine/peer.hpp"
+#include "engine/stream_waits.hpp"
 
 namespace zerohop::engine {
 
@@ -90,6 +91,13 @@ class Endpoint {
   // and PeerLost when there were peers and none is left that could notify.
   Notified wait_notify(std::uint32_t first, std::uint32_t count, bool reset,
                        const Deadline& deadline);
+  // Has a stream of the program wait for a notification, or for a transfer, `timeout` seconds at
+  // most from when it gets there; see StreamWaits. Throws RouteUnavailable, CudaError.
+  std::shared_ptr<Transfer> wait_notify_on(driver::CudaStream stream, std::uint32_t slot,
+                                           bool reset, std::optional<double> timeout);
+  std::shared_ptr<Transfer> wait_transfer_on(driver::CudaStream stream,
+                                             const std::shared_ptr<Transfer>& transfer,
+                                             std::optional<double> timeout);
   std::uint32_t peek_notify(std::uint32_t slot) const;
   std::uint32_t reset_notify(std::uint32_t slot);
 
@@ -108,6 +116,8 @@ class Endpoint {
   Memory register_gpu_memory(const Layout& layout, std::shared_ptr<void> owner,
                              const Registering& how);
   std::shared_ptr<gpu::Device> gpu_device(const std::string& device);
+  StreamWaits::Stream stream_of(driver::CudaStream handle, std::optional<double> timeout);
+  std::shared_ptr<StreamWaits> stream_waits();
   GpuRegistrations& gpu_registrations(const Rail& rail, const std::string& device);
   RailIndex nearest_rail(const std::string& place) const;
   std::string place_of(const Layout& layout, const std::string& device) const;
@@ -130,7 +140,9 @@ class Endpoint {
   std::shared_ptr<Registrations> registrations_;
   std::shared_ptr<StagedMemories> staged_memories_ = std::make_shared<StagedMemories>();
   std::shared_ptr<Stager> stager_;
-  mutable std::mutex gpu_mutex_;  // guards the next
+  mutable std::mutex gpu_mutex_;                                      // guards the next three
+  std::map<int, std::shared_ptr<const gpu::Device>> stream_devices_;  // by ordinal
+  std::shared_ptr<StreamWaits> stream_waits_;                         // null before the first
   // By rail; null before the first GPU array.
   std::array<std::unique_ptr<GpuRegistrations>, kMaxRails> gpu_registrations_;
   Address address_;

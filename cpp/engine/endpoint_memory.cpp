@@ -6,6 +6,7 @@
 #include "base/buffer.hpp"
 #include "base/error.hpp"
 #include "base/numa.hpp"
+#include "engine/cuda_table.hpp"
 #include "engine/endpoint.hpp"
 #include "engine/gpu_packer.hpp"
 #include "gpu/buffer.hpp"
@@ -116,16 +117,9 @@ GpuRegistrations& Endpoint::gpu_registrations(const Rail& rail, const std::strin
   const std::lock_guard lock(gpu_mutex_);
   auto& registrations = gpu_registrations_[rail.index()];
   if (!registrations) {
-    auto cuda = options_.cuda;
-    if (!cuda) {
-      const driver::CudaLibrary& library = driver::libcuda();
-      if (!library.cuda) {
-        throw RegistrationError("memory on " + device + " cannot be had: " + library.reason);
-      }
-      cuda = library.cuda;
-    }
-    registrations = std::make_unique<GpuRegistrations>(make_adapter(rail.domain()), std::move(cuda),
-                                                       ask_host(), options_.gpu);
+    registrations = std::make_unique<GpuRegistrations>(
+        make_adapter(rail.domain()), cuda_or(options_.cuda, "memory on " + device), ask_host(),
+        options_.gpu);
   }
   return *registrations;
 }

@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kBetweenQueries{1};
 constexpr std::chrono::seconds kWhenCutOff{1};
 // Under way at once: a stream takes about a thousand operations before the driver makes its caller
 // wait, for as long as it likes.
-constexpr int kMost = 200;
+constexpr int kMost = 300;
 
 Failure copy_failure(const driver::Cuda& cuda, driver::CudaResult error) {
   try {
@@ -43,7 +43,13 @@ GpuCopies::GpuCopies(std::shared_ptr<Poller> poller, std::function<void()> look)
 GpuCopies::~GpuCopies() {
   const bool own = generation_ == fork_generation();
   for (Entry& entry : entries_) {
-    if (own && entry.lane->stream.query() == driver::kCudaSuccess) continue;
+    const auto ended = [&] {
+      return !entry.lane ||
+             (entry.state == State::begun && entry.lane->stream.done(entry.ticket)) ||
+             (entry.in_order && entry.lane->stream.query() == driver::kCudaSuccess);
+    };
+    if (own && ended()) continue;
+    if (entry.lane && !entry.in_order) entry.lane->stream.leave_behind();
     new auto(std::move(entry.work.kept));  // CUDA does not survive fork(), nor end what hangs
   }
 }
@@ -61,70 +67,132 @@ void GpuCopies::wait_for_room(const Deadline& deadline) {
   if (!room() && !poller_->wait(room, deadline)) throw_no_room();
 }
 
-GpuCopies::Place GpuCopies::put(const std::shared_ptr<Lane>& lane, Work&& work) {
+GpuCopies::Place GpuCopies::put(Entry&& entry) {
   if (!polled_.exchange(true)) poller_->add(shared_from_this());
   Place place;
   {
     const std::lock_guard lock(mutex_);
-    place = entries_.insert(entries_.end(), {.lane = lane, .work = std::move(work)});
+    if (entry.lane && entry.in_order) ++entry.lane->in_order;
+    place = entries_.insert(entries_.end(), std::move(entry));
   }
   if (pending_.fetch_add(1, std::memory_order_release) == 0) look_();
   return place;
 }
 
-void GpuCopies::settle(Place place, State state, std::uint32_t number) noexcept {
+void GpuCopies::settle(Place place, State state, const gpu::Ticket& ticket) noexcept {
   const std::lock_guard lock(mutex_);
   place->state = state;
-  place->number = number;
-  if (state != State::broken) return;
+  place->ticket = ticket;
+  if (state == State::begun) {
+    const gpu::CopyStream& stream = place->lane->stream;
+    place->work.transfer->set_mark(
+        {.word = stream.word(ticket), .number = ticket.number, .owner = place->lane});
+    return;
+  }
   place->work.transfer = nullptr;  // the caller has the exception
   place->work.finish = nullptr;
 }
 
-void GpuCopies::begin(const std::shared_ptr<const gpu::Device>& device,
-                      std::span<const gpu::CopyPiece> ranges, Work work, const Deadline& deadline) {
+void GpuCopies::begin(const Copy& copy, Work work, const Deadline& deadline) {
   wait_for_room(deadline);
-  const std::shared_ptr<Lane> lane = lane_of(device);
+  const std::shared_ptr<Lane> lane = lane_of(copy.device);
   // Not by try_lock_until(), which ThreadSanitizer does not know.
-  if (!poller_->wait([&] { return lane->submission.try_lock(); }, deadline)) throw_no_room();
+  if (!poller_->wait([&] { return submission_.try_lock(); }, deadline)) throw_no_room();
   const std::shared_ptr<void> wake(nullptr, [this](void*) { poller_->wake(); });  // once unlocked
-  const std::lock_guard submission(lane->submission, std::adopt_lock);
-  const Place place = put(lane, std::move(work));
+  const std::lock_guard submission(submission_, std::adopt_lock);
+  const Place place =
+      put({.lane = lane, .in_order = !copy.stream, .ticket = {}, .work = std::move(work)});
   try {
-    lane->stream.follow(driver::kCudaLegacyStream);
-    settle(place, State::begun, lane->stream.copy(ranges, deadline));
+    settle(place, State::begun, give(*lane, copy, deadline));
   } catch (...) {
-    settle(place, State::broken, 0);
+    break_off(place, copy);
     throw;
   }
+}
+
+gpu::Ticket GpuCopies::give(Lane& lane, const Copy& copy, const Deadline& deadline) {
+  gpu::CopyStream& stream = lane.stream;
+  if (copy.stream) {
+    order_behind_lanes(*copy.stream);
+  } else {
+    stream.follow(driver::kCudaLegacyStream);
+  }
+  return stream.copy(copy.ranges, copy.put, copy.stream.value_or(stream.own()), deadline);
+}
+
+// A notification follows the data of every call before it, but for those in other streams.
+void GpuCopies::order_behind_lanes(driver::CudaStream stream) {
+  std::vector<std::shared_ptr<Lane>> busy;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [ordinal, lane] : lanes_) {
+      if (lane->in_order > 0) busy.push_back(lane);
+    }
+  }
+  for (const auto& lane : busy) lane->stream.precede(stream);
+}
+
+// What was put into a stream of the program is known to have ended once the lane's own stream,
+// which is put behind it, has.
+void GpuCopies::break_off(Place place, const Copy& copy) noexcept {
+  if (copy.stream) {
+    try {
+      place->lane->stream.follow(*copy.stream);
+    } catch (const CudaError&) {
+      place->lane->stream.leave_behind();
+    }
+  }
+  settle(place, State::broken, {});
+}
+
+void GpuCopies::follow(Work work, const Deadline& deadline) {
+  wait_for_room(deadline);
+  put({.lane = nullptr,
+       .in_order = true,
+       .state = State::begun,
+       .ticket = {},
+       .work = std::move(work)});
 }
 
 void GpuCopies::poll() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   const auto now = Clock::now();
-  while (!entries_.empty()) {
-    const Entry& first = entries_.front();
-    if (first.state == State::beginning) break;
-    const bool done = first.state == State::begun && first.lane->stream.done(first.number);
-    const driver::CudaResult result = done ? driver::kCudaSuccess : ask(first, now);
-    if (result == driver::kCudaErrorNotReady) break;
-    end_first(result);
+  bool all_before_ended = true;
+  for (Place place = entries_.begin(); place != entries_.end();) {
+    const Entry& entry = *place;
+    driver::CudaResult result = driver::kCudaErrorNotReady;
+    if (entry.state != State::beginning && (all_before_ended || !entry.in_order)) {
+      result = ask(entry, now);
+    }
+    if (result == driver::kCudaErrorNotReady) {
+      all_before_ended = false;
+      ++place;
+    } else {
+      place = end(place, result);
+    }
   }
   if (cut_off_ && now > patience_ends_) fail_cut_off();
 }
 
 driver::CudaResult GpuCopies::ask(const Entry& entry, Clock::time_point now) noexcept {
+  if (!entry.lane) return driver::kCudaSuccess;
   Lane& lane = *entry.lane;
+  if (entry.state == State::begun && lane.stream.done(entry.ticket)) return driver::kCudaSuccess;
   if (now - lane.asked < kBetweenQueries) return driver::kCudaErrorNotReady;
-  const driver::CudaResult result = lane.stream.query();
+  driver::CudaResult result = lane.stream.query();
+  // That its own stream has ended says nothing of the program's.
+  const bool elsewhere = !entry.in_order && entry.state == State::begun;
+  if (elsewhere && result == driver::kCudaSuccess) result = driver::kCudaErrorNotReady;
   if (result == driver::kCudaErrorNotReady) lane.asked = now;
   return result;
 }
 
-void GpuCopies::end_first(driver::CudaResult result) noexcept {
-  Entry entry = std::move(entries_.front());
-  entries_.pop_front();
+GpuCopies::Place GpuCopies::end(Place place, driver::CudaResult result) noexcept {
+  Entry entry = std::move(*place);
+  place = entries_.erase(place);
+  if (entry.lane && entry.in_order) --entry.lane->in_order;
+  if (entry.lane && entry.state == State::begun) entry.lane->stream.give_back(entry.ticket);
   entry.work.kept.clear();  // before others can know that it is done
   if (entry.work.transfer && result != driver::kCudaSuccess) {
     entry.work.transfer->fail(copy_failure(entry.lane->stream.device().cuda(), result));
@@ -134,6 +202,7 @@ void GpuCopies::end_first(driver::CudaResult result) noexcept {
   }
   pending_.fetch_sub(1, std::memory_order_release);
   poller_->wake();
+  return place;
 }
 
 void GpuCopies::fail_cut_off() noexcept {

@@ -1,6 +1,7 @@
 // Copies that GPUs of this process make for one Peer (the p2p route between arrays on GPUs), and
 // what is to be done when they are placed. They end in the order in which they were begun, whatever
-// GPU makes them: so do notifications.
+// GPU makes them: so do notifications. But those in streams of the program keep the order of their
+// stream alone.
 #pragma once
 
 #include <atomic>
@@ -28,6 +29,13 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
     std::function<void()> finish;        // once placed: ends the transfer; neither throws nor waits
     std::vector<std::shared_ptr<const void>> kept;  // until nothing touches it any more
   };
+  // What the GPU does, and when.
+  struct Copy {
+    std::shared_ptr<const gpu::Device> device;
+    std::vector<gpu::CopyPiece> ranges;
+    std::optional<driver::CudaStream> stream;  // of the program; none: behind its default stream
+    gpu::CopyStream::Put put;                  // by the GPU
+  };
 
   // look: has the progress thread poll, as no event will wake it.
   GpuCopies(std::shared_ptr<Poller> poller, std::function<void()> look);
@@ -35,11 +43,11 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   GpuCopies(const GpuCopies&) = delete;
   GpuCopies& operator=(const GpuCopies&) = delete;
 
-  // Puts the copies into the stream of that GPU, behind what the program gave its default stream
-  // so far; waits for room, where many are under way. Throws CudaError, TransferTimeout: some may
-  // have been begun, and what `work` keeps is kept until they have ended.
-  void begin(const std::shared_ptr<const gpu::Device>& device,
-             std::span<const gpu::CopyPiece> ranges, Work work, const Deadline& deadline);
+  // Gives the copies to the GPU; waits for room, where many are under way. Throws CudaError,
+  // TransferTimeout: some may have been begun, and what `work` keeps is kept until they have ended.
+  void begin(const Copy& copy, Work work, const Deadline& deadline);
+  // Nothing to copy: it is finished behind everything that was begun before.
+  void follow(Work work, const Deadline& deadline);
 
   bool pending() const noexcept override { return pending_.load(std::memory_order_acquire) > 0; }
   void poll() noexcept override;
@@ -52,35 +60,41 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   // One GPU.
   struct Lane {
     explicit Lane(std::shared_ptr<const gpu::Device> device) : stream(std::move(device)) {}
-    std::timed_mutex submission;  // held to put work into the stream, which may take long
     gpu::CopyStream stream;
+    int in_order = 0;           // entries, of its own stream
     Clock::time_point asked{};  // the driver, by poll()
   };
   enum class State { beginning, begun, broken };  // broken: only part of it was put in
   struct Entry {
-    std::shared_ptr<Lane> lane;
+    std::shared_ptr<Lane> lane;  // null: nothing to copy
+    bool in_order = true;        // among all; else in a stream of the program
     State state = State::beginning;
-    std::uint32_t number = 0;  // once begun
+    gpu::Ticket ticket;  // once begun
     Work work;
   };
-  using Place = std::list<Entry>::iterator;
+  using Entries = std::list<Entry>;
+  using Place = Entries::iterator;
 
   std::shared_ptr<Lane> lane_of(const std::shared_ptr<const gpu::Device>& device);
   void wait_for_room(const Deadline& deadline);
-  Place put(const std::shared_ptr<Lane>& lane, Work&& work);
-  void settle(Place place, State state, std::uint32_t number) noexcept;
+  Place put(Entry&& entry);
+  gpu::Ticket give(Lane& lane, const Copy& copy, const Deadline& deadline);
+  void order_behind_lanes(driver::CudaStream stream);
+  void settle(Place place, State state, const gpu::Ticket& ticket) noexcept;
+  void break_off(Place place, const Copy& copy) noexcept;
   // With mutex_ held:
   driver::CudaResult ask(const Entry& entry, Clock::time_point now) noexcept;
-  void end_first(driver::CudaResult result) noexcept;
+  Place end(Place place, driver::CudaResult result) noexcept;
   void fail_cut_off() noexcept;
 
   const std::shared_ptr<Poller> poller_;
   const std::function<void()> look_;
-  std::atomic<bool> polled_{false};             // the Poller knows of it
-  const unsigned generation_;                   // of the process (fork)
-  std::mutex mutex_;                            // held shortly; guards all below
+  std::atomic<bool> polled_{false};  // the Poller knows of it
+  const unsigned generation_;        // of the process (fork)
+  std::mutex submission_;            // held to put work into streams, which may take long
+  std::mutex mutex_;                 // held shortly; guards all below
   std::map<int, std::shared_ptr<Lane>> lanes_;  // by ordinal
-  std::list<Entry> entries_;
+  Entries entries_;                             // in the order of the calls
   std::optional<Failure> cut_off_;
   Clock::time_point patience_ends_{};  // of what is cut off
   std::atomic<int> pending_{0};

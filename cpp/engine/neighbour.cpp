@@ -131,6 +131,12 @@ void Neighbour::notify(std::byte* board, const ipc::Visit& visit, const Message&
   if (pages.sleepers.fetch_add(0) != 0) visit.ring();
 }
 
+void Neighbour::announce(std::byte* board, const ipc::Visit& visit) noexcept {
+  auto& pages = *reinterpret_cast<BoardPages*>(board);
+  pages.announce();
+  if (pages.sleepers.fetch_add(0) != 0) visit.ring();
+}
+
 const std::shared_ptr<const Route>& Neighbour::route(const ipc::Window* window) {
   static const auto pages =
       make_route("the remote array lies in pages that this one has mapped: the CPU copies");
@@ -159,6 +165,25 @@ Neighbour::ReachedByGpu Neighbour::reach_by_gpu(const RemoteMemory& remote,
   return reached;
 }
 
+Neighbour::SlotForGpu Neighbour::slot_for_gpu(const std::shared_ptr<ipc::Visit>& visit,
+                                              const std::shared_ptr<const gpu::Device>& device,
+                                              std::uint32_t slot) {
+  const std::lock_guard lock(mutex_);
+  if (registered_.lock() != visit) {
+    registered_ = visit;  // once: where it fails it would fail again
+    board_pages_ = nullptr;
+    try {
+      board_pages_ = std::make_shared<const gpu::RegisteredPages>(device, visit, visit->board(),
+                                                                  sizeof(BoardPages));
+    } catch (const Error&) {
+      // Then the CPU puts, once it sees that the GPU has copied.
+    }
+  }
+  if (!board_pages_ || !device->facts().reaches_registered) return {};
+  const auto* const pages = reinterpret_cast<const BoardPages*>(visit->board());
+  return {.address = reinterpret_cast<std::uintptr_t>(&pages->slots[slot]), .owner = board_pages_};
+}
+
 const std::shared_ptr<const Route>& Neighbour::gpu_route(const std::string& local,
                                                          const std::string& remote) {
   const std::lock_guard lock(mutex_);
@@ -185,8 +210,10 @@ void Neighbour::sweep() {
 
 void Neighbour::leave() noexcept {
   std::shared_ptr<ipc::Visit> last;  // unmapped outside the lock
+  std::shared_ptr<const gpu::RegisteredPages> pages;
   {
     const std::lock_guard lock(mutex_);
+    pages = std::move(board_pages_);
     last = std::move(visit_);
     left_ = true;
     entered_ = false;

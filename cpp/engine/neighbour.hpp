@@ -20,6 +20,7 @@
 #include "engine/remote_memory.hpp"
 #include "engine/route.hpp"
 #include "engine/transfer.hpp"
+#include "gpu/registered_pages.hpp"
 #include "ipc/visit.hpp"
 
 namespace zerohop::engine {
@@ -37,6 +38,7 @@ struct NeighbourCopy {
   ipc::Direction direction{};
   std::vector<Piece> pieces;
   std::optional<Message> message;  // a notification, to follow
+  bool put_by_gpu = false;         // it has followed when the copies are seen to be done
 };
 
 class Neighbour {
@@ -68,9 +70,18 @@ class Neighbour {
   ReachedByGpu reach_by_gpu(const RemoteMemory& remote,
                             const std::shared_ptr<const gpu::Device>& device,
                             const Patience& patience);
+  // A slot of the board for a GPU of this process to put into; null: that GPU cannot.
+  struct SlotForGpu {
+    driver::CudaAddress address = 0;
+    std::shared_ptr<const void> owner;
+  };
+  SlotForGpu slot_for_gpu(const std::shared_ptr<ipc::Visit>& visit,
+                          const std::shared_ptr<const gpu::Device>& device, std::uint32_t slot);
   // The board alone.
   Reached reach_board(const Patience& patience);
 
+  // What a GPU has put there by itself.
+  static void announce(std::byte* board, const ipc::Visit& visit) noexcept;
   static void notify(std::byte* board, const ipc::Visit& visit, const Message& message) noexcept;
 
   static const std::shared_ptr<const Route>& route(const ipc::Window* window);
@@ -111,6 +122,8 @@ class Neighbour {
   Clock::time_point try_at_{};  // not before
   Clock::duration pause_{};     // before the next try but one
   std::map<std::pair<std::string, std::string>, std::shared_ptr<const Route>> gpu_routes_;
+  std::shared_ptr<const gpu::RegisteredPages> board_pages_;  // of this visit's board:
+  std::weak_ptr<ipc::Visit> registered_;
 };
 
 }  // namespace zerohop::engine

@@ -38,9 +38,10 @@ inline Message notify_message(const Notification& notification) {
 }
 
 struct TransferOptions {
-  std::optional<Notification> notify;  // put behind the data
-  std::string require;                 // the only kind of route allowed; empty: any
-  std::optional<double> timeout;       // seconds a full queue may hold the caller up
+  std::optional<Notification> notify;             // put behind the data
+  std::string require;                            // the only kind of route allowed; empty: any
+  std::optional<double> timeout;                  // seconds a full queue may hold the caller up
+  std::optional<driver::CudaStream> stream = {};  // the transfer begins behind what it was given
 };
 
 class Peer : public std::enable_shared_from_this<Peer> {
@@ -70,6 +71,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::function<void(const std::shared_ptr<Peer>&, RailIndex)> repair;
     std::function<void(const std::shared_ptr<Peer>&)> leave;
     std::function<void()> look;  // has the progress thread poll, as no event will wake it
+    std::function<std::shared_ptr<const driver::Cuda>()> cuda;  // throws where there is none
   };
 
   static std::shared_ptr<Peer> create(Host host, PathServices services, Identity identity);
@@ -166,6 +168,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Neighbour::Reached reach_as_neighbour(const Pair& pair,
                                         const Neighbour::Patience& patience) const;
   Transferring begin_copy(NeighbourCopy&& copy);
+  Transferring finish_behind_gpus(NeighbourCopy&& copy, const TransferOptions& options);
   void make_copy(const NeighbourCopy& copy) noexcept;
   Failure why_not_copied(ipc::Copied outcome, Effect effect) const;
   Transferring copy_at_once(ipc::Direction direction, const Pair& pair,
@@ -195,8 +198,9 @@ class Peer : public std::enable_shared_from_this<Peer> {
                               const std::vector<GpuWindows::Place>& places, bool is_write,
                               const std::shared_ptr<ipc::Visit>& visit);
   Transferring begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move, std::span<const Pair> pairs,
-                              std::shared_ptr<ipc::Visit> visit,
-                              const std::optional<Notification>& notify, const Deadline& until);
+                              std::shared_ptr<ipc::Visit> visit, const TransferOptions& options,
+                              const Deadline& until);
+  void let_gpu_put(GpuCopies::Copy& copy, GpuMove& move, NeighbourCopy& after);
   void cut_off_gpu_copies() const;
 
   bool wait_for_devices(const TransferOptions& options) const;
@@ -257,6 +261,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void post_later(const Transferring& transfer, Outgoing&& outgoing, StagedWork&& work);
   static void wait_for_program(const Memory& memory, const Deadline& deadline);
   static void wait_for_program(std::span<const Pair> pairs, const Deadline& deadline);
+  void wait_for_stream(driver::CudaStream stream, const Deadline& deadline) const;
   [[noreturn]] void throw_lost(Effect effect) const;
 
   const Host host_;

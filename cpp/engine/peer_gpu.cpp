@@ -5,6 +5,8 @@
 
 #include "base/error.hpp"
 #include "engine/peer.hpp"
+#include "gpu/device_guard.hpp"
+#include "gpu/user_stream.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -85,13 +87,17 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
     if (!reason.empty()) return nullptr;
     move.kept.push_back(std::move(pinned));
   }
+  if (options.stream && move.device) {
+    const gpu::DeviceGuard guard(*move.device);
+    gpu::check_stream(*move.device, *options.stream);
+  }
   if (!visit) visit = neighbour_->reach_board(patience).visit;
   if (!visit) return reason = "its process does not answer", nullptr;
   if (!wait_for_devices(options)) {
     return reason = "a device has earlier work with this peer to do", nullptr;
   }
   wait_for_host_copies(until);
-  return begin_gpu_copy(opcode, std::move(move), pairs, std::move(visit), options.notify, until);
+  return begin_gpu_copy(opcode, std::move(move), pairs, std::move(visit), options, until);
 }
 
 // Why not; empty: it was added.
@@ -120,26 +126,38 @@ std::string Peer::add_pair(GpuMove& move, const Pair& pair,
 Peer::Transferring Peer::begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
                                         std::span<const Pair> pairs,
                                         std::shared_ptr<ipc::Visit> visit,
-                                        const std::optional<Notification>& notify,
-                                        const Deadline& until) {
+                                        const TransferOptions& options, const Deadline& until) {
   auto route = neighbour_->gpu_route(pairs.front().first->device(), pairs.front().second->device);
   auto transfer = std::make_shared<Transfer>(poller_, move.nbytes, std::move(route));
-  NeighbourCopy copy{.transfer = transfer, .visit = std::move(visit), .pieces = {}, .message = {}};
-  if (notify) copy.message = notify_message(*notify);
-  if (move.ranges.empty()) {  // its notification follows what was begun before
-    if (notify) wait_for_copies(until);
-    finish_copy(copy, Room::wait);
-    return transfer;
-  }
+  NeighbourCopy after{.transfer = transfer, .visit = std::move(visit), .pieces = {}, .message = {}};
+  if (options.notify) after.message = notify_message(*options.notify);
   neighbour_->stats().count(opcode, move.nbytes);
-  gpu_copies_->begin(
-      move.device, move.ranges,
-      {.transfer = transfer,
-       .finish = [self = shared_from_this(), copy] { self->finish_copy(copy, Room::take); },
-       .kept = std::move(move.kept)},
-      until);
+  GpuCopies::Copy copy{
+      .device = move.device, .ranges = std::move(move.ranges), .stream = options.stream, .put = {}};
+  if (options.notify && copy.device) let_gpu_put(copy, move, after);
+  const bool nothing_to_do = copy.ranges.empty() && !copy.stream;
+  GpuCopies::Work work{
+      .transfer = transfer,
+      .finish = [self = shared_from_this(), after] { self->finish_copy(after, Room::take); },
+      .kept = std::move(move.kept)};
+  if (nothing_to_do || !copy.device) {
+    gpu_copies_->follow(std::move(work), until);
+  } else {
+    gpu_copies_->begin(copy, std::move(work), until);
+  }
   if (!alive()) cut_off_gpu_copies();
   return transfer;
+}
+
+// The GPU puts the notification by itself, right behind its copies, where that cannot overtake
+// others: those that devices carry, and what is to end before.
+void Peer::let_gpu_put(GpuCopies::Copy& copy, GpuMove& move, NeighbourCopy& after) {
+  if (move.nbytes == 0 || device_work().unseen || (!copy.stream && gpu_copies_->pending())) return;
+  auto slot = neighbour_->slot_for_gpu(after.visit, copy.device, after.message->tag);
+  if (slot.address == 0) return;
+  copy.put = {.slot = slot.address, .value = after.message->value};
+  move.kept.push_back(std::move(slot.owner));
+  after.put_by_gpu = true;
 }
 
 // The connection has ended: what the GPU has begun it ends by itself.

@@ -98,6 +98,7 @@ Peer::Transferring Peer::copy_as_neighbour(ibv_wr_opcode opcode, std::span<const
                                            const TransferOptions& options, std::string& reason) {
   if (between_gpus(pairs)) return copy_by_gpu(opcode, pairs, options, reason);
   if (!neighbour_) return reason = why_no_neighbour(), nullptr;
+  if (options.stream) wait_for_stream(*options.stream, deadline(options.timeout));
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   const Neighbour::Patience patience{.seconds = options.timeout.value_or(host_.default_timeout),
                                      .insists = !options.require.empty()};
@@ -125,13 +126,29 @@ Peer::Transferring Peer::copy_as_neighbour(ibv_wr_opcode opcode, std::span<const
     last.reason = "a device has earlier work with this peer to do";
   }
   if (!last.reason.empty()) return reason = std::move(last.reason), nullptr;
-  if (gpu_copies_->pending()) wait_for_copies(deadline(options.timeout));
+  const bool behind_gpus = gpu_copies_->pending();
+  if (behind_gpus && nbytes > 0) wait_for_copies(deadline(options.timeout));
   neighbour_->stats().count(opcode, nbytes);
   const ipc::Window* window = copy.pieces.empty() ? nullptr : copy.pieces.front().window.get();
   copy.transfer = std::make_shared<Transfer>(poller_, nbytes, Neighbour::route(window));
   copy.visit = std::move(last.visit);
   if (options.notify) copy.message = notify_message(*options.notify);
+  if (behind_gpus && nbytes == 0) return finish_behind_gpus(std::move(copy), options);
   return begin_copy(std::move(copy));
+}
+
+// A notification alone follows what GPUs copy, without anybody waiting.
+Peer::Transferring Peer::finish_behind_gpus(NeighbourCopy&& copy, const TransferOptions& options) {
+  auto transfer = copy.transfer;
+  const Deadline until = deadline(options.timeout);
+  wait_for_host_copies(until);
+  gpu_copies_->follow({.transfer = transfer,
+                       .finish = [self = shared_from_this(),
+                                  copy = std::move(copy)] { self->finish_copy(copy, Room::take); },
+                       .kept = {}},
+                      until);
+  if (!alive()) cut_off_gpu_copies();
+  return transfer;
 }
 
 // The short way, without any list: one range, mapped, with nothing under way. Null: not this one.
@@ -204,6 +221,11 @@ void Peer::make_copy(const NeighbourCopy& copy) noexcept {
 // them.
 void Peer::finish_copy(const NeighbourCopy& copy, Room room) noexcept {
   if (!copy.message) return copy.transfer->drop();
+  if (copy.put_by_gpu) {
+    (void)copy.visit->at_board(
+        [&](std::byte* board) noexcept { Neighbour::announce(board, *copy.visit); });
+    return copy.transfer->drop();
+  }
   if (device_work().unseen) return notify_by_device(copy.transfer, *copy.message, room);
   const ipc::Copied outcome = copy.visit->at_board(
       [&](std::byte* board) noexcept { Neighbour::notify(board, *copy.visit, *copy.message); });

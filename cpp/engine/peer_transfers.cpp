@@ -8,6 +8,7 @@
 #include "engine/atomics.hpp"
 #include "engine/peer.hpp"
 #include "gpu/default_stream.hpp"
+#include "gpu/user_stream.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -57,6 +58,14 @@ void Peer::wait_for_program(std::span<const Pair> pairs, const Deadline& deadlin
     wait_for_program(*local, deadline);
     if (local->layout().count() > 0) last = local;
   }
+}
+
+// Devices and the CPU know of no streams.
+void Peer::wait_for_stream(driver::CudaStream stream, const Deadline& deadline) const {
+  if (gpu::wait_user_stream(host_.cuda(), stream, deadline)) return;
+  throw TransferTimeout(
+      "what the stream was given before did not end in time, so nothing was transferred: give a "
+      "longer timeout");
 }
 
 Routes::Kind Peer::route_kind(const Memory& local, const RemoteMemory& remote) const {
@@ -145,6 +154,7 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
     kind = std::max(kind, taken);
   }
   const Deadline until = deadline(options.timeout);
+  if (options.stream) wait_for_stream(*options.stream, until);
   wait_for_copies(until);
   if (kind == Routes::Kind::staged) {
     wait_for_program(pairs, until);

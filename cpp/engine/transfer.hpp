@@ -13,6 +13,7 @@
 #include "base/failure.hpp"
 #include "engine/poller.hpp"
 #include "engine/route.hpp"
+#include "gpu/mark.hpp"
 
 namespace zerohop::engine {
 
@@ -58,6 +59,9 @@ class Transfer {
     all.push_back(kept_);
     return all;
   }
+  // Set by its maker: a word by which a stream sees that it is done.
+  void set_mark(gpu::Mark mark) { mark_ = std::move(mark); }
+  const std::optional<gpu::Mark>& mark() const noexcept { return mark_; }
   void set_result(std::uint64_t value) noexcept { result_ = value; }
   // The first failure is the one reported; those that follow from it are not.
   void fail(Failure failure) noexcept;
@@ -86,6 +90,7 @@ class Transfer {
   bool striped_ = false;
   bool placed_ = false;
   std::uint64_t result_ = 0;
+  std::optional<gpu::Mark> mark_;
   std::optional<Failure> failure_;
   std::shared_ptr<const void> kept_;
   std::vector<std::shared_ptr<const void>> kept_more_;

@@ -1,6 +1,6 @@
 #include "gpu/copy_stream.hpp"
 
-#include <new>
+#include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
@@ -13,16 +13,45 @@ namespace {
 
 using driver::check_cuda;
 
-// A copy engine takes 2 us for each range, whatever its size; a launch of the kernel takes 2.5 us
-// for thousands. Engines are faster from some MiB on and leave the GPU's cores alone.
-constexpr std::size_t kFewRanges = 2;
-constexpr std::uint64_t kLongRange = std::uint64_t{4} << 20;
+// A copy engine takes 2 us for each range, whatever its size, and as long again for the tail; one
+// launch does it all. Engines are faster from some MiB on and leave the GPU's cores alone.
+constexpr std::uint64_t kLong = std::uint64_t{4} << 20;
+// The kernel copies ranges that are not aligned alike by narrow accesses, the engine does not care.
+constexpr std::uint64_t kLongIfCrooked = std::uint64_t{64} << 10;
 
-bool suits_engine(std::span<const CopyPiece> ranges) {
-  if (ranges.size() <= kFewRanges) return true;
+enum class Way { few, list, engine };
+
+std::shared_ptr<const Kernels> load_kernels(const std::shared_ptr<const Device>& device) {
+  try {
+    return Kernels::load(device);
+  } catch (const RouteUnavailable&) {
+    return nullptr;  // this build has none
+  }
+}
+
+Way best_way(std::span<const CopyPiece> ranges) {
   std::uint64_t nbytes = 0;
-  for (const CopyPiece& range : ranges) nbytes += range.nbytes;
-  return nbytes / ranges.size() >= kLongRange;
+  bool crooked = false;
+  for (const CopyPiece& range : ranges) {
+    nbytes += range.nbytes;
+    crooked = crooked || (range.from ^ range.to) % 16 != 0;
+  }
+  if (ranges.size() > FewRanges::kMost && nbytes > 0) {
+    return nbytes / ranges.size() >= kLong ? Way::engine : Way::list;
+  }
+  const std::uint64_t most = crooked ? kLongIfCrooked : kLong;
+  return nbytes >= most * std::max<std::size_t>(ranges.size(), 1) ? Way::engine : Way::few;
+}
+
+FewRanges few(std::span<const CopyPiece> ranges) {
+  FewRanges all;
+  for (const CopyPiece& range : ranges) {
+    if (range.nbytes == 0) continue;
+    all.from[all.count] = range.from;
+    all.to[all.count] = range.to;
+    all.nbytes[all.count++] = range.nbytes;
+  }
+  return all;
 }
 
 }  // namespace
@@ -31,21 +60,21 @@ CopyStream::CopyStream(std::shared_ptr<const Device> device)
     : device_(std::move(device)), generation_(fork_generation()) {
   const DeviceGuard guard(*device_);
   const driver::Cuda& cuda = device_->cuda();
-  page_ = pin_pages(cuda, sizeof(Word));
-  new (page_.get()) Word(0);
+  kernels_ = load_kernels(device_);
+  tickets_ = std::make_unique<Tickets>(cuda);
   stream_ = make_stream(cuda);
   before_ = make_event(cuda);
 }
 
 CopyStream::~CopyStream() {
   try {
-    if (generation_ == fork_generation()) {
+    if (!left_behind_ && generation_ == fork_generation()) {
       const DeviceGuard guard(*device_);
       if (query() == driver::kCudaSuccess) {
         lists_.reset();
         before_.reset();
         stream_.reset();
-        page_.reset();
+        tickets_.reset();
         return;
       }
     }
@@ -56,51 +85,63 @@ CopyStream::~CopyStream() {
   (void)lists_.release();
   (void)before_.release();
   (void)stream_.release();
-  (void)page_.release();
+  (void)tickets_.release();
+  new auto(kernels_);
 }
 
-void CopyStream::follow(driver::CudaStream stream) {
+void CopyStream::order(driver::CudaStream first, driver::CudaStream second) {
   const DeviceGuard guard(*device_);
   const driver::Cuda& cuda = device_->cuda();
-  check_cuda(cuda, cuda.event_record(before_.get(), stream), "cuEventRecord");
-  check_cuda(cuda, cuda.stream_wait_event(stream_.get(), before_.get(), 0), "cuStreamWaitEvent");
+  check_cuda(cuda, cuda.event_record(before_.get(), first), "cuEventRecord");
+  check_cuda(cuda, cuda.stream_wait_event(second, before_.get(), 0), "cuStreamWaitEvent");
 }
 
-std::uint32_t CopyStream::copy(std::span<const CopyPiece> ranges, const Deadline& deadline) {
+void CopyStream::follow(driver::CudaStream stream) { order(stream, own()); }
+
+void CopyStream::precede(driver::CudaStream stream) { order(own(), stream); }
+
+Ticket CopyStream::copy(std::span<const CopyPiece> ranges, const Put& put,
+                        driver::CudaStream stream, const Deadline& deadline) {
   const DeviceGuard guard(*device_);
-  const driver::Cuda& cuda = device_->cuda();
-  if (no_kernels_ || suits_engine(ranges)) {
-    copy_by_engine(ranges);
-  } else {
-    copy_by_kernel(ranges, deadline);
+  const Ticket ticket = tickets_->take();
+  try {
+    put_in(ranges,
+           {.slot = put.slot,
+            .done = tickets_->word(ticket),
+            .value = put.value,
+            .number = ticket.number,
+            .place = ticket.place},
+           stream, deadline);
+  } catch (...) {
+    tickets_->give_back(ticket);  // its word comes last, so nothing will write it
+    throw;
   }
-  // Pinned memory has the same address for the GPU. The write comes behind a barrier: who sees the
-  // word sees what was copied (CUDA Driver API, cuStreamWriteValue32).
-  check_cuda(
-      cuda,
-      cuda.stream_write_value(stream_.get(), reinterpret_cast<driver::CudaAddress>(page_.get()),
-                              last_ + 1, driver::kCudaWriteValueDefault),
-      "cuStreamWriteValue32");
-  return ++last_;
+  return ticket;
 }
 
-void CopyStream::copy_by_engine(std::span<const CopyPiece> ranges) {
+void CopyStream::put_in(std::span<const CopyPiece> ranges, const Tail& tail,
+                        driver::CudaStream stream, const Deadline& deadline) {
+  const Way way = kernels_ ? best_way(ranges) : Way::engine;
+  if (way == Way::engine) return copy_by_engine(ranges, tail, stream);
+  if (way == Way::few) return kernels_->copy_ranges(few(ranges), tail, stream);
+  if (!lists_) lists_ = std::make_unique<ListCopier>(device_, kernels_);
+  lists_->copy(ranges, tail, stream, deadline);
+}
+
+// The writes come behind a barrier each: who sees one sees what was copied (CUDA Driver API,
+// cuStreamWriteValue32).
+void CopyStream::copy_by_engine(std::span<const CopyPiece> ranges, const Tail& tail,
+                                driver::CudaStream stream) {
   const driver::Cuda& cuda = device_->cuda();
   for (const CopyPiece& range : ranges) {
-    check_cuda(cuda, cuda.copy(range.to, range.from, range.nbytes, stream_.get()), "cuMemcpyAsync");
+    check_cuda(cuda, cuda.copy(range.to, range.from, range.nbytes, stream), "cuMemcpyAsync");
   }
-}
-
-void CopyStream::copy_by_kernel(std::span<const CopyPiece> ranges, const Deadline& deadline) {
-  if (!lists_) {
-    try {
-      lists_ = std::make_unique<ListCopier>(device_);
-    } catch (const RouteUnavailable&) {
-      no_kernels_ = true;
-      return copy_by_engine(ranges);
-    }
-  }
-  lists_->copy(ranges, stream_.get(), deadline);
+  const auto write = [&](driver::CudaAddress to, std::uint32_t value) {
+    check_cuda(cuda, cuda.stream_write_value(stream, to, value, driver::kCudaWriteValueDefault),
+               "cuStreamWriteValue32");
+  };
+  if (tail.slot != 0) write(tail.slot, tail.value);
+  write(tail.done, tail.number);
 }
 
 driver::CudaResult CopyStream::query() noexcept {

@@ -1,8 +1,7 @@
-// Copies between addresses that one GPU reaches, in the order of a stream of their own, and a word
-// of host memory by which the CPU sees, without a call of the driver, how far they are.
+// Copies between addresses that one GPU reaches, in the order of a stream: of its own, or of the
+// program.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,50 +11,68 @@
 #include "gpu/copy_piece.hpp"
 #include "gpu/handles.hpp"
 #include "gpu/list_copier.hpp"
+#include "gpu/tickets.hpp"
 
 namespace zerohop::gpu {
 
-// Not thread safe, but for done().
+// Not thread safe, but for done() and give_back().
 class CopyStream {
  public:
   // Throws CudaError.
   explicit CopyStream(std::shared_ptr<const Device> device);
-  // What may still run leaves the stream and the word behind.
+  // What may still run leaves behind what it uses.
   ~CopyStream();
   CopyStream(const CopyStream&) = delete;
   CopyStream& operator=(const CopyStream&) = delete;
 
   const Device& device() const noexcept { return *device_; }
+  driver::CudaStream own() const noexcept { return stream_.get(); }
 
-  // From now on copies begin once `stream` has done what it was given so far. Throws CudaError.
+  // From now on its own stream begins once `stream` has done what it was given so far. Throws
+  // CudaError.
   void follow(driver::CudaStream stream);
+  // The reverse: what is given to `stream` from now on begins behind its own.
+  void precede(driver::CudaStream stream);
 
-  // Puts the copies of all ranges into the stream, in no order among them, and returns the number
-  // by which done() is asked. Waits, until `deadline`, where lists of earlier ones fill up. Throws
-  // CudaError, TransferTimeout; what was put in by then will be done.
-  std::uint32_t copy(std::span<const CopyPiece> ranges, const Deadline& deadline);
+  // A notification: a word of a board that the GPU reaches, and what to put there.
+  struct Put {
+    driver::CudaAddress slot = 0;  // 0: none
+    std::uint32_t value = 0;
+  };
+  // Puts the copies of all ranges into the stream, in no order among them, and `put` behind them.
+  // Waits, until `deadline`, where lists of earlier ones fill up. Throws CudaError,
+  // TransferTimeout; what was put in by then will be done, but for `put`.
+  Ticket copy(std::span<const CopyPiece> ranges, const Put& put, driver::CudaStream stream,
+              const Deadline& deadline);
 
-  // Whether the copies of that number, and all before, are placed.
-  bool done(std::uint32_t number) const noexcept {
-    return static_cast<std::int32_t>(word().load(std::memory_order_acquire) - number) >= 0;
-  }
-  // Asks the driver: 0, everything is done; kCudaErrorNotReady, it goes on; else what ended it.
+  // Whether the copies of that ticket are placed.
+  bool done(const Ticket& ticket) const noexcept { return tickets_->done(ticket); }
+  void give_back(const Ticket& ticket) noexcept { tickets_->give_back(ticket); }  // once done
+  // What a stream can wait for: the word is ticket.number then, or has passed it.
+  driver::CudaAddress word(const Ticket& ticket) const noexcept { return tickets_->word(ticket); }
+
+  // Asks the driver about its own stream: 0, everything is done; kCudaErrorNotReady, it goes on;
+  // else what ended it, and everything of this GPU.
   driver::CudaResult query() noexcept;
 
+  // Given in a stream of the program, and not known to have ended: it is kept for good.
+  void leave_behind() noexcept { left_behind_ = true; }
+
  private:
-  using Word = std::atomic<std::uint32_t>;
-  Word& word() const noexcept { return *static_cast<Word*>(page_.get()); }
-  void copy_by_engine(std::span<const CopyPiece> ranges);
-  void copy_by_kernel(std::span<const CopyPiece> ranges, const Deadline& deadline);
+  void put_in(std::span<const CopyPiece> ranges, const Tail& tail, driver::CudaStream stream,
+              const Deadline& deadline);
+  void copy_by_engine(std::span<const CopyPiece> ranges, const Tail& tail,
+                      driver::CudaStream stream);
+  void order(driver::CudaStream first, driver::CudaStream second);
 
   const std::shared_ptr<const Device> device_;
-  const unsigned generation_;  // of the process (fork)
-  PinnedPages page_;
+  const unsigned generation_;               // of the process (fork)
+  std::shared_ptr<const Kernels> kernels_;  // null: this build has none
+  std::unique_ptr<Tickets> tickets_;
   Stream stream_;
   Event before_;
-  std::uint32_t last_ = 0;  // number
-  std::unique_ptr<ListCopier> lists_;
-  bool no_kernels_ = false;  // this build has none
+  std::unique_ptr<ListCopier> lists_;  // from the first list on
+  bool left_behind_ = false;
 };
 
 }  // namespace zerohop::gpu

@@ -81,6 +81,7 @@ DeviceFacts ask_device(const driver::Cuda& cuda, driver::CudaDevice device, int 
   facts.dmabuf = ask(driver::kCudaDmabufSupported) != 0;
   facts.flush_by_host = (ask(driver::kCudaFlushOptions) & driver::kCudaFlushByHost) != 0;
   facts.flush_by_stream = (ask(driver::kCudaFlushOptions) & driver::kCudaFlushByStream) != 0;
+  facts.reaches_registered = ask(driver::kCudaSameRegisteredAddress) != 0;
   facts.writes_ordering = ask(driver::kCudaWritesOrdering);
   facts.bar1_nbytes = bar1_of(facts.pci);
   return facts;

@@ -22,6 +22,7 @@ struct DeviceFacts {
   bool dmabuf = false;         // exports memory as dma-buf: needs the open kernel modules
   bool flush_by_host = false;  // cuFlushGPUDirectRDMAWrites works
   bool flush_by_stream = false;
+  bool reaches_registered = false;  // host memory that is registered later, at its own address
   int writes_ordering = driver::kCudaScopeNone;  // who sees GPUDirect writes without a flush
   std::optional<std::uint64_t> bar1_nbytes;      // the window adapters see; empty: not known
 

@@ -19,6 +19,12 @@ constexpr unsigned kMostBlocks = 132;
 constexpr unsigned kThreads = 512;
 constexpr unsigned kWarpsInBlock = kThreads / 32;
 
+// Bytes of a range that a warp copies at a time. One block, which needs no counter, is best for
+// what it can have under way at once; beyond, each warp has all of its accesses under way.
+constexpr std::uint64_t kSmall = std::uint64_t{8} << 10;
+constexpr std::uint64_t kSmallGrain = 512;
+constexpr std::uint64_t kGrain = std::uint64_t{2} << 10;
+
 }  // namespace
 
 std::shared_ptr<const Kernels> Kernels::load(std::shared_ptr<const Device> device) {
@@ -33,10 +39,9 @@ std::shared_ptr<const Kernels> Kernels::load(std::shared_ptr<const Device> devic
   std::shared_ptr<Kernels> kernels(new Kernels(device));
   check_cuda(cuda, cuda.module_load(&kernels->module_, image.data()),
              "cuModuleLoadData on " + device->facts().device_name());
-  check_cuda(
-      cuda,
-      cuda.module_get_function(&kernels->copy_pieces_, kernels->module_, "zerohop_copy_pieces"),
-      "cuModuleGetFunction");
+  kernels->copy_pieces_ = kernels->find("zerohop_copy_pieces");
+  kernels->copy_ranges_ = kernels->find("zerohop_copy_ranges");
+  kernels->wait_word_ = kernels->find("zerohop_wait_word");
   return kernels;
 }
 
@@ -51,16 +56,45 @@ Kernels::~Kernels() {
   }
 }
 
-void Kernels::copy_pieces(driver::CudaAddress pieces, std::uint32_t count,
+driver::CudaFunction Kernels::find(const char* name) const {
+  driver::CudaFunction function = nullptr;
+  const driver::Cuda& cuda = device_->cuda();
+  check_cuda(cuda, cuda.module_get_function(&function, module_, name), "cuModuleGetFunction");
+  return function;
+}
+
+void Kernels::launch(driver::CudaFunction function, unsigned blocks, unsigned threads,
+                     driver::CudaStream stream, void** arguments, const char* what) const {
+  const driver::Cuda& cuda = device_->cuda();
+  check_cuda(cuda,
+             cuda.launch_kernel(function, blocks, 1, 1, threads, 1, 1, /*shared nbytes=*/0, stream,
+                                arguments, nullptr),
+             what);
+}
+
+void Kernels::copy_pieces(driver::CudaAddress pieces, std::uint32_t count, const Tail& tail,
                           driver::CudaStream stream) const {
   if (count == 0) return;
   const unsigned blocks = std::min(kMostBlocks, (count + kWarpsInBlock - 1) / kWarpsInBlock);
-  std::array<void*, 2> arguments{&pieces, &count};
-  const driver::Cuda& cuda = device_->cuda();
-  check_cuda(cuda,
-             cuda.launch_kernel(copy_pieces_, blocks, 1, 1, kThreads, 1, 1, /*shared nbytes=*/0,
-                                stream, arguments.data(), nullptr),
-             "cuLaunchKernel of the copies");
+  Tail last = tail;
+  std::array<void*, 3> arguments{&pieces, &count, &last};
+  launch(copy_pieces_, blocks, kThreads, stream, arguments.data(), "cuLaunchKernel of the copies");
+}
+
+void Kernels::copy_ranges(FewRanges ranges, const Tail& tail, driver::CudaStream stream) const {
+  const std::uint64_t most = *std::max_element(ranges.nbytes, ranges.nbytes + FewRanges::kMost);
+  ranges.grain = most <= kSmall ? kSmallGrain : kGrain;
+  const std::uint64_t warps = (most + ranges.grain - 1) / ranges.grain;
+  const auto blocks = static_cast<unsigned>(
+      std::clamp<std::uint64_t>((warps + kWarpsInBlock - 1) / kWarpsInBlock, 1, kMostBlocks));
+  Tail last = tail;
+  std::array<void*, 2> arguments{&ranges, &last};
+  launch(copy_ranges_, blocks, kThreads, stream, arguments.data(), "cuLaunchKernel of a copy");
+}
+
+void Kernels::wait_word(Wait wait, driver::CudaStream stream) const {
+  std::array<void*, 1> arguments{&wait};
+  launch(wait_word_, 1, 1, stream, arguments.data(), "cuLaunchKernel of a stream's wait");
 }
 
 }  // namespace zerohop::gpu

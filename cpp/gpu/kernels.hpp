@@ -8,9 +8,11 @@
 #include "base/fork.hpp"
 #include "gpu/copy_piece.hpp"
 #include "gpu/device.hpp"
+#include "gpu/tail.hpp"
 
 namespace zerohop::gpu {
 
+// Of each launch: the caller has made the device current. All throw CudaError.
 class Kernels {
  public:
   // Throws RouteUnavailable when the library was built without kernels, CudaError (209: none for
@@ -21,19 +23,27 @@ class Kernels {
   Kernels& operator=(const Kernels&) = delete;
 
   // Puts the copies of `count` pieces into the stream. `pieces`: where the GPU finds the list,
-  // which must stay as it is until they are done. The caller has made the device current. Throws
-  // CudaError.
-  void copy_pieces(driver::CudaAddress pieces, std::uint32_t count,
+  // which must stay as it is until they are done. tail.done 0: no tail, a later launch has it.
+  void copy_pieces(driver::CudaAddress pieces, std::uint32_t count, const Tail& tail,
                    driver::CudaStream stream) const;
+  // The same for a few ranges, whose grain this chooses.
+  void copy_ranges(FewRanges ranges, const Tail& tail, driver::CudaStream stream) const;
+  // Has the stream wait.
+  void wait_word(Wait wait, driver::CudaStream stream) const;
 
  private:
   explicit Kernels(std::shared_ptr<const Device> device)
       : device_(std::move(device)), generation_(fork_generation()) {}
+  driver::CudaFunction find(const char* name) const;
+  void launch(driver::CudaFunction function, unsigned blocks, unsigned threads,
+              driver::CudaStream stream, void** arguments, const char* what) const;
 
   const std::shared_ptr<const Device> device_;
   const unsigned generation_;  // of the process (fork)
   driver::CudaModule module_ = nullptr;
   driver::CudaFunction copy_pieces_ = nullptr;
+  driver::CudaFunction copy_ranges_ = nullptr;
+  driver::CudaFunction wait_word_ = nullptr;
 };
 
 }  // namespace zerohop::gpu

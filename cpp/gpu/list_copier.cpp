@@ -33,8 +33,8 @@ std::uint64_t piece_nbytes(std::span<const CopyPiece> ranges) {
 
 }  // namespace
 
-ListCopier::ListCopier(std::shared_ptr<const Device> device)
-    : device_(std::move(device)), kernels_(Kernels::load(device_)) {
+ListCopier::ListCopier(std::shared_ptr<const Device> device, std::shared_ptr<const Kernels> kernels)
+    : device_(std::move(device)), kernels_(std::move(kernels)) {
   const driver::Cuda& cuda = device_->cuda();
   const DeviceGuard guard(*device_);
   pages_ = pin_pages(cuda, std::size_t{kLists} * kPieces * sizeof(CopyPiece));
@@ -45,8 +45,8 @@ ListCopier::ListCopier(std::shared_ptr<const Device> device)
   }
 }
 
-void ListCopier::copy(std::span<const CopyPiece> ranges, driver::CudaStream stream,
-                      const Deadline& deadline) {
+void ListCopier::copy(std::span<const CopyPiece> ranges, const Tail& tail,
+                      driver::CudaStream stream, const Deadline& deadline) {
   const DeviceGuard guard(*device_);
   const std::uint64_t most = piece_nbytes(ranges);
   List* list = nullptr;
@@ -54,16 +54,17 @@ void ListCopier::copy(std::span<const CopyPiece> ranges, driver::CudaStream stre
   std::uint32_t room = kFirst;
   for (CopyPiece rest : ranges) {
     while (rest.nbytes > 0) {
+      if (count == room) {  // more follow: the tail is not for this one
+        launch(*std::exchange(list, nullptr), std::exchange(count, 0), {}, stream);
+        room = kPieces;
+      }
       if (list == nullptr) list = &next_list(deadline);
       const std::uint64_t nbytes = std::min(rest.nbytes, most);
       list->pieces[count++] = {rest.from, rest.to, nbytes};
       rest = {rest.from + nbytes, rest.to + nbytes, rest.nbytes - nbytes};
-      if (count < room) continue;
-      launch(*std::exchange(list, nullptr), std::exchange(count, 0), stream);
-      room = kPieces;
     }
   }
-  if (count > 0) launch(*list, count, stream);
+  if (count > 0) launch(*list, count, tail, stream);
 }
 
 ListCopier::List& ListCopier::next_list(const Deadline& deadline) {
@@ -85,10 +86,11 @@ ListCopier::List& ListCopier::next_list(const Deadline& deadline) {
   return list;
 }
 
-void ListCopier::launch(List& list, std::uint32_t count, driver::CudaStream stream) {
+void ListCopier::launch(List& list, std::uint32_t count, const Tail& tail,
+                        driver::CudaStream stream) {
   const driver::Cuda& cuda = device_->cuda();
   // Pinned memory has the same address for the GPU: unified addressing.
-  kernels_->copy_pieces(reinterpret_cast<driver::CudaAddress>(list.pieces), count, stream);
+  kernels_->copy_pieces(reinterpret_cast<driver::CudaAddress>(list.pieces), count, tail, stream);
   check_cuda(cuda, cuda.event_record(list.read.get(), stream), "cuEventRecord");
 }
 

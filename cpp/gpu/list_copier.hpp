@@ -22,13 +22,15 @@ class ListCopier {
   // Launches whose lists the GPU may not have read yet.
   static constexpr std::uint32_t kLists = 4;
 
-  // Pins kLists * kPieces * 24 bytes. Throws RouteUnavailable (built without kernels), CudaError.
-  explicit ListCopier(std::shared_ptr<const Device> device);
+  // Pins kLists * kPieces * 24 bytes. Throws CudaError.
+  ListCopier(std::shared_ptr<const Device> device, std::shared_ptr<const Kernels> kernels);
 
   // Puts the copies of all ranges into the stream, in no order among them: no two may overlap at
   // their targets. Waits for the GPU, until `deadline`, where more than kLists launches are needed.
-  // Throws TransferTimeout, CudaError; what was put into the stream by then will be done.
-  void copy(std::span<const CopyPiece> ranges, driver::CudaStream stream, const Deadline& deadline);
+  // Then comes the tail; it is left out where there are no bytes. Throws TransferTimeout,
+  // CudaError; what was put into the stream by then will be done.
+  void copy(std::span<const CopyPiece> ranges, const Tail& tail, driver::CudaStream stream,
+            const Deadline& deadline);
 
  private:
   struct List {
@@ -37,7 +39,7 @@ class ListCopier {
   };
 
   List& next_list(const Deadline& deadline);
-  void launch(List& list, std::uint32_t count, driver::CudaStream stream);
+  void launch(List& list, std::uint32_t count, const Tail& tail, driver::CudaStream stream);
 
   const std::shared_ptr<const Device> device_;
   const std::shared_ptr<const Kernels> kernels_;

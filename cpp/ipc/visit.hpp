@@ -84,6 +84,9 @@ class Visit {
   // Why the window must not be touched; all: it may, by who holds it already.
   Copied refusal(const Window* window) const noexcept;
 
+  // The board, as long as this object lives: for who holds a window. Once entered.
+  std::byte* board() const noexcept { return board_->data(); }
+
   // Ends it from this side: copies under way stop, who waits goes on. Any thread.
   void leave() noexcept;
 

@@ -750,9 +750,18 @@ class Transfer:
         Raises TransferTimeout when the time is over (the transfer goes on), or what ended the transfer: PeerLost,
         VerbsError, ... whose ``effect`` tells what may have been written.
         """
-    def wait_on(self, stream: typing.Any) -> None:
+    def wait_on(
+        self, stream: typing.Any, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None
+    ) -> Transfer:
         """
-        Order a GPU stream behind the transfer. Not in this build.
+        Have a GPU stream wait for this transfer: what the stream is given from now on begins once it is done. The call
+        itself waits for nothing. stream: as for ``Peer.write``, of any GPU of this process.
+
+        Returns a Transfer that is done when the stream goes on. The stream waits at most `timeout` seconds (default:
+        the Endpoint's), counted from when it gets there. If the transfer is not done by then, or fails, the stream
+        goes on all the same: a line on stderr says so, and wait() of what this call returned raises TransferTimeout,
+        or what ended the transfer. Raises at once what ended a transfer that has failed already; RouteUnavailable
+        (the stream is being captured into a CUDA graph; no GPU), CudaError. The wait is a kernel of one thread.
         """
     @property
     def done(self) -> bool:
@@ -931,8 +940,15 @@ class Peer:
         holds one value: a later one replaces one that nobody took.
         require: the only kind of route to take, for instance "host"; RouteUnavailable says why not.
         timeout: seconds that a full queue may hold this call up (default: the Endpoint's); the transfer is
-        accepted even then. stream: not in this build; the call waits, `timeout` seconds at most, until the GPU of
-        a local array has done what its default stream was given before.
+        accepted even then.
+        stream: of the GPU of the local array: PyTorch's, CuPy's, Numba's, any object with ``__cuda_stream__``, or a
+        handle as an int (0 or 1: the legacy default stream). By p2p between GPUs the transfer is put into that stream,
+        data and notification, and the call waits for nothing: it begins when the stream gets there, and what the
+        stream is given afterwards begins behind it. It follows the calls before it that named no stream; those of
+        different streams are in no order. On the other routes the call waits, `timeout` seconds at most, until the
+        stream has done what it was given. Not during a capture into a CUDA graph (RouteUnavailable).
+        Without stream= a transfer begins behind what the default stream of the array's GPU was given before: by p2p
+        without a wait, on the other routes the call waits for it.
 
         Returns a Transfer. Raises PeerLost, RegistrationError (closed memory), RouteUnavailable, CudaError,
         TransferTimeout (the default stream), ValueError (shapes, dtypes or rights that do not fit).
@@ -1073,11 +1089,14 @@ class Endpoint:
         """
         Publish it no longer; KeyError if nothing has that name. Who has its RemoteMemory keeps the right: close the Memory to end that.
         """
+    @typing.overload
     def wait_notify(
         self,
         slot: typing.SupportsInt | typing.SupportsIndex,
         timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
         reset: bool = True,
+        *,
+        stream: None = None,
     ) -> int:
         """
         Wait until a peer has put a value into the slot (0 to 65535) and return it; what was written before it is
@@ -1085,6 +1104,27 @@ class Endpoint:
 
         Raises TransferTimeout after `timeout` seconds (default: the Endpoint's), PeerLost (the last peer has left, and
         the slot is empty), IndexError (slot).
+        """
+    @typing.overload
+    def wait_notify(
+        self,
+        slot: typing.SupportsInt | typing.SupportsIndex,
+        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
+        reset: bool = True,
+        *,
+        stream: typing.Any,
+    ) -> Transfer:
+        """
+        With stream= (as for ``Peer.write``, of any GPU of this process) the call waits for nothing: the stream does.
+        What it is given from now on begins when a peer has put a value into the slot, and finds what was written before
+        that. Returns a Transfer, done when the stream goes on; its wait() returns the value.
+
+        The stream waits at most `timeout` seconds, counted from when it gets there. It goes on all the same if nothing
+        came by then, or no peer is left that could notify: a line on stderr says so, and wait() of the Transfer raises
+        TransferTimeout or PeerLost. The wait is a kernel of one thread, which hears of a value sooner than the driver's
+        own wait operation and always ends. Where the GPU has no atomics with host memory, a value that replaces one at
+        the very moment when a stream takes that is lost: give each value under way a slot of its own. Raises
+        RouteUnavailable (the stream is being captured into a CUDA graph; built without kernels), CudaError, IndexError.
         """
     def wait_notify_any(
         self,

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Mapping
 from inspect import Parameter, Signature
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["explain", "parse"]
 
@@ -30,19 +30,31 @@ def explain(refusal: str, positional: tuple[Any, ...], named: Mapping[str, Any])
         name, positional = type(positional[0]).__name__, positional[1:]
     taken, _, _ = rest.partition("\n\nInvoked with")
     signatures = re.findall(r"^ +\d+\. [\w.]*(\(.*\))(?: -> .*)?$", taken, re.MULTILINE)
-    if len(signatures) != 1:
+    if not signatures:
         return f"{name}() does not take these arguments: see help({name})"
-    arguments = parse(signatures[0])
+    # Of several, what is said of the one that fits best; the first is the usual one.
+    said = [_explain_one(name, parse(one), positional, named) for one in signatures]
+    return min(said, key=lambda one: one.wrong).sentence
+
+
+class _Said(NamedTuple):
+    wrong: int
+    sentence: str
+
+
+def _explain_one(
+    name: str, arguments: ast.arguments, positional: tuple[Any, ...], named: Mapping[str, Any]
+) -> _Said:
     try:
         given = _signature(arguments).bind(*positional, **named).arguments
     except TypeError as error:
-        return f"{name}(): {error}; it is {name}({_shown(arguments)})"
+        return _Said(99, f"{name}(): {error}; it is {name}({_shown(arguments)})")
     wrong = [
         f"{argument.arg} must be {_annotation(argument)}, not {type(given[argument.arg]).__name__}"
         for argument in (*arguments.args, *arguments.kwonlyargs)
         if argument.arg in given and not _fits(given[argument.arg], _annotation(argument))
     ]
-    return f"{name}(): {' and '.join(wrong) or 'a value does not fit'}"
+    return _Said(len(wrong), f"{name}(): {' and '.join(wrong) or 'a value does not fit'}")
 
 
 def parse(signature: str) -> ast.arguments:

@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
-#include <span>
 #include <stdexcept>
 #include <utility>
-
-#include "gpu/copy_piece.hpp"
 
 namespace zerohop::testing {
 
@@ -68,7 +65,7 @@ void FakeCopies::overwrite(std::uint64_t address, const std::vector<std::byte>& 
 
 void FakeCopies::launch(std::function<void()> kernel) {
   const std::lock_guard guard(mutex_);
-  default_.waiting.push_back({std::move(kernel)});
+  default_.waiting.push_back({std::move(kernel), nullptr, 0, {}});
   ++default_.begun;
 }
 
@@ -135,7 +132,7 @@ FakeCopies::Stream* FakeCopies::find_stream(void* stream) {
 CudaResult FakeCopies::start(void* stream, std::function<void()> work) {
   Stream* on = find_stream(stream);
   if (on == nullptr) return kCudaErrorInvalidValue;
-  on->waiting.push_back({std::move(work)});
+  on->waiting.push_back({std::move(work), nullptr, 0, {}});
   ++on->begun;
   return kCudaSuccess;
 }
@@ -163,20 +160,6 @@ CudaResult FakeCopies::set(std::uint64_t to, std::byte value, std::size_t nbytes
   return start(stream, [=] { std::memset(target, static_cast<int>(value), nbytes); });
 }
 
-CudaResult FakeCopies::pieces(std::uint64_t list, std::uint32_t count, void* stream) {
-  const std::lock_guard guard(mutex_);
-  const auto* pieces = reinterpret_cast<const gpu::CopyPiece*>(list);
-  if (!is_pinned(pieces, count * sizeof *pieces)) return kCudaErrorInvalidValue;
-  return start(stream, [this, pieces, count] {
-    for (const gpu::CopyPiece& piece : std::span(pieces, count)) {
-      const std::byte* from = find(piece.from, piece.nbytes);
-      std::byte* to = find(piece.to, piece.nbytes);
-      if (from == nullptr || to == nullptr) throw std::out_of_range("no fake GPU memory there");
-      std::memcpy(to, from, piece.nbytes);
-    }
-  });
-}
-
 CudaResult FakeCopies::record(void* event, void* stream) {
   const std::lock_guard guard(mutex_);
   Stream* on = find_stream(stream);
@@ -199,6 +182,7 @@ bool FakeCopies::advance(Stream& stream, std::uint64_t until) {
   while (stream.begun - stream.waiting.size() < until) {
     const Task& next = stream.waiting.front();
     if (next.after != nullptr && !advance(*next.after, next.behind)) return false;
+    if (next.ready && !next.ready()) return false;
     const Task task = std::move(stream.waiting.front());
     stream.waiting.pop_front();
     task.run();
@@ -221,7 +205,7 @@ CudaResult FakeCopies::copy(std::uint64_t to, std::uint64_t from, std::size_t nb
 CudaResult FakeCopies::write_value(void* stream, std::uint64_t to, std::uint32_t value) {
   const std::lock_guard guard(mutex_);
   auto* const word = reinterpret_cast<std::atomic<std::uint32_t>*>(to);
-  if (!is_pinned(word, sizeof *word)) return kCudaErrorInvalidValue;
+  if (!is_pinned(word, sizeof *word) && !is_registered(to)) return kCudaErrorInvalidValue;
   return start(stream, [=] { word->store(value, std::memory_order_release); });
 }
 
@@ -230,7 +214,7 @@ CudaResult FakeCopies::wait_event(void* stream, void* event) {
   const Event& first = *events_.at(event);
   Stream* on = find_stream(stream);
   if (on == nullptr) return kCudaErrorInvalidValue;
-  on->waiting.push_back({[] {}, first.stream, first.behind});
+  on->waiting.push_back({[] {}, first.stream, first.behind, {}});
   ++on->begun;
   return kCudaSuccess;
 }

@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "driver/cuda_constants.hpp"
+#include "gpu/copy_piece.hpp"
+#include "gpu/tail.hpp"
 
 namespace zerohop::testing {
 
@@ -43,7 +45,13 @@ class FakeCopies {
   int pinned() const { return count(pinned_); }
   int streams() const { return count(streams_); }
   int events() const { return count(events_); }
+  int registered() const { return count(registered_); }
   int waiting() const;  // copies that were started and have not happened
+
+  // A stream of the program, which nothing asks for but the test: run() has it do what it can, and
+  // says whether that was all.
+  void* program_stream();
+  bool run(void* stream);
 
   // The functions of the table.
   driver::CudaResult pin(void** pages, std::size_t nbytes);
@@ -56,8 +64,13 @@ class FakeCopies {
   driver::CudaResult to_device(std::uint64_t to, const void* from, std::size_t nbytes,
                                void* stream);
   driver::CudaResult set(std::uint64_t to, std::byte value, std::size_t nbytes, void* stream);
-  // `list`: of gpu::CopyPiece in pinned memory, which is read when the work happens.
-  driver::CudaResult pieces(std::uint64_t list, std::uint32_t count, void* stream);
+  // The kernels. `list`: of gpu::CopyPiece in pinned memory, which is read when the work happens.
+  driver::CudaResult pieces(std::uint64_t list, std::uint32_t count, const gpu::Tail& tail,
+                            void* stream);
+  driver::CudaResult ranges(const gpu::FewRanges& ranges, const gpu::Tail& tail, void* stream);
+  driver::CudaResult wait(const gpu::Wait& wait, void* stream);
+  driver::CudaResult register_pages(void* begin, std::size_t nbytes);
+  driver::CudaResult unregister_pages(void* begin);
   driver::CudaResult record(void* event, void* stream);
   driver::CudaResult query(void* event);
   driver::CudaResult copy(std::uint64_t to, std::uint64_t from, std::size_t nbytes, void* stream);
@@ -79,6 +92,7 @@ class FakeCopies {
     std::function<void()> run;
     Stream* after = nullptr;  // behind what that one was given first
     std::uint64_t behind = 0;
+    std::function<bool()> ready = {};  // empty: always
   };
   struct Stream {
     std::deque<Task> waiting;
@@ -98,6 +112,11 @@ class FakeCopies {
   }
   std::byte* find(std::uint64_t address, std::size_t nbytes);
   bool is_pinned(const void* address, std::size_t nbytes) const;
+  bool is_registered(std::uint64_t address) const;
+  bool reaches(const gpu::Tail& tail) const;
+  static void put(const gpu::Tail& tail);
+  static bool has_ended(const gpu::Wait& wait, std::uint64_t began);
+  void copy_piece(const gpu::CopyPiece& piece);
   Stream* find_stream(void* stream);
   driver::CudaResult start(void* stream, std::function<void()> work);
   bool advance(Stream& stream, std::uint64_t until);
@@ -105,6 +124,7 @@ class FakeCopies {
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Block> blocks_;
   std::map<const std::byte*, std::vector<std::byte>> pinned_;
+  std::map<std::uint64_t, std::uint64_t> registered_;  // host pages: begin, end
   std::map<void*, std::unique_ptr<Stream>> streams_;
   std::map<void*, std::unique_ptr<Event>> events_;
   Stream default_;

@@ -92,6 +92,14 @@ CudaResult context_pop(driver::CudaContext* context) {
   *context = &context_object;
   return kCudaSuccess;
 }
+CudaResult context_get_current(driver::CudaContext* context) {
+  *context = depth == 0 ? nullptr : &context_object;
+  return kCudaSuccess;
+}
+CudaResult context_get_device(driver::CudaDevice* device) {
+  *device = 0;
+  return depth == 0 ? kCudaErrorInvalidContext : kCudaSuccess;
+}
 CudaResult thread_exchange_capture_mode(driver::CudaCaptureMode* mode) {
   std::swap(*mode, capture_mode);
   current->capture_mode = capture_mode;
@@ -304,9 +312,12 @@ FakeCuda::FakeCuda() : table_(make_table()) {
                 {driver::kCudaDmabufSupported, 1},
                 {driver::kCudaVmmSupported, 1},
                 {driver::kCudaFdExportSupported, 1},
+                {driver::kCudaSameRegisteredAddress, 1},
                 {driver::kCudaFlushOptions, driver::kCudaFlushByHost},
                 {driver::kCudaWritesOrdering, driver::kCudaScopeOwner}};
 }
+
+driver::CudaContext FakeCuda::context() { return &context_object; }
 
 FakeCuda::~FakeCuda() { current = nullptr; }
 

@@ -71,6 +71,8 @@ class FakeCuda {
   std::atomic<bool> busy = false;       // context_synchronize waits until it is not
   std::atomic<bool> capturing = false;  // context_synchronize is refused
   std::atomic<int> synchronized = 0;    // calls that it was done for
+  void* foreign_stream = nullptr;       // is of a context of its own
+  void* captured_stream = nullptr;      // is being captured into a graph
   std::atomic<driver::CudaCaptureMode> capture_mode = 0;  // of any thread: global
   struct Export {
     Extent range;
@@ -82,7 +84,8 @@ class FakeCuda {
 
   // For the functions of the table.
   static FakeCuda& in_use();
-  static bool has_context();  // this thread
+  static bool has_context();             // this thread
+  static driver::CudaContext context();  // the primary one
   static driver::CudaCaptureMode mode_here();
   bool fails(const char* function);
 

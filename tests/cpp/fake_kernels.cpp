@@ -1,6 +1,8 @@
 #include "fake_kernels.hpp"
 
-#include <cstring>
+#include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "fake_cuda.hpp"
 
@@ -11,6 +13,19 @@ using driver::kCudaErrorInvalidContext;
 using driver::kCudaErrorInvalidValue;
 using driver::kCudaSuccess;
 
+namespace {
+
+// A function is the address of its name.
+std::array<std::string_view, 3> kernels{"zerohop_copy_pieces", "zerohop_copy_ranges",
+                                        "zerohop_wait_word"};
+
+template <typename T>
+const T& argument(void** arguments, int which) {
+  return *static_cast<const T*>(arguments[which]);
+}
+
+}  // namespace
+
 CudaResult module_load(driver::CudaModule* module, const void* image) {
   FakeCuda& fake = FakeCuda::in_use();
   if (fake.fails("module_load")) return fake.error;
@@ -19,29 +34,36 @@ CudaResult module_load(driver::CudaModule* module, const void* image) {
   ++fake.modules;
   return kCudaSuccess;
 }
-
 CudaResult module_unload(driver::CudaModule) {
   --FakeCuda::in_use().modules;
   return kCudaSuccess;
 }
-
-CudaResult module_get_function(driver::CudaFunction* function, driver::CudaModule module,
+CudaResult module_get_function(driver::CudaFunction* function, driver::CudaModule,
                                const char* name) {
   if (FakeCuda::in_use().fails("module_get_function")) return FakeCuda::in_use().error;
-  if (std::strcmp(name, "zerohop_copy_pieces") != 0) return kCudaErrorInvalidValue;
-  *function = module;
+  auto* const found = std::ranges::find(kernels, name);
+  if (found == kernels.end()) return kCudaErrorInvalidValue;
+  *function = found;
   return kCudaSuccess;
 }
-
-CudaResult launch_kernel(driver::CudaFunction, unsigned blocks, unsigned, unsigned,
+CudaResult launch_kernel(driver::CudaFunction function, unsigned blocks, unsigned, unsigned,
                          unsigned threads, unsigned, unsigned, unsigned, driver::CudaStream stream,
                          void** arguments, void**) {
   FakeCuda& fake = FakeCuda::in_use();
   if (fake.fails("launch_kernel")) return fake.error;
   if (!FakeCuda::has_context()) return kCudaErrorInvalidContext;
-  if (blocks == 0 || threads % 32 != 0) return kCudaErrorInvalidValue;
-  return fake.copies.pieces(*static_cast<driver::CudaAddress*>(arguments[0]),
-                            *static_cast<std::uint32_t*>(arguments[1]), stream);
+  const auto which = static_cast<const std::string_view*>(function) - kernels.data();
+  if (blocks == 0 || (threads % 32 != 0 && which != 2)) return kCudaErrorInvalidValue;
+  switch (which) {
+    case 0:
+      return fake.copies.pieces(argument<driver::CudaAddress>(arguments, 0),
+                                argument<std::uint32_t>(arguments, 1),
+                                argument<gpu::Tail>(arguments, 2), stream);
+    case 1:
+      return fake.copies.ranges(argument<gpu::FewRanges>(arguments, 0),
+                                argument<gpu::Tail>(arguments, 1), stream);
+    default: return fake.copies.wait(argument<gpu::Wait>(arguments, 0), stream);
+  }
 }
 
 }  // namespace zerohop::testing

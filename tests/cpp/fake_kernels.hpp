@@ -1,5 +1,4 @@
-// The functions of FakeCuda's table that load and launch kernels. There is one kernel, and it
-// copies pieces (gpu::Kernels::copy_pieces).
+// The functions of FakeCuda's table that load and launch kernels: those of gpu::Kernels.
 #pragma once
 
 #include "driver/cuda.hpp"

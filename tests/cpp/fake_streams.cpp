@@ -20,6 +20,14 @@ CudaResult host_allocate(void** pages, std::size_t nbytes, unsigned flags) {
                                             : kCudaErrorInvalidValue;
 }
 CudaResult host_free(void* pages) { return fake().copies.unpin(pages); }
+CudaResult host_register(void* pages, std::size_t nbytes, unsigned flags) {
+  if (fake().fails("host_register")) return fake().error;
+  if (!FakeCuda::has_context()) return kCudaErrorInvalidContext;
+  return flags == (driver::kCudaRegisterPortable | driver::kCudaRegisterMapped)
+             ? fake().copies.register_pages(pages, nbytes)
+             : kCudaErrorInvalidValue;
+}
+CudaResult host_unregister(void* pages) { return fake().copies.unregister_pages(pages); }
 CudaResult copy_to_host(void* to, CudaAddress from, std::size_t nbytes, void* stream) {
   if (fake().fails("copy_to_host")) return fake().error;
   return !FakeCuda::has_context() ? kCudaErrorInvalidContext
@@ -53,6 +61,16 @@ CudaResult stream_write_value(void* stream, CudaAddress to, std::uint32_t value,
   if (fake().fails("stream_write_value")) return fake().error;
   return flags == driver::kCudaWriteValueDefault ? fake().copies.write_value(stream, to, value)
                                                  : kCudaErrorInvalidValue;
+}
+CudaResult stream_get_context(void* stream, driver::CudaContext* context) {
+  if (fake().fails("stream_get_context")) return fake().error;
+  *context = stream == fake().foreign_stream ? stream : FakeCuda::context();
+  return driver::kCudaSuccess;
+}
+CudaResult stream_is_capturing(void* stream, int* status) {
+  if (fake().fails("stream_is_capturing")) return fake().error;
+  *status = stream == fake().captured_stream ? 1 : 0;
+  return driver::kCudaSuccess;
 }
 CudaResult stream_destroy(void* stream) { return fake().copies.destroy_stream(stream); }
 CudaResult event_create(void** event, unsigned flags) {

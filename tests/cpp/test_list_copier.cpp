@@ -42,7 +42,7 @@ TEST_CASE("every byte of every range is copied, however many there are") {
   Bytes source(kNbytes);
   for (std::size_t i = 0; i < source.size(); ++i) source[i] = std::byte(i * 7 + i / 251);
   f.cuda.copies.write(from, source);
-  ListCopier copier(f.device);
+  ListCopier copier(f.device, Kernels::load(f.device));
   std::vector<CopyPiece> ranges;
   Bytes expected(kNbytes, std::byte{0xEE});
   SUBCASE("more than the lists have room for") {
@@ -61,7 +61,7 @@ TEST_CASE("every byte of every range is copied, however many there are") {
     for (std::uint64_t i = 1; i < kNbytes; ++i) expected[i] = source[i - 1];
   }
   SUBCASE("none") {}
-  copier.copy(ranges, f.stream.get(), soon());
+  copier.copy(ranges, {}, f.stream.get(), soon());
   f.finish();
   CHECK(f.cuda.copies.read(to, kNbytes) == expected);
 }
@@ -69,12 +69,12 @@ TEST_CASE("every byte of every range is copied, however many there are") {
 TEST_CASE("a GPU that does not come to read its lists is not waited for without end") {
   Fixture f;
   const std::uint64_t memory = f.cuda.add_bytes(64);
-  ListCopier copier(f.device);
+  ListCopier copier(f.device, Kernels::load(f.device));
   f.cuda.copies.hangs = true;
   const std::vector<CopyPiece> ranges(std::size_t{ListCopier::kLists} * ListCopier::kPieces + 1,
                                       CopyPiece{memory, memory + 32, 1});
   try {
-    copier.copy(ranges, f.stream.get(), Deadline::after(Deadline::Seconds{0.05}));
+    copier.copy(ranges, {}, f.stream.get(), Deadline::after(Deadline::Seconds{0.05}));
     FAIL("no error");
   } catch (const TransferTimeout& late) {
     CHECK(late.effect() == Effect::some);
@@ -90,7 +90,7 @@ TEST_CASE("nothing is left behind when making a copier fails") {
     f.cuda.fail_at = n;
     bool made = false;
     try {
-      const ListCopier copier(f.device);
+      const ListCopier copier(f.device, Kernels::load(f.device));
       f.cuda.fail_at = 0;
       made = true;
     } catch (const CudaError&) {

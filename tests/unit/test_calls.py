@@ -39,8 +39,10 @@ CASES: dict[str, Callable[[Any], object]] = {
     "register(): cache must be bool, not str and registration must be str | None, not int":
         lambda s: s.ep.register(s.array, cache="no", registration=3),
     "wait_notify(): missing a required argument: 'slot'; it is wait_notify(slot, timeout=None, "
-    "reset=True)": lambda s: s.ep.wait_notify(),
+    "reset=True, *, stream=None)": lambda s: s.ep.wait_notify(),
     "wait_notify(): reset must be bool, not str": lambda s: s.ep.wait_notify(7, 0, reset="no"),
+    "wait_notify(): timeout must be float | None, not str":
+        lambda s: s.ep.wait_notify(7, "soon", stream=s),
     "empty(): missing a required argument: 'shape'; it is empty(shape, dtype='uint8', device='cpu', *, "
     "registration=None)":
         lambda s: s.ep.empty(),

@@ -1,0 +1,22 @@
+// The CUDA driver, when something needs it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/error.hpp"
+#include "driver/cuda.hpp"
+
+namespace zerohop::engine {
+
+// `given`, or libcuda's if that is null. wanted: what needs it, for the message. Throws
+// RegistrationError when there is none.
+inline std::shared_ptr<const driver::Cuda> cuda_or(const std::shared_ptr<const driver::Cuda>& given,
+                                                   const std::string& wanted) {
+  if (given) return given;
+  const driver::CudaLibrary& library = driver::libcuda();
+  if (!library.cuda) throw RegistrationError(wanted + " cannot be had: " + library.reason);
+  return library.cuda;
+}
+
+}  // namespace zerohop::engine

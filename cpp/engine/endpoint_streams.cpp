@@ -1,0 +1,53 @@
+// What streams of the program wait for.
+#include "base/error.hpp"
+#include "engine/cuda_table.hpp"
+#include "engine/endpoint.hpp"
+#include "engine/slots.hpp"
+#include "gpu/user_stream.hpp"
+
+namespace zerohop::engine {
+
+StreamWaits::Stream Endpoint::stream_of(driver::CudaStream handle, std::optional<double> timeout) {
+  (void)deadline(timeout);  // refuses what is no number of seconds
+  const auto table = cuda_or(options_.cuda, "a GPU stream");
+  const int ordinal = gpu::ordinal_of(*table, handle);
+  const std::lock_guard lock(gpu_mutex_);
+  auto& device = stream_devices_[ordinal];
+  if (!device) device = gpu::Device::open(table, ordinal);
+  return {.device = device, .handle = handle, .seconds = timeout.value_or(options_.timeout)};
+}
+
+std::shared_ptr<StreamWaits> Endpoint::stream_waits() {
+  const std::lock_guard lock(gpu_mutex_);
+  if (!stream_waits_) {
+    const std::weak_ptr<Control> control = control_;
+    stream_waits_ = std::make_shared<StreamWaits>(
+        StreamWaits::Host{.poller = services_.poller,
+                          .board = services_.board,
+                          .look =
+                              [control] {
+                                if (const auto alive = control.lock()) alive->look();
+                              },
+                          .alone = [control]() -> std::optional<std::string> {
+                            const auto alive = control.lock();
+                            return alive ? alive->lonely() : std::nullopt;
+                          }});
+  }
+  return stream_waits_;
+}
+
+std::shared_ptr<Transfer> Endpoint::wait_notify_on(driver::CudaStream stream, std::uint32_t slot,
+                                                   bool reset, std::optional<double> timeout) {
+  const Entered entered = enter();
+  check_slots(slot, 1);
+  return stream_waits()->notification(stream_of(stream, timeout), slot, reset);
+}
+
+std::shared_ptr<Transfer> Endpoint::wait_transfer_on(driver::CudaStream stream,
+                                                     const std::shared_ptr<Transfer>& transfer,
+                                                     std::optional<double> timeout) {
+  const Entered entered = enter();
+  return stream_waits()->transfer(stream_of(stream, timeout), transfer);
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,23 @@
+#include "engine/slots.hpp"
+
+#include <stdexcept>
+
+#include "engine/board.hpp"
+
+namespace zerohop::engine {
+
+std::string slots_text(std::uint64_t first, std::uint64_t count) {
+  const std::string begin = std::to_string(first);
+  if (count == 1) return "slot " + begin;
+  return "slots " + begin + " to " + std::to_string(first + count - 1);
+}
+
+void check_slots(std::uint64_t first, std::uint64_t count) {
+  if (count == 0) throw std::invalid_argument("a notification range needs at least one slot");
+  if (first + count > Board::kSlots) {
+    throw std::out_of_range("out of range: notification " + slots_text(first, count) +
+                            ", they go from 0 to " + std::to_string(Board::kSlots - 1));
+  }
+}
+
+}  // namespace zerohop::engine

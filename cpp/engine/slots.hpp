@@ -1,0 +1,13 @@
+// Ranges of notification slots, as callers give them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace zerohop::engine {
+
+std::string slots_text(std::uint64_t first, std::uint64_t count);  // "slot 9", "slots 4 to 7"
+// Throws std::invalid_argument (none), std::out_of_range.
+void check_slots(std::uint64_t first, std::uint64_t count);
+
+}  // namespace zerohop::engine

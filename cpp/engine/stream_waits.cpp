@@ -1,0 +1,206 @@
+#include "engine/stream_waits.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/fork.hpp"
+#include "base/report.hpp"
+#include "driver/cuda_call.hpp"
+#include "driver/cuda_constants.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+using gpu::StreamWaiter;
+
+// A GPU that failed writes no outcome: the driver is asked so often whether it did.
+constexpr std::chrono::milliseconds kBetweenQueries{1};
+
+std::uint64_t to_nanoseconds(double seconds) {
+  return static_cast<std::uint64_t>(std::llround(std::min(seconds, 1e8) * 1e9));
+}
+
+std::string seconds_text(double seconds) {
+  std::string text = std::to_string(seconds);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + " s";
+}
+
+Failure gpu_failure(const driver::Cuda& cuda, driver::CudaResult error) {
+  try {
+    driver::check_cuda(cuda, error, "a stream's wait on the GPU");
+  } catch (const CudaError&) {
+    return Failure::of_current_exception();
+  }
+  return {};
+}
+
+}  // namespace
+
+StreamWaits::StreamWaits(Host host) : host_(std::move(host)), generation_(fork_generation()) {}
+
+StreamWaits::~StreamWaits() {
+  if (entries_.empty()) return;
+  new auto(std::move(entries_));  // CUDA does not survive fork(), nor end what hangs
+  new auto(std::move(waiters_));
+  new auto(std::move(pages_));
+}
+
+std::shared_ptr<StreamWaiter> StreamWaits::waiter_of(
+    const std::shared_ptr<const gpu::Device>& device) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) throw Error("this Endpoint is closed: make a new one");
+  auto& waiter = waiters_[device->ordinal()];
+  if (!waiter) waiter = std::make_shared<StreamWaiter>(device);
+  return waiter;
+}
+
+std::shared_ptr<const void> StreamWaits::board_of(
+    const std::shared_ptr<const gpu::Device>& device) {
+  const std::lock_guard lock(mutex_);
+  if (!pages_) {
+    const Buffer& buffer = host_.board->buffer();
+    pages_ = std::make_shared<const gpu::RegisteredPages>(device, host_.board, buffer.data(),
+                                                          buffer.nbytes());
+  }
+  return pages_;
+}
+
+std::shared_ptr<Transfer> StreamWaits::notification(const Stream& stream, std::uint32_t slot,
+                                                    bool reset) {
+  const auto waiter = waiter_of(stream.device);
+  Entry entry{.waiter = waiter,
+              .place = waiter->take(),
+              .seconds = stream.seconds,
+              .what = "notification slot " + std::to_string(slot)};
+  return begin(std::move(entry), stream, [&](Entry& taken) {
+    taken.kept.push_back(board_of(stream.device));
+    return gpu::Wait{.word = host_.board->address(slot),
+                     .awaited = gpu::Awaited::slot,
+                     .reset = reset ? 1U : 0U};
+  });
+}
+
+std::shared_ptr<Transfer> StreamWaits::transfer(const Stream& stream,
+                                                const std::shared_ptr<Transfer>& first) {
+  const auto waiter = waiter_of(stream.device);
+  Entry entry{.waiter = waiter,
+              .place = waiter->take(),
+              .first = first,
+              .seconds = stream.seconds,
+              .what = "a transfer of " + std::to_string(first->nbytes()) + " bytes"};
+  return begin(std::move(entry), stream, [&](Entry& taken) {
+    gpu::Wait wait{.awaited = gpu::Awaited::number};
+    if (const auto& mark = first->mark()) {  // the GPU itself tells when
+      wait.word = mark->word;
+      wait.number = mark->number;
+      taken.kept.push_back(mark->owner);
+      return wait;
+    }
+    const StreamWaiter::Gate gate = waiter->gate(taken.place);
+    wait.word = waiter->word(gate);
+    wait.number = gate.number;
+    first->on_done([waiter, gate] { waiter->open(gate); });
+    return wait;
+  });
+}
+
+template <typename MakeWait>
+std::shared_ptr<Transfer> StreamWaits::begin(Entry&& entry, const Stream& stream,
+                                             MakeWait make_wait) {
+  const auto waiter = entry.waiter;
+  const StreamWaiter::Place taken = entry.place;
+  auto transfer = std::make_shared<Transfer>(
+      host_.poller, 0,
+      std::make_shared<const Route>(Route{.kind = "stream",
+                                          .device = stream.device->facts().device_name(),
+                                          .reason = "a stream waits for " + entry.what,
+                                          .settings = {}}));
+  entry.transfer = transfer;
+  try {
+    gpu::Wait wait = make_wait(entry);
+    wait.nanoseconds = to_nanoseconds(stream.seconds);
+    waiter->begin(taken, wait, stream.handle);
+  } catch (...) {
+    waiter->give_back(taken);
+    throw;
+  }
+  if (!polled_.exchange(true)) host_.poller->add(shared_from_this());
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) waiter->give_up(taken);
+    entries_.push_back(std::move(entry));
+  }
+  if (pending_.fetch_add(1, std::memory_order_release) == 0) host_.look();
+  return transfer;
+}
+
+void StreamWaits::poll() noexcept {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  const auto now = Clock::now();
+  const bool ask = now - asked_ > kBetweenQueries;
+  if (ask) asked_ = now;
+  for (auto place = entries_.begin(); place != entries_.end();) {
+    const StreamWaiter::Result result = place->waiter->result(place->place);
+    if (result.outcome != gpu::kWaiting) {
+      end(*place, result);
+    } else if (const auto error = ask ? look_after(*place) : driver::kCudaSuccess) {
+      fail(*place, gpu_failure(place->waiter->device()->cuda(), error));
+    } else {
+      ++place;
+      continue;
+    }
+    place = entries_.erase(place);
+    pending_.fetch_sub(1, std::memory_order_release);
+    host_.poller->wake();
+  }
+}
+
+// What the driver says of the GPU. What will not come any more is given up.
+driver::CudaResult StreamWaits::look_after(Entry& entry) noexcept {
+  if (!entry.first && !entry.given_up) entry.given_up = host_.alone();
+  const bool failed = entry.first && entry.first->done() && entry.first->failed();
+  if (entry.given_up || failed) entry.waiter->give_up(entry.place);
+  const driver::CudaResult result = entry.waiter->query();
+  return result == driver::kCudaErrorNotReady ? driver::kCudaSuccess : result;
+}
+
+void StreamWaits::end(Entry& entry, const StreamWaiter::Result& result) noexcept {
+  entry.waiter->give_back(entry.place);
+  const Failure* failure = entry.first && entry.first->done() ? entry.first->failure() : nullptr;
+  if (failure != nullptr) return fail(entry, *failure);
+  if (result.outcome == gpu::kCame) {
+    if (!entry.first) entry.transfer->set_result(result.value);
+    return entry.transfer->drop();
+  }
+  const std::string goes_on = "; it goes on without, and so does what it was given behind";
+  const std::string stream =
+      "a stream of " + entry.waiter->device()->facts().device_name() + " waited for " + entry.what;
+  if (result.outcome == gpu::kTimedOut) {
+    return fail(entry, {.kind = Failure::Kind::timeout,
+                        .message = stream + ", which did not come in " +
+                                   seconds_text(entry.seconds) + goes_on});
+  }
+  fail(entry, {.kind = entry.given_up ? Failure::Kind::peer_lost : Failure::Kind::error,
+               .message = stream + " in vain: " +
+                          entry.given_up.value_or("the Endpoint was closed") + goes_on});
+}
+
+// Said aloud, too: the program's stream works on with what has not come, and nobody may ask.
+void StreamWaits::fail(Entry& entry, Failure failure) noexcept {
+  if (!closed_) report(failure.message);
+  entry.transfer->fail(std::move(failure));
+  entry.transfer->drop();
+}
+
+void StreamWaits::give_up() noexcept {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  for (const Entry& entry : entries_) entry.waiter->give_up(entry.place);
+}
+
+}  // namespace zerohop::engine

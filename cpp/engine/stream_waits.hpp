@@ -1,0 +1,90 @@
+// What streams of the program wait for: notifications, and transfers. A wait ends in any case, by
+// its own bound on the GPU, or because the CPU says that there is no use.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/board.hpp"
+#include "engine/poller.hpp"
+#include "engine/transfer.hpp"
+#include "gpu/registered_pages.hpp"
+#include "gpu/stream_waiter.hpp"
+
+namespace zerohop::engine {
+
+class StreamWaits : public Poller::Source, public std::enable_shared_from_this<StreamWaits> {
+ public:
+  struct Host {
+    std::shared_ptr<Poller> poller;
+    std::shared_ptr<Board> board;
+    std::function<void()> look;                         // has the progress thread poll
+    std::function<std::optional<std::string>()> alone;  // why no notification will come any more
+  };
+  explicit StreamWaits(Host host);
+  ~StreamWaits() override;  // what streams still wait for is left behind
+  StreamWaits(const StreamWaits&) = delete;
+  StreamWaits& operator=(const StreamWaits&) = delete;
+
+  struct Stream {
+    std::shared_ptr<const gpu::Device> device;
+    driver::CudaStream handle = nullptr;
+    double seconds = 0;  // the wait takes at most, counted from when the stream gets there
+  };
+  // Each puts a wait into the stream, and returns a Transfer that ends with it: done when the
+  // stream goes on, failed when what it waited for has not come. Throws RouteUnavailable,
+  // CudaError.
+  std::shared_ptr<Transfer> notification(const Stream& stream, std::uint32_t slot, bool reset);
+  std::shared_ptr<Transfer> transfer(const Stream& stream, const std::shared_ptr<Transfer>& first);
+
+  bool pending() const noexcept override { return pending_.load(std::memory_order_acquire) > 0; }
+  void poll() noexcept override;
+
+  // The Endpoint is closed: all waits end now.
+  void give_up() noexcept;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Entry {
+    std::shared_ptr<gpu::StreamWaiter> waiter;
+    gpu::StreamWaiter::Place place = 0;
+    std::shared_ptr<Transfer> transfer = nullptr;
+    std::shared_ptr<Transfer> first = nullptr;  // is waited for; null: a notification
+    double seconds = 0;
+    std::string what = {};                               // is waited for
+    std::vector<std::shared_ptr<const void>> kept = {};  // until the wait has ended
+    std::optional<std::string> given_up = {};            // why
+  };
+
+  std::shared_ptr<gpu::StreamWaiter> waiter_of(const std::shared_ptr<const gpu::Device>& device);
+  std::shared_ptr<const void> board_of(const std::shared_ptr<const gpu::Device>& device);
+  // make_wait(Entry&) -> gpu::Wait, but for its bound.
+  template <typename MakeWait>
+  std::shared_ptr<Transfer> begin(Entry&& entry, const Stream& stream, MakeWait make_wait);
+  // With mutex_ held:
+  driver::CudaResult look_after(Entry& entry) noexcept;
+  void end(Entry& entry, const gpu::StreamWaiter::Result& result) noexcept;
+  void fail(Entry& entry, Failure failure) noexcept;
+
+  const Host host_;
+  const unsigned generation_;  // of the process (fork)
+  std::atomic<bool> polled_{false};
+  std::atomic<int> pending_{0};
+  std::mutex mutex_;                                           // guards all below
+  std::map<int, std::shared_ptr<gpu::StreamWaiter>> waiters_;  // by ordinal
+  std::shared_ptr<const gpu::RegisteredPages> pages_;          // of the board
+  std::list<Entry> entries_;
+  Clock::time_point asked_{};  // the driver
+  bool closed_ = false;
+};
+
+}  // namespace zerohop::engine

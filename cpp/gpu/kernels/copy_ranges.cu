@@ -1,0 +1,21 @@
+// A few ranges in one launch, each shared among the warps; of none, the tail alone.
+#include "gpu/kernels/copy.cuh"
+#include "gpu/kernels/words.cuh"
+
+using zerohop::gpu::FewRanges;
+using zerohop::gpu::kWarp;
+
+extern "C" __global__ void zerohop_copy_ranges(FewRanges ranges, zerohop::gpu::Tail tail) {
+  const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
+  const std::uint64_t stride = gridDim.x * blockDim.x / kWarp * ranges.grain;
+  for (unsigned r = 0; r < ranges.count; ++r) {
+    const std::uint64_t nbytes = ranges.nbytes[r];
+    for (std::uint64_t at = thread / kWarp * ranges.grain; at < nbytes; at += stride) {
+      const std::uint64_t rest = nbytes - at;
+      zerohop::gpu::copy(
+          {ranges.from[r] + at, ranges.to[r] + at, rest < ranges.grain ? rest : ranges.grain},
+          thread % kWarp);
+    }
+  }
+  zerohop::gpu::finish(tail);
+}

@@ -1,0 +1,76 @@
+// Has streams of one GPU wait for words, boundedly, and tells what became of each wait.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "gpu/handles.hpp"
+#include "gpu/kernels.hpp"
+#include "gpu/mark.hpp"
+
+namespace zerohop::gpu {
+
+// Any thread. What streams still wait for must have ended before the object goes.
+class StreamWaiter {
+ public:
+  static constexpr std::uint32_t kMost = 1024;  // waits that have not ended
+
+  // Throws RouteUnavailable (built without kernels), CudaError.
+  explicit StreamWaiter(std::shared_ptr<const Device> device);
+  ~StreamWaiter();
+  StreamWaiter(const StreamWaiter&) = delete;
+  StreamWaiter& operator=(const StreamWaiter&) = delete;
+
+  const std::shared_ptr<const Device>& device() const noexcept { return device_; }
+
+  using Place = std::uint32_t;
+  Place take();  // throws Error when kMost are taken
+  void give_back(Place place) noexcept;
+
+  // Puts the wait into the stream; of `wait` the caller leaves out what belongs to the place.
+  // Throws CudaError, RouteUnavailable (see check_stream).
+  void begin(Place place, Wait wait, driver::CudaStream stream);
+
+  struct Result {
+    Outcome outcome;
+    std::uint32_t value;  // that came
+  };
+  Result result(Place place) const noexcept;
+  void give_up(Place place) noexcept;  // ends the wait, be it now or when the stream gets there
+
+  // A word for the place, and how the CPU brings it to its number.
+  struct Gate {
+    Place place;
+    std::uint32_t number;
+  };
+  Gate gate(Place place) const noexcept;
+  driver::CudaAddress word(const Gate& gate) const noexcept;
+  void open(const Gate& gate) noexcept;
+
+  // Whether the GPU has failed, and ends nothing any more: asks the driver.
+  driver::CudaResult query() const noexcept;
+
+ private:
+  struct Line {
+    std::atomic<std::uint64_t> outcome{0};
+    std::atomic<std::uint32_t> given_up{0};
+    std::atomic<std::uint32_t> gate{0};
+    std::atomic<std::uint32_t> number{0};  // of the place's present use; the GPU does not look
+    std::uint32_t unused[3] = {};
+  };
+  static_assert(sizeof(Line) == 32);
+  Line& line(Place place) const noexcept { return static_cast<Line*>(pages_.get())[place]; }
+
+  const std::shared_ptr<const Device> device_;
+  const std::shared_ptr<const Kernels> kernels_;
+  const unsigned generation_;  // of the process (fork)
+  PinnedPages pages_;
+  Stream idle_;       // nothing is ever put there
+  std::mutex mutex_;  // guards the next
+  std::vector<Place> free_;
+};
+
+}  // namespace zerohop::gpu

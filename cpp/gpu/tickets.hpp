@@ -1,0 +1,52 @@
+// By which the CPU sees, without a call of the driver, whether a launch is done: a word of pinned
+// memory for each that is under way.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "gpu/handles.hpp"
+#include "gpu/tail.hpp"
+
+namespace zerohop::gpu {
+
+struct Ticket {
+  std::uint32_t place = 0;
+  std::uint32_t number = 0;  // the word's, once done
+};
+
+// Any thread. The device must have done what tickets are out for before the object goes.
+class Tickets {
+ public:
+  // The caller has made a device current. Throws CudaError.
+  explicit Tickets(const driver::Cuda& cuda);
+
+  // Throws Error when kTails are out.
+  Ticket take();
+  void give_back(const Ticket& ticket) noexcept;
+
+  bool done(const Ticket& ticket) const noexcept {
+    const std::uint32_t found = words()[ticket.place].load(std::memory_order_acquire);
+    return static_cast<std::int32_t>(found - ticket.number) >= 0;
+  }
+  // Pinned memory has the same address for the GPU: unified addressing.
+  driver::CudaAddress word(const Ticket& ticket) const noexcept {
+    return reinterpret_cast<driver::CudaAddress>(words() + ticket.place);
+  }
+  // For those that a GPU may still write.
+  void leave_behind() noexcept { (void)page_.release(); }
+
+ private:
+  using Word = std::atomic<std::uint32_t>;
+  Word* words() const noexcept { return static_cast<Word*>(page_.get()); }
+
+  PinnedPages page_;
+  std::mutex mutex_;  // guards all below
+  std::vector<std::uint32_t> free_;
+  std::vector<std::uint32_t> numbers_;  // by place, the last that was given out
+};
+
+}  // namespace zerohop::gpu

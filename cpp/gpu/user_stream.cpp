@@ -1,0 +1,89 @@
+#include "gpu/user_stream.hpp"
+
+#include <string>
+
+#include "base/error.hpp"
+#include "driver/cuda_call.hpp"
+#include "driver/cuda_constants.hpp"
+#include "gpu/device_guard.hpp"
+#include "gpu/stream_wait.hpp"
+
+namespace zerohop::gpu {
+namespace {
+
+// The default streams are those of whatever context is current: their handles are small numbers.
+bool is_default(driver::CudaStream stream) { return stream <= driver::kCudaPerThreadStream; }
+
+driver::CudaContext context_of(const driver::Cuda& cuda, driver::CudaStream stream) {
+  driver::CudaContext context = nullptr;
+  driver::check_cuda(cuda,
+                     is_default(stream) ? cuda.context_get_current(&context)
+                                        : cuda.stream_get_context(stream, &context),
+                     "cuStreamGetCtx of stream=");
+  if (context == nullptr) {
+    throw RouteUnavailable(
+        "stream= is a default stream, and no GPU is current in this thread: make one current "
+        "(torch.cuda.set_device, cupy.cuda.Device(0).use()), or give a stream that was created");
+  }
+  return context;
+}
+
+// Makes a context current while it lives.
+class ContextGuard {
+ public:
+  ContextGuard(const driver::Cuda& cuda, driver::CudaContext context) : cuda_(cuda) {
+    driver::check_cuda(cuda, cuda.context_push(context), "cuCtxPushCurrent");
+  }
+  ~ContextGuard() {
+    driver::CudaContext popped = nullptr;
+    (void)cuda_.context_pop(&popped);
+  }
+  ContextGuard(const ContextGuard&) = delete;
+  ContextGuard& operator=(const ContextGuard&) = delete;
+
+ private:
+  const driver::Cuda& cuda_;
+};
+
+void check_not_captured(const driver::Cuda& cuda, driver::CudaStream stream) {
+  int capturing = 0;
+  const driver::CudaResult result = cuda.stream_is_capturing(stream, &capturing);
+  const bool implied =
+      result >= driver::kCudaErrorCaptureFirst && result <= driver::kCudaErrorCaptureLast;
+  if (!implied) driver::check_cuda(cuda, result, "cuStreamIsCapturing of stream=");
+  if (!implied && capturing == 0) return;
+  throw RouteUnavailable(
+      "stream= is being captured into a CUDA graph, which could be replayed when the peer or its "
+      "memory is gone: make the call outside the capture, before or behind the graph");
+}
+
+}  // namespace
+
+int ordinal_of(const driver::Cuda& cuda, driver::CudaStream stream) {
+  driver::check_cuda(cuda, cuda.init(0), "cuInit");
+  const ContextGuard guard(cuda, context_of(cuda, stream));
+  driver::CudaDevice device = 0;
+  driver::check_cuda(cuda, cuda.context_get_device(&device), "cuCtxGetDevice");
+  return device;  // handles are ordinals (CUDA Driver API, cuDeviceGet)
+}
+
+void check_stream(const Device& device, driver::CudaStream stream) {
+  const driver::Cuda& cuda = device.cuda();
+  if (!is_default(stream) && context_of(cuda, stream) != device.context()) {
+    throw RouteUnavailable(
+        "stream= is not a stream of " + device.facts().device_name() +
+        ", where the array is, or of a context of its own: give one made on that "
+        "GPU");
+  }
+  check_not_captured(cuda, stream);
+}
+
+bool wait_user_stream(const std::shared_ptr<const driver::Cuda>& cuda, driver::CudaStream stream,
+                      const Deadline& deadline) {
+  const auto device = Device::open(cuda, ordinal_of(*cuda, stream));
+  const DeviceGuard guard(*device);
+  check_stream(*device, stream);
+  return wait_stream(*device, stream, "the work in stream=", deadline);
+}
+
+}  // namespace zerohop::gpu

@@ -1,0 +1,138 @@
+// What the kernels of the library do, on a GPU that is not there.
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include "fake_copies.hpp"
+
+namespace zerohop::testing {
+
+using driver::CudaResult;
+using driver::kCudaErrorInvalidValue;
+using driver::kCudaSuccess;
+
+namespace {
+
+template <typename T>
+std::atomic<T>& word(std::uint64_t address) {
+  return *reinterpret_cast<std::atomic<T>*>(address);
+}
+
+std::uint64_t now() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(since).count());
+}
+
+}  // namespace
+
+CudaResult FakeCopies::register_pages(void* begin, std::size_t nbytes) {
+  const std::lock_guard guard(mutex_);
+  const auto at = reinterpret_cast<std::uint64_t>(begin);
+  // Of another mapping that lies there by now, or twice: both are errors of the driver.
+  return registered_.try_emplace(at, at + nbytes).second ? kCudaSuccess : 712;
+}
+
+CudaResult FakeCopies::unregister_pages(void* begin) {
+  const std::lock_guard guard(mutex_);
+  return registered_.erase(reinterpret_cast<std::uint64_t>(begin)) == 1 ? kCudaSuccess
+                                                                        : kCudaErrorInvalidValue;
+}
+
+bool FakeCopies::is_registered(std::uint64_t address) const {
+  const auto after = registered_.upper_bound(address);
+  return after != registered_.begin() && address < std::prev(after)->second;
+}
+
+bool FakeCopies::reaches(const gpu::Tail& tail) const {
+  return is_pinned(reinterpret_cast<const void*>(tail.done), 4) && tail.place < gpu::kTails &&
+         (tail.slot == 0 || is_registered(tail.slot));
+}
+
+void FakeCopies::put(const gpu::Tail& tail) {
+  if (tail.slot != 0) word<std::uint32_t>(tail.slot).store(tail.value);
+  word<std::uint32_t>(tail.done).store(tail.number);
+}
+
+void FakeCopies::copy_piece(const gpu::CopyPiece& piece) {
+  const std::byte* from = find(piece.from, piece.nbytes);
+  std::byte* to = find(piece.to, piece.nbytes);
+  if (from == nullptr || to == nullptr) throw std::out_of_range("no fake GPU memory there");
+  std::memcpy(to, from, piece.nbytes);
+}
+
+CudaResult FakeCopies::pieces(std::uint64_t list, std::uint32_t count, const gpu::Tail& tail,
+                              void* stream) {
+  const std::lock_guard guard(mutex_);
+  const auto* pieces = reinterpret_cast<const gpu::CopyPiece*>(list);
+  const bool last = tail.done != 0;
+  if (!is_pinned(pieces, count * sizeof *pieces) || (last && !reaches(tail))) {
+    return kCudaErrorInvalidValue;
+  }
+  return start(stream, [this, pieces, count, last, tail] {
+    for (const gpu::CopyPiece& piece : std::span(pieces, count)) copy_piece(piece);
+    if (last) put(tail);
+  });
+}
+
+CudaResult FakeCopies::ranges(const gpu::FewRanges& ranges, const gpu::Tail& tail, void* stream) {
+  const std::lock_guard guard(mutex_);
+  if (!reaches(tail) || ranges.grain == 0) return kCudaErrorInvalidValue;
+  return start(stream, [this, ranges, tail] {
+    for (std::uint32_t i = 0; i < ranges.count; ++i) {
+      copy_piece({ranges.from[i], ranges.to[i], ranges.nbytes[i]});
+    }
+    put(tail);
+  });
+}
+
+bool FakeCopies::has_ended(const gpu::Wait& wait, std::uint64_t began) {
+  const auto end = [&](gpu::Outcome outcome, std::uint32_t value) {
+    word<std::uint64_t>(wait.outcome).store(outcome | std::uint64_t{value} << 32);
+    return true;
+  };
+  auto& awaited = word<std::uint32_t>(wait.word);
+  if (wait.awaited == gpu::Awaited::number) {
+    const std::uint32_t found = awaited.load();
+    if (static_cast<std::int32_t>(found - wait.number) >= 0) return end(gpu::kCame, found);
+  } else if (const std::uint32_t value = wait.reset != 0 ? awaited.exchange(0) : awaited.load()) {
+    return end(gpu::kCame, value);
+  }
+  if (word<std::uint32_t>(wait.given_up).load() != 0) return end(gpu::kGivenUp, 0);
+  return now() - began > wait.nanoseconds && end(gpu::kTimedOut, 0);
+}
+
+CudaResult FakeCopies::wait(const gpu::Wait& wait, void* stream) {
+  const std::lock_guard guard(mutex_);
+  const bool reached =
+      is_pinned(reinterpret_cast<const void*>(wait.word), 4) || is_registered(wait.word);
+  Stream* on = find_stream(stream);
+  if (!reached || !is_pinned(reinterpret_cast<const void*>(wait.outcome), 8) || on == nullptr) {
+    return kCudaErrorInvalidValue;
+  }
+  const auto began = std::make_shared<std::uint64_t>(0);
+  on->waiting.push_back({[] {}, nullptr, 0,
+                         [wait, began] {
+                           if (*began == 0) *began = now();
+                           return has_ended(wait, *began);
+                         }});
+  ++on->begun;
+  return kCudaSuccess;
+}
+
+void* FakeCopies::program_stream() {
+  void* stream = nullptr;
+  (void)create_stream(&stream);
+  return stream;
+}
+
+bool FakeCopies::run(void* stream) {
+  const std::lock_guard guard(mutex_);
+  Stream& on = *find_stream(stream);
+  return advance(on, on.begun);
+}
+
+}  // namespace zerohop::testing

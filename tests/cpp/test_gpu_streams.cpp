@@ -1,0 +1,252 @@
+// Transfers in the order of streams of the program, and streams that wait for them: on a table
+// without a GPU, where a stream does nothing before the test runs it.
+#include <atomic>
+#include <thread>
+
+#include "base/error.hpp"
+#include "base/report.hpp"
+#include "gpu_couple.hpp"
+
+namespace zerohop::testing {
+namespace {
+
+struct Streams : GpuCouple {
+  Memory ours = array(left, {50000});
+  Memory theirs = array(right, {50000});
+  void* writer = cuda.copies.program_stream();
+  void* reader = cuda.copies.program_stream();
+
+  Peer::Transferring write_on(void* stream, const Memory& from, const Memory& to,
+                              std::optional<Notification> notify = {}) const {
+    const RemoteMemory remote = to.remote();
+    const Peer::Pair pair{&from, &remote};
+    return to_right->write({&pair, 1},
+                           {.notify = notify, .require = {}, .timeout = {}, .stream = stream});
+  }
+  std::uint64_t value_of(const Peer::Transferring& wait) const {
+    REQUIRE(wait->wait(soon()));
+    return wait->result();
+  }
+};
+
+std::atomic<int> reports{0};
+struct Reports {
+  ReportSink former = set_report_sink([](std::string_view) noexcept { ++reports; });
+  Reports() { reports = 0; }
+  ~Reports() { set_report_sink(former); }
+};
+
+TEST_CASE_FIXTURE(Streams, "a write begins when its stream gets there, and notifies from there") {
+  const Bytes bytes = counted(50000, 3);
+  put(ours, bytes);
+  const auto written = write_on(writer, ours, theirs, Notification{5, 77});
+  CHECK(written->route().kind == "p2p");
+  CHECK_FALSE(written->wait(within(0.05)));
+  CHECK(get(theirs) == Bytes(50000, std::byte{0xEE}));
+  CHECK(right.peek_notify(5) == 0);
+  REQUIRE(cuda.copies.run(writer));
+  CHECK(right.peek_notify(5) == 77);  // put by the GPU: nobody has polled
+  CHECK(get(theirs) == bytes);
+  finish(written);
+  CHECK(right.wait_notify(5, 1, true, soon()).second == 77);
+}
+
+TEST_CASE_FIXTURE(Streams, "who sleeps until a GPU's notification is woken") {
+  const Bytes bytes = counted(50000, 4);
+  put(ours, bytes);
+  write_on(writer, ours, theirs, Notification{5, 1});
+  std::atomic<std::uint32_t> heard{0};
+  std::thread sleeper([&] { heard = right.wait_notify(5, 1, true, soon()).second; });
+  std::thread among_many([&] { (void)right.wait_notify(100, 60000, true, soon()); });
+  REQUIRE(cuda.copies.run(writer));
+  sleeper.join();
+  CHECK(heard == 1);
+  write_on(writer, ours, theirs, Notification{7000, 2});
+  REQUIRE(cuda.copies.run(writer));
+  among_many.join();
+}
+
+TEST_CASE_FIXTURE(Streams, "a stream waits for a notification, and tells its value") {
+  const auto waiting = right.wait_notify_on(reader, 9, true, {});
+  CHECK_FALSE(cuda.copies.run(reader));
+  CHECK_FALSE(waiting->wait(within(0.02)));
+  write_on(writer, ours, theirs, Notification{9, 123});
+  REQUIRE(cuda.copies.run(writer));
+  REQUIRE(cuda.copies.run(reader));
+  CHECK(value_of(waiting) == 123);
+  CHECK(right.peek_notify(9) == 0);
+  to_right->notify({9, 5});  // by the CPU, for the same reader
+  const auto kept = right.wait_notify_on(reader, 9, false, {});
+  while (!cuda.copies.run(reader)) std::this_thread::yield();
+  CHECK(value_of(kept) == 5);
+  CHECK(right.reset_notify(9) == 5);
+}
+
+TEST_CASE_FIXTURE(Streams, "a stream goes on when nothing comes in its time, and says so") {
+  const Reports told;
+  const auto waiting = right.wait_notify_on(reader, 9, true, 0.01);
+  while (!cuda.copies.run(reader)) std::this_thread::yield();
+  CHECK(
+      contains(error_of(waiting), "waited for notification slot 9, which did not come in 0.01 s"));
+  CHECK(reports == 1);
+}
+
+TEST_CASE_FIXTURE(Streams, "a stream is not left waiting for peers that are gone") {
+  const Reports told;
+  const auto waiting = right.wait_notify_on(reader, 9, true, {});
+  CHECK_FALSE(cuda.copies.run(reader));
+  left.close(soon());
+  while (!cuda.copies.run(reader)) std::this_thread::yield();
+  CHECK(contains(error_of(waiting), "in vain"));
+  CHECK_THROWS_AS(waiting->result(), PeerLost);
+}
+
+TEST_CASE_FIXTURE(Streams, "closing ends what streams wait for") {
+  const auto waiting = right.wait_notify_on(reader, 9, true, {});
+  std::atomic<bool> stop{false};
+  std::thread gpu([&] {
+    while (!stop) cuda.copies.run(reader);
+  });
+  right.close(soon());
+  stop = true;
+  gpu.join();
+  CHECK(contains(error_of(waiting), "the Endpoint was closed"));
+}
+
+TEST_CASE_FIXTURE(Streams, "a stream waits for a transfer, whoever makes it") {
+  put(ours, counted(50000, 8));
+  hang(true);
+  const auto by_gpu = write(*to_right, ours, theirs.remote());
+  const auto behind = left.wait_transfer_on(reader, by_gpu, {});
+  hang(false);
+  finish(by_gpu);
+  REQUIRE(cuda.copies.run(reader));
+  CHECK(value_of(behind) == 0);
+  const Memory host = left.empty(std::vector<std::int64_t>{100}, kByte);
+  const Memory far_host = right.empty(std::vector<std::int64_t>{100}, kByte);
+  const RemoteMemory remote = far_host.remote();
+  const Peer::Pair over{&host, &remote};
+  const auto by_device =
+      to_right->write({&over, 1}, {.notify = {}, .require = "host", .timeout = {}});
+  const auto next = left.wait_transfer_on(reader, by_device, {});
+  while (!cuda.copies.run(reader)) std::this_thread::yield();
+  CHECK(value_of(next) == 0);
+  CHECK(by_device->done());
+}
+
+TEST_CASE_FIXTURE(Streams, "a stream that waits for a transfer hears of its failure") {
+  const Reports told;
+  hang(true);
+  const auto never = write(*to_right, ours, theirs.remote());
+  const auto behind = left.wait_transfer_on(reader, never, {});
+  right.close(Deadline::after(Deadline::Seconds(0)));
+  REQUIRE(never->wait(soon()));
+  hang(false);
+  while (!cuda.copies.run(reader)) std::this_thread::yield();
+  REQUIRE(behind->wait(soon()));
+  if (never->failed()) CHECK_THROWS_AS(behind->result(), PeerLost);
+}
+
+TEST_CASE_FIXTURE(Streams, "streams are in no order among each other, but behind other calls") {
+  void* second = cuda.copies.program_stream();
+  const Memory a = array(left, {1000});
+  const Memory b = array(left, {1000});
+  put(a, counted(1000, 1));
+  put(b, counted(1000, 2));
+  const Memory into_a = array(right, {1000});
+  const Memory into_b = array(right, {1000});
+  const auto first = write_on(writer, a, into_a, Notification{1, 1});
+  const auto other = write_on(second, b, into_b, Notification{2, 2});
+  REQUIRE(cuda.copies.run(second));
+  finish(other);
+  CHECK(right.peek_notify(2) == 2);
+  CHECK_FALSE(first->done());
+  // Without a stream: behind everything, and whoever follows is behind it.
+  const auto third = to_right->notify({3, 3});
+  CHECK_FALSE(third->wait(within(0.02)));
+  REQUIRE(cuda.copies.run(writer));
+  finish(first);
+  finish(third);
+  CHECK(right.wait_notify(3, 1, true, soon()).second == 3);
+  hang(true);
+  const auto fourth = write(*to_right, ours, theirs.remote());
+  const auto fifth = write_on(writer, a, into_a, Notification{4, 4});
+  CHECK_FALSE(cuda.copies.run(writer));
+  CHECK(right.peek_notify(4) == 0);
+  hang(false);
+  while (!cuda.copies.run(writer)) std::this_thread::yield();
+  CHECK(get(theirs) == get(ours));
+  finish(fourth);
+  finish(fifth);
+}
+
+TEST_CASE_FIXTURE(Streams, "what a stream still has to do holds the owner's memory") {
+  write_on(writer, ours, theirs);
+  std::atomic<bool> closed{false};
+  std::thread owner([&] {
+    theirs.close();
+    closed = true;
+  });
+  const Deadline moment = within(0.05);
+  while (!moment.passed()) CHECK_FALSE(closed);
+  REQUIRE(cuda.copies.run(writer));
+  owner.join();
+}
+
+TEST_CASE_FIXTURE(Streams, "streams that cannot be used are refused with the reason") {
+  cuda.captured_stream = writer;
+  CHECK(contains(message_of<RouteUnavailable>([&] { write_on(writer, ours, theirs); }),
+                 "is being captured into a CUDA graph"));
+  CHECK(contains(
+      message_of<RouteUnavailable>([&] { (void)right.wait_notify_on(writer, 1, true, {}); }),
+      "is being captured into a CUDA graph"));
+  cuda.captured_stream = nullptr;
+  cuda.foreign_stream = writer;
+  CHECK(contains(message_of<RouteUnavailable>([&] { write_on(writer, ours, theirs); }),
+                 "is not a stream of cuda:0"));
+  cuda.foreign_stream = nullptr;
+  CHECK(contains(
+      message_of<RouteUnavailable>([&] { (void)right.wait_notify_on(nullptr, 1, true, {}); }),
+      "no GPU is current in this thread"));
+  CHECK_THROWS_AS((void)right.wait_notify_on(writer, 65536, true, {}), std::out_of_range);
+}
+
+TEST_CASE_FIXTURE(Streams, "on other routes the call waits for the stream") {
+  const Memory host = left.empty(std::vector<std::int64_t>{100}, kByte);
+  const Memory far_host = right.empty(std::vector<std::int64_t>{100}, kByte);
+  const auto waiting = left.wait_notify_on(writer, 1, true, {});  // keeps the stream busy
+  const RemoteMemory remote = far_host.remote();
+  const Peer::Pair over{&host, &remote};
+  for (const char* route : {"p2p", "host"}) {
+    CHECK(contains(message_of<TransferTimeout>([&] {
+                     to_right->write(
+                         {&over, 1},
+                         {.notify = {}, .require = route, .timeout = 0.02, .stream = writer});
+                   }),
+                   "what the stream was given before did not end in time"));
+  }
+  to_left->notify({1, 1});
+  while (!cuda.copies.run(writer)) std::this_thread::yield();
+  finish(to_right->write({&over, 1},
+                         {.notify = {}, .require = "host", .timeout = {}, .stream = writer}));
+  (void)value_of(waiting);
+}
+
+TEST_CASE_FIXTURE(Streams, "where GPUs cannot put notifications the CPU does") {
+  cuda.attributes[driver::kCudaSameRegisteredAddress] = 0;
+  engine::Endpoint third{near("third", cuda)};
+  const auto peer = third.connect(right.address().to_bytes(), soon());
+  const Memory own = array(third, {1000});
+  put(own, counted(1000, 9));
+  const RemoteMemory remote = theirs.slice(std::vector<Index>{Slice{0, 1000}}).remote();
+  const Peer::Pair pair{&own, &remote};
+  const auto written = peer->write(
+      {&pair, 1},
+      {.notify = Notification{8, 8}, .require = "p2p", .timeout = {}, .stream = writer});
+  REQUIRE(cuda.copies.run(writer));
+  finish(written);
+  CHECK(right.wait_notify(8, 1, true, soon()).second == 8);
+}
+
+}  // namespace
+}  // namespace zerohop::testing
