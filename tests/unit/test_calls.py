@@ -41,8 +41,6 @@ CASES: dict[str, Callable[[Any], object]] = {
     "wait_notify(): missing a required argument: 'slot'; it is wait_notify(slot, timeout=None, "
     "reset=True, *, stream=None)": lambda s: s.ep.wait_notify(),
     "wait_notify(): reset must be bool, not str": lambda s: s.ep.wait_notify(7, 0, reset="no"),
-    "wait_notify(): reset must be bool, not int":
-        lambda s: s.ep.wait_notify(7, reset=3, stream=s),
     "empty(): missing a required argument: 'shape'; it is empty(shape, dtype='uint8', device='cpu', *, "
     "registration=None)":
         lambda s: s.ep.empty(),
