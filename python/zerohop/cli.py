@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from zerohop import __version__
 
-PEERS = ("ucx", "iperf3", "tcp")
+SOFT_PEERS = ("ucx", "iperf3", "tcp")
+P2P_PEERS = ("nccl", "torch", "raw", "ucx")
 
 
 def _device_option(function: click.decorators.FC) -> click.decorators.FC:
@@ -135,12 +138,22 @@ def bench() -> None:
     """Measure zerohop beside its peers."""
 
 
-def _split_peers(context: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(filter(None, text.split(","))))
-    for name in names:
-        if name not in PEERS:
-            raise click.BadParameter(f"{name!r} is none of {', '.join(PEERS)}")
-    return names
+def _peers_option(known: tuple[str, ...]) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    def split(context: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
+        names = tuple(dict.fromkeys(filter(None, text.split(","))))
+        for name in names:
+            if name not in known:
+                raise click.BadParameter(f"{name!r} is none of {', '.join(known)}")
+        return names
+
+    return click.option(
+        "--vs",
+        "peers",
+        default="",
+        callback=split,
+        metavar="PEERS",
+        help=f"Measure these in the same run: any of {','.join(known)}.",
+    )
 
 
 def _split_sizes(
@@ -163,40 +176,63 @@ def _parse_size(word: str) -> int:
     return int(digits) * scale
 
 
+def _check_plot(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    if path is None:
+        return None
+    from zerohop.bench.plot import check_plot
+
+    try:
+        check_plot(path)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return path
+
+
+def _bench_options(function: click.decorators.FC) -> click.decorators.FC:
+    file = click.Path(dir_okay=False, path_type=Path)
+    for option in (
+        click.option("--sizes", callback=_split_sizes, metavar="SIZES", help=_SIZES_HELP),
+        click.option("--quick", is_flag=True, help="Fewer sizes, shorter runs."),
+        click.option("--plot", "plot_path", type=file, callback=_check_plot, help=_PLOT_HELP),
+        click.option("--json", "json_path", type=file, help="Write all rows here."),
+        _device_option,
+    ):
+        function = option(function)
+    return function
+
+
+_SIZES_HELP = "Message sizes, such as 8,64K,1M."
+_PLOT_HELP = "Draw latency and bandwidth over size here (.png, .svg, .pdf); needs matplotlib."
+
+
 @bench.command()
-@click.option(
-    "--vs",
-    "peers",
-    default="",
-    callback=_split_peers,
-    metavar="PEERS",
-    help=f"Measure these in the same run: any of {','.join(PEERS)}.",
-)
-@_device_option
-@click.option(
-    "--json",
-    "json_path",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write all rows here.",
-)
-@click.option("--quick", is_flag=True, help="Fewer sizes, shorter runs: under 30 seconds.")
-@click.option(
-    "--sizes", callback=_split_sizes, metavar="SIZES", help="Message sizes, such as 8,64K,1M."
-)
+@_peers_option(SOFT_PEERS)
+@_bench_options
 @click.pass_context
-def soft(
-    context: click.Context,
-    peers: tuple[str, ...],
-    device: str | None,
-    json_path: Path | None,
-    quick: bool,
-    sizes: tuple[int, ...] | None,
-) -> None:
+def soft(context: click.Context, /, **options: Any) -> None:
     """Latency, bandwidth and cost per call between two processes of this machine."""
     from rich.console import Console
 
     from zerohop.bench import soft as suite
     from zerohop.bench.plan import Options
 
-    options = Options(device=device, peers=peers, quick=quick, sizes=sizes, json_path=json_path)
-    context.exit(0 if suite.run(options, Console()) else 1)
+    context.exit(0 if suite.run(Options(**options), Console()) else 1)
+
+
+@bench.command()
+@_peers_option(P2P_PEERS)
+@click.option("--host", is_flag=True, help="Host arrays instead of GPUs; its peer is ucx.")
+@_bench_options
+@click.pass_context
+def p2p(context: click.Context, /, **options: Any) -> None:
+    """Between GPUs of two processes of this host: latency, bandwidth, stream order, lists.
+
+    With one GPU both processes use it. Peers: raw (bare driver copies), torch (copy_ by CUDA IPC), nccl (send and
+    recv); with --host ucx (shared memory). Who is missing or fails is told and left out.
+    """
+    from rich.console import Console
+
+    from zerohop.bench import p2p as suite
+    from zerohop.bench.plan import Options
+
+    context.exit(0 if suite.run(Options(**options), Console()) else 1)

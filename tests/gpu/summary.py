@@ -42,9 +42,16 @@ def printed_rows(log: Path) -> list[dict[str, Any]]:
     return [json.loads(line.removeprefix("ROW ")) for line in lines if line.startswith("ROW ")]
 
 
+def bench_rows(path: Path) -> list[dict[str, Any]]:
+    """Of `zerohop bench p2p`, its header first."""
+    found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    return found
+
+
 def main(results: Path, rows: Path, command: str, status: str) -> None:
     found = json.loads(rows.read_text()) if rows.exists() else []
     found += printed_rows(results / "registration.log")
+    found += bench_rows(results / "p2p.json")
     summary = {
         "command": command,
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),

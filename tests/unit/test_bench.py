@@ -45,7 +45,9 @@ def test_ucx_runs_once_more_only_when_the_first_run_was_short(
 ) -> None:
     runs: list[int] = []
 
-    def fake_run(test: str, nbytes: int, iterations: int, rank: int) -> dict[str, float]:
+    def fake_run(
+        test: str, nbytes: int, iterations: int, rank: int, way: ucx.Way
+    ) -> dict[str, float]:
         runs.append(iterations)
         return {
             "iterations": float(iterations),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import zerohop as zh
+from zerohop import cli
 from zerohop.knobs import KEYWORDS, KNOBS
 
 
@@ -81,6 +82,18 @@ def test_rails_are_what_they_are_said_to_be(repository: Path) -> None:
         }
         assert eval(route, names) == "soft0,soft0@127.0.0.2" == ep.device
         assert [rail["serves"] for rail in eval(rails, names)] == [True, True]
+
+
+def test_the_benchmarks_take_the_arguments_that_are_shown(repository: Path, monkeypatch) -> None:
+    monkeypatch.setattr("zerohop.bench.plot.check_plot", lambda path: None)  # it wants matplotlib
+    text = (repository / "README.md").read_text()
+    lines = re.findall(r"^zerohop bench (\w+) (.*?)(?: +#.*)?$", text, re.MULTILINE)
+    assert {suite for suite, _ in lines} == set(cli.bench.commands)
+    shown = [cli.bench.commands[suite].make_context(suite, rest.split()) for suite, rest in lines]
+    assert {peer for context in shown for peer in context.params["peers"]} == {
+        *cli.SOFT_PEERS,
+        *cli.P2P_PEERS,
+    }
 
 
 def test_knobs_are_the_ones_that_the_code_reads(repository: Path) -> None:

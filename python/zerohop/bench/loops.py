@@ -107,24 +107,24 @@ class PythonLoops:
         if not side.first:
             return 0.0
         source, target = side.arena[:nbytes], side.remote[:nbytes]
-        return _stream(lambda: side.peer.write(source, target), times, window(nbytes))
+        return stream_seconds(lambda: side.peer.write(source, target), times, window(nbytes))
 
     def read(self, side: Side, nbytes: int, times: int) -> float:
         if not side.first:
             return 0.0
         source, target = side.remote[:nbytes], side.arena[:nbytes]
-        return _stream(lambda: side.peer.read(source, target), times, window(nbytes))
+        return stream_seconds(lambda: side.peer.read(source, target), times, window(nbytes))
 
     def send(self, side: Side, nbytes: int, times: int) -> float:
         part = side.arena[:nbytes]
         act = side.peer.send if side.first else side.peer.recv
-        return _stream(lambda: act(part, tag=TAG), times, window(nbytes))
+        return stream_seconds(lambda: act(part, tag=TAG), times, window(nbytes))
 
     def write_many(self, side: Side, block: int, count: int, times: int) -> float:
         if not side.first:
             return 0.0
         pairs = side.pairs(block, count)
-        return _stream(lambda: side.peer.write_many(pairs), times, window(block * count))
+        return stream_seconds(lambda: side.peer.write_many(pairs), times, window(block * count))
 
 
 class CppLoops:
@@ -179,7 +179,7 @@ def _poll(memory: memoryview, place: int, mark: int) -> None:
             raise TimeoutError(f"the write that ends in {mark} did not come")
 
 
-def _stream(post: Callable[[], zh.Transfer], times: int, width: int) -> float:
+def stream_seconds(post: Callable[[], zh.Transfer], times: int, width: int) -> float:
     """Seconds from the first of `times` posts to the last completion, `width` under way."""
     pending: deque[zh.Transfer] = deque()
     begin = time.perf_counter()

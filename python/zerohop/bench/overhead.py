@@ -28,7 +28,7 @@ Costs = list[tuple[str, str, str, float]]  # test, driver, metric, seconds
 def call_costs(side: Side) -> Costs:
     """Medians over batches; the views of the last figure exist before the clock runs."""
     costs = [
-        ("post_write", "python", "per_call", _python_post(side)),
+        ("post_write", "python", "per_call", python_post(side)),
         ("post_write", "cpp", "per_call", _cpp_post(side)),
     ]
     tensors: dict[str, Any] = {"numpy": np.zeros((VIEWS, ROW_NBYTES), np.uint8)}
@@ -40,7 +40,7 @@ def call_costs(side: Side) -> Costs:
     return costs
 
 
-def _python_post(side: Side) -> float:
+def python_post(side: Side) -> float:
     source, target, write = side.arena[:8], side.remote[:8], side.peer.write
     seconds = []
     for _ in range(BATCHES):

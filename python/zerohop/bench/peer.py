@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 LISTEN_S = 10.0  # for the server to open its port
@@ -33,7 +34,7 @@ def free_port() -> int:
 
 
 def run_pair(
-    server: list[str], client: list[str], port: int, environment: dict[str, str] | None = None
+    server: list[str], client: list[str], port: int, environment: Mapping[str, str] | None = None
 ) -> str:
     """Starts `server`, runs `client` once its port is open, and returns what the client printed."""
     variables = {**os.environ, **(environment or {})}

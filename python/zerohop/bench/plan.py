@@ -1,4 +1,4 @@
-"""What `zerohop bench soft` measures: tests, sizes, and how long each takes."""
+"""What `zerohop bench` measures: tests, sizes, and how long each takes; of p2p see there, too."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ class Options:
     quick: bool = False
     sizes: tuple[int, ...] | None = None
     json_path: Path | None = None
+    plot_path: Path | None = None
+    host: bool = False  # of p2p: host memory instead of GPUs
 
 
 class Order(NamedTuple):
@@ -62,8 +64,12 @@ class Plan:
 
 def make_plan(options: Options, free: int) -> Plan:
     """Sizes as asked for, less those for which `free` bytes of memory do not suffice."""
-    wanted = options.sizes or (QUICK_SIZES if options.quick else FULL_SIZES)
-    largest = int(free * ARENA_SHARE_OF_FREE)
+    return plan_of(options, int(free * ARENA_SHARE_OF_FREE), QUICK_SIZES)
+
+
+def plan_of(options: Options, largest: int, quick_sizes: tuple[int, ...]) -> Plan:
+    """Sizes as asked for, less those of more than `largest` bytes."""
+    wanted = options.sizes or (quick_sizes if options.quick else FULL_SIZES)
     sizes = tuple(size for size in wanted if size <= largest)
     return Plan(
         sizes=sizes or (min(wanted),),

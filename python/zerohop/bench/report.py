@@ -1,85 +1,108 @@
-"""The closing tables of the benchmark: ours beside theirs, with ratios, and the targets."""
+"""The closing tables of a benchmark: ours beside theirs, with ratios, the targets, and who was missing."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from zerohop.bench.plan import BLOCK_TESTS
-from zerohop.bench.rows import Figures
-from zerohop.bench.targets import verdicts
+from zerohop.bench.rows import DRIVERS, Figures
+from zerohop.bench.targets import Verdict
 from zerohop.host import human_bytes, human_seconds
 
-PEERS = ("ucx", "iperf3", "tcp")
+PEERS = ("ucx", "iperf3", "tcp", "raw", "torch", "nccl")
+SPREAD = ("p90", "p99", "mean")  # shown of ours where the metric is p50
 
 
-def print_report(figures: Figures, console: Console) -> None:
-    if figures.sizes("latency"):
-        console.print(_latency_table(figures))
-    for test in ("write", "read", "send", *BLOCK_TESTS):
-        if figures.sizes(test):
-            console.print(_bandwidth_table(figures, test))
-    console.print(_targets_table(figures))
+@dataclass(frozen=True)
+class View:
+    """What a table, or a panel of the plot, shows over the size of the message."""
+
+    test: str
+    title: str
+    metric: str = "bandwidth"
+
+    @property
+    def is_rate(self) -> bool:
+        return self.metric == "bandwidth"
 
 
-def _peers_of(figures: Figures, test: str, metric: str) -> list[str]:
-    return [
-        impl
-        for impl in PEERS
-        if any(figures.get(test, metric, size, impl) for size in figures.sizes(test))
-    ]
+SOFT_VIEWS = (
+    View("latency", "write + notify, half round trip", "p50"),
+    *(View(test, f"{test} bandwidth") for test in ("write", "read", "send", *BLOCK_TESTS)),
+)
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
+def print_report(
+    figures: Figures, console: Console, views: Sequence[View], judged: Sequence[Verdict]
+) -> None:
+    for view in views:
+        if lines(figures, view):
+            console.print(_table_of(figures, view))
+    if judged:
+        console.print(_targets_table(judged))
+
+
+def print_absences(absences: Sequence[Mapping[str, str]], console: Console) -> None:
+    """A sentence for each who was not measured: "impl", "test" (empty: everywhere), "reason"."""
+    if not absences:
+        return
+    table = Table(title="not available", title_justify="left")
+    for name in ("who", "what", "reason"):
+        table.add_column(name, overflow="fold")
+    for absence in absences:
+        what = absence["test"] or "everything"
+        table.add_row(absence["impl"], what, escape(absence["reason"]))
+    console.print(table)
+
+
+def lines(figures: Figures, view: View) -> dict[str, dict[int, float]]:
+    """The value over the size of each who was measured: ours by driver ("C++", "Python"), then theirs."""
+    test, metric = view.test, view.metric
+    found = {name: figures.by_size(test, metric, driver=loop) for loop, name in DRIVERS.items()}
+    found |= {impl: figures.by_size(test, metric, impl) for impl in PEERS}
+    return {name: values for name, values in found.items() if values}
+
+
+def _table_of(figures: Figures, view: View) -> Table:
+    found = lines(figures, view)
+    ours = [(driver, name) for driver, name in DRIVERS.items() if name in found]
+    peers = [name for name in found if name in PEERS]
+    driver, first = ours[0] if ours else ("", "")
+    spread = SPREAD if view.metric == "p50" and ours else ()
+    unit = ", GB/s" if view.is_rate else ""
+    ratios = f" (ratios: zerohop {first} / theirs)" if peers and ours else ""
+    heads = [*((first,) if ours else ()), *spread, *(name for _, name in ours[1:])]
+    if spread:
+        heads[0] += " p50"
+    columns = ("nbytes", *heads, *peers, *(f"/ {impl}" for impl in peers if ours))
+    table = Table(title=f"{view.title}{unit}{ratios}", title_justify="left")
     for name in columns:
         table.add_column(name, justify="right")
-    return table
-
-
-def _latency_table(figures: Figures) -> Table:
-    peers = _peers_of(figures, "latency", "p50")
-    table = _table(
-        "write + notify, half round trip (ratios: zerohop C++ p50 / theirs)",
-        *("nbytes", "C++ p50", "p90", "p99", "mean", "Python p50"),
-        *peers,
-        *(f"/ {impl}" for impl in peers),
-    )
-    for nbytes in figures.sizes("latency"):
-        ours = [figures.get("latency", m, nbytes) for m in ("p50", "p90", "p99", "mean")]
-        python = figures.get("latency", "p50", nbytes, driver="python")
-        theirs = [figures.get("latency", "p50", nbytes, impl) for impl in peers]
+    show = _rate if view.is_rate else _time
+    for nbytes in figures.sizes(view.test):
+        mine = found[first].get(nbytes) if ours else None
+        more = [figures.get(view.test, metric, nbytes, driver=driver) for metric in spread]
+        others = [found[name].get(nbytes) for _, name in ours[1:]]
+        theirs = [found[impl].get(nbytes) for impl in peers]
         table.add_row(
             human_bytes(nbytes),
-            *(_time(value) for value in (*ours, python, *theirs)),
-            *(_ratio(ours[0], value) for value in theirs),
+            *(show(value) for value in ((mine, *more, *others) if ours else ())),
+            *(show(value) for value in theirs),
+            *(_ratio(mine, value) for value in theirs if ours),
         )
     return table
 
 
-def _bandwidth_table(figures: Figures, test: str) -> Table:
-    peers = _peers_of(figures, test, "bandwidth")
-    table = _table(
-        f"{test} bandwidth, GB/s" + (" (ratios: zerohop C++ / theirs)" if peers else ""),
-        *("nbytes", "C++", "Python", *peers),
-        *(f"/ {impl}" for impl in peers),
-    )
-    for nbytes in figures.sizes(test):
-        ours = [figures.get(test, "bandwidth", nbytes, driver=d) for d in ("cpp", "python")]
-        theirs = [figures.get(test, "bandwidth", nbytes, impl) for impl in peers]
-        table.add_row(
-            human_bytes(nbytes),
-            *(_rate(value) for value in (*ours, *theirs)),
-            *(_ratio(ours[0], value) for value in theirs),
-        )
-    return table
-
-
-def _targets_table(figures: Figures) -> Table:
+def _targets_table(judged: Sequence[Verdict]) -> Table:
     table = Table(title="targets", title_justify="left")
     for name in ("target", "measured", ""):
         table.add_column(name)
-    for verdict in verdicts(figures):
+    for verdict in judged:
         mark = "[green]met[/]" if verdict.met else "[bold red]missed[/]"
         table.add_row(verdict.target, verdict.measured, mark)
     return table

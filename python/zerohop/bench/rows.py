@@ -7,7 +7,7 @@ import datetime
 import json
 import platform
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ import numpy as np
 
 from zerohop import __version__
 from zerohop.host import available_memory, cpu_model, usable_cores
+
+DRIVERS = {"cpp": "C++", "python": "Python"}  # which loop drove it, and its name
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Row:
     route: str
     device: str
     memory: str
-    driver: str  # "cpp" or "python": which loop drove it
+    driver: str  # of DRIVERS
     nbytes: int
     impl: str  # "zerohop" or the name of a peer
     metric: str
@@ -35,8 +37,8 @@ class Row:
     unit: str
 
 
-def header(suite: str, versions: dict[str, str]) -> dict[str, Any]:
-    """The first row: what ran where. `versions` are those of the peers in the run."""
+def header(suite: str, versions: Mapping[str, Any]) -> dict[str, Any]:
+    """The first row: what ran where. `versions`: those of the peers in the run, and what else is to be kept."""
     return {
         "suite": suite,
         "test": "header",
@@ -78,6 +80,17 @@ class Figures:
         self, test: str, metric: str, nbytes: int, impl: str = "zerohop", driver: str = "cpp"
     ) -> float | None:
         return self._values.get((test, driver, nbytes, impl, metric))
+
+    def by_size(
+        self, test: str, metric: str, impl: str = "zerohop", driver: str | None = None
+    ) -> dict[int, float]:
+        """The values over the size of the message, in rising order; driver None: whichever there is."""
+        found = {
+            nbytes: value
+            for (name, loop, nbytes, who, what), value in self._values.items()
+            if (name, who, what) == (test, impl, metric) and driver in (None, loop)
+        }
+        return dict(sorted(found.items()))
 
     def sizes(self, test: str) -> list[int]:
         """The message sizes of `test`, by whomever measured, in rising order."""

@@ -7,13 +7,14 @@ gets other work shifts both. Two worker processes carry out ours; they sleep whi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress
 
 from zerohop.bench import iperf3, ucx
 from zerohop.bench.idle import hold_peers
+from zerohop.bench.outcome import Outcome, Part, deliver
 from zerohop.bench.peer import PeerFailed
 from zerohop.bench.plan import (
     BLOCK_TESTS,
@@ -22,43 +23,37 @@ from zerohop.bench.plan import (
     Options,
     Order,
     Plan,
-    first_times,
     make_plan,
 )
-from zerohop.bench.report import print_report
-from zerohop.bench.rows import Figures, Row, header, medians, write_json
+from zerohop.bench.report import SOFT_VIEWS
+from zerohop.bench.rows import Figures, Row, medians
+from zerohop.bench.targets import verdicts
+from zerohop.bench.turns import timed
 from zerohop.bench.worker import work
 from zerohop.host import available_memory, human_bytes
 from zerohop.local import RankFailed, Ranks
 from zerohop.stats import percentiles
 
 SUITE = "soft"
-MOST_TIMES = 200_000
 VERSIONS = {"ucx": ucx.version, "iperf3": iperf3.version}
 
 
 def run(options: Options, console: Console) -> bool:
     """Measures, prints the tables, writes the rows where asked; False when a part of it failed."""
     plan = make_plan(options, available_memory())
-    if plan.left_out:
-        console.print(f"Left out for want of memory: {', '.join(map(human_bytes, plan.left_out))}.")
     versions: dict[str, str] = {}
-    rows: list[Row] = []  # those measured before a failure are shown as well
+    rows: list[Row] = []
     failure = None
     try:
         versions = {name: VERSIONS[name]() for name in options.peers if name in VERSIONS}
         with Progress(console=console, transient=True) as progress:
             Suite(options, plan, progress, rows).measure()
     except (PeerFailed, RankFailed) as error:
-        failure = error
-    if rows:
-        print_report(Figures(rows), console)
-    if rows and options.json_path is not None:
-        write_json(options.json_path, header(SUITE, versions), rows)
-        console.print(f"{len(rows)} rows and their header are in {options.json_path}")
-    if failure is not None:
-        console.print("[bold red]zerohop bench stopped:[/]", escape(str(failure)), soft_wrap=True)
-    return failure is None
+        failure = str(error)
+    figures = Figures(rows)
+    part = Part("", figures, SOFT_VIEWS, verdicts(figures))
+    outcome = Outcome(SUITE, plan.left_out, rows, (part,), versions, failure)
+    return deliver(outcome, options, console)
 
 
 class Suite:
@@ -139,14 +134,7 @@ class Suite:
     def _timed(
         self, ranks: Ranks, test: str, nbytes: int, driver: str
     ) -> tuple[Sequence[float], float, int]:
-        """(half round trips, seconds in all, how many times) of a run of about the plan's length."""
-        times = first_times(test, nbytes)
-        samples, elapsed = self._once(ranks, Order(test, driver, nbytes, times))
-        more = int(times * self._plan.seconds / elapsed)
-        if more > 2 * times:
-            times = min(MOST_TIMES, more)
-            samples, elapsed = self._once(ranks, Order(test, driver, nbytes, times))
-        return samples, elapsed, times
+        return timed(partial(self._once, ranks), test, nbytes, driver, self._plan.seconds)
 
     def _once(self, ranks: Ranks, order: Order) -> tuple[Sequence[float], float]:
         answers = ranks.ask(order)

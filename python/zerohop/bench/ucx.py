@@ -1,21 +1,35 @@
-"""ucx_perftest over TCP on the loopback interface: UCX's own measure of put, get and tagged messages."""
+"""ucx_perftest, over TCP on loopback or shared memory: UCX's own measure of put, get and tagged messages."""
 
 from __future__ import annotations
 
 import itertools
 import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from zerohop.bench.peer import PeerFailed, free_port, require_program, run_pair
 from zerohop.bench.plan import LARGE_NBYTES, MIB
 
 PACKAGE = "ucx-utils"
-ENVIRONMENT = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo", "UCX_LOG_LEVEL": "error"}
-TESTS = {  # our test: theirs
-    "latency": "ucp_put_lat",
-    "write": "ucp_put_bw",
-    "read": "ucp_get",
-    "send": "tag_bw",
-}
+
+
+@dataclass(frozen=True)
+class Way:
+    """What carries the bytes, and what ucx_perftest calls our tests there."""
+
+    name: str
+    environment: Mapping[str, str]
+    tests: Mapping[str, str]
+    options: tuple[str, ...] = ()
+
+
+UCP_TESTS = {"latency": "ucp_put_lat", "write": "ucp_put_bw", "read": "ucp_get", "send": "tag_bw"}
+UCT_TESTS = {"latency": "put_lat", "write": "put_bw", "read": "get"}
+QUIET = {"UCX_LOG_LEVEL": "error"}
+TCP = Way("tcp", {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo", **QUIET}, UCP_TESTS)
+POSIX = Way("posix,cma", {"UCX_TLS": "posix,cma", **QUIET}, UCP_TESTS)  # memory that UCX maps
+# Below UCP, which copies to plain memory through a buffer instead (1.13).
+CMA = Way("cma", QUIET, UCT_TESTS, ("-x", "cma", "-d", "memory", "-D", "zcopy"))
 UNIT = 1 << 20  # ucx_perftest's "MB/s" are 2**20 bytes a second
 FEW, MOST = 3, 50_000  # iterations
 
@@ -31,14 +45,16 @@ def version() -> str:
     return "unknown"
 
 
-def latency(nbytes: int, seconds: float, ranks: tuple[int, ...]) -> dict[str, float]:
+def latency(
+    nbytes: int, seconds: float, ranks: tuple[int, ...], way: Way = TCP
+) -> dict[str, float]:
     """Half round trips of put: {"mean": s, "p50": s, ...}; each percentile is a run of its own.
 
     Of messages so large that only a few fit into `seconds`, only the first percentile is taken.
     """
     found: dict[str, float] = {}
     for rank in ranks:
-        result = _run_for("latency", nbytes, seconds, rank)
+        result = _run_for("latency", nbytes, seconds, rank, way)
         found[f"p{rank}"] = result[f"{rank}.0_percentile_lat"] * 1e-6
         found.setdefault("mean", result["overall_lat"] * 1e-6)
         if result["iterations"] <= FEW:
@@ -46,9 +62,9 @@ def latency(nbytes: int, seconds: float, ranks: tuple[int, ...]) -> dict[str, fl
     return found
 
 
-def bandwidth(test: str, nbytes: int, seconds: float) -> float:
+def bandwidth(test: str, nbytes: int, seconds: float, way: Way = TCP) -> float:
     """Bytes a second over the whole of a run of about `seconds`."""
-    return _run_for(test, nbytes, seconds, 50)["overall_bw"] * UNIT
+    return _run_for(test, nbytes, seconds, 50, way)["overall_bw"] * UNIT
 
 
 def parse(text: str) -> dict[str, float]:
@@ -71,19 +87,27 @@ def first_iterations(nbytes: int) -> int:
     return FEW if nbytes <= LARGE_NBYTES else 1
 
 
-def _run_for(test: str, nbytes: int, seconds: float, rank: int) -> dict[str, float]:
+def _run_for(test: str, nbytes: int, seconds: float, rank: int, way: Way) -> dict[str, float]:
     """A short run to learn the pace, and, unless that was long enough already, one of `seconds`."""
     runs = first_iterations(nbytes)
-    first = _run(test, nbytes, runs, rank)
+    first = _run(test, nbytes, runs, rank, way)
     each = first["overall_lat"] * 1e-6 * (2 if test == "latency" else 1)
     wanted = min(MOST, int(seconds / max(each, 1e-7)))
-    return first if wanted <= 2 * runs else _run(test, nbytes, wanted, rank)
+    return first if wanted <= 2 * runs else _run(test, nbytes, wanted, rank, way)
 
 
-def _run(test: str, nbytes: int, iterations: int, rank: int) -> dict[str, float]:
+def _run(test: str, nbytes: int, iterations: int, rank: int, way: Way) -> dict[str, float]:
     program = require_program("ucx_perftest", PACKAGE)
     port = free_port()
     server = [program, "-p", str(port)]
-    client = [program, "127.0.0.1", "-p", str(port), "-t", TESTS[test], "-s", str(nbytes)]
-    client += ["-n", str(iterations), "-w", str(max(1, iterations // 10)), "-R", str(rank)]
-    return parse(run_pair(server, [*client, "-f", "-v"], port, ENVIRONMENT))
+    client = [program, "127.0.0.1", "-p", str(port), "-t", way.tests[test], "-s", str(nbytes)]
+    client += [
+        *way.options,
+        "-n",
+        str(iterations),
+        "-w",
+        str(max(1, iterations // 10)),
+        "-R",
+        str(rank),
+    ]
+    return parse(run_pair(server, [*client, "-f", "-v"], port, way.environment))

@@ -16,12 +16,20 @@ from zerohop.bench.plan import BLOCK_TESTS, Order
 from zerohop.local import Link
 
 
-def work(link: Link, device: str | None, arena_nbytes: int) -> None:
-    """Answers Orders, "facts", "call costs" and "warm register" until it gets None."""
-    with zh.Endpoint(device, p2p=0) as endpoint, connect_tcp(link) as connection:
+def work(
+    link: Link, device: str | None, arena_nbytes: int, p2p: int = 0, memory: str = "empty"
+) -> None:
+    """Answers Orders, "facts", "call costs" and "warm register" until it gets None.
+
+    memory: where the arena lies, "empty" (that of Endpoint.empty) or "numpy" (any array, registered).
+    """
+    with zh.Endpoint(device, p2p=p2p) as endpoint, connect_tcp(link) as connection:
         addresses = link.exchange(endpoint.address)
         peer = endpoint.connect(addresses[1 - link.rank])
-        arena = endpoint.empty(arena_nbytes, "uint8")
+        if memory == "numpy":
+            arena = endpoint.register(np.empty(arena_nbytes, np.uint8))
+        else:
+            arena = endpoint.empty(arena_nbytes, "uint8")
         ball = np.asarray(arena)
         ball.fill(0)  # touches every page before any clock runs
         remote = link.exchange(arena.remote)[1 - link.rank]
@@ -30,7 +38,8 @@ def work(link: Link, device: str | None, arena_nbytes: int) -> None:
             if order == "facts":
                 route = peer.route(arena, remote)
                 mtu = route.settings["mtu"]
-                link.answer({"device": endpoint.device, "route": route.kind, "mtu": mtu})
+                facts = {"device": endpoint.device, "route": route.kind, "reason": route.reason}
+                link.answer({**facts, "mtu": mtu})
             elif order == "call costs":
                 link.answer(call_costs(side) if side.first else None)
             elif order == "warm register":

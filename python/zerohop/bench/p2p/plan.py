@@ -1,0 +1,38 @@
+"""What `zerohop bench p2p` measures between GPUs: tests, sizes, and how much memory that takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from zerohop.bench.plan import GIB, KIB, MIB, Options, Plan, plan_of
+
+QUICK_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB)
+SIZED_TESTS = ("write_latency", "write", "read", "both")
+BLOCK_TESTS = {"write_many_4k": 4 * KIB, "write_many_16k": 16 * KIB, "write_many_64k": 64 * KIB}
+BLOCKS_NBYTES = 64 * MIB  # of a write_many: 16384 blocks of 4 KiB, 4096 of 16 KiB, 1024 of 64 KiB
+HALO_NBYTES, HALO_PITCH = 64, 4 * KIB  # of a row: bytes that move, and all
+HALO_TOTAL = 8192 * HALO_NBYTES
+MAPPING_NBYTES = GIB
+MAPPINGS = 5  # allocations that are mapped, one after the other
+POSTS = 32  # posted under one reading of the clock, and then waited for
+BATCHES = 50
+ROUNDS = 64  # of a stream-to-stream ping-pong, all enqueued ahead
+SHARE_OF_FREE = 0.7  # of a GPU's memory, for the arenas of all contestants together
+PEERS = ("raw", "torch", "nccl")
+
+
+def gpu_plan(options: Options, free: int, gpus: int) -> Plan:
+    """`free`: bytes that the GPU with the least of them has. With one GPU it holds both sides' arenas."""
+    arenas = (1 + len(options.peers)) * (2 if gpus == 1 else 1)
+    return plan_of(options, int(free * SHARE_OF_FREE / arenas / 2), QUICK_SIZES)
+
+
+def arena_nbytes(plan: Plan) -> int:
+    """Of one side: a half that is read from and one that is written."""
+    return 2 * max(*plan.sizes, BLOCKS_NBYTES, HALO_TOTAL // HALO_NBYTES * HALO_PITCH)
+
+
+def places(count: int) -> npt.NDArray[np.int64]:
+    """Where each of `count` blocks goes: the same disorder for everybody."""
+    return np.random.default_rng(count).permutation(count)

@@ -1,0 +1,128 @@
+"""How long to measure, and whose turn it is: ours and theirs alternate at every figure of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from zerohop.bench.peer import PeerFailed
+from zerohop.bench.plan import Order, first_times
+from zerohop.local import Link, RankFailed, Ranks
+
+MOST_TIMES = 200_000
+Ask = Callable[[Order], tuple[Sequence[float], float]]  # samples (of a latency), seconds in all
+
+
+class Absent(NamedTuple):
+    """What a worker answers in place of a figure."""
+
+    reason: str
+
+
+def timed(
+    ask: Ask, test: str, nbytes: int, driver: str, seconds: float
+) -> tuple[Sequence[float], float, int]:
+    """(samples, seconds in all, how many times) of a run of about `seconds`."""
+    times = first_times(test, nbytes)
+    samples, elapsed = ask(Order(test, driver, nbytes, times))
+    more = int(times * seconds / elapsed)
+    if more > 2 * times:
+        times = min(MOST_TIMES, more)
+        samples, elapsed = ask(Order(test, driver, nbytes, times))
+    return samples, elapsed, times
+
+
+def serve(link: Link, make: Callable[..., Any], *arguments: Any) -> None:
+    """A worker of a Contestant: answers "facts" and Orders by the methods of `make(link, ...)`.
+
+    A PeerFailed, there or in a method, is the answer to the order, and to all of them if nothing could
+    be made; anything else ends the worker.
+    """
+    try:
+        player = make(link, *arguments)
+    except PeerFailed as error:
+        while link.order() is not None:
+            link.answer(Absent(str(error)))
+        return
+    while (order := link.order()) is not None:
+        link.answer(player.facts() if order == "facts" else _perform(player, order))
+    link.exchange(None)  # neither side closes while the other still finishes
+    player.close()
+
+
+def _perform(player: Any, order: Order) -> Any:
+    measure = getattr(player, order.test, None)
+    if measure is None:
+        return Absent("")
+    try:
+        return measure(order.nbytes, order.times)
+    except PeerFailed as error:
+        return Absent(str(error))
+
+
+class Contestant:
+    """Worker processes that measure in one way, ours or a peer's: `size` times `serve(link, make, ...)`.
+
+    They are started by the first `ask` and ended by `close`; what takes longer than `bound` seconds is
+    given up with RankFailed.
+    """
+
+    def __init__(
+        self, name: str, size: int, bound: float, make: Callable[..., Any], *arguments: Any
+    ) -> None:
+        self.name = name
+        self._size = size
+        self._bound = bound
+        self._arguments = (make, *arguments)
+        self._ranks: Ranks | None = None
+
+    def ask(self, order: Any) -> list[Any]:
+        """Every worker's answer. Raises PeerFailed for an Absent one, RankFailed."""
+        if self._ranks is None:
+            self._ranks = Ranks(
+                serve, self._size, *self._arguments, silence=self._bound
+            ).__enter__()
+        answers = self._ranks.ask(order)
+        for answer in answers:
+            if isinstance(answer, Absent):
+                raise PeerFailed(answer.reason)
+        return answers
+
+    def finish(self) -> None:
+        """Lets the workers close in order. Raises RankFailed."""
+        if self._ranks is not None:
+            self._ranks.tell(None)
+            self._ranks.results()
+        self.close()
+
+    def close(self) -> None:
+        """Ends the workers as they are."""
+        if self._ranks is not None:
+            self._ranks.__exit__(None, None, None)
+            self._ranks = None
+
+
+class Absences:
+    """Who was not measured, where and why: (contestant, test or "" for all) -> a sentence."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[tuple[str, str], str] = {}
+
+    def note(self, name: str, test: str, reason: str) -> None:
+        self.reasons.setdefault((name, test), reason)
+
+    def covers(self, name: str, test: str) -> bool:
+        return (name, "") in self.reasons or (name, test) in self.reasons
+
+    def told(self) -> list[dict[str, str]]:
+        """Those with a reason to tell, for the header of the rows."""
+        return [
+            {"impl": name, "test": test, "reason": reason}
+            for (name, test), reason in self.reasons.items()
+            if reason
+        ]
+
+
+def describe(failure: RankFailed) -> str:
+    """One line of it, for a table."""
+    return " ".join(str(failure).split())[:300]

@@ -1,0 +1,317 @@
+"""`zerohop bench p2p` as far as it goes without a GPU: between host arrays, and its GPU part on stand-ins."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+from support.bench_players import Dies, Hangs, HostOurs, HostRaw, Unfit, host_look
+from zerohop.bench import p2p
+from zerohop.bench.p2p import between_gpus, in_host_memory, plan, torch_ipc
+from zerohop.bench.p2p.ours import BALL, GATE, Ours
+from zerohop.bench.p2p.targets import gpu_verdicts, host_verdicts
+from zerohop.bench.peer import PeerFailed
+from zerohop.bench.plan import GIB, KIB, MIB, Options, Order
+from zerohop.bench.rows import Figures, Row
+from zerohop.bench.turns import Contestant
+from zerohop.cli import main
+from zerohop.local import RankFailed
+
+
+def row(test: str, nbytes: int, metric: str, value: float, impl: str = "zerohop", **others) -> Row:
+    fixed = {"suite": "p2p", "route": "p2p", "device": "", "memory": "", "driver": "python"}
+    fields = {**fixed, "unit": "s", **others}
+    return Row(test=test, nbytes=nbytes, metric=metric, value=value, impl=impl, **fields)
+
+
+def rate(test: str, nbytes: int, value: float, impl: str = "zerohop", **others) -> Row:
+    return row(test, nbytes, "bandwidth", value, impl, **others)
+
+
+def judged(*rows: Row) -> dict[str, tuple[bool, str]]:
+    return {v.target: (v.met, v.measured) for v in gpu_verdicts(Figures(rows))}
+
+
+# --- the plan ---
+
+
+def test_arenas_of_all_contestants_fit_into_the_fuller_gpu() -> None:
+    options = Options(peers=("raw", "torch", "nccl"))
+    assert plan.gpu_plan(options, 140 * GIB, 2).left_out == ()
+    for gpus in (1, 2):
+        made = plan.gpu_plan(options, 8 * GIB, gpus)
+        arenas = 4 if gpus == 2 else 8
+        assert arenas * 2 * max(made.sizes) <= 8 * GIB
+        assert GIB in made.left_out
+    assert plan.gpu_plan(Options(quick=True), 140 * GIB, 2).sizes == plan.QUICK_SIZES
+
+
+def test_an_arena_holds_what_every_test_moves() -> None:
+    small = plan.gpu_plan(Options(sizes=(8,)), 140 * GIB, 2)
+    half = plan.arena_nbytes(small) // 2
+    assert half >= max(plan.BLOCKS_NBYTES, 8192 * plan.HALO_PITCH)
+    assert [plan.BLOCKS_NBYTES // block for block in plan.BLOCK_TESTS.values()] == [
+        16384,
+        4096,
+        1024,
+    ]
+
+
+# --- the targets ---
+
+
+def test_writes_are_judged_from_256_mib_against_each_peer() -> None:
+    rows = [rate("write", MIB, 1.0), rate("write", MIB, 9.0, "raw")]
+    for nbytes, ours in ((256 * MIB, 98.0), (GIB, 100.0)):
+        rows += [rate("write", nbytes, ours), rate("write", nbytes, 100.0, "raw")]
+    rows.append(rate("write", GIB, 90.0, "nccl"))
+    assert judged(*rows) == {
+        "write from 256 MiB / raw >= 0.99": (False, "0.980 at 256 MiB, best 1.000"),
+        "write from 256 MiB / nccl >= 1.05": (True, "1.111 at 1 GiB, best 1.111"),
+    }
+
+
+def test_notifications_are_judged_by_size() -> None:
+    times = {8: 4.4e-6, 4 * KIB: 4.6e-6, 64 * KIB: 5.9e-6, MIB: 9.1e-6, 16 * MIB: 60e-6}
+    rows = [row("stream_notify", nbytes, "one_way", value) for nbytes, value in times.items()]
+    assert [met for met, _ in judged(*rows).values()] == [True, False, True, False]
+
+
+def test_calls_lists_and_directions_are_judged() -> None:
+    rows = [
+        row("post_write", 8, "per_call", 4.1e-6),
+        row("stream_notify", 8, "per_call", 3.9e-6),
+        row("mapping", GIB, "first", 1.9e-3),
+        row("mapping", GIB, "cached", 2.1e-6),
+        rate("write_many_4k", 64 * MIB, 281e9),
+        rate("write_many_16k", 64 * MIB, 319e9),
+        rate("write_many_64k", 64 * MIB, 341e9),
+        rate("halo", 512 * KIB, 9.0),
+        rate("halo", 512 * KIB, 1.0, "raw"),
+        rate("write", GIB, 100.0),
+        rate("read", GIB, 96.0),
+        rate("both", GIB, 189.0),
+    ]
+    assert [met for met, _ in judged(*rows).values()] == [
+        *(False, True, True, False),
+        *(True, False, True, False),
+        *(True, False),
+    ]
+
+
+def test_a_mapping_of_less_than_1_gib_is_not_judged() -> None:
+    assert judged(row("mapping", MIB, "first", 1.0)) == {}
+
+
+def test_host_targets_are_judged_from_cpp_and_notifications_only_of_mapped_memory() -> None:
+    rows = [
+        row("write_latency", 8, "p50", 0.3e-6, driver="cpp"),
+        row("write_latency", 8, "p50", 0.11e-6, "ucx", driver="cpp"),
+        row("latency", 8, "p50", 0.6e-6, driver="cpp"),
+        row("latency", 8, "p50", 2.9e-6),
+        rate("write", 64 * KIB, 94.0, driver="cpp"),
+        rate("write", 64 * KIB, 999.0),
+        rate("write", 64 * KIB, 100.0, "ucx", driver="cpp"),
+    ]
+    found = host_verdicts(Figures(rows), mapped=True)
+    assert [verdict.met for verdict in found] == [False, True, False, True]
+    assert len(host_verdicts(Figures(rows), mapped=False)) == 2
+
+
+# --- ours ---
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_ping_pong_stands_before_the_gate_and_takes_turns(first, monkeypatch) -> None:
+    monkeypatch.setattr("zerohop.bench.p2p.ours.ROUNDS", 2)
+    done: list[Any] = []
+
+    class Log:
+        def wait_notify(self, slot: int, stream: int) -> None:
+            done.append(("wait", slot, stream))
+
+        def write(self, source: Any, target: Any, notify: Any, stream: int) -> None:
+            done.append((source, target, notify, stream))
+
+        def event(self) -> None:
+            done.append("event")
+
+        def __int__(self) -> int:
+            return 77
+
+    log = Log()
+    side = SimpleNamespace(first=first, peer=log)
+    Ours._enqueue(SimpleNamespace(_side=side, _stream=log, _endpoint=log), "from", "to")
+    throws = [("from", "to", (BALL, value), 77) for value in (1, 2)]
+    catch, gate = ("wait", BALL, 77), ("wait", GATE, 77)
+    if first:
+        assert done == [gate, "event", throws[0], catch, throws[1], catch, "event"]
+    else:
+        assert done == ["event", catch, throws[0], catch, throws[1], "event"]
+
+
+@pytest.fixture
+def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two "GPUs" in host memory, and little to move; of the peers, torch is unfit, and nccl dies."""
+    for module in (plan, between_gpus):
+        monkeypatch.setattr(module, "BLOCKS_NBYTES", MIB)
+        monkeypatch.setattr(module, "HALO_TOTAL", 100 * plan.HALO_NBYTES)
+    short = replace(plan.gpu_plan(Options(sizes=(8, 64 * KIB), quick=True), GIB, 2), seconds=0.01)
+    monkeypatch.setattr(between_gpus, "gpu_plan", lambda *arguments: short)
+    monkeypatch.setattr(between_gpus._core, "gpu_count", lambda: 2)
+    monkeypatch.setattr(between_gpus, "look", host_look)
+    monkeypatch.setattr(between_gpus, "Ours", HostOurs)
+    monkeypatch.setitem(between_gpus.MAKERS, "raw", (HostRaw, 1))
+    monkeypatch.setitem(between_gpus.MAKERS, "torch", (Unfit, 2))
+    monkeypatch.setitem(between_gpus.MAKERS, "nccl", (Dies, 2))
+
+
+def sentences(text: str) -> str:
+    """Without the lines that tables draw."""
+    return " ".join(re.sub(r"[^\x00-\x7f]", " ", text).split())
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("stand_ins")
+def test_every_figure_between_gpus_is_taken_and_absent_ones_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    peers = ("raw", "torch", "nccl", "ucx")
+    options = Options("soft0", peers, quick=True, sizes=(8, 64 * KIB), json_path=path)
+    console = Console(file=StringIO(), width=200)
+    assert p2p.run(options, console), console.file.getvalue()
+    head, *rows = json.loads(path.read_text())
+    ours = {(r["test"], r["metric"], r["nbytes"]) for r in rows if r["impl"] == "zerohop"}
+    assert ours >= {("write_latency", "p50", n) for n in (8, 64 * KIB)}
+    assert ours >= {
+        (test, "bandwidth", n) for test in ("write", "read", "both") for n in (8, 64 * KIB)
+    }
+    assert ours >= {(test, "bandwidth", MIB) for test in plan.BLOCK_TESTS}
+    assert ours >= {("halo", "bandwidth", 6400), ("post_write", "per_call", 8)}
+    assert ours >= {("mapping", "first", MIB), ("mapping", "cached", MIB)}
+    raw = {(r["test"], r["metric"], r["nbytes"]) for r in rows if r["impl"] == "raw"}
+    assert raw == {figure for figure in ours if figure[0] != "mapping"}
+    assert all(r["value"] > 0 for r in rows if r["test"] != "mapping")
+    assert {r["impl"] for r in rows} == {"zerohop", "raw"}
+    absent = {(a["impl"], a["test"]): a["reason"] for a in head["not_available"]}
+    assert absent["zerohop", "stream_notify"] == "not available: no streams on this host"
+    assert absent["torch", ""] == "PyTorch is made up"
+    assert "exited with status 3" in absent["nccl", ""]
+    assert "add --host" in absent["ucx", ""]
+    text = sentences(console.file.getvalue())
+    for reason in absent.values():
+        assert sentences(reason)[:40] in text
+    assert "targets" in text
+    assert (head["gpus"], head["cuda_driver"], head["dies"]) == (["Host"] * 2, 13000, "1.0")
+
+
+def test_torch_that_is_missing_or_sees_no_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in torch_ipc.SAFE:
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(PeerFailed, match=r"not installed \(.*\): pip install torch"):
+        torch_ipc.torch_with_gpus()
+    blind = SimpleNamespace(__version__="2.9", cuda=SimpleNamespace(is_available=lambda: False))
+    monkeypatch.setitem(sys.modules, "torch", blind)
+    with pytest.raises(PeerFailed, match=r"PyTorch 2\.9 sees no GPU"):
+        torch_ipc.torch_with_gpus()
+    assert os.environ["NCCL_NVLS_ENABLE"] == "0"  # multicast stays off, whatever was set
+    assert os.environ["TORCH_SYMM_MEM_DISABLE_MULTICAST"] == "1"
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_with_one_gpu_nccl_is_told_to_be_impossible(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = Options(peers=("nccl",))
+    absences = between_gpus.Absences()
+    made = plan.gpu_plan(options, 8 * GIB, 1)
+    between_gpus.Suite(options, made, (0, 0), [], absences, {})
+    assert (
+        absences.reasons["nccl", ""] == "NCCL takes one process per GPU, and there is one GPU here"
+    )
+
+
+def test_a_peer_that_hangs_is_ended_after_its_bound() -> None:
+    peer = Contestant("nccl", 2, 60.0, Hangs)
+    assert peer.ask("facts") == [{"dies": "1.0"}] * 2
+    pids = peer._ranks.pids
+    peer._ranks._silence = 1.0  # from here on, when its processes are there
+    with pytest.raises(RankFailed, match="no word from rank 0, 1 for 1 s"):
+        peer.ask(Order("write", "python", 8, 1))
+    peer.close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_without_a_gpu_the_command_says_so_and_what_host_does(monkeypatch) -> None:
+    monkeypatch.setattr(between_gpus._core, "gpu_count", lambda: 0)
+    result = CliRunner().invoke(main, ["bench", "p2p"])
+    assert result.exit_code == 1
+    assert "No GPU is visible to the driver" in result.output
+    assert "--host measures p2p between host arrays" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["p2p", "--vs", "raw,iperf3"], "'iperf3' is none of nccl, torch, raw, ucx"),
+        (["p2p", "--sizes", "1T"], "'1T' is not a size from 8 to 1G"),
+        (["p2p", "--plot", "x.jpeg"], "'x.jpeg' does not end in .png, .svg, .pdf"),
+        (["soft", "--plot", "x.png"], "pip install 'zerohop[plot]'"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, complaint, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # not installed
+    result = CliRunner().invoke(main, ["bench", *arguments])
+    assert result.exit_code == 2
+    assert complaint in " ".join(result.output.split())
+
+
+# --- between host arrays, for real ---
+
+
+@pytest.mark.timeout(300)
+def test_host_arrays_are_measured_with_both_drivers_in_both_kinds_of_memory(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    command = [sys.executable, "-m", "zerohop", "bench", "p2p", "--host", "--verbs", "soft0"]
+    command += ["--quick", "--sizes", "8,64K", "--vs", "raw", "--json", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    head, *rows = json.loads(path.read_text())
+    assert {(r["test"], r["driver"], r["memory"], r["nbytes"]) for r in rows} == {
+        (test, driver, memory, nbytes)
+        for test in in_host_memory.TESTS
+        for driver in ("cpp", "python")
+        for memory in ("empty", "numpy")
+        for nbytes in (8, 64 * KIB)
+    }
+    assert {(r["route"], r["device"], r["impl"]) for r in rows} == {("p2p", "soft0", "zerohop")}
+    assert all(0 < r["value"] < float("inf") for r in rows)
+    assert "leave out --host" in head["not_available"][0]["reason"]
+
+
+def test_ucx_that_is_missing_or_fails_is_a_sentence(tmp_path: Path) -> None:
+    """It is missing first; then there is one that fails with one way of sharing memory."""
+    command = [sys.executable, "-m", "zerohop", "bench", "p2p", "--host", "--verbs", "soft0"]
+    command += ["--quick", "--sizes", "8", "--vs", "ucx"]
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    run = {"capture_output": True, "text": True, "timeout": 110}
+    done = subprocess.run(command, env=environment, check=False, **run)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "not installed: apt-get install ucx-utils" in sentences(done.stdout)
+    for name, body in (("ucx_info", "echo '# Version 1.2.3'"), ("ucx_perftest", "exit 9")):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\n{body}\n")
+        program.chmod(0o755)
+    done = subprocess.run(command, env=environment, check=False, **run)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ucx cma" in sentences(done.stdout)
+    assert "ended before it listened" in sentences(done.stdout)
