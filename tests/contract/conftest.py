@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 from support.arrays import KINDS as ALL_KINDS
-from support.arrays import Kind, missing_reason
+from support.arrays import GPUS, Kind, missing_reason, on_gpu, warm_up
+from support.host_only import is_host_only
 from support.partner import Partners
 from support.patience import patient
 from support.session import Remote
 
-# The one list of devices. "p2p": soft0, and host memory is copied without it. rxe0 is added from outside; "rxe0+rxe1": both at once.
+# The one list of devices. "p2p": soft0, and what lies on this host is copied without it. Added from
+# outside: rxe0; "rxe0+rxe1": both at once; "staged": soft0, but the Endpoints copy memory of GPUs.
 DEVICES = [
     names.replace("+", ",")
     for names in os.environ.get("ZEROHOP_TEST_DEVICES", "soft0,p2p").split(",")
@@ -55,6 +57,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
     here = Path(__file__).resolve().parent
+    if GPUS:
+        left_out = [item for item in items if here in item.path.parents and is_host_only(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     if PARTNERS == ["far"]:
         left_out = [item for item in items if here in item.path.parents and not has_far(item)]
         config.hook.pytest_deselected(items=left_out)
@@ -73,18 +79,31 @@ def partners() -> Iterator[Partners]:
     made.close()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def gpus() -> None:
+    """The GPUs of $ZEROHOP_TEST_GPUS, if there are any, are ready."""
+    warm_up()
+
+
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name to open; $ZEROHOP_P2P says whether it is alone (for partners too: support.case)."""
-    p2p = request.param == "p2p"
-    monkeypatch.setenv("ZEROHOP_P2P", str(int(p2p)))
-    return "soft0" if p2p else request.param
+    """The name to open; variables say the rest (for partners too: support.case)."""
+    variant = request.param
+    monkeypatch.setenv("ZEROHOP_P2P", str(int(variant == "p2p")))
+    monkeypatch.setenv("ZEROHOP_REGISTRATION", "staged" if variant == "staged" else "auto")
+    return "soft0" if variant in ("p2p", "staged") else variant
 
 
 @pytest.fixture
 def p2p(device: str) -> bool:
-    """Whether processes of this host copy host memory without the device."""
+    """Whether processes of this host copy without the device."""
     return os.environ["ZEROHOP_P2P"] == "1"
+
+
+@pytest.fixture
+def by_device() -> str:
+    """The route over the device that memory of `kind`s has."""
+    return "staged" if on_gpu() else "host"
 
 
 @pytest.fixture(params=PARTNERS)

@@ -33,6 +33,7 @@ class Stage:
         self.keeper = Keeper(session.link)
         self.kept = self.keeper.array("numpy", np.zeros(NBYTES // 8, np.int64))
         self.far = self.kept.remote
+        self.counter = self.keeper.array("counter", np.zeros(1, np.int64)).remote
         self.near, _ = array(session.ep, "numpy", np.ones(NBYTES // 8, np.int64))
         self.spare, _ = array(session.ep, "numpy", np.ones(NBYTES // 8 + 1, np.int64))
 
@@ -75,11 +76,11 @@ REFUSED = {
     ),
     "fetch_add, another key": Failure(
         zh.VerbsError, REMOTE_ACCESS, "nothing",
-        lambda at: at.peer.fetch_add(forge(at.far, rkey=1)[0], 1),
+        lambda at: at.peer.fetch_add(forge(at.counter, rkey=1)[0], 1),
     ),
     "compare_swap, another key": Failure(
         zh.VerbsError, REMOTE_ACCESS, "nothing",
-        lambda at: at.peer.compare_swap(forge(at.far, rkey=1)[0], 0, 1),
+        lambda at: at.peer.compare_swap(forge(at.counter, rkey=1)[0], 0, 1),
     ),
     "write, out of bounds": Failure(
         zh.VerbsError, REMOTE_ACCESS, "nothing",
@@ -121,7 +122,7 @@ def test_what_the_peer_refuses(process, name):
 LOST = {
     "write": lambda at: at.peer.write(at.near, at.far),
     "read": lambda at: at.peer.read(at.far, at.near),
-    "fetch_add": lambda at: at.peer.fetch_add(at.far[0], 1),
+    "fetch_add": lambda at: at.peer.fetch_add(at.counter[0], 1),
     "send": lambda at: at.peer.send(at.near),
     "recv": lambda at: at.peer.recv(at.near),
     "notify": lambda at: at.peer.notify(1, 1),

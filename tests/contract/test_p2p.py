@@ -37,13 +37,13 @@ def test_bytes_do_not_touch_the_device(near, kind):
         s.link.send(("end",))
 
 
-def notified(ep, peer, link):
+def notified(ep, peer, link, nbytes):
     """Waits for each value in turn, and says what the last word of the memory was then."""
-    target = ep.empty(BIG // 8, "int64")
+    target, view = array(ep, "empty", np.zeros(nbytes // 8, np.int64))
     link.send(target.remote)
     for value in range(1, link.recv() + 1):
         assert ep.wait_notify(3) == value
-        last = int(np.asarray(target)[-1])
+        last = int(view[-1])
         assert last >= value, f"notification {value} came before its data ({last})"
         peer.notify(4, value).wait()
 
@@ -51,13 +51,13 @@ def notified(ep, peer, link):
 @pytest.mark.parametrize("nbytes", [8, 4096, BIG])
 def test_a_notification_follows_its_copy(near, nbytes):
     rounds = 5 if nbytes == BIG else 300
-    with near(notified) as s:
+    with near(notified, nbytes) as s:
         far = s.link.recv()
         s.link.send(rounds)
         memory, view = array(s.ep, "numpy", np.zeros(nbytes // 8, np.int64))
         for value in range(1, rounds + 1):
             view[:] = value
-            transfer = s.peer.write(memory, far[-(nbytes // 8) :], notify=(3, value))
+            transfer = s.peer.write(memory, far, notify=(3, value))
             assert transfer.route.kind == "p2p"
             assert s.ep.wait_notify(4) == value
             transfer.wait()
@@ -103,7 +103,7 @@ def test_large_copies_do_not_hold_the_caller_up(near, kind):
 
 
 def receiver(ep, peer, link):
-    target = ep.empty(BIG, "uint8")
+    target, view = array(ep, "empty", np.zeros(BIG, np.uint8))
     counter = ep.empty(1, "int64")
     link.send((target.remote, counter.remote))
     word = np.zeros(1, np.int64)
@@ -111,11 +111,11 @@ def receiver(ep, peer, link):
         peer.recv(word, tag=5).wait()
         assert word[0] == value
         # The next copy may be on its way already.
-        assert (np.asarray(target)[[0, BIG // 2, -1]] >= value).all(), "the message was faster"
+        assert (view[[0, BIG // 2, -1]] >= value).all(), "the message was faster"
     link.send("atomics")
     for value in range(11, 21):
         until(lambda: np.asarray(counter)[0] >= value, "the counter rises")  # noqa: B023
-        assert (np.asarray(target)[[0, BIG // 2, -1]] >= value).all(), "the atomic was faster"
+        assert (view[[0, BIG // 2, -1]] >= value).all(), "the atomic was faster"
     link.send("done")
 
 

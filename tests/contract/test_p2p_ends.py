@@ -91,7 +91,7 @@ def test_a_closed_peer_neither_writes_nor_notifies(near):
 
         def for_ever():
             while True:
-                view[:] += 1
+                view[:] = view + 1
                 s.peer.write(memory, far, notify=(5, int(view[0]))).wait()
 
         s.peer.write(memory, far, require="p2p").wait()
@@ -132,7 +132,7 @@ def test_a_forked_child_that_drops_memory_does_not_close_it(near):
         assert view.all()
 
 
-def test_a_peer_that_stands_still_is_asked_in_vain_but_not_for_long(near_process):
+def test_a_peer_that_stands_still_is_asked_in_vain_but_not_for_long(near_process, by_device):
     """Its memory is mapped at the first transfer, and it does not answer: a device takes over."""
     with near_process(keep, timeout=30.0) as s:
         target = Keeper(s.link).array("empty", np.zeros(10))
@@ -140,18 +140,18 @@ def test_a_peer_that_stands_still_is_asked_in_vain_but_not_for_long(near_process
         memory, _ = array(s.ep, "numpy", np.ones(10))
         s.signal(signal.SIGSTOP)
         with within(0.8):  # less than the second that it may take to answer
-            by_device = s.peer.write(memory, target.remote, timeout=0.05)
-        assert by_device.route.kind == "host"
+            taken = s.peer.write(memory, target.remote, timeout=0.05)
+        assert taken.route.kind == by_device
         assert s.peer.stats()["p2p"]["unanswered"] == 1
         with within(0.8):  # it is not waited for again
-            by_device = s.peer.write(memory, other.remote)
-        assert by_device.route.kind == "host"
+            taken = s.peer.write(memory, other.remote)
+        assert taken.route.kind == by_device
         assert "did not answer" in s.peer.route(memory, target.remote).reason
         with within(3.0), pytest.raises(zh.RouteUnavailable, match="did not answer"):
             s.peer.write(memory, target.remote, require="p2p")
         s.signal(signal.SIGCONT)
         s.peer.write(memory, target.remote, require="p2p").wait()
-        by_device.wait()
+        taken.wait()
         assert target.show().all()
         assert other.show().all()
         s.link.send(("end",))

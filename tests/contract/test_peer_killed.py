@@ -25,7 +25,7 @@ class Stage:
         keeper = Keeper(session.link)
         self.ep, self.peer = session.ep, session.peer
         self.far = keeper.array("empty", np.zeros(BIG, np.uint8)).remote
-        self.counter = keeper.array("numpy", np.zeros(2, np.int64)).remote
+        self.counter = keeper.array("counter", np.zeros(2, np.int64)).remote
         self.big, _ = array(session.ep, "numpy", np.zeros(BIG, np.uint8))
         self.sink, _ = array(session.ep, "numpy", np.zeros(BIG, np.uint8))
         # Where the bytes go by p2p, the peer is asked for its memory now, while it can answer.

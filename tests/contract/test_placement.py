@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from support.arrays import KINDS, block, pattern
+from support.arrays import HOST, KINDS, block, pattern
 from support.keeper import Keeper, keep
 
 SIZES = [0, 1, 7, 8, 63, 64, 65, 4095, 4096, 4097, 65535, 65536, 65537, (3 << 20) + 5]
@@ -57,7 +57,7 @@ def test_read_fetches_every_byte(remote, kind):
         keeper.end()
 
 
-@pytest.mark.parametrize("theirs", KINDS)
+@pytest.mark.parametrize("theirs", dict.fromkeys([*KINDS, HOST]))
 def test_memory_of_one_kind_reaches_memory_of_any_other(process, kind, theirs):
     with process(keep) as s:
         keeper = Keeper(s.link)

@@ -16,10 +16,16 @@ from typing import Any
 
 import zerohop as zh
 
+from support import arrays
 from support.link import DEFAULT_TIMEOUT, Link
 from support.patience import patient
 
 TIMEOUT = patient(10.0)  # seconds; the default bound of every endpoint made for a test
+VARIABLES = ("ZEROHOP_P2P", "ZEROHOP_REGISTRATION")  # what the `device` fixture says in them
+
+
+def environment() -> dict[str, str]:
+    return {name: os.environ.get(name, "") for name in VARIABLES}
 
 
 @dataclass(frozen=True)
@@ -33,10 +39,10 @@ class Case:
     connected: bool = True
     options: dict[str, Any] = field(default_factory=dict)
     # As in the test's process: a partner process is kept from one case to the next.
-    p2p: str = field(default_factory=lambda: os.environ.get("ZEROHOP_P2P", ""))
+    environment: dict[str, str] = field(default_factory=environment)
 
     def open_endpoint(self) -> zh.Endpoint:
-        os.environ["ZEROHOP_P2P"] = self.p2p
+        os.environ.update(self.environment)
         return zh.Endpoint(self.device, **{"timeout": TIMEOUT, **self.options})
 
 
@@ -62,6 +68,7 @@ def perform(case: Case, function: Callable[..., None], control: Connection, link
 
     Between "returned" and "closed" the endpoint goes on serving until the test sends "release".
     """
+    arrays.side.set(1)
     try:
         with case.open_endpoint() as endpoint:
             _report(control, "address", endpoint.address)

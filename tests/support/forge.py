@@ -115,11 +115,12 @@ class Forged:
 def forge(memory: zh.RemoteMemory, **changes: object) -> zh.RemoteMemory:
     """`memory` with some fields changed; `moved` shifts address and range together.
 
-    Who makes up an rkey has no key for the owner's host either.
+    Who makes up an rkey has no key for the owner's host either, nor for what its owner copies.
     """
     fields = Forged.of(memory)
-    if "rkey" in changes and fields.local_key != 0:
-        changes = {"local_key": changes["rkey"], **changes}
+    if "rkey" in changes:
+        keys = [name for name in ("local_key", "staged_key") if getattr(fields, name) != 0]
+        changes = {**dict.fromkeys(keys, changes["rkey"]), **changes}
     if "moved" in changes:
         by = changes.pop("moved")
         assert isinstance(by, int)

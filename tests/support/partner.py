@@ -6,6 +6,7 @@ one that was killed, failed or hangs is not.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import traceback
@@ -16,10 +17,15 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from typing import Any
 
+from support.arrays import GPUS
 from support.case import Case, perform
 from support.far import Doorway, FarProcess
 from support.link import START_TIMEOUT, Link
 from support.spawned import Spawned
+
+
+# Processes that start while a test runs. With GPUs each takes seconds and a core, and many tests kill theirs.
+SPARE = max(1, min(4, (os.cpu_count() or 1) // 8)) if GPUS else 1
 
 
 class PartnerFailed(AssertionError):
@@ -144,14 +150,14 @@ class Partners:
             return make()
         idle = self._idle.setdefault(make, [])
         worker = idle.pop() if idle else make()
-        if not idle:
-            idle.append(make())  # starts while the test runs
+        while len(idle) < SPARE:
+            idle.insert(0, make())  # the last in the list is the readiest
         return worker
 
     def give_back(self, worker: Worker, good: bool) -> None:
         if isinstance(worker, WorkerProcess):
             idle = self._idle[type(worker)]
-            if good and len(idle) < 4:
+            if good and len(idle) < 4 + SPARE:
                 return idle.append(worker)
         worker.discard()
 

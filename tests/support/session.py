@@ -48,6 +48,11 @@ class Session:
     def __enter__(self) -> Session:  # noqa: PYI034  Self needs Python 3.11
         self._worker = self._partners.take(self._mode)
         try:
+            self.link = Link(self._worker.start(self._case, self._function))
+        except BaseException:  # whatever it is, the process does not stay
+            self._worker.discard()
+            raise
+        try:
             self._open()
         except BaseException as error:
             self._explain(error)
@@ -57,7 +62,6 @@ class Session:
         return self
 
     def _open(self) -> None:
-        self.link = Link(self._worker.start(self._case, self._function))
         self._stack.callback(self.link.close)
         self.ep = self._given or self._stack.enter_context(self._case.open_endpoint())
         _, self.address = self._report()

@@ -17,10 +17,12 @@ def main() -> None:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     control = Connection(int(sys.argv[1]))
+    from support.arrays import warm_up
     from support.case import load_function, perform
     from support.far import dial
     from support.link import Link
 
+    warm_up()
     control.send(("ready", None))
     while True:
         try:
