@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.arrays import KINDS as ALL_KINDS
 from support.arrays import GPUS, Kind, missing_reason, on_gpu, warm_up
+from support.arrays import KINDS as ALL_KINDS
 from support.host_only import is_host_only
 from support.partner import Partners
 from support.patience import patient
@@ -82,7 +82,7 @@ def partners() -> Iterator[Partners]:
 @pytest.fixture(scope="session", autouse=True)
 def gpus() -> None:
     """The GPUs of $ZEROHOP_TEST_GPUS, if there are any, are ready."""
-    warm_up()
+    warm_up(GPUS)
 
 
 @pytest.fixture(params=DEVICES)

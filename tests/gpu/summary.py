@@ -34,8 +34,11 @@ def machine() -> dict[str, Any]:
     }
 
 
+PRINTING = ("registration", "memcheck", "contract")  # steps that print rows
+
+
 def printed_rows(log: Path) -> list[dict[str, Any]]:
-    """Rows of the C++ tests: lines that begin with ROW."""
+    """Lines that begin with ROW."""
     if not log.exists():
         return []
     lines = log.read_text().splitlines()
@@ -50,7 +53,8 @@ def bench_rows(path: Path) -> list[dict[str, Any]]:
 
 def main(results: Path, rows: Path, command: str, status: str) -> None:
     found = json.loads(rows.read_text()) if rows.exists() else []
-    found += printed_rows(results / "registration.log")
+    for name in PRINTING:
+        found += printed_rows(results / f"{name}.log")
     found += bench_rows(results / "p2p.json")
     summary = {
         "command": command,

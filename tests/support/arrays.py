@@ -23,7 +23,9 @@ GPUS = [name for name in os.environ.get("ZEROHOP_TEST_GPUS", "").split(",") if n
 KINDS: list[Kind] = ["cuda", "cuda_empty"] if GPUS else ["numpy", "torch", "empty", "bytearray"]
 HOST: Kind = "bytearray"  # of the host in every run
 # What lies on a GPU instead. "counter": where atomics are for it; otherwise as "numpy".
-MOVED = {"numpy": "cuda", "counter": "cuda", "empty": "cuda_empty"} if GPUS else {"counter": "numpy"}
+MOVED = (
+    {"numpy": "cuda", "counter": "cuda", "empty": "cuda_empty"} if GPUS else {"counter": "numpy"}
+)
 GUARD = 160  # bytes on either side
 POISON = 0xA5
 
@@ -46,12 +48,12 @@ def placed(kind: Kind) -> Kind:
     return HOST if kind == "counter" and not has_atomics(kind) else MOVED.get(kind, kind)
 
 
-def warm_up() -> None:
+def warm_up(gpus: list[str]) -> None:
     """Does what takes seconds at the first time: not in a deadline of a test."""
-    if GPUS:
+    if gpus:
         import torch
 
-        for name in GPUS:
+        for name in gpus:
             torch.zeros(1, device=name).add_(1).tolist()
 
 
@@ -117,7 +119,9 @@ def _device(kind: Kind) -> str:
     return GPUS[side.get()] if kind.startswith("cuda") else "cpu"
 
 
-def _made(ep: zh.Endpoint, kind: Kind, shape: tuple[int, ...], dtype: str) -> tuple[zh.Memory, View]:
+def _made(
+    ep: zh.Endpoint, kind: Kind, shape: tuple[int, ...], dtype: str
+) -> tuple[zh.Memory, View]:
     memory = ep.empty(shape, dtype, device=_device(kind))
     if kind == "empty":
         return memory, np.asarray(memory)

@@ -8,7 +8,9 @@ FORK = "the child has no CUDA"
 SCARCE = "CUDA itself needs what the case takes away"
 BUFFER = "the case is about the buffer protocol, NumPy, or addresses that the CPU uses"
 NO_ARRAY = "the case would be the same again: its memory is of the host in any run"
-MIXED = "one side of the case is the program's own NumPy array, which p2p does not join with a GPU's"
+MIXED = (
+    "one side of the case is the program's own NumPy array, which p2p does not join with a GPU's"
+)
 QUICK = "the case needs a copy that takes long: 64 MiB take a GPU less than it takes to post them"
 LATE = "what the GPU of a killed process had begun may land later: tests/gpu/test_p2p.py has the bounds"
 

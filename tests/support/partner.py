@@ -17,15 +17,13 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from typing import Any
 
-from support.arrays import GPUS
 from support.case import Case, perform
 from support.far import Doorway, FarProcess
 from support.link import START_TIMEOUT, Link
 from support.spawned import Spawned
 
-
-# Processes that start while a test runs. With GPUs each takes seconds and a core, and many tests kill theirs.
-SPARE = max(1, min(4, (os.cpu_count() or 1) // 8)) if GPUS else 1
+# Processes that start while a test runs; where that takes long, and many tests kill theirs, more help.
+SPARE = int(os.environ.get("ZEROHOP_TEST_SPARE", "1"))
 
 
 class PartnerFailed(AssertionError):

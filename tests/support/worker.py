@@ -17,12 +17,12 @@ def main() -> None:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     control = Connection(int(sys.argv[1]))
-    from support.arrays import warm_up
+    from support.arrays import GPUS, warm_up
     from support.case import load_function, perform
     from support.far import dial
     from support.link import Link
 
-    warm_up()
+    warm_up(GPUS[1:])
     control.send(("ready", None))
     while True:
         try:

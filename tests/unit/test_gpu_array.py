@@ -11,8 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from support.gpu_array import GpuArray  # noqa: E402
-from support.host_only import HOST_ONLY  # noqa: E402
+from support.gpu_array import GpuArray
+from support.host_only import HOST_ONLY
 
 
 def both(values: Any) -> tuple[GpuArray, np.ndarray]:
