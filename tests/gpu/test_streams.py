@@ -23,8 +23,8 @@ def pong(device, nbytes, rounds):
     with torch.cuda.stream(stream):
         for value in range(1, rounds + 1):
             ep.wait_notify({PING}, stream=stream)
-            answer[:nbytes] = array[:nbytes] + 0xA5
-            peer.write(answers[:nbytes], near[:nbytes], notify=({PONG}, value), stream=stream)
+            reply[:nbytes] = array[:nbytes] + 0xA5
+            peer.write(replies[:nbytes], near[:nbytes], notify=({PONG}, value), stream=stream)
 
 def pong_only(device, nbytes, rounds):
     stream = torch.cuda.Stream(device)
@@ -38,15 +38,15 @@ def pong_only(device, nbytes, rounds):
 
 @pytest.fixture(params=THEIRS)
 def ends(request: pytest.FixtureRequest) -> Iterator[tuple[Any, zh.Endpoint, zh.Peer, FarSide]]:
-    with zh.Endpoint("soft0", p2p=True, timeout=20.0) as ep, far_side(setup=FAR) as far:
+    with zh.Endpoint("soft0", p2p=True, timeout=5.0) as ep, far_side(setup=FAR) as far:
         array = torch.zeros(NBYTES, dtype=torch.uint8, device="cuda:0")
         ep.share("near", ep.register(array))
         far.run(f"""
 array = allocate("own", {NBYTES}, {request.param!r}, ep)
 memory = ep.register(array)
 ep.share("far", memory)
-answer = torch.empty_like(array)
-answers = ep.register(answer)
+reply = torch.empty_like(array)
+replies = ep.register(reply)
 device = {request.param!r}
 """)
         peer = ep.connect(far.address)
@@ -68,7 +68,7 @@ def test_data_is_there_when_the_stream_goes_on(ends: Any) -> None:
             peer.write(pings[:nbytes], there[:nbytes], notify=(PING, value), stream=stream)
             heard = ep.wait_notify(PONG, stream=stream)
             sums.append(array[:nbytes].clone())
-    assert heard.wait(30.0) == 50
+    assert heard.wait(20.0) == 50
     stream.synchronize()
     for value, got in enumerate(sums, 1):
         assert bool((got == (0xA5 + value) % 256).all()), f"round {value}"
