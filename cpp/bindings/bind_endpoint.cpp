@@ -223,7 +223,7 @@ What it is given from now on begins when a peer has put a value into the slot, a
 that. Returns a Transfer, done when the stream goes on; its wait() returns the value.
 
 The stream waits at most `timeout` seconds, counted from when it gets there. It goes on all the same if nothing
-came by then, or no peer is left that could notify: a line on stderr says so, and wait() of the Transfer raises
+came by then, or no peer is left that could notify: a RuntimeWarning says so, and wait() of the Transfer raises
 TransferTimeout or PeerLost. The wait is a kernel of one thread, which hears of a value sooner than the driver's
 own wait operation and always ends. Where the GPU has no atomics with host memory, a value that replaces one at
 the very moment when a stream takes that is lost: give each value under way a slot of its own. Raises
@@ -281,7 +281,7 @@ void bind_endpoint(py::module_& m) {
 What the devices said by themselves, the newest last, 64 at most: dicts of ``time`` (seconds since the epoch),
 ``device``, ``type`` (``"PORT_ERR"``: man ibv_get_async_event), ``port`` (0: it is not about one), ``peer`` (whose
 queue pair it is about, else ``""``) and ``message``, with the remedy. Those that mean trouble for a device or a
-port are also ResourceWarnings. Empty once closed.)")
+port are also RuntimeWarnings. Empty once closed.)")
       .def_property_readonly("registration_cache", &registration_cache, R"(
 Counters of the registrations of GPU memory, by name: ``hits`` and ``misses`` of look-ups, ``evictions`` of
 unused ones for lack of room (knob ``registration_cache``), ``stale`` ones whose memory had been freed; and

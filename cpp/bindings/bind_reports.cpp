@@ -28,7 +28,7 @@ Waiting waiting;
 
 void warn(const char* sentence) noexcept {
   // Where warnings are errors there is nobody to raise them to.
-  if (PyErr_WarnEx(PyExc_ResourceWarning, sentence, 1) != 0) PyErr_WriteUnraisable(nullptr);
+  if (PyErr_WarnEx(PyExc_RuntimeWarning, sentence, 1) != 0) PyErr_WriteUnraisable(nullptr);
 }
 
 // Runs in the main thread, with the GIL, between two bytecodes.
@@ -71,7 +71,7 @@ void to_python(std::string_view sentence) noexcept {
 void bind_reports(py::module_& m) {
   m.def(
       "report", [](const std::string& sentence) { report(sentence); }, py::arg("sentence"),
-      "Report a failure that cannot be raised: it becomes a ResourceWarning in the main thread.");
+      "Report a failure that cannot be raised: it becomes a RuntimeWarning in the main thread.");
   set_report_sink(to_python);
   // From here on no bytecode runs that could carry a pending call: back to stderr.
   py::module_::import("atexit").attr("register")(

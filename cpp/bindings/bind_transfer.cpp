@@ -176,7 +176,7 @@ itself waits for nothing. stream: as for ``Peer.write``, of any GPU of this proc
 
 Returns a Transfer that is done when the stream goes on. The stream waits at most `timeout` seconds (default:
 the Endpoint's), counted from when it gets there. If the transfer is not done by then, or fails, the stream
-goes on all the same: a line on stderr says so, and wait() of what this call returned raises TransferTimeout,
+goes on all the same: a RuntimeWarning says so, and wait() of what this call returned raises TransferTimeout,
 or what ended the transfer. Raises at once what ended a transfer that has failed already; RouteUnavailable
 (the stream is being captured into a CUDA graph; no GPU), CudaError. The wait is a kernel of one thread.)")
       .def("__await__",

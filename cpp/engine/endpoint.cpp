@@ -277,11 +277,11 @@ void Endpoint::close(const Deadline& deadline) {
 }
 
 void Endpoint::stop() {
-  control_->stop();
   {
     const std::lock_guard lock(gpu_mutex_);
     if (stream_waits_) stream_waits_->give_up();
   }
+  control_->stop();
   services_.poller->finish_sources(Deadline::after(ipc::kLongestCopy));
   stager_->stop();  // every Peer is lost: what it had to do ends
   if (neighbourhood_) neighbourhood_->exposures()->close();

@@ -185,9 +185,10 @@ void StreamWaits::end(Entry& entry, const StreamWaiter::Result& result) noexcept
                         .message = stream + ", which did not come in " +
                                    seconds_text(entry.seconds) + goes_on});
   }
-  fail(entry, {.kind = entry.given_up ? Failure::Kind::peer_lost : Failure::Kind::error,
+  const bool alone = !closed_ && entry.given_up;
+  fail(entry, {.kind = alone ? Failure::Kind::peer_lost : Failure::Kind::error,
                .message = stream + " in vain: " +
-                          entry.given_up.value_or("the Endpoint was closed") + goes_on});
+                          (alone ? *entry.given_up : "the Endpoint was closed") + goes_on});
 }
 
 // Said aloud, too: the program's stream works on with what has not come, and nobody may ask.

@@ -61,7 +61,8 @@ CopyStream::CopyStream(std::shared_ptr<const Device> device)
   const DeviceGuard guard(*device_);
   const driver::Cuda& cuda = device_->cuda();
   kernels_ = load_kernels(device_);
-  tickets_ = std::make_unique<Tickets>(cuda);
+  if (!kernels_) own_tickets_ = std::make_unique<Tickets>(cuda);
+  tickets_ = kernels_ ? &kernels_->tickets() : own_tickets_.get();
   stream_ = make_stream(cuda);
   before_ = make_event(cuda);
 }
@@ -74,7 +75,7 @@ CopyStream::~CopyStream() {
         lists_.reset();
         before_.reset();
         stream_.reset();
-        tickets_.reset();
+        own_tickets_.reset();
         return;
       }
     }
@@ -85,7 +86,7 @@ CopyStream::~CopyStream() {
   (void)lists_.release();
   (void)before_.release();
   (void)stream_.release();
-  (void)tickets_.release();
+  (void)own_tickets_.release();
   new auto(kernels_);
 }
 

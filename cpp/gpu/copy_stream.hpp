@@ -68,7 +68,8 @@ class CopyStream {
   const std::shared_ptr<const Device> device_;
   const unsigned generation_;               // of the process (fork)
   std::shared_ptr<const Kernels> kernels_;  // null: this build has none
-  std::unique_ptr<Tickets> tickets_;
+  std::unique_ptr<Tickets> own_tickets_;    // where there are no kernels
+  Tickets* tickets_ = nullptr;
   Stream stream_;
   Event before_;
   std::unique_ptr<ListCopier> lists_;  // from the first list on

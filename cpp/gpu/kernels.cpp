@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <mutex>
 
 #include "base/error.hpp"
 #include "driver/cuda_call.hpp"
@@ -28,6 +30,17 @@ constexpr std::uint64_t kGrain = std::uint64_t{2} << 10;
 }  // namespace
 
 std::shared_ptr<const Kernels> Kernels::load(std::shared_ptr<const Device> device) {
+  using Key = std::pair<const driver::Cuda*, int>;  // and ordinal
+  static std::mutex mutex;
+  static std::map<Key, std::weak_ptr<const Kernels>> loaded;
+  const std::lock_guard lock(mutex);
+  auto& known = loaded[{&device->cuda(), device->ordinal()}];
+  auto kernels = known.lock();
+  if (!kernels || kernels->generation_ != fork_generation()) known = kernels = make(device);
+  return kernels;
+}
+
+std::shared_ptr<const Kernels> Kernels::make(const std::shared_ptr<const Device>& device) {
   const auto image = kernel_image();
   if (image.empty()) {
     throw RouteUnavailable(
@@ -39,6 +52,7 @@ std::shared_ptr<const Kernels> Kernels::load(std::shared_ptr<const Device> devic
   std::shared_ptr<Kernels> kernels(new Kernels(device));
   check_cuda(cuda, cuda.module_load(&kernels->module_, image.data()),
              "cuModuleLoadData on " + device->facts().device_name());
+  kernels->tickets_ = std::make_unique<Tickets>(cuda);
   kernels->copy_pieces_ = kernels->find("zerohop_copy_pieces");
   kernels->copy_ranges_ = kernels->find("zerohop_copy_ranges");
   kernels->wait_word_ = kernels->find("zerohop_wait_word");
@@ -46,14 +60,17 @@ std::shared_ptr<const Kernels> Kernels::load(std::shared_ptr<const Device> devic
 }
 
 Kernels::~Kernels() {
-  // CUDA does not survive fork(): in a child there is nothing to give back.
-  if (module_ == nullptr || generation_ != fork_generation()) return;
-  try {
-    const DeviceGuard guard(*device_);
-    (void)device_->cuda().module_unload(module_);
-  } catch (const CudaError&) {
-    // The context is gone, as at process exit, and the module with it.
+  if (generation_ == fork_generation()) {
+    try {
+      const DeviceGuard guard(*device_);
+      if (module_ != nullptr) (void)device_->cuda().module_unload(module_);
+      tickets_.reset();
+      return;
+    } catch (const CudaError&) {
+      // The context is gone, as at process exit, and the module with it.
+    }
   }
+  (void)tickets_.release();  // nor does CUDA survive fork(): nothing is to be given back
 }
 
 driver::CudaFunction Kernels::find(const char* name) const {

@@ -1,4 +1,5 @@
-// The kernels of this library, loaded on one GPU.
+// The kernels of this library, loaded on one GPU, once for the process. To load a module may take
+// as long as a kernel runs that waits for something: so all are loaded before the first one.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +10,22 @@
 #include "gpu/copy_piece.hpp"
 #include "gpu/device.hpp"
 #include "gpu/tail.hpp"
+#include "gpu/tickets.hpp"
 
 namespace zerohop::gpu {
 
 // Of each launch: the caller has made the device current. All throw CudaError.
 class Kernels {
  public:
-  // Throws RouteUnavailable when the library was built without kernels, CudaError (209: none for
-  // this GPU).
+  // Those that the process has, or fresh ones. Throws RouteUnavailable when the library was built
+  // without kernels, CudaError (209: none for this GPU).
   static std::shared_ptr<const Kernels> load(std::shared_ptr<const Device> device);
   ~Kernels();
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
+
+  // Of the launches that have a tail.
+  Tickets& tickets() const noexcept { return *tickets_; }
 
   // Puts the copies of `count` pieces into the stream. `pieces`: where the GPU finds the list,
   // which must stay as it is until they are done. tail.done 0: no tail, a later launch has it.
@@ -34,12 +39,14 @@ class Kernels {
  private:
   explicit Kernels(std::shared_ptr<const Device> device)
       : device_(std::move(device)), generation_(fork_generation()) {}
+  static std::shared_ptr<const Kernels> make(const std::shared_ptr<const Device>& device);
   driver::CudaFunction find(const char* name) const;
   void launch(driver::CudaFunction function, unsigned blocks, unsigned threads,
               driver::CudaStream stream, void** arguments, const char* what) const;
 
   const std::shared_ptr<const Device> device_;
   const unsigned generation_;  // of the process (fork)
+  std::unique_ptr<Tickets> tickets_;
   driver::CudaModule module_ = nullptr;
   driver::CudaFunction copy_pieces_ = nullptr;
   driver::CudaFunction copy_ranges_ = nullptr;

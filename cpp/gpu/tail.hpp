@@ -8,7 +8,7 @@
 namespace zerohop::gpu {
 
 // Launches of one module whose tails may be under way at once.
-constexpr std::uint32_t kTails = 1024;
+constexpr std::uint32_t kTails = 16384;
 
 // Put by the last block of a launch once every block's copies are placed, and in this order.
 struct Tail {

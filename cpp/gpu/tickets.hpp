@@ -36,8 +36,6 @@ class Tickets {
   driver::CudaAddress word(const Ticket& ticket) const noexcept {
     return reinterpret_cast<driver::CudaAddress>(words() + ticket.place);
   }
-  // For those that a GPU may still write.
-  void leave_behind() noexcept { (void)page_.release(); }
 
  private:
   using Word = std::atomic<std::uint32_t>;

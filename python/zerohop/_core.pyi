@@ -1157,7 +1157,7 @@ class Endpoint:
         What the devices said by themselves, the newest last, 64 at most: dicts of ``time`` (seconds since the epoch),
         ``device``, ``type`` (``"PORT_ERR"``: man ibv_get_async_event), ``port`` (0: it is not about one), ``peer`` (whose
         queue pair it is about, else ``""``) and ``message``, with the remedy. Those that mean trouble for a device or a
-        port are also ResourceWarnings. Empty once closed.
+        port are also RuntimeWarnings. Empty once closed.
         """
     @property
     def id(self) -> str:
@@ -1311,7 +1311,7 @@ def gpu_memory(array: typing.Any) -> dict:
 
 def report(sentence: str) -> None:
     """
-    Report a failure that cannot be raised: it becomes a ResourceWarning in the main thread.
+    Report a failure that cannot be raised: it becomes a RuntimeWarning in the main thread.
     """
 
 def verbs_devices() -> list[str]:

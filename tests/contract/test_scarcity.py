@@ -110,7 +110,7 @@ def test_without_descriptors_opening_fails_clearly(device, free):
     zh.Endpoint(device).close()
 
 
-@pytest.mark.filterwarnings("ignore:endpoint cannot accept:ResourceWarning")  # rightly said
+@pytest.mark.filterwarnings("ignore:endpoint cannot accept:RuntimeWarning")  # rightly said
 @pytest.mark.parametrize("free", range(9))
 def test_without_descriptors_connecting_fails_clearly(open_endpoint, free):
     """Either side may be the one that lacks it; afterwards both connect as if nothing was."""

@@ -19,7 +19,7 @@ def warnings_after(sentence: str) -> list[str]:
         end = time.monotonic() + DEADLINE
         while not caught and time.monotonic() < end:
             pass
-    assert {w.category for w in caught} == {ResourceWarning}
+    assert {w.category for w in caught} == {RuntimeWarning}
     return [str(w.message) for w in caught]
 
 
