@@ -120,8 +120,13 @@ class HostOurs(Ours):
 
 
 class HostRaw(Raw):
+    """Bare copies, by a process that fails when all is done."""
+
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, HostCuda())
+
+    def close(self) -> None:
+        raise RuntimeError("did not let go")
 
 
 class Unfit:

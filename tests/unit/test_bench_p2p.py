@@ -206,6 +206,7 @@ def test_every_figure_between_gpus_is_taken_and_absent_ones_are_told(tmp_path: P
     assert absent["torch", ""] == "PyTorch is made up"
     assert "exited with status 3" in absent["nccl", ""]
     assert "add --host" in absent["ucx", ""]
+    assert "did not let go" in absent["raw", "its orderly end"]
     text = sentences(console.file.getvalue())
     for reason in absent.values():
         assert sentences(reason)[:40] in text

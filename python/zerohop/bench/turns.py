@@ -63,8 +63,7 @@ def _perform(player: Any, order: Order) -> Any:
 class Contestant:
     """Worker processes that measure in one way, ours or a peer's: `size` times `serve(link, make, ...)`.
 
-    They are started by the first `ask` and ended by `close`; what takes longer than `bound` seconds is
-    given up with RankFailed.
+    What takes longer than `bound` seconds is given up with RankFailed.
     """
 
     def __init__(
@@ -76,13 +75,15 @@ class Contestant:
         self._arguments = (make, *arguments)
         self._ranks: Ranks | None = None
 
+    def start(self) -> Ranks:
+        """Its workers, begun unless they run."""
+        if self._ranks is None:
+            self._ranks = Ranks(serve, self._size, *self._arguments, silence=self._bound)
+        return self._ranks
+
     def ask(self, order: Any) -> list[Any]:
         """Every worker's answer. Raises PeerFailed for an Absent one, RankFailed."""
-        if self._ranks is None:
-            self._ranks = Ranks(
-                serve, self._size, *self._arguments, silence=self._bound
-            ).__enter__()
-        answers = self._ranks.ask(order)
+        answers = self.start().ask(order)
         for answer in answers:
             if isinstance(answer, Absent):
                 raise PeerFailed(answer.reason)

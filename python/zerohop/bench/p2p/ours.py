@@ -59,8 +59,12 @@ class Ours:
         side = self._side
         route = side.peer.route(side.arena, side.remote)
         lists = "write_pages" if hasattr(side.peer, "write_pages") else "write_many"
-        device = self._endpoint.device
-        return {"device": device, "route": route.kind, "reason": route.reason, "lists": lists}
+        return {
+            "device": self._endpoint.device,
+            "route": route.kind,
+            "route_reason": route.reason,
+            "lists": lists,
+        }
 
     def close(self) -> None:
         self._endpoint.close()

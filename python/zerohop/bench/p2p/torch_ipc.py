@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -42,7 +43,8 @@ class Torch:
         self._near = self._torch.zeros(arena_nbytes, dtype=self._torch.uint8, device=device)
         self._torch.cuda.synchronize()
         reductions: Any = importlib.import_module("torch.multiprocessing.reductions")
-        rebuild, arguments = link.exchange(reductions.reduce_tensor(self._near))[1 - link.rank]
+        card = pickle.dumps(reductions.reduce_tensor(self._near))  # bytes: no torch in the parent
+        rebuild, arguments = pickle.loads(link.exchange(card)[1 - link.rank])
         self._far = rebuild(*arguments)
 
     def facts(self) -> dict[str, str]:
