@@ -159,3 +159,9 @@ class Hangs(Dies):
 
 def host_look(link: Any, gpus: tuple[int, int]) -> tuple[int, dict[str, Any]]:
     return 8 << 30, {"gpus": ["Host"] * len(gpus), "cuda_driver": 13000}
+
+
+def no_p2p_work(link: Any, *arguments: Any) -> None:
+    """A worker whose memory the other process cannot reach."""
+    while link.order() is not None:
+        link.answer({"device": "soft0", "route": "host", "reason": "forbidden here", "mtu": 4096})

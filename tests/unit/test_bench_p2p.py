@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from io import StringIO
@@ -14,15 +13,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
-from support.bench_players import Dies, Hangs, HostOurs, HostRaw, Unfit, host_look
-from zerohop.bench import p2p
+from support.bench_players import Dies, Hangs, HostOurs, HostRaw, Unfit, host_look, no_p2p_work
+from zerohop.bench import p2p, ucx
 from zerohop.bench.p2p import between_gpus, in_host_memory, plan, torch_ipc
 from zerohop.bench.p2p.ours import BALL, GATE, Ours
 from zerohop.bench.p2p.targets import gpu_verdicts, host_verdicts
 from zerohop.bench.peer import PeerFailed
-from zerohop.bench.plan import GIB, KIB, MIB, Options, Order
+from zerohop.bench.plan import GIB, KIB, MIB, Options, Order, plan_of
 from zerohop.bench.rows import Figures, Row
-from zerohop.bench.turns import Contestant
+from zerohop.bench.turns import Absences, Contestant
 from zerohop.cli import main
 from zerohop.local import RankFailed
 
@@ -163,8 +162,8 @@ def test_the_ping_pong_stands_before_the_gate_and_takes_turns(first, monkeypatch
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two "GPUs" in host memory, and little to move; of the peers, torch is unfit, and nccl dies."""
     for module in (plan, between_gpus):
-        monkeypatch.setattr(module, "BLOCKS_NBYTES", MIB)
-        monkeypatch.setattr(module, "HALO_TOTAL", 100 * plan.HALO_NBYTES)
+        monkeypatch.setattr(module, "BLOCKS_NBYTES", 256 * KIB)
+        monkeypatch.setattr(module, "HALO_TOTAL", 16 * plan.HALO_NBYTES)
     short = replace(plan.gpu_plan(Options(sizes=(8, 64 * KIB), quick=True), GIB, 2), seconds=0.01)
     monkeypatch.setattr(between_gpus, "gpu_plan", lambda *arguments: short)
     monkeypatch.setattr(between_gpus._core, "gpu_count", lambda: 2)
@@ -194,9 +193,9 @@ def test_every_figure_between_gpus_is_taken_and_absent_ones_are_told(tmp_path: P
     assert ours >= {
         (test, "bandwidth", n) for test in ("write", "read", "both") for n in (8, 64 * KIB)
     }
-    assert ours >= {(test, "bandwidth", MIB) for test in plan.BLOCK_TESTS}
-    assert ours >= {("halo", "bandwidth", 6400), ("post_write", "per_call", 8)}
-    assert ours >= {("mapping", "first", MIB), ("mapping", "cached", MIB)}
+    assert ours >= {(test, "bandwidth", 256 * KIB) for test in plan.BLOCK_TESTS}
+    assert ours >= {("halo", "bandwidth", 1024), ("post_write", "per_call", 8)}
+    assert ours >= {("mapping", "first", 256 * KIB), ("mapping", "cached", 256 * KIB)}
     raw = {(r["test"], r["metric"], r["nbytes"]) for r in rows if r["impl"] == "raw"}
     assert raw == {figure for figure in ours if figure[0] != "mapping"}
     assert all(r["value"] > 0 for r in rows if r["test"] != "mapping")
@@ -231,7 +230,7 @@ def test_torch_that_is_missing_or_sees_no_gpu_is_refused(monkeypatch: pytest.Mon
 @pytest.mark.usefixtures("stand_ins")
 def test_with_one_gpu_nccl_is_told_to_be_impossible(monkeypatch: pytest.MonkeyPatch) -> None:
     options = Options(peers=("nccl",))
-    absences = between_gpus.Absences()
+    absences = Absences()
     made = plan.gpu_plan(options, 8 * GIB, 1)
     between_gpus.Suite(options, made, (0, 0), [], absences, {})
     assert (
@@ -279,13 +278,21 @@ def test_wrong_arguments_are_refused(arguments, complaint, monkeypatch) -> None:
 # --- between host arrays, for real ---
 
 
+@pytest.fixture
+def short_host_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as shows that everything is there: figures of this machine are not judged here."""
+    short = replace(plan_of(Options(sizes=(8, 64 * KIB), quick=True), GIB, ()), seconds=0.005)
+    monkeypatch.setattr(in_host_memory, "make_plan", lambda *arguments: short)
+
+
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("short_host_plan")
 def test_host_arrays_are_measured_with_both_drivers_in_both_kinds_of_memory(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
-    command = [sys.executable, "-m", "zerohop", "bench", "p2p", "--host", "--verbs", "soft0"]
-    command += ["--quick", "--sizes", "8,64K", "--vs", "raw", "--json", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    arguments = ["--host", "--verbs", "soft0", "--vs", "raw", "--json", str(path)]
+    result = CliRunner().invoke(main, ["bench", "p2p", *arguments])
+    assert result.exit_code == 0, result.output
+    assert "plain NumPy memory" in result.output
     head, *rows = json.loads(path.read_text())
     assert {(r["test"], r["driver"], r["memory"], r["nbytes"]) for r in rows} == {
         (test, driver, memory, nbytes)
@@ -299,20 +306,84 @@ def test_host_arrays_are_measured_with_both_drivers_in_both_kinds_of_memory(tmp_
     assert "leave out --host" in head["not_available"][0]["reason"]
 
 
-def test_ucx_that_is_missing_or_fails_is_a_sentence(tmp_path: Path) -> None:
-    """It is missing first; then there is one that fails with one way of sharing memory."""
-    command = [sys.executable, "-m", "zerohop", "bench", "p2p", "--host", "--verbs", "soft0"]
-    command += ["--quick", "--sizes", "8", "--vs", "ucx"]
-    environment = {**os.environ, "PATH": str(tmp_path)}
-    run = {"capture_output": True, "text": True, "timeout": 110}
-    done = subprocess.run(command, env=environment, check=False, **run)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "not installed: apt-get install ucx-utils" in sentences(done.stdout)
-    for name, body in (("ucx_info", "echo '# Version 1.2.3'"), ("ucx_perftest", "exit 9")):
-        program = tmp_path / name
-        program.write_text(f"#!/bin/sh\n{body}\n")
-        program.chmod(0o755)
-    done = subprocess.run(command, env=environment, check=False, **run)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "ucx cma" in sentences(done.stdout)
-    assert "ended before it listened" in sentences(done.stdout)
+def program(path: Path, body: str) -> None:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def host_suite(short_host_plan, monkeypatch, tmp_path) -> Any:
+    """Of which only ucx is measured, and of programs there are those that a test makes in tmp_path."""
+    monkeypatch.setattr(in_host_memory.HostSuite, "_ours", lambda *arguments: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def run() -> tuple[dict[tuple[str, str], str], list[Row]]:
+        absences, rows = Absences(), []
+        options = Options(peers=("ucx",))
+        suite = in_host_memory.HostSuite(
+            options, in_host_memory.make_plan(), rows, absences, {"device": ""}
+        )
+        suite._ranks = dict.fromkeys(in_host_memory.MEMORIES)
+        for test in in_host_memory.TESTS:
+            suite._take_turns(test, 8)
+        return absences.reasons, rows
+
+    return run
+
+
+def test_ucx_that_is_missing_is_a_sentence(host_suite) -> None:
+    reasons, rows = host_suite()
+    assert rows == []
+    assert reasons == {("ucx", ""): "ucx_perftest is not installed: apt-get install ucx-utils"}
+
+
+def test_ucx_that_fails_one_way_is_a_sentence_for_that_way(
+    host_suite, tmp_path, monkeypatch
+) -> None:
+    program(tmp_path / "ucx_info", "echo '# Version 1.2.3'")
+    program(tmp_path / "ucx_perftest", "exit 9")
+
+    def run(test: str, nbytes: int, iterations: int, rank: int, way: ucx.Way) -> dict[str, float]:
+        if way is ucx.CMA:
+            raise PeerFailed("no permission")
+        return {
+            "iterations": 100,
+            "overall_lat": 2.0,
+            "50.0_percentile_lat": 1.0,
+            "overall_bw": 3.0,
+        }
+
+    monkeypatch.setattr(ucx, "_run", run)
+    reasons, rows = host_suite()
+    tests = ("write_latency", "write", "read")
+    assert reasons == {("ucx cma", test): "no permission" for test in tests}
+    assert {(r.test, r.memory, r.route, r.impl) for r in rows} == {
+        (test, "empty", "posix,cma", "ucx") for test in tests
+    }
+
+
+def test_ucx_is_run_in_the_way_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[list[str], dict[str, str]]] = []
+
+    def pair(server: list[str], client: list[str], port: int, environment: dict[str, str]) -> str:
+        ran.append((client, environment))
+        return "iterations,50.0_percentile_lat,overall_lat,overall_bw\n3,1.0,9e9,2.0\n"
+
+    monkeypatch.setattr(ucx, "require_program", lambda name, package: name)
+    monkeypatch.setattr(ucx, "run_pair", pair)
+    assert ucx.bandwidth("read", 64, 0.01, ucx.CMA) == 2 * MIB
+    assert ucx.latency(64, 0.01, (50,), ucx.POSIX)["p50"] == 1e-6
+    (cma, _), (posix, environment) = ran
+    assert {"get", "cma", "zcopy"} <= set(cma)
+    assert "ucp_put_lat" in posix
+    assert environment["UCX_TLS"] == "posix,cma"
+
+
+@pytest.mark.usefixtures("short_host_plan")
+def test_without_p2p_nothing_is_measured_under_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_host_memory, "work", no_p2p_work)
+    console = Console(file=StringIO(), width=200)
+    assert not p2p.run(Options(host=True), console)
+    text = sentences(console.file.getvalue())
+    assert "the route is host, not p2p: forbidden here" in text
+    assert "zerohop bench stopped: no kind of memory is copied by p2p here" in text

@@ -48,7 +48,7 @@ def run(options: Options, console: Console) -> bool:
     try:
         with Progress(console=console, transient=True) as progress:
             HostSuite(options, plan, rows, absences, facts).measure(progress)
-    except RankFailed as error:
+    except (PeerFailed, RankFailed) as error:
         failure = str(error)
     parts = []
     for memory, label in MEMORIES.items():
@@ -100,6 +100,8 @@ class HostSuite:
                 ranks = Ranks(work, 2, self._options.device, nbytes, 1, memory)
                 stack.enter_context(ranks)
                 self._begin(memory, ranks)
+            if not self._ranks:
+                raise PeerFailed("no kind of memory is copied by p2p here")
             for size, test in steps:
                 progress.update(task, description=f"{test} {human_bytes(size)}")
                 self._take_turns(test, size)
