@@ -10,11 +10,11 @@ import weakref
 import numpy as np
 import pytest
 import zerohop as zh
-from support.arrays import array, block, pattern
+from support.arrays import array, block, give_back, on_gpu, pattern
 from support.attempt import within
 from support.forge import Forged
 from support.keeper import Keeper, keep
-from support.link import until
+from support.link import START_TIMEOUT, until
 from support.patience import patient
 
 BIG = 16 << 20  # bytes
@@ -199,6 +199,48 @@ def test_a_new_array_at_the_same_place_is_registered_anew(remote):
             s.peer.write(s.ep.register(np.full(50_000, value)), target.remote).wait()
             assert (target.show() == value).all()
         s.link.send(("end",))
+
+
+ANEW = 12 << 20  # bytes: freed by itself, by PyTorch and by libc
+
+
+def make_anew(ep, peer, link, kind, rounds):
+    for value in range(rounds):
+        memory, view = array(ep, kind, np.full(ANEW, value, np.uint8))
+        link.send((memory.address, memory.remote))
+        link.meet("moved")
+        assert (view == 100 + value).all()
+        memory.close()
+        del memory, view
+        give_back()
+        link.meet("freed")
+
+
+def test_memory_made_anew_where_freed_memory_was(remote, kind):
+    """Neither side takes the new for the old, nor the old for the new."""
+    rounds, places, old = 4, set(), None
+    with remote(make_anew, kind, rounds) as s:
+        for value in range(rounds):
+            place, far = s.link.recv(START_TIMEOUT)
+            places.add(place)
+            memory, view = array(s.ep, kind, np.full(ANEW, 50, np.uint8))
+            s.peer.read(far, memory).wait()
+            assert (view == value).all()
+            view[:] = 100 + value
+            s.peer.write(memory, far).wait()
+            if old is not None:
+                for wrong in (s.peer.write, lambda near, gone: s.peer.read(gone, near)):
+                    with pytest.raises(zh.Error):
+                        wrong(memory, old).wait()
+            s.link.meet("moved")
+            s.link.meet("freed")
+            old = far
+            if value % 2:  # else the registration stays as long as the cache has room
+                memory.close()
+            del memory, view
+            give_back()
+    if on_gpu() and kind == "cuda":
+        assert len(places) < rounds, "no address came again: nothing was tested"
 
 
 @pytest.mark.parametrize("cache", [True, False])

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 import zerohop as zh
-from support.arrays import array
+from support.arrays import array, block
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.keeper import Keeper, keep
 from support.link import until
@@ -171,6 +171,39 @@ def test_kill_9_while_bytes_flow(process, name):
         error = flowing.failure(zh.PeerLost, timeout=LOST_WITHIN)
         assert flowing.ended_at - killed < LOST_WITHIN
         assert error.effect in ("nothing", "some", "all")
+        check_survivor(process, s.ep)
+
+
+def moves_for_ever(ep, peer, link, verb, nbytes):
+    """Writes ones and twos by turns; or reads."""
+    far = link.recv()
+    rows, _ = array(ep, "numpy", np.array([[1], [2]], np.uint8).repeat(nbytes, axis=1))
+    count = 0
+    while True:
+        row = rows[count % 2]
+        (peer.write(row, far) if verb == "write" else peer.read(far, row)).wait()
+        count += 1
+        if count == 3:
+            link.send("flowing")
+
+
+@pytest.mark.parametrize("kind", ["numpy", "empty"])
+@pytest.mark.parametrize("verb", ["write", "read"])
+def test_kill_9_of_who_moves_the_bytes(process, verb, kind):
+    """The other way round: what it wrote to and read from is whole, and is soon its owner's alone."""
+    nbytes = 4 << 20
+    with process(moves_for_ever, verb, nbytes, timeout=30.0) as s:
+        room = block(s.ep, kind, nbytes, 5)
+        if verb == "read":
+            room.bytes[:] = 3
+        s.link.send(room.memory.remote)
+        assert s.link.recv() == "flowing"
+        s.signal(signal.SIGKILL)
+        until(lambda: not s.peer.alive, "the dead peer is not alive", LOST_WITHIN)
+        assert set(np.unique(room.bytes)) <= ({1, 2} if verb == "write" else {3})
+        room.check_guards()
+        with within(LOST_WITHIN):
+            room.memory.close()
         check_survivor(process, s.ep)
 
 

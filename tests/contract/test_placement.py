@@ -118,6 +118,45 @@ def test_read_many_fetches_each_piece(remote, kind):
         Keeper(s.link).end()
 
 
+class Part:
+    """Rows and columns, evenly apart, of any flat array of NumPy's or zerohop's."""
+
+    def __init__(self, rng: np.random.Generator, rows: int, columns: int, nbytes: int) -> None:
+        step, gap = int(rng.choice([1, 1, 2, 3])), int(rng.integers(0, 70))
+        self._flip, self._rows, self._step = int(rng.choice([1, 1, -1])), rows, step
+        self._columns, self._width = columns, columns * step + gap
+        self._begin = int(rng.integers(0, nbytes - rows * self._width + 1))
+
+    def of(self, flat):
+        end = self._begin + self._rows * self._width
+        rows = flat[self._begin : end].reshape(self._rows, self._width)
+        return rows[:, : self._columns * self._step : self._step][:: self._flip, :: self._flip]
+
+
+def test_random_parts_of_two_arrays(remote, kind):
+    """Sizes, offsets, alignments, strides and directions at random; no byte beside them changes."""
+    rng, nbytes = np.random.default_rng(6), 400_000
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        ours, theirs = block(s.ep, kind, nbytes, 3), keeper.block(kind, nbytes, 9)
+        here, there = pattern(nbytes), theirs.show()
+        ours.bytes[:] = here
+        for number in range(40):
+            shape = int(2 ** rng.uniform(0, 6)), int(2 ** rng.uniform(0, 10))
+            mine, yours = Part(rng, *shape, nbytes), Part(rng, *shape, nbytes)
+            near, far = mine.of(ours.memory), yours.of(theirs.remote)
+            if number % 2:
+                s.peer.read(far, near).wait()
+                mine.of(here)[...] = yours.of(there)
+            else:
+                s.peer.write(near, far).wait()
+                yours.of(there)[...] = mine.of(here)
+        np.testing.assert_array_equal(theirs.show(), there)
+        np.testing.assert_array_equal(ours.bytes, here)
+        ours.check_guards()
+        keeper.end()
+
+
 class MadeWhenAsked(Sequence):
     """A sequence that keeps nothing: each item is made anew and is the caller's alone."""
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import zerohop as zh
+from device_memory import GRANULE
 from far_side import POISON, FarSide, far_side
 
 THEIRS = [f"cuda:{i}" for i in range(min(2, torch.cuda.device_count()))]
@@ -120,18 +121,27 @@ ep.share("array", memory)
         assert far.run(f"answer = bool((array == {POISON}).all())")
 
 
-def test_many_small_writes(ends: Any) -> None:
+@pytest.mark.parametrize(
+    "ends", [(there, kind) for there in THEIRS[-1:] for kind in KINDS], indirect=True, ids=str
+)
+def test_a_million_small_writes(ends: Any) -> None:
+    """Back to back, and each to a place of its own."""
     ep, peer, far = ends
-    count = 100_000
-    there = peer["array"]
-    source = torch.arange(1024, dtype=torch.int32, device="cuda:0").view(torch.uint8)
-    local = ep.register(source)
+    count, stride = (
+        NBYTES // 4,
+        7919,
+    )  # has no factor in common with count, so that all places are met
+    there, numbers = peer["array"], torch.arange(count, dtype=torch.int32)
+    local = ep.register(numbers.to("cuda:0").view(torch.uint8))
     for i in range(count):
-        at = 4 * (i % 1024)
-        last = peer.write(local[at : at + 4], there[at : at + 4])
+        to = 4 * (i * stride % count)
+        last = peer.write(local[4 * i : 4 * i + 4], there[to : to + 4])
     last.wait()
     assert last.route.kind == "p2p"
-    assert far.run("answer = array[:4096].view(torch.int32).tolist()") == list(range(1024))
+    wanted = torch.empty_like(numbers)
+    wanted[numbers.long() * stride % count] = numbers
+    found = torch.from_numpy(far.run("answer = array.cpu().numpy()"))
+    assert torch.equal(found.view(torch.int32), wanted)
 
 
 def test_kill_9_of_the_owner_in_the_middle(ends: Any) -> None:
@@ -198,32 +208,49 @@ ep.share("array", memory)
         peer.write(local, there).wait()
 
 
-def test_memory_of_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("p2p", [True, False])
+def test_memory_of_several_chunks(monkeypatch: pytest.MonkeyPatch, p2p: bool) -> None:
     """PyTorch's expandable segments: each chunk goes to the other process by itself."""
-    nbytes = 100 << 20
+    nbytes, route = 100 << 20, "p2p" if p2p else "staged"
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
-    with zh.Endpoint("soft0", p2p=True, timeout=30.0) as ep, far_side() as far:
+    with zh.Endpoint("soft0", p2p=p2p, timeout=30.0) as ep, far_side(p2p) as far:
         far.run(f"""
 array = allocate("cudaMalloc", {nbytes}, {THEIRS[-1]!r}, ep)
 memory = ep.register(array)
 ep.share("array", memory)
 """)
         peer = ep.connect(far.address)
-        there, source = peer["array"], random_bytes(nbytes)
-        local = ep.register(source)
-        peer.write(local, there, require="p2p").wait()
-        assert far.run("answer = int(array.long().sum())") == int(source.long().sum())
-        back = torch.zeros_like(source)
-        mine = ep.register(back)
+        there, wanted = peer["array"], random_bytes(nbytes)
+        peer.write(ep.register(wanted), there, require=route).wait()
+        assert far.run("answer = int(array.long().sum())") == int(wanted.long().sum())
         chosen = random.Random(3)
+        write_across_edges(ep, peer, there, wanted, route)
+        back = torch.zeros_like(wanted)
+        mine = ep.register(back)
         edges = sorted(chosen.sample(range(1, nbytes), 200))
         parts = list(zip([0, *edges], [*edges, nbytes], strict=True))
         chosen.shuffle(parts)
         for first, last in parts[:100]:
-            peer.read(there[first:last], mine[first:last], require="p2p").wait()
+            peer.read(there[first:last], mine[first:last], require=route).wait()
         rest = [(there[first:last], mine[first:last]) for first, last in parts[100:]]
-        peer.read_many(rest, require="p2p").wait()
-        assert torch.equal(back, source)
+        peer.read_many(rest, require=route).wait()
+        assert torch.equal(back, wanted)
+        assert torch.equal(torch.from_numpy(far.run("answer = array.cpu().numpy()")), wanted.cpu())
+
+
+def write_across_edges(
+    ep: zh.Endpoint, peer: zh.Peer, there: zh.RemoteMemory, wanted: Any, route: str
+) -> None:
+    """Random runs and steps over the places where one chunk may end and the next begin; `wanted` follows."""
+    chosen, news = random.Random(5), random_bytes(1 << 16)
+    mine = ep.register(news)
+    for _ in range(100):
+        edge = chosen.randrange(1, there.nbytes // GRANULE) * GRANULE - there.address % GRANULE
+        count, step = chosen.randrange(2, 3000), chosen.choice([1, 2, 7])
+        first, at = edge - chosen.randrange(1, count * step), chosen.randrange(1 << 15)
+        part = slice(first, first + count * step, step)
+        peer.write(mine[at : at + count], there[part], require=route).wait()
+        wanted[part] = news[at : at + count]
 
 
 def test_endpoints_of_one_process() -> None:

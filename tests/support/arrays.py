@@ -6,6 +6,7 @@ The cases then run with memory of these: of `kind`s, and where they name "numpy"
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 from contextvars import ContextVar
@@ -55,6 +56,15 @@ def warm_up(gpus: list[str]) -> None:
 
         for name in gpus:
             torch.zeros(1, device=name).add_(1).tolist()
+
+
+def give_back() -> None:
+    """Frees what nothing refers to any more; PyTorch would keep a GPU's for the next tensor."""
+    gc.collect()
+    if on_gpu():
+        import torch
+
+        torch.cuda.empty_cache()
 
 
 def missing_reason(kind: Kind) -> str | None:
