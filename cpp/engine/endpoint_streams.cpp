@@ -9,12 +9,18 @@ namespace zerohop::engine {
 
 StreamWaits::Stream Endpoint::stream_of(driver::CudaStream handle, std::optional<double> timeout) {
   (void)deadline(timeout);  // refuses what is no number of seconds
+  StreamWaits::Stream stream{.handle = handle, .seconds = timeout.value_or(options_.timeout)};
+  const std::lock_guard lock(gpu_mutex_);
+  for (const auto& [ordinal, known] : stream_devices_) {
+    if (gpu::is_of(*known, handle)) stream.device = known;
+  }
+  if (stream.device) return stream;
   const auto table = cuda_or(options_.cuda, "a GPU stream");
   const int ordinal = gpu::ordinal_of(*table, handle);
-  const std::lock_guard lock(gpu_mutex_);
   auto& device = stream_devices_[ordinal];
   if (!device) device = gpu::Device::open(table, ordinal);
-  return {.device = device, .handle = handle, .seconds = timeout.value_or(options_.timeout)};
+  stream.device = device;
+  return stream;
 }
 
 std::shared_ptr<StreamWaits> Endpoint::stream_waits() {

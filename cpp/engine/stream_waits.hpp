@@ -36,7 +36,7 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   StreamWaits& operator=(const StreamWaits&) = delete;
 
   struct Stream {
-    std::shared_ptr<const gpu::Device> device;
+    std::shared_ptr<const gpu::Device> device = nullptr;
     driver::CudaStream handle = nullptr;
     double seconds = 0;  // the wait takes at most, counted from when the stream gets there
   };

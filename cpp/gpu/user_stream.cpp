@@ -59,6 +59,13 @@ void check_not_captured(const driver::Cuda& cuda, driver::CudaStream stream) {
 
 }  // namespace
 
+bool is_of(const Device& device, driver::CudaStream stream) {
+  driver::CudaContext context = nullptr;
+  return !is_default(stream) &&
+         device.cuda().stream_get_context(stream, &context) == driver::kCudaSuccess &&
+         context == device.context();
+}
+
 int ordinal_of(const driver::Cuda& cuda, driver::CudaStream stream) {
   driver::check_cuda(cuda, cuda.init(0), "cuInit");
   const ContextGuard guard(cuda, context_of(cuda, stream));

@@ -8,6 +8,9 @@
 
 namespace zerohop::gpu {
 
+// Whether the stream was made in the device's primary context; false for default streams.
+bool is_of(const Device& device, driver::CudaStream stream);
+
 // The ordinal of the GPU that the stream is of; of a default stream, the one that is current in
 // this thread. Throws CudaError, RouteUnavailable (no GPU is current).
 int ordinal_of(const driver::Cuda& cuda, driver::CudaStream stream);

@@ -107,6 +107,8 @@ def ping_pong(ends: Any, nbytes: int) -> dict[str, float]:
 
 def test_rows_of_one_way(ends: Any, rows: Any) -> None:
     theirs = ends[3].run("answer = device")
+    if theirs != FARTHEST:
+        pytest.skip("on one GPU it is the time slice of the two processes that is measured")
     for nbytes in (8, 512, 4096, 16384, 65536, 262144, 1 << 20, 1 << 22):
         ping_pong(ends, nbytes)
         best = min((ping_pong(ends, nbytes) for _ in range(3)), key=lambda row: row["one_way"])
@@ -170,4 +172,5 @@ def test_streams_of_other_libraries(ends: Any) -> None:
         torch.cuda.graph(torch.cuda.CUDAGraph(), stream=captured),
         pytest.raises(zh.RouteUnavailable, match="CUDA graph"),
     ):
+        array.add_(1)  # an empty graph is warned of
         peer.write(mine, there, stream=captured)

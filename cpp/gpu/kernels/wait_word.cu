@@ -7,7 +7,7 @@ using namespace zerohop::gpu;
 
 namespace {
 
-constexpr unsigned kLooks = 16;  // at the word, for each at the clock and the CPU's say
+constexpr unsigned kLooks = 32;  // at the word, for each at the clock and the CPU's say
 
 __device__ bool came(const Wait& wait, std::uint32_t& value) {
   value = acquire(wait.word);
@@ -35,6 +35,7 @@ __device__ Outcome wait_for(const Wait& wait, std::uint32_t& value) {
 extern "C" __global__ void zerohop_wait_word(Wait wait) {
   std::uint32_t value = 0;
   const std::uint64_t outcome = wait_for(wait, value);
-  __threadfence_system();  // what came before the word is seen by the kernels behind this one
-  release(wait.outcome, outcome | std::uint64_t{value} << 32);
+  // The kernels behind this one see what came before the word: it was acquired, and they begin once
+  // this one has ended. The CPU needs the word itself.
+  put(wait.outcome, outcome | std::uint64_t{value} << 32);
 }

@@ -1,16 +1,17 @@
-// Words between GPUs and CPUs: who acquires one sees what was placed before its release, whoever
-// of the system placed it (PTX ISA, memory consistency model, scope .sys).
+// Words between GPUs and CPUs. Who acquires one sees what was placed before the fence that its
+// writer has made ahead of it, whoever of the system placed it (PTX ISA, memory consistency model,
+// scope .sys). The writes themselves order nothing: one fence serves several of them.
 #pragma once
 
 #include "gpu/tail.hpp"
 
 namespace zerohop::gpu {
 
-__device__ inline void release(std::uint64_t word, std::uint32_t value) {
-  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+__device__ inline void put(std::uint64_t word, std::uint32_t value) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
-__device__ inline void release(std::uint64_t word, std::uint64_t value) {
-  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+__device__ inline void put(std::uint64_t word, std::uint64_t value) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 }
 __device__ inline std::uint32_t acquire(std::uint64_t word) {
   std::uint32_t value;
@@ -37,8 +38,8 @@ __device__ inline void finish(const Tail& tail) {
     done = 0;                // for the next launch that has this place
     __threadfence_system();  // the other blocks' copies, which the counter has put before it
   }
-  if (tail.slot != 0) release(tail.slot, tail.value);
-  release(tail.done, tail.number);
+  if (tail.slot != 0) put(tail.slot, tail.value);
+  put(tail.done, tail.number);
 }
 
 }  // namespace zerohop::gpu
