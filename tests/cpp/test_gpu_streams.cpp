@@ -136,15 +136,17 @@ TEST_CASE_FIXTURE(Streams, "a stream waits for a transfer, whoever makes it") {
 
 TEST_CASE_FIXTURE(Streams, "a stream that waits for a transfer hears of its failure") {
   const Reports told;
-  hang(true);
-  const auto never = write(*to_right, ours, theirs.remote());
-  const auto behind = left.wait_transfer_on(reader, never, {});
-  right.close(Deadline::after(Deadline::Seconds(0)));
-  REQUIRE(never->wait(soon()));
-  hang(false);
+  const Memory host = left.empty(std::vector<std::int64_t>{100}, kByte);
+  Memory far_host = right.empty(std::vector<std::int64_t>{100}, kByte);
+  const RemoteMemory remote = far_host.remote();
+  const Peer::Pair over{&host, &remote};
+  far_host.close();
+  const auto refused =
+      to_right->write({&over, 1}, {.notify = {}, .require = "host", .timeout = {}});
+  const auto behind = left.wait_transfer_on(reader, refused, {});
   while (!cuda.copies.run(reader)) std::this_thread::yield();
-  REQUIRE(behind->wait(soon()));
-  if (never->failed()) CHECK_THROWS_AS(behind->result(), PeerLost);
+  CHECK(contains(error_of(behind), "REM_ACCESS_ERR"));
+  CHECK(reports == 1);
 }
 
 TEST_CASE_FIXTURE(Streams, "streams are in no order among each other, but behind other calls") {
