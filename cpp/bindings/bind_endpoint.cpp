@@ -255,6 +255,7 @@ RouteUnavailable (the stream is being captured into a CUDA graph; built without 
 
 void bind_endpoint(py::module_& m) {
   m.def("device_names", &engine::device_names);
+  m.attr("DEFAULT_P2P") = engine::EndpointOptions{}.p2p ? 1 : 0;
   m.attr("DEFAULT_STAGING_CHUNK") = engine::kDefaultStagingChunk;
   m.attr("DEFAULT_CACHE_ENTRIES") = engine::RegionCache::Limits{}.entries;
   py::class_<Endpoint, EndpointHandle> type(m, "Endpoint");

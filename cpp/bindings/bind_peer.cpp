@@ -132,7 +132,11 @@ Endpoint's). Raises TransferTimeout, PeerLost.)")
             const RemoteMemory& theirs = demand_remote(remote.object, "remote", local);
             return self.peer->route(*LocalArray(*self.endpoint, local), theirs);
           },
-          py::arg("local"), py::arg("remote"), "Which way bytes between the two would go, and why.")
+          py::arg("local"), py::arg("remote"), R"(
+Which way bytes between the two would go, and why; where that is not p2p, why not. A transfer may still be
+left to the device, as its own ``route`` then says: when a device has earlier work with the peer to finish.
+
+Raises PeerLost, RegistrationError (`local` is closed), RouteUnavailable (there is none).)")
       .def_property_readonly(
           "alive", [](const PeerHandle& self) { return self.alive(); },
           "Whether it is connected; False once it is lost, and in a forked child.")
@@ -160,7 +164,7 @@ work_requests, doorbells: posted to the device, and how often it was told. bytes
 writes and sends, and of the reads, that were posted. messages_in, notifications_in: that came from the
 peer. queue_full: how often a call waited for room. queue_pair_errors: how often it had to be replaced.
 
-"p2p" is there with a peer on the same host when both have p2p=1, a dict: bytes_out and bytes_in, copied
+"p2p" is there unless one of the two Endpoints has p2p=0, a dict: bytes_out and bytes_in, copied
 without a device (and in the sums above), and unanswered, how often the peer did not say in time where its
 memory is, so that a device took over.)")
       .def(

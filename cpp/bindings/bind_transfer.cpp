@@ -110,7 +110,7 @@ void bind_transfer(py::module_& m) {
           "kind", &engine::Route::kind,
           R"(``"host"``: host memory over a queue pair. ``"gpudirect"``: the adapter reads and writes GPU memory
 by itself. ``"staged"``: GPU memory through pinned chunks of the host. ``"p2p"``: peer-mapped memory on one
-host.)")
+host, the default there.)")
       .def_readonly("device", &engine::Route::device, "The device that serves it.")
       .def_readonly("reason", &engine::Route::reason, "One sentence.")
       .def_property_readonly(
@@ -131,7 +131,7 @@ keywords of an Endpoint are explained there; rd_atomic is shown as rd_atomic_out
 ends agreed on. relaxed_ordering is what is asked for: a kernel may drop it without a word. Of an Endpoint on
 several devices ``"rails"`` is a list of dicts with those of each rail's queue pair (MTU, GID, reads, ...), of
 which the first that carries the transfer is shown beside it. Empty for the
-route of a Transfer, and once closed: ask ``Peer.route``.)")
+route of a Transfer: ask ``Peer.route``.)")
       .def("__str__",
            [](const engine::Route& route) {
              return route.kind + " over " + route.device + ", because " + route.reason;

@@ -90,7 +90,7 @@ void Endpoint::open_rails() {
 // Without it everything works, over devices.
 void Endpoint::open_neighbourhood() {
   if (!options_.p2p) {
-    no_neighbourhood_ = "this Endpoint has p2p=0: give both Endpoints p2p=1 (ZEROHOP_P2P=1)";
+    no_neighbourhood_ = "this Endpoint has p2p=0 (or ZEROHOP_P2P=0), and not the default, 1";
     return;
   }
   try {

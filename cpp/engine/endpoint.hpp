@@ -34,7 +34,7 @@ struct EndpointOptions {
   // The rail nearest to memory on a device ("cuda:0") or, the host's, on a NUMA node ("numa:1");
   // for what is not listed, the first.
   std::map<std::string, RailIndex> nearest;
-  bool p2p = true;        // whether processes of this host reach its host memory without a device
+  bool p2p = true;        // whether processes of this host reach its memory without a device
   std::string name;       // for messages; empty: "<host>:<pid>"
   double timeout = 30.0;  // seconds: the bound of every wait that is given none
   std::chrono::microseconds spin{200};       // how long a wait polls before it sleeps

@@ -60,7 +60,7 @@ void Peer::wait_for_copies(const Deadline& until) const {
 std::string Peer::why_no_neighbour() const {
   if (!host_.neighbourhood) return host_.no_neighbourhood;
   if (neighbour_) return "";
-  return "the peer's Endpoint offers none (it has p2p=0?): give it p2p=1 (ZEROHOP_P2P=1), too";
+  return "the peer's Endpoint has p2p=0 (or ZEROHOP_P2P=0), or lacks descriptors (ulimit -n)";
 }
 
 // A window, or the reason why there is none. Memory without elements needs none.

@@ -158,6 +158,8 @@ VerbsPath& Peer::atomics_path() const {
 }
 
 Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
+  check_alive();
+  static_cast<void>(local.pinned());  // throws once it is closed
   const Pair pair{&local, &remote};
   const Neighbour::Reached reached =
       reach_as_neighbour(pair, {.seconds = host_.default_timeout, .insists = false});
@@ -191,7 +193,7 @@ Route Peer::device_route(const Pair& pair, Route route, const std::string& not_p
   const auto& [local, remote] = std::tie(*pair.first, *pair.second);
   if (!local.on_host()) route.reason += "; " + local.registration()->reason;
   if (remote.staged()) route.reason += "; the peer's devices do not reach its " + remote.device;
-  if (alive() && host_.neighbourhood) route.reason += "; not by p2p, because " + not_p2p;
+  route.reason += "; not by p2p, because " + not_p2p;
   if (host_.rails.size() == 1) return route;
   if (!local.place().empty()) {
     route.reason += "; the nearest to " + local.place() + ", where the local array lies, is " +

@@ -35,8 +35,8 @@ void check_kind(const std::string& kind) {
 
 void check_required(const std::string& kind, const Route& taken) {
   if (kind.empty() || kind == taken.kind) return;
-  throw RouteUnavailable("route '" + kind + "' is not available: only '" + taken.kind +
-                         "' is, because " + taken.reason);
+  throw RouteUnavailable("route '" + kind + "' is not available: of the devices' only '" +
+                         taken.kind + "' is, because " + taken.reason);
 }
 
 }  // namespace

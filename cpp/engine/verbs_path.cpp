@@ -178,8 +178,8 @@ void VerbsPath::decide_alive() {
 
 std::string VerbsPath::trouble() const {
   const std::lock_guard lock(group_->mutex);
-  if (((group_->serving() >> rail()) & 1) != 0) return "";
   if (state_ == State::closed) return close_reason_(Effect::nothing).message;
+  if (((group_->serving() >> rail()) & 1) != 0) return "";
   if (break_cause_.empty()) return "it is not connected yet";
   return break_cause_ + (state_ == State::up ? "; whether it works again is being tried" : "");
 }

@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -134,6 +135,9 @@ void Doorway::accept_all() {
                                 error),
                   error);
     }
+    // What a guest is given it could use beyond its rights: one of this user could anyway, by
+    // ptrace.
+    if (other_end(socket.get()).uid != ::geteuid()) continue;
     if (strangers_.size() >= kMaxStrangers) {
       strangers_.erase(std::ranges::min_element(
           strangers_, [](const auto& a, const auto& b) { return a.second.came < b.second.came; }));

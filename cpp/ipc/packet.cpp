@@ -74,6 +74,13 @@ UniqueFd connect_local(const std::string& name) noexcept {
   return socket;
 }
 
+ucred other_end(int socket) noexcept {
+  ucred found{};
+  socklen_t nbytes = sizeof found;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &found, &nbytes) == 0) return found;
+  return {.pid = 0, .uid = static_cast<uid_t>(-1), .gid = static_cast<gid_t>(-1)};
+}
+
 bool send_packet(int socket, std::span<const std::byte> bytes, int descriptor) noexcept {
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   OneDescriptor control{};

@@ -2,6 +2,8 @@
 // SOCK_SEQPACKET, which keep boundaries and tell the end (man 7 unix).
 #pragma once
 
+#include <sys/socket.h>
+
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -23,6 +25,10 @@ UniqueFd listen_local(const std::string& name);
 
 // Connects at once or not at all: an empty UniqueFd and errno when nobody listens under that name.
 UniqueFd connect_local(const std::string& name) noexcept;
+
+// The process at the other end and its user, as they were when it listened or connected; a user
+// that nobody is (-1) where the kernel does not say (man 7 unix: SO_PEERCRED).
+ucred other_end(int socket) noexcept;
 
 // False when the packet cannot be sent now or ever (errno). Never blocks, raises no SIGPIPE.
 bool send_packet(int socket, std::span<const std::byte> bytes, int descriptor = -1) noexcept;

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -56,6 +57,11 @@ std::shared_ptr<Visit> Visit::begin(const std::string& doorway, const Token& tok
             ? "it is on another host, or in a network namespace (container) of its own"
             : errno_message("its Unix socket cannot be reached", errno),
         errno);
+  }
+  if (other_end(socket.get()).uid != ::geteuid()) {
+    throw RouteUnavailable(
+        "its process is another user's, and both could write beyond the memory that was given",
+        EPERM);
   }
   if (!send_packet(socket.get(), bytes_of(Knock{.token = token}))) {
     throw RouteUnavailable(errno_message("its Unix socket takes no packet", errno), errno);
@@ -199,11 +205,7 @@ void Visit::take(const Given& given, Packet& packet) {
 }
 
 void Visit::find_process(const Given& given) {
-  ucred owner{};
-  socklen_t nbytes = sizeof owner;
-  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &owner, &nbytes) == 0) {
-    process_ = owner.pid;
-  }
+  process_ = other_end(socket_.get()).pid;
   process_reason_ = try_process(process_, given);
 }
 

@@ -15,6 +15,7 @@ __all__: list[str] = [
     "Bell",
     "CompletionQueue",
     "DEFAULT_CACHE_ENTRIES",
+    "DEFAULT_P2P",
     "DEFAULT_STAGING_CHUNK",
     "Device",
     "Endpoint",
@@ -711,7 +712,7 @@ class Route:
         """
         ``"host"``: host memory over a queue pair. ``"gpudirect"``: the adapter reads and writes GPU memory
         by itself. ``"staged"``: GPU memory through pinned chunks of the host. ``"p2p"``: peer-mapped memory on one
-        host.
+        host, the default there.
         """
     @property
     def reason(self) -> str:
@@ -726,7 +727,7 @@ class Route:
         ends agreed on. relaxed_ordering is what is asked for: a kernel may drop it without a word. Of an Endpoint on
         several devices ``"rails"`` is a list of dicts with those of each rail's queue pair (MTU, GID, reads, ...), of
         which the first that carries the transfer is shown beside it. Empty for the
-        route of a Transfer, and once closed: ask ``Peer.route``.
+        route of a Transfer: ask ``Peer.route``.
         """
 
 class Transfer:
@@ -896,7 +897,10 @@ class Peer:
         """
     def route(self, local: typing.Any, remote: RemoteMemory) -> Route:
         """
-        Which way bytes between the two would go, and why.
+        Which way bytes between the two would go, and why; where that is not p2p, why not. A transfer may still be
+        left to the device, as its own ``route`` then says: when a device has earlier work with the peer to finish.
+
+        Raises PeerLost, RegistrationError (`local` is closed), RouteUnavailable (there is none).
         """
     def send(
         self, array: typing.Any, tag: typing.SupportsInt | typing.SupportsIndex = 0
@@ -917,7 +921,7 @@ class Peer:
         writes and sends, and of the reads, that were posted. messages_in, notifications_in: that came from the
         peer. queue_full: how often a call waited for room. queue_pair_errors: how often it had to be replaced.
 
-        "p2p" is there with a peer on the same host when both have p2p=1, a dict: bytes_out and bytes_in, copied
+        "p2p" is there unless one of the two Endpoints has p2p=0, a dict: bytes_out and bytes_in, copied
         without a device (and in the sums above), and unanswered, how often the peer did not say in time where its
         memory is, so that a device took over.
         """
@@ -1320,4 +1324,5 @@ def verbs_devices() -> list[str]:
     """
 
 DEFAULT_CACHE_ENTRIES: int = 1024
+DEFAULT_P2P: int = 1
 DEFAULT_STAGING_CHUNK: int = 524288

@@ -116,12 +116,12 @@ KNOBS = (
     Knob("send_depth", 256, range(1, 16385), "work requests a Peer has posted, at most"),
     Knob(
         "p2p",
-        0,
+        1,
         (0, 1),
-        "1, on both sides: memory of processes on one host is copied without a device. The CPU copies "
-        "the host's: that of Endpoint.empty() is mapped by the peer, other memory is reached by "
-        "process_vm_writev(2); GPUs copy between each other's. Not the default yet, as peers are "
-        "trusted (see README); 0: by the device alone",
+        "1: between processes of one user on one host memory is copied without a device, unless the "
+        "peer has 0. The CPU copies the host's: that of Endpoint.empty() is mapped by the peer, other "
+        "memory is reached by process_vm_writev(2); GPUs copy between each other's. Such a peer is "
+        "trusted to keep to the bounds it is told (see README); 0: by the device alone",
     ),
     Knob(
         "stripe_bytes",

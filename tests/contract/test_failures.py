@@ -127,6 +127,7 @@ LOST = {
     "recv": lambda at: at.peer.recv(at.near),
     "notify": lambda at: at.peer.notify(1, 1),
     "lookup": lambda at: at.peer["nothing"],
+    "route": lambda at: at.peer.route(at.near, at.far),
 }
 
 
@@ -149,6 +150,9 @@ def test_what_a_lost_peer_gives(process, end):
                 call(at).wait()
             seen = (type(caught.value), caught.value.code, caught.value.effect)
             assert seen == (zh.PeerLost, 0, "nothing"), name
+        [rail] = s.peer.stats()["rails"]
+        assert not rail["serves"]
+        assert "is lost" in rail["trouble"]
 
 
 def send_to_nobody(here, there):

@@ -187,7 +187,8 @@ def test_either_side_may_do_without(partners, monkeypatch, side):
         memory, _ = array(ep, "numpy", np.ones(10))
         route = s.peer.route(memory, target.remote)
         assert route.kind == "host"
-        assert ("p2p=0" in route.reason) == (side == "there")  # who has it on is told why not
+        owner = "the peer's Endpoint" if side == "there" else "this Endpoint"
+        assert f"not by p2p, because {owner} has p2p=0" in route.reason
         s.peer.write(memory, target.remote).wait()
         assert target.show().all()
         with pytest.raises(zh.RouteUnavailable, match="p2p=0"):

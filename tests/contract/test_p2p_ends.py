@@ -232,3 +232,32 @@ def test_kill_9_of_the_writer_in_mid_copy(near_process, kind):
         view[:] = 3
         until(lambda: not s.peer.alive, "the dead writer is not alive", LOST_WITHIN)
         assert (view == 3).all()
+
+
+def becomes_another_user(ep, peer, link):
+    memory, view = array(ep, "empty", np.zeros(10))
+    far = link.recv()
+    os.seteuid(65534)
+    try:
+        link.send(memory.remote)
+        link.meet("written")
+        link.send((peer.route(memory, far).reason, view.copy()))
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_processes_of_two_users_do_not_let_each_other_in(near_process):
+    with near_process(becomes_another_user) as s:
+        target, _ = array(s.ep, "empty", np.zeros(10))
+        s.link.send(target.remote)
+        far = s.link.recv()
+        memory, _ = array(s.ep, "numpy", np.ones(10))
+        route = s.peer.route(memory, far)
+        assert route.kind == "host"
+        assert "not by p2p, because it" in route.reason  # ... ended the visit, or its socket
+        s.peer.write(memory, far).wait()
+        s.link.meet("written")
+        reason, seen = s.link.recv()
+        assert "not by p2p, because its process is another user's" in reason
+        assert seen.all()

@@ -72,6 +72,16 @@ def test_a_route_that_is_not_there_is_refused_with_the_reason(remote, wanted, p2
         keeper.end()
 
 
+def test_closed_memory_has_no_route(thread):
+    with thread(keep) as s:
+        memory, _ = array(s.ep, "numpy", np.ones(10))
+        far = Keeper(s.link).array("numpy", np.zeros(10)).remote
+        memory.close()
+        with pytest.raises(zh.RegistrationError, match="closed"):
+            s.peer.route(memory, far)
+        s.link.send(("end",))
+
+
 def test_an_unknown_route_is_a_mistake_of_the_caller(thread):
     with thread(keep) as s:
         memory, _ = array(s.ep, "numpy", np.ones(10))

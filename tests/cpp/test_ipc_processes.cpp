@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "house.hpp"
+#include "ipc/packet.hpp"
 
 using namespace zerohop;
 using namespace zerohop::ipc;
@@ -93,6 +96,32 @@ void write_for_ever(Pipe& told, Pipe& tells, std::byte value) {
     if (first) tells.put(result.outcome);
     if (result.outcome != Copied::all) break;
   }
+}
+
+// What a process of another user finds at a doorway to which it has the token.
+struct Turned {
+  bool away_by_itself;
+  bool away_at_the_doorway;
+};
+
+void come_as_nobody(Pipe& told, Pipe& tells) {
+  const auto to = told.get<Directions>();
+  constexpr uid_t kNobody = 65534;
+  if (::setresuid(kNobody, kNobody, kNobody) != 0) std::abort();
+  Turned turned{};
+  try {
+    Visit::begin(to.name, to.token, kBoardNbytes);
+  } catch (const RouteUnavailable& error) {
+    turned.away_by_itself =
+        std::string_view(error.what()).find("another user's") != std::string_view::npos;
+  }
+  const UniqueFd socket = connect_local(to.name);
+  send_packet(socket.get(), bytes_of(Knock{.token = to.token}));
+  pollfd waited{.fd = socket.get(), .events = POLLIN, .revents = 0};
+  std::array<std::byte, 1024> bytes;
+  turned.away_at_the_doorway = ::poll(&waited, 1, soon().remaining_ms()) == 1 &&
+                               receive_packet(socket.get(), bytes)->nbytes == 0;
+  tells.put(turned);
 }
 
 bool is_all(const std::byte* bytes, std::byte value) {
@@ -201,4 +230,20 @@ TEST_CASE("closing does not wait for a visitor that was killed in mid-copy") {
     std::fill(room.data(), room.data() + kNbytes, std::byte{0});
     CHECK(is_all(room.data(), std::byte{0}));
   }
+}
+
+TEST_CASE("a process of another user is not let in, though it has the token" *
+          doctest::skip(::geteuid() != 0)) {
+  House house;
+  Room room(house, kNbytes);
+  Pipe told;
+  Pipe tells;
+  const pid_t nobody = start([&] { come_as_nobody(told, tells); });
+  told.put(directions_to(house, room));
+  const auto turned = tells.get<Turned>();
+  CHECK(turned.away_by_itself);
+  CHECK(turned.away_at_the_doorway);
+  int status = 0;
+  REQUIRE(::waitpid(nobody, &status, 0) == nobody);
+  CHECK(status == 0);
 }

@@ -86,7 +86,7 @@ def test_it_is_exportable_and_open_to_adapters(endpoint: zh.Endpoint) -> None:
 
 
 def test_transfers_reach_it(endpoint: zh.Endpoint) -> None:
-    with zh.Endpoint("soft0", timeout=20.0) as there:
+    with zh.Endpoint("soft0", timeout=20.0, p2p=0) as there:
         peer = endpoint.connect(there.address)
         target = there.empty(5 * MIB, device="cuda:0")
         source = torch.randint(0, 256, (5 * MIB,), dtype=torch.uint8, device="cuda:0")

@@ -38,7 +38,7 @@ def ends(request: pytest.FixtureRequest) -> Iterator[tuple[Side, Side, zh.Peer]]
     devices, how = request.param
 
     def endpoint() -> zh.Endpoint:
-        return zh.Endpoint(devices, stripe_bytes=1 << 16, timeout=20.0)
+        return zh.Endpoint(devices, stripe_bytes=1 << 16, timeout=20.0, p2p=0)
 
     with endpoint() as a, endpoint() as b:
         yield Side(a, how), Side(b, how), a.connect(b.address)
@@ -198,8 +198,8 @@ def test_measure_the_chunk(chunk: int, how: str | None, rows: Any) -> None:
     """From GPU to GPU through soft0, window 1; the default of staging_chunk is chosen from these rows."""
     nbytes, times = 64 << 20, 8
     with (
-        zh.Endpoint("soft0", staging_chunk=chunk) as a,
-        zh.Endpoint("soft0", staging_chunk=chunk) as b,
+        zh.Endpoint("soft0", staging_chunk=chunk, p2p=0) as a,
+        zh.Endpoint("soft0", staging_chunk=chunk, p2p=0) as b,
     ):
         peer = a.connect(b.address)
         source = random_bytes(nbytes, "cuda:0")

@@ -79,7 +79,8 @@ def test_the_route_shows_what_is_in_effect(monkeypatch: pytest.MonkeyPatch) -> N
     assert settings["traffic_class"] == 96
     assert settings["port_num"] == 1
     assert settings["remote_gid"] != settings["gid"]
-    assert peer.route(source, inbox.remote).settings == {}  # closed with its endpoint
+    with pytest.raises(zh.PeerLost):  # closed with its endpoint
+        peer.route(source, inbox.remote)
 
 
 # What one keyword is shown as, where two ends agree on a value for each direction.
@@ -154,9 +155,33 @@ def test_an_endpoint_that_cannot_have_its_port_or_gid_says_so() -> None:
 
 
 def test_the_reason_says_why_the_device_serves() -> None:
-    with zh.Endpoint("soft0") as a, zh.Endpoint("soft0") as b:
+    with zh.Endpoint("soft0", p2p=0) as a, zh.Endpoint("soft0") as b:
         route = a.connect(b.address).route(a.empty(8), b.empty(8).remote)
     assert "soft0 serves because it was asked for" in str(route)
+
+
+def test_processes_of_one_host_go_by_p2p_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ZEROHOP_P2P", raising=False)
+
+    def kind(here: dict[str, Any], there: dict[str, Any]) -> str:
+        with zh.Endpoint("soft0", **here) as a, zh.Endpoint("soft0", **there) as b:
+            peer, source, target = a.connect(b.address), a.empty(8), b.empty(8)
+            route = peer.route(source, target.remote)
+            transfer = peer.write(source, target.remote)
+            transfer.wait()
+            assert transfer.route.kind == route.kind
+            if route.kind == "host":
+                assert "not by p2p, because" in route.reason
+                assert "p2p=0 (or ZEROHOP_P2P=0)" in route.reason
+            return route.kind
+
+    assert kind({}, {}) == "p2p"
+    assert kind({"p2p": 0}, {}) == kind({}, {"p2p": False}) == "host"
+    monkeypatch.setenv("ZEROHOP_P2P", "0")
+    assert kind({}, {}) == kind({"p2p": 1}, {}) == "host"
+    assert kind({"p2p": 1}, {"p2p": 1}) == "p2p"
 
 
 def test_the_core_and_the_keywords_have_the_same_defaults() -> None:
@@ -164,6 +189,7 @@ def test_the_core_and_the_keywords_have_the_same_defaults() -> None:
     assert defaults["staging_chunk"] == _core.DEFAULT_STAGING_CHUNK == 512 << 10
     assert defaults["registration_cache_entries"] == _core.DEFAULT_CACHE_ENTRIES == 1024
     assert settings_of()["staging_chunk"] == 512 << 10
+    assert defaults["p2p"] == _core.DEFAULT_P2P == 1
 
 
 def test_keywords_are_those_of_the_signature() -> None:
@@ -213,13 +239,13 @@ def test_a_timeout_of_zero_looks_once() -> None:
 
 
 def test_p2p_that_is_required_but_off_names_what_turns_it_on() -> None:
-    with zh.Endpoint("soft0") as a, zh.Endpoint("soft0", p2p=1) as b:
+    with zh.Endpoint("soft0", p2p=0) as a, zh.Endpoint("soft0") as b:
         source, target = a.empty(8), b.empty(8)
-        with pytest.raises(
-            zh.RouteUnavailable, match=r"p2p=0: give both Endpoints p2p=1 .ZEROHOP_"
-        ):
+        with pytest.raises(zh.RouteUnavailable, match=r"this Endpoint has p2p=0 .or ZEROHOP_P2P=0"):
             a.connect(b.address).write(source, target.remote, require="p2p")
-        with pytest.raises(zh.RouteUnavailable, match=r"offers none .*give it p2p=1"):
+        with pytest.raises(
+            zh.RouteUnavailable, match=r"the peer's Endpoint has p2p=0 .or ZEROHOP_P2P=0"
+        ):
             b.connect(a.address).write(target, source.remote, require="p2p")
 
 

@@ -47,6 +47,11 @@ def print_report(job: Job, results: list[RankResult], console: Console) -> None:
     routes = [results[0].heat.halo_route, *(result.model.route for result in results[1:])]
     for route in dict.fromkeys(filter(None, routes)):
         console.print(f"route: {route}", markup=False, soft_wrap=True)
+    console.print(
+        "The demo is about queue pairs, so its Endpoints have p2p=0; without that, processes of one "
+        "host copy by p2p.",
+        soft_wrap=True,
+    )
     for what, held, figures in checks(job, results):
         mark = "[bold green]held[/]  " if held else "[bold red]BROKEN[/]"
         console.print(f"{mark} {what} ({escape(figures)})", soft_wrap=True, highlight=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from zerohop.doctor.finding import Finding
 
 ROUTES = ("host", "p2p", "gpudirect", "staged")
-P2P = "host memory, and that of GPUs, between processes of one host that both have p2p=1"
+P2P = "host memory, and that of GPUs, between processes of one user on this host, unless one has p2p=0"
 
 
 @dataclass(frozen=True)

@@ -75,20 +75,20 @@ def ipc(host: Host) -> Finding:
 
 
 def ptrace(host: Host) -> Finding:
-    """Whether p2p, where it is asked for, reaches any host memory: by process_vm_writev.
+    """Whether p2p reaches any host memory of this host's processes: by process_vm_writev.
 
     It needs the right to ptrace (man process_vm_writev; kernel: admin-guide/LSM/Yama.rst). Memory of
     Endpoint.empty() is mapped, and needs none.
     """
-    limit = "p2p=1 reaches memory of Endpoint.empty() only"
-    later = "; p2p is off unless both Endpoints have p2p=1 (ZEROHOP_P2P=1)"
+    limit = "p2p reaches memory of Endpoint.empty() only"
+    later = "; until then a device carries what goes to or from other memory"
     problem = host.ask_vm()
     if problem:
         fix = f"start the container with --cap-add=SYS_PTRACE{later}"
         return Finding("ptrace", "warn", f"{problem}: {limit}", fix)
     scope = host.tree.integer("proc/sys/kernel/yama/ptrace_scope") or 0
     if _may_ptrace(host, scope):
-        return Finding("ptrace", "ok", f"ptrace_scope is {scope}: p2p=1 reaches all host memory")
+        return Finding("ptrace", "ok", f"ptrace_scope is {scope}: p2p reaches all host memory")
     fix = f"sysctl kernel.yama.ptrace_scope=0, or give this process CAP_SYS_PTRACE{later}"
     if scope == NOBODY:
         fix = f"boot without ptrace_scope=3, which stays until then{later}"

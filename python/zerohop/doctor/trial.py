@@ -91,7 +91,7 @@ def _exchange(endpoint: Endpoint, peer: Peer, route: str) -> str:
     far_host = peer[HOST_MEMORY]
     if route in ("host", "p2p"):
         peer.write(pattern, far_host, require=route).wait()
-        peer.read(far_host, back).wait()
+        peer.read(far_host, back, require=route).wait()
         evidence = _compare(pattern, back, str(peer.write(pattern, far_host, require=route).route))
         if route == "host":
             return evidence
