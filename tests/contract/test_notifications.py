@@ -9,7 +9,7 @@ from support.arrays import array
 from support.attempt import within
 from support.patience import SLOW
 
-ROUNDS = 400
+ROUNDS = int(400 / SLOW)
 SLOTS = 8
 
 

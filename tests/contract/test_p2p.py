@@ -178,7 +178,7 @@ def offer_read_only(ep, peer, link):
 
 
 @pytest.mark.parametrize("side", ["here", "there", "both"])
-def test_either_side_may_do_without(partners, monkeypatch, side):
+def test_either_side_may_do_without(partners, monkeypatch, side, by_device):
     monkeypatch.setenv("ZEROHOP_P2P", "1")
     remote = Remote(partners, "process", "soft0")
     here, there = int(side == "there"), int(side == "here")
@@ -186,7 +186,7 @@ def test_either_side_may_do_without(partners, monkeypatch, side):
         target = Keeper(s.link).array("empty", np.zeros(10))
         memory, _ = array(ep, "numpy", np.ones(10))
         route = s.peer.route(memory, target.remote)
-        assert route.kind == "host"
+        assert route.kind == by_device
         owner = "the peer's Endpoint" if side == "there" else "this Endpoint"
         assert f"not by p2p, because {owner} has p2p=0" in route.reason
         s.peer.write(memory, target.remote).wait()
