@@ -64,7 +64,7 @@ class Forged:
     """The fields of an encoded RemoteMemory, to be changed with dataclasses.replace."""
 
     endpoint: bytes
-    rkey: int
+    rkey: int | None  # None: no device reaches it
     more_rkeys: tuple[int, ...]  # of the second and further rails
     local_key: int  # for processes of the owner's host; 0: none
     staged_key: int  # of GPU memory that its owner copies; 0: none
@@ -89,14 +89,14 @@ class Forged:
         address, dtype, ndim = struct.unpack_from("<Q4sB", raw, at + length)
         dims = struct.unpack_from(f"<{2 * ndim}q", raw, at + length + 13)
         forged = Forged(
-            endpoint, rkeys[0], rkeys[1:], local_key, staged_key, access, begin, end, device, address,
-            dtype, dims[:ndim], dims[ndim:],
+            endpoint, rkeys[0] if rkeys else None, rkeys[1:], local_key, staged_key, access, begin,
+            end, device, address, dtype, dims[:ndim], dims[ndim:],
         )  # fmt: skip
         assert forged.encode(raw[:4]) == raw, "the format of RemoteMemory has changed: adapt Forged"
         return forged
 
     def encode(self, magic: bytes) -> bytes:
-        rkeys = (self.rkey, *self.more_rkeys)
+        rkeys = () if self.rkey is None else (self.rkey, *self.more_rkeys)
         head = struct.pack(f"<16sB{len(rkeys)}I", self.endpoint, len(rkeys), *rkeys)
         head += struct.pack(
             "<QQBQQI",
@@ -121,6 +121,8 @@ def forge(memory: zh.RemoteMemory, **changes: object) -> zh.RemoteMemory:
     if "rkey" in changes:
         keys = [name for name in ("local_key", "staged_key") if getattr(fields, name) != 0]
         changes = {**dict.fromkeys(keys, changes["rkey"]), **changes}
+        if fields.rkey is None:
+            del changes["rkey"]
     if "moved" in changes:
         by = changes.pop("moved")
         assert isinstance(by, int)
