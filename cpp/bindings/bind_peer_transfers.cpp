@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "bindings/bind_peer.hpp"
 #include "bindings/demands.hpp"
+#include "bindings/page_indices.hpp"
 
 namespace zerohop::bindings {
 namespace {
@@ -133,6 +134,35 @@ TransferHandle many(const PeerHandle& self, Shown<py::iterable> list, py::object
                    }));
 }
 
+// 0 of an array without axes, which the engine refuses.
+std::int64_t page_count(const Layout& layout) { return layout.ndim() > 0 ? layout.shape[0] : 0; }
+
+TransferHandle write_pages(const PeerHandle& self, py::handle source, Remote destination,
+                           py::handle source_pages, py::handle destination_pages, py::object notify,
+                           py::object stream, Route require, Timeout timeout) {
+  const auto options = Extras{std::move(notify), std::move(stream), require, timeout}.options();
+  const RemoteMemory& remote = demand_remote(destination.object, "destination", source);
+  const LocalArray local(*self.endpoint, source);
+  const auto ours = demand_pages(source_pages, "source_pages", page_count((*local).layout()));
+  const auto theirs =
+      demand_pages(destination_pages, "destination_pages", page_count(remote.layout));
+  const engine::Pages pages{&*local, &remote, ours, theirs};
+  return handle_of(self, without_gil([&] { return self.peer->write_pages(pages, options); }));
+}
+
+TransferHandle read_pages(const PeerHandle& self, Remote source, py::handle destination,
+                          py::handle source_pages, py::handle destination_pages, py::object notify,
+                          py::object stream, Route require, Timeout timeout) {
+  const auto options = Extras{std::move(notify), std::move(stream), require, timeout}.options();
+  const RemoteMemory& remote = demand_remote(source.object, "source", destination);
+  const LocalArray local(*self.endpoint, destination);
+  const auto theirs = demand_pages(source_pages, "source_pages", page_count(remote.layout));
+  const auto ours =
+      demand_pages(destination_pages, "destination_pages", page_count((*local).layout()));
+  const engine::Pages pages{&*local, &remote, ours, theirs};
+  return handle_of(self, without_gil([&] { return self.peer->read_pages(pages, options); }));
+}
+
 }  // namespace
 
 void bind_transfers(PeerClass& type) {
@@ -175,6 +205,29 @@ pairs: list, generator, ... of (Memory or array, RemoteMemory). Otherwise as wri
       .def("read_many", &many<1>, py::arg("pairs"), py::kw_only(), notify, stream, require, timeout,
            "Read many arrays as one Transfer. pairs: as for write_many, of (RemoteMemory, Memory "
            "or array).")
+      .def("write_pages", &write_pages, py::arg("source"), py::arg("destination"),
+           py::arg("source_pages"), py::arg("destination_pages"), py::kw_only(), notify, stream,
+           require, timeout, R"(
+Write many parts of a local array, along its first axis, to such parts of a remote one, as one Transfer:
+source[source_pages[k]] to destination[destination_pages[k]] for every k. So the blocks of a paged KV cache move
+without an object for each: of the calls for many blocks this is the fast one.
+
+source: Memory, or an array. destination: RemoteMemory. Of both a page, array[i], has the same shape and dtype; it
+may be strided. source_pages, destination_pages: as many indices each, from 0, negative ones do not count
+from the end: an array along one axis of int32, int64, uint32 or uint64 in host memory (buffer protocol or DLPack), any
+sequence of ints, or None for all pages in order. They are copied: what becomes of them after the call does not
+matter. Destination pages must not repeat: which of the pages written to one remains is undefined, and this is
+not checked. Otherwise as write(); the notification follows the last page.
+
+Raises IndexError (an index, with its position and the bound), ValueError (pages, or numbers of indices, that
+differ; indices of several axes), TypeError (indices of another type, or in a GPU's memory: pass .cpu()), and
+what write() raises.)")
+      .def("read_pages", &read_pages, py::arg("source"), py::arg("destination"),
+           py::arg("source_pages"), py::arg("destination_pages"), py::kw_only(), notify, stream,
+           require, timeout, R"(
+Read many parts of a remote array, along its first axis, into such parts of a local one, as one Transfer:
+source[source_pages[k]] into destination[destination_pages[k]] for every k. Indices as for write_pages(),
+otherwise as read().)")
       .def(
           "fetch_add",
           [](const PeerHandle& self, Remote remote, Shown<std::uint64_t> value) {

@@ -32,11 +32,13 @@ struct NeighbourCopy {
     Layout remote;
     std::shared_ptr<const ipc::Window> window;
     std::shared_ptr<const void> owner;  // keeps the local memory alive
+    std::vector<Run> runs{};            // of a list of pages of the two; empty: it is all of them
   };
   std::shared_ptr<Transfer> transfer;
   std::shared_ptr<ipc::Visit> visit;
   ipc::Direction direction{};
   std::vector<Piece> pieces;
+  std::uint64_t nbytes = 0;        // of all pieces
   std::optional<Message> message;  // a notification, to follow
   bool put_by_gpu = false;         // it has followed when the copies are seen to be done
 };

@@ -19,6 +19,7 @@
 #include "engine/memory.hpp"
 #include "engine/neighbour.hpp"
 #include "engine/neighbourhood.hpp"
+#include "engine/pages.hpp"
 #include "engine/registrations.hpp"
 #include "engine/routes.hpp"
 #include "engine/staging.hpp"
@@ -42,6 +43,8 @@ struct TransferOptions {
   std::string require;                            // the only kind of route allowed; empty: any
   std::optional<double> timeout;                  // seconds a full queue may hold the caller up
   std::optional<driver::CudaStream> stream = {};  // the transfer begins behind what it was given
+
+  bool may_be_p2p() const { return require.empty() || require == "p2p"; }
 };
 
 class Peer : public std::enable_shared_from_this<Peer> {
@@ -85,6 +88,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   using Pair = std::pair<const Memory*, const RemoteMemory*>;
   Transferring write(std::span<const Pair> pairs, const TransferOptions& options);
   Transferring read(std::span<const Pair> pairs, const TransferOptions& options);
+  Transferring write_pages(const Pages& pages, const TransferOptions& options);
+  Transferring read_pages(const Pages& pages, const TransferOptions& options);
   Transferring fetch_add(const RemoteMemory& word, std::uint64_t value);
   Transferring compare_swap(const RemoteMemory& word, std::uint64_t expected,
                             std::uint64_t desired);
@@ -157,6 +162,11 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Routes::Kind route_kind(const Memory& local, const RemoteMemory& remote) const;
   Transferring transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                         const TransferOptions& options);
+  Transferring transfer_by_devices(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                                   const TransferOptions& options);
+  void check_call(const TransferOptions& options) const;
+  void check_not_insisted(const TransferOptions& options, const std::string& reason) const;
+  void check_rights(const Pair& pair, RemoteAccess needed) const;
   void check_pair(const Pair& pair, RemoteAccess needed) const;
   Piece make_piece(const Pair& pair, RemoteAccess needed, RailIndex rail, Transfer& transfer) const;
   Job make_job(ibv_wr_opcode opcode, std::span<const Pair> pairs, RailIndex rail,
@@ -165,6 +175,9 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // --- a process of this host (peer_neighbour.cpp) ---
   Transferring copy_as_neighbour(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                  const TransferOptions& options, std::string& reason);
+  Transferring begin_neighbour_copy(ibv_wr_opcode opcode, NeighbourCopy&& copy,
+                                    Neighbour::Reached&& last, const TransferOptions& options,
+                                    std::string& reason);
   Neighbour::Reached reach_as_neighbour(const Pair& pair,
                                         const Neighbour::Patience& patience) const;
   Transferring begin_copy(NeighbourCopy&& copy);
@@ -194,14 +207,24 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Neighbour::ReachedByGpu reach_by_gpu(const Pair& pair, const Neighbour::Patience& patience) const;
   Transferring copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                            const TransferOptions& options, std::string& reason);
-  static std::string add_pair(GpuMove& move, const Pair& pair,
-                              const std::vector<GpuWindows::Place>& places, bool is_write,
-                              const std::shared_ptr<ipc::Visit>& visit);
+  static std::string hold(GpuMove& move, const std::vector<GpuWindows::Place>& places,
+                          bool is_write, const std::shared_ptr<ipc::Visit>& visit);
+  Transferring begin_gpu_move(ibv_wr_opcode opcode, GpuMove&& move, std::span<const Pair> pairs,
+                              std::shared_ptr<ipc::Visit> visit, const TransferOptions& options,
+                              std::string& reason);
   Transferring begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move, std::span<const Pair> pairs,
                               std::shared_ptr<ipc::Visit> visit, const TransferOptions& options,
                               const Deadline& until);
   void let_gpu_put(GpuCopies::Copy& copy, GpuMove& move, NeighbourCopy& after);
   void cut_off_gpu_copies() const;
+
+  // --- lists of pages (peer_pages.cpp) ---
+  Transferring transfer_pages(ibv_wr_opcode opcode, const Pages& pages,
+                              const TransferOptions& options);
+  Transferring copy_pages_as_neighbour(ibv_wr_opcode opcode, const Pages& pages,
+                                       const TransferOptions& options, std::string& reason);
+  Transferring copy_pages_by_gpu(ibv_wr_opcode opcode, const Pages& pages,
+                                 const TransferOptions& options, std::string& reason);
 
   bool wait_for_devices(const TransferOptions& options) const;
   void wait_for_copies(const Deadline& until) const;

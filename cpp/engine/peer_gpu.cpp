@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "engine/gpu_ranges.hpp"
 #include "engine/peer.hpp"
 #include "gpu/device_guard.hpp"
 #include "gpu/user_stream.hpp"
@@ -11,20 +12,10 @@
 namespace zerohop::engine {
 namespace {
 
-// Splits a run where the chunks end, and finds it in the mapping.
-void add_ranges(std::vector<gpu::CopyPiece>& ranges, const std::vector<GpuWindows::Place>& places,
-                Run run, bool is_write) {
-  auto place = std::ranges::upper_bound(places, run.b_address, {},
-                                        [](const auto& one) { return one.window->end; });
-  while (run.nbytes > 0) {
-    const std::uint64_t nbytes = std::min(run.nbytes, place->window->end - run.b_address);
-    const std::uint64_t there = place->memory->at(run.b_address);
-    ranges.push_back({.from = is_write ? run.a_address : there,
-                      .to = is_write ? there : run.a_address,
-                      .nbytes = nbytes});
-    run = {run.a_address + nbytes, run.b_address + nbytes, run.nbytes - nbytes};
-    ++place;
-  }
+// Whether the places, which are in order and without gaps, are where that memory lies.
+bool cover(const std::vector<GpuWindows::Place>& places, const Extent& extent) {
+  return !places.empty() && places.front().window->begin <= extent.begin &&
+         extent.end <= places.back().window->end;
 }
 
 }  // namespace
@@ -61,11 +52,11 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
                                      const TransferOptions& options, std::string& reason) {
   if (!neighbour_) return reason = why_no_neighbour(), nullptr;
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  const Deadline until = deadline(options.timeout);
   const Neighbour::Patience patience{.seconds = options.timeout.value_or(host_.default_timeout),
                                      .insists = !options.require.empty()};
   GpuMove move;
-  std::shared_ptr<ipc::Visit> visit;
+  Neighbour::ReachedByGpu reached;  // of the pair before, and its key
+  std::uint64_t key = 0;
   for (const Pair& pair : pairs) {
     check_pair(pair, is_write ? kRemoteWrite : kRemoteRead);
     const auto& [local, remote] = pair;
@@ -80,18 +71,34 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
              nullptr;
     }
     move.device = pinned->device;
-    auto reached = reach_by_gpu(pair, patience);
-    if (reached.places.empty()) return reason = std::move(reached.reason), nullptr;
-    visit = std::move(reached.visit);
-    reason = add_pair(move, pair, reached.places, is_write, visit);
-    if (!reason.empty()) return nullptr;
-    move.kept.push_back(std::move(pinned));
+    // The windows are asked anew only where the pair leaves those of the one before.
+    if (remote->local_key != key || !cover(reached.places, remote->layout.extent())) {
+      reached = reach_by_gpu(pair, patience);
+      key = remote->local_key;
+      if (reached.places.empty()) return reason = std::move(reached.reason), nullptr;
+      reason = hold(move, reached.places, is_write, reached.visit);
+      if (!reason.empty()) return nullptr;
+    }
+    move.nbytes += local->layout().nbytes();
+    GpuRanges ranges(reached.places, is_write, move.ranges);
+    Runs runs(local->layout(), remote->layout);
+    for (Run run{}; runs.next(run);) ranges.add(run);
+    if (move.kept.back() != pinned) move.kept.push_back(std::move(pinned));
   }
+  if (!reached.visit) reached.visit = neighbour_->reach_board(patience).visit;
+  return begin_gpu_move(opcode, std::move(move), pairs, std::move(reached.visit), options, reason);
+}
+
+// The same, for what is found.
+Peer::Transferring Peer::begin_gpu_move(ibv_wr_opcode opcode, GpuMove&& move,
+                                        std::span<const Pair> pairs,
+                                        std::shared_ptr<ipc::Visit> visit,
+                                        const TransferOptions& options, std::string& reason) {
+  const Deadline until = deadline(options.timeout);
   if (options.stream && move.device) {
     const gpu::DeviceGuard guard(*move.device);
     gpu::check_stream(*move.device, *options.stream);
   }
-  if (!visit) visit = neighbour_->reach_board(patience).visit;
   if (!visit) return reason = "its process does not answer", nullptr;
   if (!wait_for_devices(options)) {
     return reason = "a device has earlier work with this peer to do", nullptr;
@@ -100,11 +107,9 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
   return begin_gpu_copy(opcode, std::move(move), pairs, std::move(visit), options, until);
 }
 
-// Why not; empty: it was added.
-std::string Peer::add_pair(GpuMove& move, const Pair& pair,
-                           const std::vector<GpuWindows::Place>& places, bool is_write,
-                           const std::shared_ptr<ipc::Visit>& visit) {
-  const auto& [local, remote] = pair;
+// Keeps the owner from taking the memory away as long as the move does. Why not; empty: it does.
+std::string Peer::hold(GpuMove& move, const std::vector<GpuWindows::Place>& places, bool is_write,
+                       const std::shared_ptr<ipc::Visit>& visit) {
   for (const auto& [window, memory] : places) {
     if (is_write && !window->writable) return "it is to be read only";
     const bool held = !move.windows.empty() && move.windows.back() == window;
@@ -117,9 +122,6 @@ std::string Peer::add_pair(GpuMove& move, const Pair& pair,
       return "its owner has closed that memory, or ended the connection";
     }
   }
-  Runs runs(local->layout(), remote->layout);
-  move.nbytes += local->layout().nbytes();
-  for (Run run{}; runs.next(run);) add_ranges(move.ranges, places, run, is_write);
   return "";
 }
 

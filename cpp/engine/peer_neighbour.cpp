@@ -18,6 +18,15 @@ constexpr Deadline::Seconds kDeviceMoment{1e-3};
 // thread.
 constexpr std::uint64_t kInCall = std::uint64_t{1} << 20;
 
+ipc::Copied copy_piece(const NeighbourCopy& copy, const NeighbourCopy::Piece& piece,
+                       std::uint64_t& copied) noexcept {
+  if (!piece.runs.empty()) {
+    return copy.visit->copy(*piece.window, copy.direction, piece.runs, copied);
+  }
+  Runs runs(piece.local, piece.remote);
+  return copy.visit->copy(*piece.window, copy.direction, runs, copied);
+}
+
 }  // namespace
 
 void Peer::meet(std::string doorway, const ipc::Token& token) {
@@ -104,7 +113,6 @@ Peer::Transferring Peer::copy_as_neighbour(ibv_wr_opcode opcode, std::span<const
                                      .insists = !options.require.empty()};
   NeighbourCopy copy;
   copy.direction = is_write ? ipc::Direction::write : ipc::Direction::read;
-  std::uint64_t nbytes = 0;
   Neighbour::Reached last;
   if (pairs.empty()) last = neighbour_->reach_board(patience);
   for (const Pair& pair : pairs) {
@@ -116,24 +124,31 @@ Peer::Transferring Peer::copy_as_neighbour(ibv_wr_opcode opcode, std::span<const
     if (pairs.size() == 1) {
       if (auto done = copy_at_once(copy.direction, pair, last, options)) return done;
     }
-    nbytes += pair.first->layout().nbytes();
+    copy.nbytes += pair.first->layout().nbytes();
     copy.pieces.push_back({.local = pair.first->layout(),
                            .remote = pair.second->layout,
                            .window = std::move(last.window),
                            .owner = pair.first->pinned()});
   }
+  return begin_neighbour_copy(opcode, std::move(copy), std::move(last), options, reason);
+}
+
+// `last`: what was reached last; null, with its reason or another, as above.
+Peer::Transferring Peer::begin_neighbour_copy(ibv_wr_opcode opcode, NeighbourCopy&& copy,
+                                              Neighbour::Reached&& last,
+                                              const TransferOptions& options, std::string& reason) {
   if (last.reason.empty() && !wait_for_devices(options)) {
     last.reason = "a device has earlier work with this peer to do";
   }
   if (!last.reason.empty()) return reason = std::move(last.reason), nullptr;
   const bool behind_gpus = gpu_copies_->pending();
-  if (behind_gpus && nbytes > 0) wait_for_copies(deadline(options.timeout));
-  neighbour_->stats().count(opcode, nbytes);
+  if (behind_gpus && copy.nbytes > 0) wait_for_copies(deadline(options.timeout));
+  neighbour_->stats().count(opcode, copy.nbytes);
   const ipc::Window* window = copy.pieces.empty() ? nullptr : copy.pieces.front().window.get();
-  copy.transfer = std::make_shared<Transfer>(poller_, nbytes, Neighbour::route(window));
+  copy.transfer = std::make_shared<Transfer>(poller_, copy.nbytes, Neighbour::route(window));
   copy.visit = std::move(last.visit);
   if (options.notify) copy.message = notify_message(*options.notify);
-  if (behind_gpus && nbytes == 0) return finish_behind_gpus(std::move(copy), options);
+  if (behind_gpus && copy.nbytes == 0) return finish_behind_gpus(std::move(copy), options);
   return begin_copy(std::move(copy));
 }
 
@@ -208,8 +223,7 @@ Peer::Transferring Peer::begin_copy(NeighbourCopy&& copy) {
 void Peer::make_copy(const NeighbourCopy& copy) noexcept {
   std::uint64_t copied = 0;
   for (const auto& piece : copy.pieces) {
-    Runs runs(piece.local, piece.remote);
-    const ipc::Copied outcome = copy.visit->copy(*piece.window, copy.direction, runs, copied);
+    const ipc::Copied outcome = copy_piece(copy, piece, copied);
     if (outcome == ipc::Copied::all) continue;
     copy.transfer->fail(why_not_copied(outcome, copied > 0 ? Effect::some : Effect::nothing));
     return copy.transfer->drop();

@@ -79,7 +79,7 @@ Routes::Kind Peer::route_kind(const Memory& local, const RemoteMemory& remote) c
   return local.on_host() && remote_on_host ? Routes::Kind::host : Routes::Kind::gpu;
 }
 
-void Peer::check_pair(const Pair& pair, RemoteAccess needed) const {
+void Peer::check_rights(const Pair& pair, RemoteAccess needed) const {
   const Memory& local = *pair.first;
   const RemoteMemory& remote = *pair.second;
   if (local.endpoint() != host_.own_id) {
@@ -100,6 +100,12 @@ void Peer::check_pair(const Pair& pair, RemoteAccess needed) const {
   if (needed == kRemoteRead && !local.writable()) {
     throw std::invalid_argument("cannot read into a read-only array: register a writable one");
   }
+}
+
+void Peer::check_pair(const Pair& pair, RemoteAccess needed) const {
+  check_rights(pair, needed);
+  const Memory& local = *pair.first;
+  const RemoteMemory& remote = *pair.second;
   const bool is_write = needed == kRemoteWrite;
   check_same_shape(is_write ? local.layout() : remote.layout,
                    is_write ? remote.layout : local.layout());
@@ -128,21 +134,34 @@ Job Peer::make_job(ibv_wr_opcode opcode, std::span<const Pair> pairs, RailIndex 
   return job;
 }
 
-Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                                  const TransferOptions& options) {
+void Peer::check_call(const TransferOptions& options) const {
   check_alive();
   if (options.notify) check_notification(*options.notify);
   check_kind(options.require);
-  if (options.require.empty() || options.require == "p2p") {
+}
+
+// There is no p2p, because of that reason.
+void Peer::check_not_insisted(const TransferOptions& options, const std::string& reason) const {
+  check_alive();
+  if (options.require.empty()) return;
+  throw RouteUnavailable("route 'p2p' is not available, because " + reason +
+                         "; or leave require= out for the routes of devices: host, gpudirect, "
+                         "staged");
+}
+
+Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                                  const TransferOptions& options) {
+  check_call(options);
+  if (options.may_be_p2p()) {
     std::string reason;
     if (auto copying = copy_as_neighbour(opcode, pairs, options, reason)) return copying;
-    check_alive();
-    if (!options.require.empty()) {
-      throw RouteUnavailable("route 'p2p' is not available, because " + reason +
-                             "; or leave require= out for the routes of devices: host, gpudirect, "
-                             "staged");
-    }
+    check_not_insisted(options, reason);
   }
+  return transfer_by_devices(opcode, pairs, options);
+}
+
+Peer::Transferring Peer::transfer_by_devices(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                                             const TransferOptions& options) {
   // Of no pairs, a notification alone: it lies in host memory.
   if (pairs.empty()) check_required(options.require, *routes_.over(Routes::Kind::host, 1));
   std::uint64_t nbytes = 0;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -95,6 +96,8 @@ class Visit {
   // which an end of the memory or the visit takes effect. Never allocates.
   Copied copy(const Window& window, Direction direction, Runs& runs,
               std::uint64_t& nbytes) noexcept;
+  Copied copy(const Window& window, Direction direction, std::span<const Run> runs,
+              std::uint64_t& nbytes) noexcept;
 
   // The same for a single run of at most kPiece bytes in mapped pages; then calls
   // `behind(std::byte* board)`, in time before either end of the visit.
@@ -154,9 +157,14 @@ class Visit {
   }
   bool gone() const noexcept;
   static void copy_run(const Window& window, Direction direction, const Run& run) noexcept;
-  Copied copy_pages(const Window& window, Direction direction, Runs& runs,
+  template <typename Source>  // of runs, one by one
+  Copied copy_all(const Window& window, Direction direction, Source& runs,
+                  std::uint64_t& nbytes) noexcept;
+  template <typename Source>
+  Copied copy_pages(const Window& window, Direction direction, Source& runs,
                     std::uint64_t& nbytes) noexcept;
-  Copied copy_process(const Window& window, Direction direction, Runs& runs,
+  template <typename Source>
+  Copied copy_process(const Window& window, Direction direction, Source& runs,
                       std::uint64_t& nbytes) noexcept;
 
   const UniqueFd socket_;

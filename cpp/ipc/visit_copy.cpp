@@ -16,10 +16,27 @@ constexpr std::size_t kVectors = 64;  // runs handed to the kernel at once
 
 void* pointer(std::uint64_t address) noexcept { return reinterpret_cast<void*>(address); }
 
+// Those of a list, one by one.
+class RunList {
+ public:
+  explicit RunList(std::span<const Run> runs) noexcept : left_(runs) {}
+
+  bool next(Run& run) noexcept {
+    if (left_.empty()) return false;
+    run = left_.front();
+    left_ = left_.subspan(1);
+    return true;
+  }
+
+ private:
+  std::span<const Run> left_;
+};
+
 // Takes runs apart into pieces, so that no claim is held for long.
+template <typename Source>
 class Pieces {
  public:
-  explicit Pieces(Runs& runs) noexcept : runs_(runs) {}
+  explicit Pieces(Source& runs) noexcept : runs_(runs) {}
 
   // At most `most` bytes, which are more than 0. False at the end.
   bool next(Run& piece, std::uint64_t most) noexcept {
@@ -32,7 +49,7 @@ class Pieces {
   }
 
  private:
-  Runs& runs_;
+  Source& runs_;
   Run left_{};
 };
 
@@ -43,7 +60,8 @@ struct Batch {
   std::size_t count = 0;
   std::uint64_t nbytes = 0;
 
-  bool fill(Pieces& pieces) noexcept {
+  template <typename Source>
+  bool fill(Pieces<Source>& pieces) noexcept {
     Run piece{};
     count = 0;
     nbytes = 0;
@@ -62,6 +80,18 @@ struct Batch {
 
 Copied Visit::copy(const Window& window, Direction direction, Runs& runs,
                    std::uint64_t& nbytes) noexcept {
+  return copy_all(window, direction, runs, nbytes);
+}
+
+Copied Visit::copy(const Window& window, Direction direction, std::span<const Run> runs,
+                   std::uint64_t& nbytes) noexcept {
+  RunList list(runs);
+  return copy_all(window, direction, list, nbytes);
+}
+
+template <typename Source>
+Copied Visit::copy_all(const Window& window, Direction direction, Source& runs,
+                       std::uint64_t& nbytes) noexcept {
   return window.pages ? copy_pages(window, direction, runs, nbytes)
                       : copy_process(window, direction, runs, nbytes);
 }
@@ -103,7 +133,8 @@ void Visit::change_holds(std::uint32_t slot, int by) {
 // The number of a process that has ended may be another's soon. The socket tells at once.
 bool Visit::gone() const noexcept { return is_hung_up(socket_.get()); }
 
-Copied Visit::copy_pages(const Window& window, Direction direction, Runs& runs,
+template <typename Source>
+Copied Visit::copy_pages(const Window& window, Direction direction, Source& runs,
                          std::uint64_t& nbytes) noexcept {
   Pieces pieces(runs);
   Run piece{};
@@ -120,7 +151,8 @@ Copied Visit::copy_pages(const Window& window, Direction direction, Runs& runs,
   return Copied::all;
 }
 
-Copied Visit::copy_process(const Window& window, Direction direction, Runs& runs,
+template <typename Source>
+Copied Visit::copy_process(const Window& window, Direction direction, Source& runs,
                            std::uint64_t& nbytes) noexcept {
   const auto call = direction == Direction::write ? ::process_vm_writev : ::process_vm_readv;
   Pieces pieces(runs);

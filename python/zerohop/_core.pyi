@@ -886,6 +886,23 @@ class Peer:
         """
         Read many arrays as one Transfer. pairs: as for write_many, of (RemoteMemory, Memory or array).
         """
+    def read_pages(
+        self,
+        source: RemoteMemory,
+        destination: typing.Any,
+        source_pages: typing.Any,
+        destination_pages: typing.Any,
+        *,
+        notify: typing.Any = None,
+        stream: typing.Any = None,
+        require: str | None = None,
+        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    ) -> Transfer:
+        """
+        Read many parts of a remote array, along its first axis, into such parts of a local one, as one Transfer:
+        source[source_pages[k]] into destination[destination_pages[k]] for every k. Indices as for write_pages(),
+        otherwise as read().
+        """
     def recv(
         self, array: typing.Any, tag: typing.SupportsInt | typing.SupportsIndex = 0
     ) -> Transfer:
@@ -970,6 +987,34 @@ class Peer:
         Write many arrays as one Transfer, with one doorbell for up to 32 work requests.
 
         pairs: list, generator, ... of (Memory or array, RemoteMemory). Otherwise as write(); the notification follows the last.
+        """
+    def write_pages(
+        self,
+        source: typing.Any,
+        destination: RemoteMemory,
+        source_pages: typing.Any,
+        destination_pages: typing.Any,
+        *,
+        notify: typing.Any = None,
+        stream: typing.Any = None,
+        require: str | None = None,
+        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    ) -> Transfer:
+        """
+        Write many parts of a local array, along its first axis, to such parts of a remote one, as one Transfer:
+        source[source_pages[k]] to destination[destination_pages[k]] for every k. So the blocks of a paged KV cache move
+        without an object for each: of the calls for many blocks this is the fast one.
+
+        source: Memory, or an array. destination: RemoteMemory. Of both a page, array[i], has the same shape and dtype; it
+        may be strided. source_pages, destination_pages: as many indices each, from 0, negative ones do not count
+        from the end: an array along one axis of int32, int64, uint32 or uint64 in host memory (buffer protocol or DLPack), any
+        sequence of ints, or None for all pages in order. They are copied: what becomes of them after the call does not
+        matter. Destination pages must not repeat: which of the pages written to one remains is undefined, and this is
+        not checked. Otherwise as write(); the notification follows the last page.
+
+        Raises IndexError (an index, with its position and the bound), ValueError (pages, or numbers of indices, that
+        differ; indices of several axes), TypeError (indices of another type, or in a GPU's memory: pass .cpu()), and
+        what write() raises.
         """
     @property
     def alive(self) -> bool:

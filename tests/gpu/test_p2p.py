@@ -79,6 +79,30 @@ def test_lists_and_columns(ends: Any) -> None:
     assert torch.equal(found, wanted.cpu())
 
 
+def test_pages(ends: Any) -> None:
+    ep, peer, far = ends
+    there = peer["array"].reshape(1024, 4096)
+    source = random_bytes(1024 * 4096).view(1024, 4096)
+    local = ep.register(source)
+    ours, theirs = torch.randperm(1024)[:1000], torch.randperm(1024)[:1000]
+    peer.write_pages(local, there, ours, theirs.to(torch.int32), require="p2p").wait()
+    wanted = torch.full_like(source.cpu(), POISON)
+    wanted[theirs] = source.cpu()[ours]
+    found = torch.from_numpy(far.run("answer = array.cpu().numpy()")).view(1024, 4096)
+    assert torch.equal(found, wanted)
+    back = torch.zeros_like(source)
+    part = (slice(None), slice(0, 64, 2), slice(3, 40))  # of each page, and that with gaps
+    columns = ep.register(back).reshape(1024, 64, 64)[part]
+    peer.read_pages(there.reshape(1024, 64, 64)[part], columns, theirs, ours, require="p2p").wait()
+    expected = torch.zeros(1024, 64, 64, dtype=torch.uint8)
+    expected[part][ours] = wanted.view(1024, 64, 64)[part][theirs]
+    assert torch.equal(back.cpu().view(1024, 64, 64), expected)
+    with pytest.raises(TypeError, match=r"source_pages lies on cuda:0, .*\.cpu\(\)"):
+        peer.write_pages(local, there, ours.cuda(), theirs)
+    with pytest.raises(IndexError, match=r"destination_pages\[1\] is 1024"):
+        peer.write_pages(local, there, [0, 1], [3, 1024])
+
+
 def test_a_notification_finds_what_a_kernel_had_still_to_write(ends: Any) -> None:
     ep, peer, far = ends
     there, source = peer["array"], torch.zeros(NBYTES, dtype=torch.uint8, device="cuda:0")
@@ -225,6 +249,7 @@ ep.share("array", memory)
         assert far.run("answer = int(array.long().sum())") == int(wanted.long().sum())
         chosen = random.Random(3)
         write_across_edges(ep, peer, there, wanted, route)
+        write_pages_across_edges(ep, peer, there, wanted, route)
         back = torch.zeros_like(wanted)
         mine = ep.register(back)
         edges = sorted(chosen.sample(range(1, nbytes), 200))
@@ -251,6 +276,18 @@ def write_across_edges(
         part = slice(first, first + count * step, step)
         peer.write(mine[at : at + count], there[part], require=route).wait()
         wanted[part] = news[at : at + count]
+
+
+def write_pages_across_edges(
+    ep: zh.Endpoint, peer: zh.Peer, there: zh.RemoteMemory, wanted: Any, route: str
+) -> None:
+    """Pages that lie across the places where one chunk ends and the next begins; `wanted` follows."""
+    page = 3 << 18
+    count = there.nbytes // page
+    news, order = random_bytes(count * page).view(count, page), torch.randperm(count)
+    pages = there[: count * page].reshape(count, page)
+    peer.write_pages(ep.register(news), pages, None, order, require=route).wait()
+    wanted[: count * page].view(count, page)[order.to(wanted.device)] = news
 
 
 def test_endpoints_of_one_process() -> None:

@@ -53,6 +53,10 @@ def write_all(peer: Any, pairs: Any) -> None:
     peer.write_many(pairs).wait()
 
 
+def write_list(peer: Any, *arguments: Any) -> None:
+    peer.write_pages(*arguments).wait()
+
+
 def test_rows(rows: Any) -> None:
     theirs = f"cuda:{min(1, torch.cuda.device_count() - 1)}"
     nbytes = 1 << 30
@@ -88,6 +92,14 @@ ep.share("array", memory)
             seconds = best(call)
             rows.add(
                 "p2p", what="write_many", theirs=theirs, block=block, count=count, seconds=seconds
+            )
+            pages = (mine[: block * count], there[: block * count])
+            lists = (None, torch.tensor(order))
+            call = partial(write_list, peer, *(p.reshape(count, block) for p in pages), *lists)
+            call()
+            seconds = best(call)
+            rows.add(
+                "p2p", what="write_pages", theirs=theirs, block=block, count=count, seconds=seconds
             )
         tiny, target = mine[:8], there[:8]
         posts = []

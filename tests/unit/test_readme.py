@@ -51,9 +51,11 @@ def test_the_other_calls_run(repository: Path) -> None:
         peer = ours.connect(theirs.address)
         back = theirs.accept()
         remote, counters = theirs.empty((4, 16)), theirs.empty(8, "int64")
+        local = ours.empty((4, 16))
+        np.asarray(local)[:] = [[1], [2], [3], [4]]
         names = {
             "peer": peer,
-            "local": ours.empty((4, 16)),
+            "local": local,
             "remote": remote.remote,
             "counters": counters.remote,
             "moves": [(0, 3), (1, 2)],
@@ -67,6 +69,8 @@ def test_the_other_calls_run(repository: Path) -> None:
         assert (names["before"], names["nbytes"]) == (1, 56)
         assert list(np.asarray(counters))[3] == 5
         assert theirs.wait_notify(8) == 2
+        assert theirs.wait_notify(9) == 1
+        assert np.asarray(remote)[:, 0].tolist() == [3, 4, 2, 0]
 
 
 def test_rails_are_what_they_are_said_to_be(

@@ -1,0 +1,83 @@
+// What a Peer moves as a list of pages: by itself straight from the indices, by devices as pairs.
+#include <utility>
+
+#include "base/error.hpp"
+#include "engine/gpu_ranges.hpp"
+#include "engine/peer.hpp"
+
+namespace zerohop::engine {
+
+Peer::Transferring Peer::write_pages(const Pages& pages, const TransferOptions& options) {
+  return transfer_pages(IBV_WR_RDMA_WRITE, pages, options);
+}
+
+Peer::Transferring Peer::read_pages(const Pages& pages, const TransferOptions& options) {
+  return transfer_pages(IBV_WR_RDMA_READ, pages, options);
+}
+
+Peer::Transferring Peer::transfer_pages(ibv_wr_opcode opcode, const Pages& pages,
+                                        const TransferOptions& options) {
+  check_call(options);
+  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
+  check_rights({pages.local, pages.remote}, is_write ? kRemoteWrite : kRemoteRead);
+  pages.check(is_write);
+  if (pages.nbytes() == 0) return transfer(opcode, {}, options);
+  if (options.may_be_p2p()) {
+    std::string reason;
+    if (auto copying = copy_pages_as_neighbour(opcode, pages, options, reason)) return copying;
+    check_not_insisted(options, reason);
+  }
+  return transfer_by_devices(opcode, PagePairs(pages).pairs, options);
+}
+
+// Null, with the reason, where a device has to.
+Peer::Transferring Peer::copy_pages_as_neighbour(ibv_wr_opcode opcode, const Pages& pages,
+                                                 const TransferOptions& options,
+                                                 std::string& reason) {
+  const Pair whole{pages.local, pages.remote};
+  if (between_gpus({&whole, 1})) return copy_pages_by_gpu(opcode, pages, options, reason);
+  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
+  Neighbour::Reached reached =
+      reach_as_neighbour(whole, {.seconds = options.timeout.value_or(host_.default_timeout),
+                                 .insists = !options.require.empty()});
+  if (reached.window && is_write && !reached.window->writable) {
+    reached.reason = "it is to be read only";
+  }
+  if (!reached.reason.empty()) return reason = std::move(reached.reason), nullptr;
+  NeighbourCopy copy;
+  copy.direction = is_write ? ipc::Direction::write : ipc::Direction::read;
+  copy.nbytes = pages.nbytes();
+  copy.pieces.push_back({.local = pages.local->layout(),
+                         .remote = pages.remote->layout,
+                         .window = std::move(reached.window),
+                         .owner = pages.local->pinned()});
+  std::vector<Run>& runs = copy.pieces.back().runs;
+  runs.reserve(pages.count());
+  for_each_run(pages, [&](const Run& run) { runs.push_back(run); });
+  return begin_neighbour_copy(opcode, std::move(copy), std::move(reached), options, reason);
+}
+
+// The same between GPUs.
+Peer::Transferring Peer::copy_pages_by_gpu(ibv_wr_opcode opcode, const Pages& pages,
+                                           const TransferOptions& options, std::string& reason) {
+  const Pair whole{pages.local, pages.remote};
+  if (!neighbour_) return reason = why_no_neighbour(), nullptr;
+  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
+  auto pinned = pages.local->pinned();
+  auto reached = reach_by_gpu(whole, {.seconds = options.timeout.value_or(host_.default_timeout),
+                                      .insists = !options.require.empty()});
+  if (reached.places.empty()) return reason = std::move(reached.reason), nullptr;
+  GpuMove move;
+  move.device = pinned->device;
+  move.nbytes = pages.nbytes();
+  reason = hold(move, reached.places, is_write, reached.visit);
+  if (!reason.empty()) return nullptr;
+  move.kept.push_back(std::move(pinned));
+  move.ranges.reserve(pages.count());
+  GpuRanges ranges(reached.places, is_write, move.ranges);
+  for_each_run(pages, [&](const Run& run) { ranges.add(run); });
+  return begin_gpu_move(opcode, std::move(move), {&whole, 1}, std::move(reached.visit), options,
+                        reason);
+}
+
+}  // namespace zerohop::engine
