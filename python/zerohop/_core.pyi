@@ -760,7 +760,7 @@ class Transfer:
 
         Returns a Transfer that is done when the stream goes on. The stream waits at most `timeout` seconds (default:
         the Endpoint's), counted from when it gets there. If the transfer is not done by then, or fails, the stream
-        goes on all the same: a line on stderr says so, and wait() of what this call returned raises TransferTimeout,
+        goes on all the same: a RuntimeWarning says so, and wait() of what this call returned raises TransferTimeout,
         or what ended the transfer. Raises at once what ended a transfer that has failed already; RouteUnavailable
         (the stream is being captured into a CUDA graph; no GPU), CudaError. The wait is a kernel of one thread.
         """
@@ -1169,7 +1169,7 @@ class Endpoint:
         that. Returns a Transfer, done when the stream goes on; its wait() returns the value.
 
         The stream waits at most `timeout` seconds, counted from when it gets there. It goes on all the same if nothing
-        came by then, or no peer is left that could notify: a line on stderr says so, and wait() of the Transfer raises
+        came by then, or no peer is left that could notify: a RuntimeWarning says so, and wait() of the Transfer raises
         TransferTimeout or PeerLost. The wait is a kernel of one thread, which hears of a value sooner than the driver's
         own wait operation and always ends. Where the GPU has no atomics with host memory, a value that replaces one at
         the very moment when a stream takes that is lost: give each value under way a slot of its own. Raises
