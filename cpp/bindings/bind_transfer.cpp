@@ -94,6 +94,14 @@ QueuePairSettings by_name(const engine::Settings& settings) {
   return all;
 }
 
+// Between two GPUs with what lies between them: NVML and /sys are asked only by who wants to know.
+std::string reason_of(const engine::Route& route) {
+  if (!route.gpus) return route.reason;
+  const auto& [near, far] = *route.gpus;
+  const auto between = py::module_::import("zerohop.topology.between").attr("between");
+  return route.reason + between(near, far).cast<std::string>();
+}
+
 std::string describe(const TransferHandle& handle) {
   const char* state = !handle.transfer->done()    ? "pending"
                       : handle.transfer->failed() ? "failed"
@@ -112,7 +120,9 @@ void bind_transfer(py::module_& m) {
 by itself. ``"staged"``: GPU memory through pinned chunks of the host. ``"p2p"``: peer-mapped memory on one
 host, the default there.)")
       .def_readonly("device", &engine::Route::device, "The device that serves it.")
-      .def_readonly("reason", &engine::Route::reason, "One sentence.")
+      .def_property_readonly("reason", &reason_of, R"(
+One sentence. Between two GPUs it says over how many NVLinks, and how fast those are (of NVML, with
+``pip install zerohop[nvlink]``), or over what kind of PCIe path (of /sys): looked up when first asked for.)")
       .def_property_readonly(
           "settings",
           [](const engine::Route& route) {
@@ -134,7 +144,7 @@ which the first that carries the transfer is shown beside it. Empty for the
 route of a Transfer: ask ``Peer.route``.)")
       .def("__str__",
            [](const engine::Route& route) {
-             return route.kind + " over " + route.device + ", because " + route.reason;
+             return route.kind + " over " + route.device + ", because " + reason_of(route);
            })
       .def("__repr__", [](const engine::Route& route) {
         return "<zerohop.Route " + route.kind + " over " + route.device + ">";

@@ -20,21 +20,14 @@ UniqueFd duplicate(const UniqueFd& descriptor) {
   throw Error(errno_message("a descriptor of GPU memory cannot be kept (ulimit -n)", errno), errno);
 }
 
-// The GPU of this process that has that identity.
-std::shared_ptr<const gpu::Device> device_of(const gpu::Device& any, const driver::CudaUuid& uuid,
-                                             const std::shared_ptr<const gpu::Device>& first) {
-  const driver::Cuda& cuda = any.cuda();
-  int count = 0;
-  driver::check_cuda(cuda, cuda.device_get_count(&count), "cuDeviceGetCount");
-  for (int ordinal = 0; ordinal < count; ++ordinal) {
-    driver::CudaDevice handle = 0;
-    driver::CudaUuid found{};
-    driver::check_cuda(cuda, cuda.device_get(&handle, ordinal), "cuDeviceGet");
-    driver::check_cuda(cuda, cuda.device_get_uuid(&found, handle), "cuDeviceGetUuid");
-    if (!std::ranges::equal(found.bytes, uuid.bytes)) continue;
-    return ordinal == first->ordinal() ? first : gpu::Device::open(any.table(), ordinal);
+// The GPU at the other end of `link`.
+std::shared_ptr<const gpu::Device> owner_of(const std::shared_ptr<const gpu::Device>& device,
+                                            const gpu::PeerLink& link) {
+  if (link.kind == gpu::PeerLink::Kind::same) return device;
+  if (link.kind == gpu::PeerLink::Kind::seen) {
+    return gpu::Device::open(device->table(), link.ordinal);
   }
-  throw RouteUnavailable("its GPU is not among those that this process sees");
+  throw RouteUnavailable(gpu::why_out_of_reach(*device, link));
 }
 
 }  // namespace
@@ -77,15 +70,15 @@ GpuWindows::Place GpuWindows::open(ipc::Visit& visit, std::uint64_t key, std::ui
   if (!parcel || !window->covers(address, address + 1)) {
     throw RouteUnavailable("it leaves the range that its key opens");
   }
-  const Place place{.window = window, .memory = map(visit, *parcel, device)};
+  Place place{.window = window, .memory = nullptr, .link = nullptr};
+  map(place, visit, *parcel, device);
   const std::lock_guard lock(mutex_);
   places_[{device->ordinal(), key, window->begin}] = place;
   return place;
 }
 
-std::shared_ptr<const gpu::PeerMemory> GpuWindows::map(
-    const ipc::Visit& visit, const ipc::Parcel& parcel,
-    const std::shared_ptr<const gpu::Device>& device) {
+void GpuWindows::map(Place& place, const ipc::Visit& visit, const ipc::Parcel& parcel,
+                     const std::shared_ptr<const gpu::Device>& device) {
   const gpu::ChunkExport chunk = gpu::from_card(parcel.card, duplicate(parcel.descriptor));
   if (chunk.extent.begin != parcel.begin || chunk.extent.end != parcel.end) {
     throw ProtocolError("a process of this host describes GPU memory as no correct one does");
@@ -94,23 +87,24 @@ std::shared_ptr<const gpu::PeerMemory> GpuWindows::map(
   Chunk name{device->ordinal(), {}, chunk.buffer_id};
   std::ranges::copy(bytes, std::get<1>(name).begin());
   const std::lock_guard mapping(mapping_);
+  place.link = std::make_shared<const gpu::PeerLink>(gpu::find_peer(*device, chunk.gpu));
   {
     const std::lock_guard lock(mutex_);
-    const auto known = mapped_[name].lock();
-    if (known && known->extent().begin == chunk.extent.begin) return known;
+    place.memory = mapped_[name].lock();
+    if (place.memory && place.memory->extent().begin == chunk.extent.begin) return;
   }
   try {
-    auto memory =
-        !chunk.descriptor && visit.to_own_process()
-            ? gpu::PeerMemory::own(device, device_of(*device, chunk.gpu, device), chunk.extent)
-            : gpu::PeerMemory::map(device, {&chunk, 1});
-    const std::lock_guard lock(mutex_);
-    mapped_[name] = memory;
-    return memory;
+    const bool own = !chunk.descriptor && visit.to_own_process();
+    place.memory = own ? gpu::PeerMemory::own(device, owner_of(device, *place.link), chunk.extent)
+                       : gpu::PeerMemory::map(device, {&chunk, 1});
   } catch (const CudaError& error) {
-    throw RouteUnavailable(device->facts().device_name() + " cannot map it: " + error.what(),
-                           error.code());
+    std::string reason = gpu::why_out_of_reach(*device, *place.link);
+    if (!reason.empty()) reason = " (" + reason + ")";
+    throw RouteUnavailable(
+        device->facts().device_name() + " cannot map it: " + error.what() + reason, error.code());
   }
+  const std::lock_guard lock(mutex_);
+  mapped_[name] = place.memory;
 }
 
 void GpuWindows::sweep(const ipc::Visit& visit) {

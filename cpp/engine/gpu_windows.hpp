@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/layout.hpp"
+#include "gpu/peer_link.hpp"
 #include "gpu/peer_memory.hpp"
 #include "ipc/visit.hpp"
 
@@ -22,6 +23,7 @@ class GpuWindows {
   struct Place {
     std::shared_ptr<const ipc::Window> window;
     std::shared_ptr<const gpu::PeerMemory> memory;
+    std::shared_ptr<const gpu::PeerLink> link;  // to the GPU that it lies on
   };
 
   // The chunks that `extent` of that exposure lies across, in order: mapped for `device` at the
@@ -44,8 +46,9 @@ class GpuWindows {
   const Place* find(int ordinal, std::uint64_t key, std::uint64_t address) const;
   Place open(ipc::Visit& visit, std::uint64_t key, std::uint64_t address,
              const std::shared_ptr<const gpu::Device>& device, const Deadline& deadline);
-  std::shared_ptr<const gpu::PeerMemory> map(const ipc::Visit& visit, const ipc::Parcel& parcel,
-                                             const std::shared_ptr<const gpu::Device>& device);
+  // Sets the memory and the link.
+  void map(Place& place, const ipc::Visit& visit, const ipc::Parcel& parcel,
+           const std::shared_ptr<const gpu::Device>& device);
 
   std::mutex mapping_;  // held while a chunk is mapped, which takes long, so that it is once
   std::mutex mutex_;    // guards all below

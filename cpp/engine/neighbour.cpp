@@ -24,6 +24,27 @@ std::shared_ptr<const Route> make_route(const char* how) {
             .settings = {}});
 }
 
+std::shared_ptr<const Route> make_gpu_route(const gpu::DeviceFacts& local,
+                                            const std::string& remote, const gpu::PeerLink& link) {
+  const std::string name = local.device_name();
+  const std::string here = "cuda:" + std::to_string(link.ordinal);  // its name in this process
+  Route route{.kind = "p2p",
+              .device = name,
+              .reason = "both processes are on this host, and " + name +
+                        " copies from and to the peer's " + remote,
+              .settings = {}};
+  switch (link.kind) {
+    case gpu::PeerLink::Kind::same: route.reason += ", which is the same GPU"; break;
+    case gpu::PeerLink::Kind::seen:
+      if (remote != here) route.reason += " (" + here + " in this process)";
+      route.gpus = {local.pci, link.pci};
+      break;
+    case gpu::PeerLink::Kind::unseen:
+      route.reason += ", which this process has mapped but does not see (CUDA_VISIBLE_DEVICES)";
+  }
+  return std::make_shared<const Route>(std::move(route));
+}
+
 }  // namespace
 
 Deadline Neighbour::until(const Patience& patience) const {
@@ -184,18 +205,12 @@ Neighbour::SlotForGpu Neighbour::slot_for_gpu(const std::shared_ptr<ipc::Visit>&
   return {.address = reinterpret_cast<std::uintptr_t>(&pages->slots[slot]), .owner = board_pages_};
 }
 
-const std::shared_ptr<const Route>& Neighbour::gpu_route(const std::string& local,
-                                                         const std::string& remote) {
+const std::shared_ptr<const Route>& Neighbour::gpu_route(const gpu::Device& local,
+                                                         const std::string& remote,
+                                                         const gpu::PeerLink& link) {
   const std::lock_guard lock(mutex_);
-  auto& route = gpu_routes_[{local, remote}];
-  if (!route) {
-    route = std::make_shared<const Route>(
-        Route{.kind = "p2p",
-              .device = local,
-              .reason = "both processes are on this host, and " + local +
-                        " copies from and to the peer's " + remote + ", which it has mapped",
-              .settings = {}});
-  }
+  auto& route = gpu_routes_[{local.ordinal(), remote, link.ordinal}];
+  if (!route) route = make_gpu_route(local.facts(), remote, link);
   return route;
 }
 

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -54,6 +55,7 @@ class Neighbour {
     std::shared_ptr<ipc::Visit> visit;
     std::shared_ptr<const ipc::Window> window;
     std::string reason;
+    std::shared_ptr<const Route> by_gpu{};  // of memory of a GPU
   };
   // How long the other process may take to answer, where it has to be asked: a second at most, and
   // no time at all after it once took longer, unless the caller insists.
@@ -87,8 +89,9 @@ class Neighbour {
   static void notify(std::byte* board, const ipc::Visit& visit, const Message& message) noexcept;
 
   static const std::shared_ptr<const Route>& route(const ipc::Window* window);
-  const std::shared_ptr<const Route>& gpu_route(const std::string& local,
-                                                const std::string& remote);
+  // remote: the GPU's name in the other process.
+  const std::shared_ptr<const Route>& gpu_route(const gpu::Device& local, const std::string& remote,
+                                                const gpu::PeerLink& link);
   void sweep();  // to be called now and then
   PathStats& stats() noexcept { return stats_; }
   // How often the other process did not answer in time.
@@ -123,7 +126,7 @@ class Neighbour {
   std::string no_visit_;        // why there is none
   Clock::time_point try_at_{};  // not before
   Clock::duration pause_{};     // before the next try but one
-  std::map<std::pair<std::string, std::string>, std::shared_ptr<const Route>> gpu_routes_;
+  std::map<std::tuple<int, std::string, int>, std::shared_ptr<const Route>> gpu_routes_;
   std::shared_ptr<const gpu::RegisteredPages> board_pages_;  // of this visit's board:
   std::weak_ptr<ipc::Visit> registered_;
 };

@@ -200,6 +200,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::vector<std::shared_ptr<const ipc::Window>> windows;  // held
     std::vector<std::shared_ptr<const void>> kept;
     std::uint64_t nbytes = 0;
+    std::shared_ptr<const Route> route;
   };
   Neighbour::Reached reach_gpu_as_neighbour(const Pair& pair,
                                             const Neighbour::Patience& patience) const;
@@ -209,10 +210,10 @@ class Peer : public std::enable_shared_from_this<Peer> {
                            const TransferOptions& options, std::string& reason);
   static std::string hold(GpuMove& move, const std::vector<GpuWindows::Place>& places,
                           bool is_write, const std::shared_ptr<ipc::Visit>& visit);
-  Transferring begin_gpu_move(ibv_wr_opcode opcode, GpuMove&& move, std::span<const Pair> pairs,
+  Transferring begin_gpu_move(ibv_wr_opcode opcode, GpuMove&& move,
                               std::shared_ptr<ipc::Visit> visit, const TransferOptions& options,
                               std::string& reason);
-  Transferring begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move, std::span<const Pair> pairs,
+  Transferring begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
                               std::shared_ptr<ipc::Visit> visit, const TransferOptions& options,
                               const Deadline& until);
   void let_gpu_put(GpuCopies::Copy& copy, GpuMove& move, NeighbourCopy& after);

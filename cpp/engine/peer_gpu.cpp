@@ -43,7 +43,11 @@ Neighbour::Reached Peer::reach_gpu_as_neighbour(const Pair& pair,
   auto found = reach_by_gpu(pair, patience);
   Neighbour::Reached reached{
       .visit = std::move(found.visit), .window = nullptr, .reason = std::move(found.reason)};
-  if (!found.places.empty()) reached.window = found.places.front().window;
+  if (!found.places.empty()) {
+    reached.window = found.places.front().window;
+    reached.by_gpu = neighbour_->gpu_route(*pair.first->pinned()->device, pair.second->device,
+                                           *found.places.front().link);
+  }
   return reached;
 }
 
@@ -79,6 +83,10 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
       reason = hold(move, reached.places, is_write, reached.visit);
       if (!reason.empty()) return nullptr;
     }
+    if (!move.route) {
+      move.route =
+          neighbour_->gpu_route(*move.device, remote->device, *reached.places.front().link);
+    }
     move.nbytes += local->layout().nbytes();
     GpuRanges ranges(reached.places, is_write, move.ranges);
     Runs runs(local->layout(), remote->layout);
@@ -86,12 +94,11 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
     if (move.kept.back() != pinned) move.kept.push_back(std::move(pinned));
   }
   if (!reached.visit) reached.visit = neighbour_->reach_board(patience).visit;
-  return begin_gpu_move(opcode, std::move(move), pairs, std::move(reached.visit), options, reason);
+  return begin_gpu_move(opcode, std::move(move), std::move(reached.visit), options, reason);
 }
 
 // The same, for what is found.
 Peer::Transferring Peer::begin_gpu_move(ibv_wr_opcode opcode, GpuMove&& move,
-                                        std::span<const Pair> pairs,
                                         std::shared_ptr<ipc::Visit> visit,
                                         const TransferOptions& options, std::string& reason) {
   const Deadline until = deadline(options.timeout);
@@ -104,13 +111,13 @@ Peer::Transferring Peer::begin_gpu_move(ibv_wr_opcode opcode, GpuMove&& move,
     return reason = "a device has earlier work with this peer to do", nullptr;
   }
   wait_for_host_copies(until);
-  return begin_gpu_copy(opcode, std::move(move), pairs, std::move(visit), options, until);
+  return begin_gpu_copy(opcode, std::move(move), std::move(visit), options, until);
 }
 
 // Keeps the owner from taking the memory away as long as the move does. Why not; empty: it does.
 std::string Peer::hold(GpuMove& move, const std::vector<GpuWindows::Place>& places, bool is_write,
                        const std::shared_ptr<ipc::Visit>& visit) {
-  for (const auto& [window, memory] : places) {
+  for (const auto& [window, memory, link] : places) {
     if (is_write && !window->writable) return "it is to be read only";
     const bool held = !move.windows.empty() && move.windows.back() == window;
     if (held) continue;
@@ -126,11 +133,10 @@ std::string Peer::hold(GpuMove& move, const std::vector<GpuWindows::Place>& plac
 }
 
 Peer::Transferring Peer::begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
-                                        std::span<const Pair> pairs,
                                         std::shared_ptr<ipc::Visit> visit,
                                         const TransferOptions& options, const Deadline& until) {
-  auto route = neighbour_->gpu_route(pairs.front().first->device(), pairs.front().second->device);
-  auto transfer = std::make_shared<Transfer>(poller_, move.nbytes, std::move(route));
+  if (!move.route) move.route = Neighbour::route(nullptr);  // nothing but a notification
+  auto transfer = std::make_shared<Transfer>(poller_, move.nbytes, std::move(move.route));
   NeighbourCopy after{.transfer = transfer, .visit = std::move(visit), .pieces = {}, .message = {}};
   if (options.notify) after.message = notify_message(*options.notify);
   neighbour_->stats().count(opcode, move.nbytes);

@@ -70,14 +70,15 @@ Peer::Transferring Peer::copy_pages_by_gpu(ibv_wr_opcode opcode, const Pages& pa
   GpuMove move;
   move.device = pinned->device;
   move.nbytes = pages.nbytes();
+  move.route =
+      neighbour_->gpu_route(*move.device, pages.remote->device, *reached.places.front().link);
   reason = hold(move, reached.places, is_write, reached.visit);
   if (!reason.empty()) return nullptr;
   move.kept.push_back(std::move(pinned));
   move.ranges.reserve(pages.count());
   GpuRanges ranges(reached.places, is_write, move.ranges);
   for_each_run(pages, [&](const Run& run) { ranges.add(run); });
-  return begin_gpu_move(opcode, std::move(move), {&whole, 1}, std::move(reached.visit), options,
-                        reason);
+  return begin_gpu_move(opcode, std::move(move), std::move(reached.visit), options, reason);
 }
 
 }  // namespace zerohop::engine

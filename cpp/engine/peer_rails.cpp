@@ -167,9 +167,9 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   const bool several = group_->rails() > 1 && kind != Routes::Kind::staged;
   const RailMask taken = several ? plan({&pair, 1}, local.layout().nbytes()).rails()
                                  : RailMask{1} << group_->message_rail();
-  Route route = !reached.window ? device_route(pair, *routes_.over(kind, taken), reached.reason)
-                : reached.window->parcelled ? *neighbour_->gpu_route(local.device(), remote.device)
-                                            : *Neighbour::route(reached.window.get());
+  Route route = !reached.window  ? device_route(pair, *routes_.over(kind, taken), reached.reason)
+                : reached.by_gpu ? *reached.by_gpu
+                                 : *Neighbour::route(reached.window.get());
   const auto& path = paths_[static_cast<std::size_t>(std::countr_zero(taken))];
   if (path) route.settings = path->settings();
   if (route.settings.empty()) return route;  // closed

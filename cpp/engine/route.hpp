@@ -1,7 +1,9 @@
 // Which way the bytes of a transfer go, and why.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/settings.hpp"
@@ -14,6 +16,9 @@ struct Route {
   std::string reason;  // one sentence
   Settings settings;   // of its queue pair; only where a route was asked for, not in transfers
   std::vector<Settings> rails{};  // as settings, of every queue pair where there are several
+  // PCI addresses of the two GPUs that it joins, if they are two and known: the reason ends with
+  // them, and what lies between can be put behind it.
+  std::optional<std::pair<std::string, std::string>> gpus{};
 };
 
 }  // namespace zerohop::engine

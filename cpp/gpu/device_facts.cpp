@@ -26,15 +26,6 @@ std::string text(const driver::Cuda& cuda, const char* what, Get get) {
   return buffer.data();
 }
 
-std::string pci_of(const driver::Cuda& cuda, driver::CudaDevice device) {
-  std::string pci = text(cuda, "cuDeviceGetPCIBusId", [&](char* to, int nbytes) {
-    return cuda.device_get_pci_bus_id(to, nbytes, device);
-  });
-  std::ranges::transform(pci, pci.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return pci;
-}
-
 // Without iostreams: in processes that had loaded PyTorch or JAX (seen with torch 2.11 and JAX
 // 0.11) reading this file and its numbers through them never came back.
 std::optional<std::uint64_t> bar1_of(const std::string& pci) {
@@ -48,6 +39,15 @@ std::optional<std::uint64_t> bar1_of(const std::string& pci) {
 }
 
 }  // namespace
+
+std::string pci_address(const driver::Cuda& cuda, driver::CudaDevice device) {
+  std::string pci = text(cuda, "cuDeviceGetPCIBusId", [&](char* to, int nbytes) {
+    return cuda.device_get_pci_bus_id(to, nbytes, device);
+  });
+  std::ranges::transform(pci, pci.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return pci;
+}
 
 std::optional<std::uint64_t> largest_window(const std::string& resource) {
   std::uint64_t largest = 0;
@@ -71,7 +71,7 @@ DeviceFacts ask_device(const driver::Cuda& cuda, driver::CudaDevice device, int 
   facts.ordinal = ordinal;
   facts.name = text(cuda, "cuDeviceGetName",
                     [&](char* to, int nbytes) { return cuda.device_get_name(to, nbytes, device); });
-  facts.pci = pci_of(cuda, device);
+  facts.pci = pci_address(cuda, device);
   driver::check_cuda(cuda, cuda.driver_get_version(&facts.driver), "cuDriverGetVersion");
   facts.compute = 10 * ask(driver::kCudaComputeMajor) + ask(driver::kCudaComputeMinor);
   facts.gpudirect = ask(driver::kCudaGpudirectSupported) != 0;

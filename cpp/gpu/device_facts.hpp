@@ -29,8 +29,10 @@ struct DeviceFacts {
   std::string device_name() const { return "cuda:" + std::to_string(ordinal); }
 };
 
-// Throws CudaError. `device` is the handle of `ordinal`.
+// Throw CudaError. `device` is the handle of `ordinal`.
 DeviceFacts ask_device(const driver::Cuda& cuda, driver::CudaDevice device, int ordinal);
+// In lower case, as sysfs has it.
+std::string pci_address(const driver::Cuda& cuda, driver::CudaDevice device);
 
 // The largest of the PCI device's windows in the text of its sysfs file "resource": BAR1 of an
 // NVIDIA GPU. Empty when the text has none.

@@ -245,7 +245,6 @@ Visit::Opened Visit::take_in(const Told& told, Packet& packet) const {
   if (told.card_nbytes > 0) {
     check(told.card_nbytes <= told.card.size() && told.chunk_begin <= told.begin &&
           told.end <= told.chunk_end);
-    window->parcelled = true;
     return {.window = window,
             .parcel = std::make_shared<const Parcel>(
                 Parcel{.begin = told.chunk_begin,

@@ -53,7 +53,7 @@ class Visit {
   std::shared_ptr<const Window> find(std::uint64_t key) const;
   struct Opened {
     std::shared_ptr<const Window> window;
-    std::shared_ptr<const Parcel> parcel;  // of a window that is parcelled
+    std::shared_ptr<const Parcel> parcel;  // of memory that is not the CPU's
   };
   // What the owner exposes under this key; its `trouble` is to be looked at. Asked for once and
   // remembered, but for the chunks of memory that goes in parcels: there the caller remembers the

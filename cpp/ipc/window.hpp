@@ -15,9 +15,9 @@ struct Window {
   std::uint64_t begin = 0;  // addresses of the owner
   std::uint64_t end = 0;
   bool writable = false;
-  std::unique_ptr<const Mapping> pages;  // null: reached as memory of another process, unless
-  bool parcelled = false;                // ... it is what the parcel that came with it brings
-  std::string trouble;                   // why it cannot be reached; empty: it can
+  // Null: reached as memory of another process, or as the parcel brings it that came with it.
+  std::unique_ptr<const Mapping> pages;
+  std::string trouble;  // why it cannot be reached; empty: it can
 
   bool covers(std::uint64_t from, std::uint64_t to) const noexcept {
     return begin <= from && from <= to && to <= end;

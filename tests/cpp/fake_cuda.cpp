@@ -62,9 +62,9 @@ CudaResult device_get_attribute(int* value, int attribute, driver::CudaDevice) {
   *value = current->attributes.at(attribute);
   return kCudaSuccess;
 }
-CudaResult device_get_pci_bus_id(char* text, int nbytes, driver::CudaDevice) {
+CudaResult device_get_pci_bus_id(char* text, int nbytes, driver::CudaDevice device) {
   if (current->fails("device_get_pci_bus_id")) return current->error;
-  std::snprintf(text, static_cast<std::size_t>(nbytes), "FFFF:FF:1F.7");
+  std::snprintf(text, static_cast<std::size_t>(nbytes), "FFFF:FF:1F.%d", 7 - device);
   return kCudaSuccess;
 }
 
@@ -113,6 +113,7 @@ CudaResult device_can_access_peer(int* can, driver::CudaDevice device, driver::C
 }
 CudaResult context_enable_peer_access(driver::CudaContext, unsigned) {
   if (current->fails("context_enable_peer_access")) return current->error;
+  if (current->refuses_peers) return 217;  // CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
   return depth == 0 ? kCudaErrorInvalidContext : kCudaSuccess;
 }
 CudaResult context_synchronize() {

@@ -36,6 +36,7 @@ class FakeCuda {
 
   int gpus = 1;                   // each as the first
   std::set<int> neighbours;       // that reach the first one's memory
+  bool refuses_peers = false;     // to enable peer access
   std::map<int, int> attributes;  // of the GPU
   int driver_version = 13000;
   driver::CudaResult export_error = driver::kCudaSuccess;  // of every export

@@ -1,6 +1,12 @@
 // Two endpoints of one process with arrays in a fake GPU's memory, each of which maps the other's.
 #pragma once
 
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "staged_couple.hpp"
 
 namespace zerohop::testing {
@@ -22,12 +28,14 @@ struct GpuCouple {
 
   Memory array(engine::Endpoint& endpoint, const std::vector<std::int64_t>& shape,
                bool writable = true, gpu::MemoryKind kind = gpu::MemoryKind::plain,
-               std::shared_ptr<void> owner = nullptr) {
+               std::shared_ptr<void> owner = nullptr, int gpu = 0) {
     Layout layout = Layout::contiguous(0, kByte, shape);
-    layout.address = cuda.copies.allocate(layout.nbytes(), std::byte{0xEE});
-    cuda.add(kind, layout.address, layout.nbytes());
-    return endpoint.register_memory(layout, std::move(owner),
-                                    {.writable = writable, .device = "cuda:0"});
+    const std::uint64_t nbytes = std::max(layout.nbytes(), std::uint64_t{1});
+    layout.address = cuda.copies.allocate(nbytes, std::byte{0xEE});
+    cuda.add(kind, layout.address, nbytes);
+    cuda.find(layout.address)->ordinal = gpu;
+    return endpoint.register_memory(
+        layout, std::move(owner), {.writable = writable, .device = "cuda:" + std::to_string(gpu)});
   }
   void put(const Memory& memory, const Bytes& bytes) {
     cuda.copies.write(memory.layout().address, bytes);

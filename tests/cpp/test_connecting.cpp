@@ -85,7 +85,8 @@ class Station {
                   if (auto alive = weak.lock()) alive->repair(peer, rail);
                 },
             .leave = [](const std::shared_ptr<Peer>&) {},
-            .look = [] {}};
+            .look = [] {},
+            .cuda = {}};
   }
 
   Rails rails_;

@@ -1,5 +1,6 @@
 // GPU memory of two processes of one host: the GPU copies between them, and nothing is taken away
 // from under it. On a table without a GPU, where copies happen no earlier than they are asked for.
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <thread>
@@ -110,6 +111,65 @@ TEST_CASE_FIXTURE(GpuCouple,
                    to_right->write({&pair, 1}, {.notify = {}, .require = "p2p", .timeout = {}});
                  }),
                  "has no handle to share"));
+}
+
+TEST_CASE_FIXTURE(GpuCouple, "the route names the other GPU, before and after") {
+  cuda.gpus = 2;
+  cuda.neighbours = {0, 1};
+  const Memory ours = array(left, {1000});
+  const auto check = [&](int gpu, const char* name, const std::string& reason) {
+    const Memory theirs = array(right, {1000}, true, gpu::MemoryKind::plain, nullptr, gpu);
+    RemoteMemory remote = theirs.remote();
+    remote.device = name;  // as a process counts whose CUDA_VISIBLE_DEVICES are others
+    const engine::Route route = to_right->route(ours, remote);
+    CHECK(route.reason ==
+          "both processes are on this host, and cuda:0 copies from and to " + reason);
+    const auto written = write(*to_right, ours, remote);
+    finish(written);
+    CHECK(written->route().reason == route.reason);
+    CHECK(written->route().device == "cuda:0");
+    const auto again = write(*to_right, ours, remote);
+    finish(again);
+    CHECK(&again->route() == &written->route());  // made once
+    return route.gpus;
+  };
+  const std::pair<std::string, std::string> both{"ffff:ff:1f.7", "ffff:ff:1f.6"};
+  CHECK_FALSE(check(0, "cuda:0", "the peer's cuda:0, which is the same GPU"));
+  CHECK_FALSE(check(0, "cuda:3", "the peer's cuda:3, which is the same GPU"));
+  CHECK(check(1, "cuda:1", "the peer's cuda:1") == both);
+  CHECK(check(1, "cuda:0", "the peer's cuda:0 (cuda:1 in this process)") == both);
+}
+
+TEST_CASE_FIXTURE(GpuCouple, "a GPU out of reach is told from one that is not seen") {
+  cuda.gpus = 2;
+  const Memory ours = array(left, {1000});
+  const Memory theirs = array(right, {1000}, true, gpu::MemoryKind::plain, nullptr, 1);
+  cuda.refuses_peers = true;
+  SUBCASE("not seen") {
+    cuda.gpus = 1;
+    CHECK(contains(to_right->route(ours, theirs.remote()).reason,
+                   "not by p2p, because its GPU is not among those that this process sees"));
+  }
+  SUBCASE("no peer access") {
+    const std::string reason = to_right->route(ours, theirs.remote()).reason;
+    CHECK(contains(reason, "cuda:0 cannot map it: cuCtxEnablePeerAccess"));
+    CHECK(contains(reason, "the driver sees no peer access between cuda:0 and cuda:1"));
+  }
+  SUBCASE("another failure") {
+    cuda.neighbours = {0};
+    const std::string reason = to_right->route(ours, theirs.remote()).reason;
+    CHECK(contains(reason, "cuda:0 cannot map it: cuCtxEnablePeerAccess"));
+    CHECK_FALSE(contains(reason, "no peer access"));
+  }
+}
+
+TEST_CASE_FIXTURE(GpuCouple, "of arrays without elements only the notification goes") {
+  const Memory ours = array(left, {0});
+  const Memory theirs = array(right, {0});
+  const auto written = write(*to_right, ours, theirs.remote(), Notification{1, 5});
+  finish(written);
+  CHECK(contains(written->route().reason, "a notification is one store"));
+  CHECK(right.wait_notify(1, 1, true, soon()).second == 5);
 }
 
 TEST_CASE_FIXTURE(GpuCouple, "rights are kept") {

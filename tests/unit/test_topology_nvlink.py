@@ -31,13 +31,21 @@ class FakeNvml(ModuleType):
 
     NVML_NVLINK_MAX_LINKS = 18
     NVML_FEATURE_ENABLED = 1
+    NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON = 90
+    NVML_SUCCESS = 0
     NVMLError = Refusal
     NVMLError_NotSupported = NotSupported
     NVMLError_InvalidArgument = InvalidArgument
 
-    def __init__(self, links: dict[str, list[str | None]], broken: str = "") -> None:
+    def __init__(
+        self,
+        links: dict[str, list[str | None]],
+        broken: str = "",
+        speeds: dict[str, int | None] | None = None,
+    ) -> None:
         super().__init__("pynvml")
         self.links = links
+        self.speeds = speeds or {}  # MB/s of a link, None where NVML does not know it
         self.broken = broken
         self.open = False
 
@@ -63,6 +71,15 @@ class FakeNvml(ModuleType):
         if handle[link] == "?":
             raise NotSupported("hidden")
         return SimpleNamespace(busId=str(handle[link]).encode())
+
+    def nvmlDeviceGetFieldValues(self, handle: list[str | None], fields: list[int]) -> list[Any]:
+        if self.broken == "fields":
+            raise Refusal("Invalid Argument")
+        assert fields == [self.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON]
+        [address] = [address for address, links in self.links.items() if links is handle]
+        speed = self.speeds.get(address)
+        value = SimpleNamespace(uiVal=speed or 0)
+        return [SimpleNamespace(nvmlReturn=0 if speed is not None else 3, value=value)]
 
 
 def look(root: Path, nvml: ModuleType | str) -> Topology:

@@ -79,3 +79,20 @@ def _address(bus_id: bytes | str) -> str:
     text = bus_id.decode() if isinstance(bus_id, bytes) else bus_id
     domain, _, rest = text.lower().partition(":")
     return f"{int(domain or '0', 16):04x}:{rest}"
+
+
+def read_speed(gpu: Gpu, nvml: Any) -> float:
+    """What one NVLink of that GPU carries each way, in GB/s; 0.0 where NVML does not tell."""
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return 0.0
+    try:
+        handle = nvml.nvmlDeviceGetHandleByPciBusId(gpu.pci.address.encode())
+        [field] = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON])
+    except nvml.NVMLError:
+        return 0.0
+    finally:
+        nvml.nvmlShutdown()
+    known = field.nvmlReturn == nvml.NVML_SUCCESS
+    return field.value.uiVal / 1000 if known else 0.0  # MB/s, which fits 32 bits in any type

@@ -1,0 +1,44 @@
+"""What lies between two GPUs of this machine, in words that follow "from one to the other"."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from zerohop.topology.distance import LEGEND
+from zerohop.topology.gpu import Gpu
+from zerohop.topology.nvlink import load_nvml, read_speed
+from zerohop.topology.topology import Topology, topology
+
+__all__ = ["between", "describe"]
+
+
+@cache
+def between(near: str, far: str) -> str:
+    """As describe(), of this machine as it was when first asked; the core asks it for Route.reason."""
+    return describe(topology(), near, far)
+
+
+def describe(machine: Topology, near: str, far: str) -> str:
+    """ " over 18 NVLinks (about 478 GB/s each way)", " over PCIe (...)", or why that is not known.
+
+    near, far: PCI addresses, as "0000:3b:00.0".
+    """
+    try:
+        one, other = machine.find(near), machine.find(far)
+    except LookupError:
+        return " (over which link is not known: /sys does not show both GPUs)"
+    count = machine.nvlinks.get(frozenset((one.name, other.name)), 0)
+    if count:
+        return f" over {count} NVLink{'s' * (count > 1)}{_speed(one, other, count)}"
+    if machine.notes:
+        return f" ({'; '.join(machine.notes)})"
+    return f" over PCIe ({LEGEND[machine.distance(near, far).name]})"
+
+
+def _speed(one: Gpu, other: Gpu, count: int) -> str:
+    """The links of both ends run at the speed of the slower one."""
+    nvml = load_nvml()
+    if isinstance(nvml, str):
+        return ""
+    each = min(read_speed(one, nvml), read_speed(other, nvml))
+    return f" (about {count * each:.0f} GB/s each way)" if each else ""
