@@ -4,7 +4,6 @@
 #include <pybind11/stl.h>
 #include <pybind11/typing.h>
 
-#include <atomic>
 #include <string>
 #include <utility>
 
@@ -50,51 +49,6 @@ RemoteMemory get_item(const PeerHandle& self, Name text) {
   return *found;
 }
 
-py::dict stats(const PeerHandle& self) {
-  using engine::PathStats;
-  using Counter = std::atomic<std::uint64_t> PathStats::*;
-  constexpr std::pair<const char*, Counter> kCounters[] = {
-      {"work_requests", &PathStats::work_requests},
-      {"doorbells", &PathStats::doorbells},
-      {"bytes_out", &PathStats::bytes_out},
-      {"bytes_in", &PathStats::bytes_in},
-      {"messages_in", &PathStats::messages_in},
-      {"notifications_in", &PathStats::notifications_in},
-      {"queue_full", &PathStats::queue_full},
-      {"queue_pair_errors", &PathStats::broken}};
-  const auto reports = self.peer->rails();
-  py::dict all;
-  py::list rails;
-  for (const auto& report : reports) {
-    py::dict rail;
-    rail["device"] = report.device;
-    rail["serves"] = report.trouble.empty();
-    rail["trouble"] = report.trouble;
-    rails.append(rail);
-  }
-  for (const auto& [name, counter] : kCounters) {
-    std::uint64_t sum = 0;
-    for (std::size_t i = 0; i < reports.size(); ++i) {
-      const std::uint64_t count = reports[i].stats ? (reports[i].stats->*counter).load() : 0;
-      rails[i][name] = count;
-      sum += count;
-    }
-    all[name] = sum;
-  }
-  if (engine::Neighbour* neighbour = self.peer->neighbour()) {
-    const PathStats& p2p = neighbour->stats();
-    py::dict copies;
-    copies["bytes_out"] = p2p.bytes_out.load();
-    copies["bytes_in"] = p2p.bytes_in.load();
-    copies["unanswered"] = neighbour->unanswered();
-    all["bytes_out"] = all["bytes_out"] + copies["bytes_out"];
-    all["bytes_in"] = all["bytes_in"] + copies["bytes_in"];
-    all["p2p"] = copies;
-  }
-  all["rails"] = rails;
-  return all;
-}
-
 std::string describe(const PeerHandle& self) {
   const auto& identity = self.peer->identity();
   return "<zerohop.Peer '" + identity.name + "' on " + identity.host_name +
@@ -112,6 +66,7 @@ An operation that fails otherwise (memory the peer has closed, say) takes those 
 later ones work again.)");
   bind_transfers(type);
   bind_messages(type);
+  bind_stats(type);
   type.def("lookup", &lookup, py::arg("name"), py::arg("timeout") = py::none(), R"(
 The memory the peer shares under `name`; waits for it to be shared, at most `timeout` seconds (default: the
 Endpoint's). Raises TransferTimeout, PeerLost.)")
@@ -155,18 +110,6 @@ Raises PeerLost, RegistrationError (`local` is closed), RouteUnavailable (there 
       .def_property_readonly(
           "pid", [](const PeerHandle& self) { return self.peer->identity().pid; },
           "The id of its process, on its host.")
-      .def("stats", &stats, R"(
-Counters since the connection was made, as a dict of ints; and "rails", a list of dicts with the same
-counters for each device, its name ("device"), whether it carries transfers now ("serves") and why it does
-not ("trouble", a str, empty if it does).
-
-work_requests, doorbells: posted to the device, and how often it was told. bytes_out, bytes_in: of the
-writes and sends, and of the reads, that were posted. messages_in, notifications_in: that came from the
-peer. queue_full: how often a call waited for room. queue_pair_errors: how often it had to be replaced.
-
-"p2p" is there unless one of the two Endpoints has p2p=0, a dict: bytes_out and bytes_in, copied
-without a device (and in the sums above), and unanswered, how often the peer did not say in time where its
-memory is, so that a device took over.)")
       .def(
           "close",
           [](const PeerHandle& self, Timeout timeout) {

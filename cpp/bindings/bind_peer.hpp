@@ -1,4 +1,4 @@
-// The Python class Peer, whose calls are bound in two parts.
+// The Python class Peer, whose calls are bound in parts.
 #pragma once
 
 #include "bindings/handles.hpp"
@@ -9,5 +9,6 @@ using PeerClass = py::class_<PeerHandle, std::shared_ptr<PeerHandle>>;
 
 void bind_transfers(PeerClass& type);  // write, read, atomics, notify
 void bind_messages(PeerClass& type);   // send, recv
+void bind_stats(PeerClass& type);
 
 }  // namespace zerohop::bindings

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "base/error.hpp"
@@ -116,6 +117,20 @@ void GpuWindows::sweep(const ipc::Visit& visit) {
     return true;
   });
   std::erase_if(mapped_, [](const auto& entry) { return entry.second.expired(); });
+}
+
+std::map<int, GpuWindows::Mapped> GpuWindows::mapped() const {
+  std::map<int, Mapped> all;
+  std::set<const gpu::PeerMemory*> seen;  // exposures share chunks
+  const std::lock_guard lock(mutex_);
+  for (const auto& [spot, place] : places_) {
+    if (!seen.insert(place.memory.get()).second) continue;
+    Mapped& here = all[std::get<0>(spot)];
+    const Extent& extent = place.memory->extent();
+    here.chunks += 1;
+    here.nbytes += extent.end - extent.begin;
+  }
+  return all;
 }
 
 void GpuWindows::clear() {

@@ -36,6 +36,12 @@ class GpuWindows {
   // Lets go of what its owner exposes no more: as long as it is mapped, the GPU's memory is not
   // free. To be called now and then.
   void sweep(const ipc::Visit& visit);
+  // What is mapped now: how many chunks, and their bytes, by the GPU of this process.
+  struct Mapped {
+    std::uint64_t chunks = 0;
+    std::uint64_t nbytes = 0;
+  };
+  std::map<int, Mapped> mapped() const;
   void clear();  // lets go of everything; copies under way keep what they use
 
  private:
@@ -50,8 +56,8 @@ class GpuWindows {
   void map(Place& place, const ipc::Visit& visit, const ipc::Parcel& parcel,
            const std::shared_ptr<const gpu::Device>& device);
 
-  std::mutex mapping_;  // held while a chunk is mapped, which takes long, so that it is once
-  std::mutex mutex_;    // guards all below
+  std::mutex mapping_;        // held while a chunk is mapped, which takes long, so that it is once
+  mutable std::mutex mutex_;  // guards all below
   std::map<Spot, Place> places_;
   std::map<Chunk, std::weak_ptr<const gpu::PeerMemory>> mapped_;
 };

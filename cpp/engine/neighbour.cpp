@@ -16,15 +16,16 @@ constexpr double kAnswer = 1.0;
 constexpr milliseconds kFirstPause{100};
 constexpr milliseconds kLongestPause{10'000};
 
-std::shared_ptr<const Route> make_route(const char* how) {
+std::shared_ptr<const Route> make_route(RouteBook& book, const char* how) {
   return std::make_shared<const Route>(
       Route{.kind = "p2p",
             .device = "cpu",
             .reason = std::string("both processes are on this host, and ") + how,
-            .settings = {}});
+            .settings = {},
+            .stats = book.of("p2p", "cpu")});
 }
 
-std::shared_ptr<const Route> make_gpu_route(const gpu::DeviceFacts& local,
+std::shared_ptr<const Route> make_gpu_route(RouteBook& book, const gpu::DeviceFacts& local,
                                             const std::string& remote, const gpu::PeerLink& link) {
   const std::string name = local.device_name();
   const std::string here = "cuda:" + std::to_string(link.ordinal);  // its name in this process
@@ -32,7 +33,8 @@ std::shared_ptr<const Route> make_gpu_route(const gpu::DeviceFacts& local,
               .device = name,
               .reason = "both processes are on this host, and " + name +
                         " copies from and to the peer's " + remote,
-              .settings = {}};
+              .settings = {},
+              .stats = book.of("p2p", name)};
   switch (link.kind) {
     case gpu::PeerLink::Kind::same: route.reason += ", which is the same GPU"; break;
     case gpu::PeerLink::Kind::seen:
@@ -46,6 +48,15 @@ std::shared_ptr<const Route> make_gpu_route(const gpu::DeviceFacts& local,
 }
 
 }  // namespace
+
+Neighbour::Neighbour(std::string doorway, const ipc::Token& token, std::shared_ptr<RouteBook> book)
+    : doorway_(std::move(doorway)),
+      token_(token),
+      book_(std::move(book)),
+      pages_(make_route(*book_,
+                        "the remote array lies in pages that this one has mapped: the CPU copies")),
+      process_(make_route(*book_, "the kernel copies between them (process_vm_writev)")),
+      board_(make_route(*book_, "a notification is one store into the other's board")) {}
 
 Deadline Neighbour::until(const Patience& patience) const {
   const bool waits = patience.insists || !silent_.load(std::memory_order_relaxed);
@@ -158,13 +169,9 @@ void Neighbour::announce(std::byte* board, const ipc::Visit& visit) noexcept {
   if (pages.sleepers.fetch_add(0) != 0) visit.ring();
 }
 
-const std::shared_ptr<const Route>& Neighbour::route(const ipc::Window* window) {
-  static const auto pages =
-      make_route("the remote array lies in pages that this one has mapped: the CPU copies");
-  static const auto process = make_route("the kernel copies between them (process_vm_writev)");
-  static const auto board = make_route("a notification is one store into the other's board");
-  if (window == nullptr) return board;
-  return window->pages ? pages : process;
+const std::shared_ptr<const Route>& Neighbour::route(const ipc::Window* window) const noexcept {
+  if (window == nullptr) return board_;
+  return window->pages ? pages_ : process_;
 }
 
 Neighbour::ReachedByGpu Neighbour::reach_by_gpu(const RemoteMemory& remote,
@@ -210,7 +217,7 @@ const std::shared_ptr<const Route>& Neighbour::gpu_route(const gpu::Device& loca
                                                          const gpu::PeerLink& link) {
   const std::lock_guard lock(mutex_);
   auto& route = gpu_routes_[{local.ordinal(), remote, link.ordinal}];
-  if (!route) route = make_gpu_route(local.facts(), remote, link);
+  if (!route) route = make_gpu_route(*book_, local.facts(), remote, link);
   return route;
 }
 

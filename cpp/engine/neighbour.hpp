@@ -17,7 +17,6 @@
 #include "base/deadline.hpp"
 #include "engine/gpu_windows.hpp"
 #include "engine/message.hpp"
-#include "engine/path_stats.hpp"
 #include "engine/remote_memory.hpp"
 #include "engine/route.hpp"
 #include "engine/transfer.hpp"
@@ -47,8 +46,7 @@ struct NeighbourCopy {
 class Neighbour {
  public:
   // doorway: as the Peer told it; nothing happens before the first reach().
-  Neighbour(std::string doorway, const ipc::Token& token)
-      : doorway_(std::move(doorway)), token_(token) {}
+  Neighbour(std::string doorway, const ipc::Token& token, std::shared_ptr<RouteBook> book);
 
   // What is reached: with a window, or with the reason why there is none.
   struct Reached {
@@ -88,12 +86,13 @@ class Neighbour {
   static void announce(std::byte* board, const ipc::Visit& visit) noexcept;
   static void notify(std::byte* board, const ipc::Visit& visit, const Message& message) noexcept;
 
-  static const std::shared_ptr<const Route>& route(const ipc::Window* window);
+  // Of host memory. Null: of a notification alone.
+  const std::shared_ptr<const Route>& route(const ipc::Window* window) const noexcept;
   // remote: the GPU's name in the other process.
   const std::shared_ptr<const Route>& gpu_route(const gpu::Device& local, const std::string& remote,
                                                 const gpu::PeerLink& link);
   void sweep();  // to be called now and then
-  PathStats& stats() noexcept { return stats_; }
+  std::map<int, GpuWindows::Mapped> mapped() const { return gpus_.mapped(); }
   // How often the other process did not answer in time.
   std::uint64_t unanswered() const noexcept { return unanswered_.load(); }
 
@@ -114,7 +113,10 @@ class Neighbour {
 
   const std::string doorway_;
   const ipc::Token token_;
-  PathStats stats_;
+  const std::shared_ptr<RouteBook> book_;
+  const std::shared_ptr<const Route> pages_;
+  const std::shared_ptr<const Route> process_;
+  const std::shared_ptr<const Route> board_;
   GpuWindows gpus_;
   std::atomic<std::uint64_t> unanswered_{0};
   std::atomic<bool> silent_{false};  // it left the last question unanswered

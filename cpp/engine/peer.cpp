@@ -13,7 +13,7 @@ namespace zerohop::engine {
 Peer::Peer(Host host, std::shared_ptr<Poller> poller, Identity identity)
     : host_(std::move(host)),
       poller_(std::move(poller)),
-      routes_(host_.rails),
+      routes_(host_.rails, book_),
       process_generation_(fork_generation()),
       identity_(std::move(identity)),
       group_(std::make_shared<PathGroup>(identity_.name)),

@@ -110,6 +110,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
     const PathStats* stats;  // null: it never had a queue pair
   };
   std::vector<RailReport> rails() const;
+  std::vector<RouteBook::Row> route_stats() const { return book_->rows(); }
   Neighbour* neighbour() const noexcept { return neighbour_.get(); }  // null: it is none
 
   // Waits until everything posted is done, `deadline` at most, then leaves. Idempotent. Afterwards
@@ -168,6 +169,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void check_not_insisted(const TransferOptions& options, const std::string& reason) const;
   void check_rights(const Pair& pair, RemoteAccess needed) const;
   void check_pair(const Pair& pair, RemoteAccess needed) const;
+  static void count(Transfer& transfer, ibv_wr_opcode opcode, bool data, bool notifies) noexcept;
   Piece make_piece(const Pair& pair, RemoteAccess needed, RailIndex rail, Transfer& transfer) const;
   Job make_job(ibv_wr_opcode opcode, std::span<const Pair> pairs, RailIndex rail,
                const Transferring& transfer) const;
@@ -290,6 +292,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
 
   const Host host_;
   const std::shared_ptr<Poller> poller_;
+  const std::shared_ptr<RouteBook> book_ = std::make_shared<RouteBook>();
   const Routes routes_;
   const unsigned process_generation_;  // of the process (fork)
   Identity identity_;

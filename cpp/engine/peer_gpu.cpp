@@ -135,11 +135,11 @@ std::string Peer::hold(GpuMove& move, const std::vector<GpuWindows::Place>& plac
 Peer::Transferring Peer::begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
                                         std::shared_ptr<ipc::Visit> visit,
                                         const TransferOptions& options, const Deadline& until) {
-  if (!move.route) move.route = Neighbour::route(nullptr);  // nothing but a notification
+  if (!move.route) move.route = neighbour_->route(nullptr);  // nothing but a notification
   auto transfer = std::make_shared<Transfer>(poller_, move.nbytes, std::move(move.route));
   NeighbourCopy after{.transfer = transfer, .visit = std::move(visit), .pieces = {}, .message = {}};
   if (options.notify) after.message = notify_message(*options.notify);
-  neighbour_->stats().count(opcode, move.nbytes);
+  count(*transfer, opcode, move.device != nullptr, options.notify.has_value());
   GpuCopies::Copy copy{
       .device = move.device, .ranges = std::move(move.ranges), .stream = options.stream, .put = {}};
   if (options.notify && copy.device) let_gpu_put(copy, move, after);

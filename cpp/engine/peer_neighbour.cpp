@@ -32,7 +32,7 @@ ipc::Copied copy_piece(const NeighbourCopy& copy, const NeighbourCopy::Piece& pi
 void Peer::meet(std::string doorway, const ipc::Token& token) {
   if (!host_.neighbourhood || doorway.empty()) return;
   poller_->expect_neighbours();
-  neighbour_ = std::make_unique<Neighbour>(std::move(doorway), token);
+  neighbour_ = std::make_unique<Neighbour>(std::move(doorway), token, book_);
 }
 
 Peer::DeviceWork Peer::device_work() const {
@@ -143,9 +143,9 @@ Peer::Transferring Peer::begin_neighbour_copy(ibv_wr_opcode opcode, NeighbourCop
   if (!last.reason.empty()) return reason = std::move(last.reason), nullptr;
   const bool behind_gpus = gpu_copies_->pending();
   if (behind_gpus && copy.nbytes > 0) wait_for_copies(deadline(options.timeout));
-  neighbour_->stats().count(opcode, copy.nbytes);
   const ipc::Window* window = copy.pieces.empty() ? nullptr : copy.pieces.front().window.get();
-  copy.transfer = std::make_shared<Transfer>(poller_, copy.nbytes, Neighbour::route(window));
+  copy.transfer = std::make_shared<Transfer>(poller_, copy.nbytes, neighbour_->route(window));
+  count(*copy.transfer, opcode, !copy.pieces.empty(), options.notify.has_value());
   copy.visit = std::move(last.visit);
   if (options.notify) copy.message = notify_message(*options.notify);
   if (behind_gpus && copy.nbytes == 0) return finish_behind_gpus(std::move(copy), options);
@@ -181,18 +181,21 @@ Peer::Transferring Peer::copy_at_once(ipc::Direction direction, const Pair& pair
   const DeviceWork work = device_work();
   if (work.pending) return nullptr;
   const auto pinned = pair.first->pinned();  // alive while it is copied
-  auto transfer = std::make_shared<Transfer>(poller_, nbytes, Neighbour::route(&window));
+  auto transfer = std::make_shared<Transfer>(poller_, nbytes, neighbour_->route(&window));
   const Run run{ours.address, theirs.address, nbytes};
   const auto notify = [&](std::byte* board) noexcept {
     if (!options.notify || work.unseen) return;
     Neighbour::notify(board, *reached.visit, notify_message(*options.notify));
   };
   if (reached.visit->copy(window, direction, run, notify) != ipc::Copied::all) return nullptr;
-  neighbour_->stats().count(
-      direction == ipc::Direction::write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, nbytes);
+  const auto operation = direction == ipc::Direction::write ? Operation::write : Operation::read;
+  RouteStats& stats = *transfer->route().stats;
+  if (options.notify) RouteStats::add(stats.notifications, 1);
   if (options.notify && work.unseen) {
+    transfer->count(operation);
     notify_by_device(transfer, notify_message(*options.notify), Room::wait);
   } else {
+    stats.begin(operation, nbytes);  // and it has ended
     transfer->drop();
   }
   return transfer;

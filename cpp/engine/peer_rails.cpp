@@ -116,6 +116,7 @@ bool Peer::submit_shares(Shares& shares, RailMask planned, const std::optional<M
   const std::lock_guard lock(group_->mutex);
   const RailMask serving = group_->serving();
   if (serving != 0 && (planned & ~serving) != 0) return false;
+  count(*transfer, opcode, !shares.empty(), message.has_value());
   const RailIndex behind = group_->message_rail();
   const bool fused = message && shares.size() == 1 && shares.front().rail == behind;
   const bool apart = message && !fused;
@@ -169,7 +170,7 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
                                  : RailMask{1} << group_->message_rail();
   Route route = !reached.window  ? device_route(pair, *routes_.over(kind, taken), reached.reason)
                 : reached.by_gpu ? *reached.by_gpu
-                                 : *Neighbour::route(reached.window.get());
+                                 : *neighbour_->route(reached.window.get());
   const auto& path = paths_[static_cast<std::size_t>(std::countr_zero(taken))];
   if (path) route.settings = path->settings();
   if (route.settings.empty()) return route;  // closed

@@ -34,6 +34,7 @@ Peer::Transferring Peer::stage(ibv_wr_opcode opcode, std::span<const Pair> pairs
     work.add(make_staged_piece(pair, is_write ? kRemoteWrite : kRemoteRead, *transfer));
   }
   message_path().stats().count(opcode, nbytes);
+  count(*transfer, opcode, /*data=*/true, notification.has_value());
   if (notification) {
     post_later(transfer, {.message = notify_message(*notification), .payload = {}},
                std::move(work));
@@ -58,6 +59,7 @@ void Peer::wait_for_staged(const Deadline& until) const {
 // The notification of data that devices move, behind what is staged. `data` was given none.
 Peer::Transferring Peer::notify_behind(Transferring data, const Notification& notification) {
   auto transfer = std::make_shared<Transfer>(poller_, data->nbytes(), data->shared_route());
+  RouteStats::add(transfer->route().stats->notifications, 1);
   StagedWork work(transfer, StagedWork::Direction::out);
   work.follow(std::move(data));
   post_later(transfer, {.message = notify_message(notification), .payload = {}}, std::move(work));

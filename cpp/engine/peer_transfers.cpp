@@ -186,6 +186,14 @@ Peer::Transferring Peer::transfer_by_devices(ibv_wr_opcode opcode, std::span<con
   return transfer_by_device(opcode, pairs, {nbytes, kind, options.notify}, until);
 }
 
+// Before others can end it.
+void Peer::count(Transfer& transfer, ibv_wr_opcode opcode, bool data, bool notifies) noexcept {
+  if (notifies) RouteStats::add(transfer.route().stats->notifications, 1);
+  transfer.count(!data                         ? Operation::notify
+                 : opcode == IBV_WR_RDMA_WRITE ? Operation::write
+                                               : Operation::read);
+}
+
 Peer::Transferring Peer::transfer_by_device(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                             const Move& move, const Deadline& until) {
   const auto& [nbytes, kind, notification] = move;
@@ -199,6 +207,7 @@ Peer::Transferring Peer::transfer_by_device(ibv_wr_opcode opcode, std::span<cons
   if (notification) job.then(notify_message(*notification));
   wait_for_program(pairs, until);
   path.stats().count(opcode, nbytes);
+  count(*transfer, opcode, !pairs.empty(), notification.has_value());
   path.submit(std::move(job), until);
   return transfer;
 }
@@ -247,6 +256,7 @@ Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, 
   const Routes::Kind kind = word.device == "cpu" ? Routes::Kind::host : Routes::Kind::gpu;
   auto transfer =
       std::make_shared<Transfer>(poller_, 8, routes_.over(kind, RailMask{1} << path.rail()));
+  transfer->count(Operation::atomic);
   path.submit(Job::atomic(transfer, opcode, word.layout.address, rkey, add, swap), until);
   return transfer;
 }

@@ -1,11 +1,13 @@
 // Which way the bytes of a transfer go, and why.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/route_stats.hpp"
 #include "engine/settings.hpp"
 
 namespace zerohop::engine {
@@ -19,6 +21,7 @@ struct Route {
   // PCI addresses of the two GPUs that it joins, if they are two and known: the reason ends with
   // them, and what lies between can be put behind it.
   std::optional<std::pair<std::string, std::string>> gpus{};
+  std::shared_ptr<RouteStats> stats{};  // of the transfers that take it
 };
 
 }  // namespace zerohop::engine

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <string>
+#include <utility>
 
 namespace zerohop::engine {
 namespace {
@@ -22,7 +23,8 @@ std::string list_names(const Rails& rails, RailMask mask, const char* comma,
 
 }  // namespace
 
-Routes::Routes(const Rails& rails) : rails_(rails) {
+Routes::Routes(const Rails& rails, std::shared_ptr<RouteBook> book)
+    : rails_(rails), book_(std::move(book)) {
   for (const auto& rail : rails_) {
     for (const Kind kind : {Kind::host, Kind::gpu, Kind::staged}) {
       single_[static_cast<std::size_t>(kind)][rail->index()] =
@@ -70,6 +72,7 @@ Routes::RoutePtr Routes::make(Kind kind, RailMask mask) const {
     route.reason = names + act + " GPU memory" + self + (one ? "it" : "they") + serve;
   }
   route.reason += first.reason();
+  route.stats = book_->of(route.kind, route.device);
   return std::make_shared<const Route>(std::move(route));
 }
 

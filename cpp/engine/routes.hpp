@@ -18,7 +18,7 @@ class Routes {
   enum class Kind { host, gpu, staged };
   using RoutePtr = std::shared_ptr<const Route>;
 
-  explicit Routes(const Rails& rails);
+  Routes(const Rails& rails, std::shared_ptr<RouteBook> book);
 
   // Over these rails, of which there is at least one; neither allocates nor locks for a single one.
   RoutePtr over(Kind kind, RailMask mask) const;
@@ -27,6 +27,7 @@ class Routes {
   RoutePtr make(Kind kind, RailMask mask) const;
 
   const Rails rails_;
+  const std::shared_ptr<RouteBook> book_;
   std::array<std::array<RoutePtr, kMaxRails>, 3> single_;  // by kind and rail
   mutable std::mutex mutex_;                               // guards the next
   mutable std::map<std::pair<Kind, RailMask>, RoutePtr> several_;

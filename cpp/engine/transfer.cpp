@@ -13,11 +13,27 @@ void Transfer::fail(Failure failure) noexcept {
   if (!failed_.exchange(true)) failure_ = std::move(failure);
 }
 
+void Transfer::count(Operation operation) noexcept {
+  counted_ = operation;
+  route_->stats->begin(operation, nbytes_);
+  route_->stats->under_way.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Transfer::uncount(bool failed) noexcept {
+  if (!counted_) return;
+  RouteStats& stats = *route_->stats;
+  if (failed) RouteStats::add(stats.failures, 1);
+  if (*counted_ == Operation::recv) RouteStats::add(stats.bytes_in, result_);
+  stats.under_way.fetch_sub(1, std::memory_order_relaxed);
+  counted_.reset();
+}
+
 void Transfer::drop() noexcept {
   // acq_rel: what every dropper wrote (result, failure) is seen by the one that completes.
   if (holds_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   kept_.reset();  // before done: a waiter may count on its memory being released
   kept_more_.clear();
+  uncount(failed());
   std::vector<std::function<void()>> callbacks;
   {
     const std::lock_guard lock(callbacks_mutex_);

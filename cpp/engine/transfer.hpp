@@ -21,6 +21,11 @@ class Transfer {
  public:
   Transfer(std::shared_ptr<Poller> poller, std::uint64_t nbytes, std::shared_ptr<const Route> route)
       : poller_(std::move(poller)), nbytes_(nbytes), route_(std::move(route)) {}
+  ~Transfer() {
+    if (!done()) uncount(/*failed=*/true);  // begun in vain
+  }
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
 
   bool done() const noexcept { return done_.load(std::memory_order_acquire); }
   std::uint64_t nbytes() const noexcept { return nbytes_; }
@@ -63,6 +68,8 @@ class Transfer {
   void set_mark(gpu::Mark mark) { mark_ = std::move(mark); }
   const std::optional<gpu::Mark>& mark() const noexcept { return mark_; }
   void set_result(std::uint64_t value) noexcept { result_ = value; }
+  // Among the transfers of its route, until it ends. To be called before others can end it.
+  void count(Operation operation) noexcept;
   // The first failure is the one reported; those that follow from it are not.
   void fail(Failure failure) noexcept;
   // Part of the data has been placed: a later failure leaves the destination changed.
@@ -80,6 +87,8 @@ class Transfer {
   bool failed() const noexcept { return failed_.load(std::memory_order_relaxed); }
 
  private:
+  void uncount(bool failed) noexcept;
+
   const std::shared_ptr<Poller> poller_;
   const std::uint64_t nbytes_;
   const std::shared_ptr<const Route> route_;
@@ -89,6 +98,7 @@ class Transfer {
   std::atomic<bool> done_{false};
   bool striped_ = false;
   bool placed_ = false;
+  std::optional<Operation> counted_;
   std::uint64_t result_ = 0;
   std::optional<gpu::Mark> mark_;
   std::optional<Failure> failure_;

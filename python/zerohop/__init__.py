@@ -16,6 +16,7 @@ from zerohop.errors import (
     TransferTimeout,
     VerbsError,
 )
+from zerohop.metrics import prometheus
 from zerohop.topology import Topology, topology
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ __all__ = [
     "TransferTimeout",
     "VerbsError",
     "aio",
+    "prometheus",
     "topology",
     "verbs",
 ]

@@ -35,7 +35,7 @@ Neighbour::Reached reach_board(Neighbour& neighbour, Owner& owner) {
 
 TEST_CASE("a notification rings when somebody sleeps, and only then") {
   Owner owner;
-  Neighbour neighbour(owner.doorway.name(), owner.doorway.invite());
+  Neighbour neighbour(owner.doorway.name(), owner.doorway.invite(), std::make_shared<RouteBook>());
   const auto reached = reach_board(neighbour, owner);
   REQUIRE(reached.visit);
   const auto notify = [&](std::uint32_t value) {
@@ -54,7 +54,7 @@ TEST_CASE("a notification rings when somebody sleeps, and only then") {
 
 TEST_CASE("who does not answer is counted, waited for once, and found when it does") {
   Owner owner;
-  Neighbour neighbour(owner.doorway.name(), owner.doorway.invite());
+  Neighbour neighbour(owner.doorway.name(), owner.doorway.invite(), std::make_shared<RouteBook>());
   const auto first = neighbour.reach_board({.seconds = 0.01, .insists = false});
   CHECK_FALSE(first.visit);
   CHECK(first.reason == "its process did not answer in time");
@@ -70,11 +70,12 @@ TEST_CASE("who does not answer is counted, waited for once, and found when it do
 TEST_CASE("a visit that ended is begun anew after a while") {
   Owner owner;
   const ipc::Token token = owner.doorway.invite();
-  Neighbour neighbour(owner.doorway.name(), token);
+  Neighbour neighbour(owner.doorway.name(), token, std::make_shared<RouteBook>());
   const auto first = reach_board(neighbour, owner);
   REQUIRE(first.visit);
   {
-    Neighbour rival(owner.doorway.name(), token);  // the same token again: the first is shown out
+    Neighbour rival(owner.doorway.name(), token,
+                    std::make_shared<RouteBook>());  // the same token again: the first is shown out
     REQUIRE(reach_board(rival, owner).visit);
     RemoteMemory remote;
     remote.local_key = 1;
@@ -86,7 +87,7 @@ TEST_CASE("a visit that ended is begun anew after a while") {
 
 TEST_CASE("who has left comes back no more") {
   Owner owner;
-  Neighbour neighbour(owner.doorway.name(), owner.doorway.invite());
+  Neighbour neighbour(owner.doorway.name(), owner.doorway.invite(), std::make_shared<RouteBook>());
   const auto reached = reach_board(neighbour, owner);
   REQUIRE(reached.visit);
   neighbour.leave();

@@ -120,7 +120,7 @@ TEST_CASE("an error of a notification that waits for a device tells that its dat
     Neighbours pair(/*software=*/true);
     Blocked blocked(pair);  // the queue pair is not repaired
     const auto path = pair.to_right->path(0);
-    const auto transfer = std::make_shared<Transfer>(path->poller(), 64, Neighbour::route(nullptr));
+    const auto transfer = std::make_shared<Transfer>(path->poller(), 64, nullptr);
     if (copied) transfer->note_placed();
     path->abandon("a test says so");
     Job job(transfer, IBV_WR_RDMA_WRITE);

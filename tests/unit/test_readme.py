@@ -3,7 +3,11 @@
 import re
 import subprocess
 import sys
+import threading
+import urllib.request
+import wsgiref.simple_server
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,6 +106,22 @@ def test_the_benchmarks_take_the_arguments_that_are_shown(repository: Path, monk
         *cli.SOFT_PEERS,
         *cli.P2P_PEERS,
     }
+
+
+def test_the_counters_are_served(repository: Path) -> None:
+    with zh.Endpoint("soft0", name="served") as ep:
+        names: dict[str, Any] = {"zh": zh, "ep": ep, "wsgiref": wsgiref}
+        exec(examples(repository)[4].replace("9400", "0"), names)  # noqa: S102
+        with names["server"] as server:
+            scraped = threading.Thread(target=server.handle_request)
+            scraped.start()
+            url = f"http://127.0.0.1:{server.server_port}/metrics"
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+                text = answer.read().decode()
+            scraped.join()
+    assert text == zh.prometheus(ep)
+    assert 'zerohop_peers{endpoint="served"} 0' in text
 
 
 def test_knobs_are_the_ones_that_the_code_reads(repository: Path) -> None:

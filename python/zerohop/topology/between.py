@@ -23,9 +23,9 @@ def describe(machine: Topology, near: str, far: str) -> str:
 
     near, far: PCI addresses, as "0000:3b:00.0".
     """
-    try:
-        one, other = machine.find(near), machine.find(far)
-    except LookupError:
+    gpus = {gpu.pci.address: gpu for gpu in machine.gpus}
+    one, other = gpus.get(near), gpus.get(far)
+    if one is None or other is None:
         return " (over which link is not known: /sys does not show both GPUs)"
     count = machine.nvlinks.get(frozenset((one.name, other.name)), 0)
     if count:

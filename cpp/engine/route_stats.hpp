@@ -1,0 +1,61 @@
+// Counters of the transfers that this process began over one route; read at any time by anyone.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zerohop::engine {
+
+enum class Operation : std::uint8_t { write, read, atomic, send, recv, notify };
+constexpr std::size_t kOperations = 6;
+
+struct RouteStats {
+  using Counter = std::atomic<std::uint64_t>;
+  std::array<Counter, kOperations> operations{};  // begun; notify: those without data
+  Counter notifications{0};                       // put behind data, or alone
+  Counter bytes_out{0};                           // of writes and sends
+  Counter bytes_in{0};                            // of reads; of recvs as they end
+  Counter failures{0};                            // ended with an error, or refused once counted
+  std::atomic<std::int64_t> under_way{0};         // begun and not ended
+
+  void begin(Operation operation, std::uint64_t nbytes) noexcept {
+    add(operations[static_cast<std::size_t>(operation)], 1);
+    if (operation == Operation::write || operation == Operation::send) add(bytes_out, nbytes);
+    if (operation == Operation::read) add(bytes_in, nbytes);
+  }
+  static void add(Counter& counter, std::uint64_t count) noexcept {
+    counter.fetch_add(count, std::memory_order_relaxed);
+  }
+};
+
+// Those of one Peer, by route and device.
+class RouteBook {
+ public:
+  using Name = std::pair<std::string, std::string>;  // kind and device of a Route
+  using Row = std::pair<Name, std::shared_ptr<const RouteStats>>;
+
+  std::shared_ptr<RouteStats> of(const std::string& kind, const std::string& device) {
+    const std::lock_guard lock(mutex_);
+    auto& stats = rows_[{kind, device}];
+    if (!stats) stats = std::make_shared<RouteStats>();
+    return stats;
+  }
+  std::vector<Row> rows() const {
+    const std::lock_guard lock(mutex_);
+    return {rows_.begin(), rows_.end()};
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<Name, std::shared_ptr<RouteStats>> rows_;
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,142 @@
+"""The Prometheus text, read back by a parser that takes nothing but the format."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import zerohop as zh
+
+Labels = frozenset[tuple[str, str]]
+HELP = re.compile(r"# HELP ([a-z_]+) (\S.*)")
+TYPE = re.compile(r"# TYPE ([a-z_]+) (counter|gauge)")
+SAMPLE = re.compile(r"([a-z_]+)\{(.*)\} (-?\d+)")
+LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\\\|\\n|\\")*)"(,|$)')
+
+
+def parse(text: str) -> dict[str, dict[Labels, int]]:
+    """Samples by metric and labels. Each metric is one block: HELP, TYPE, samples, all different."""
+    assert text.endswith("\n")
+    metrics: dict[str, dict[Labels, int]] = {}
+    lines = iter(text[:-1].split("\n"))
+    for line in lines:
+        if line.startswith("# HELP"):
+            name = matched(HELP, line)[1]
+            kind = matched(TYPE, next(lines))
+            assert kind[1] == name
+            assert name not in metrics
+            assert name.startswith("zerohop_")
+            assert name.endswith("_total") == (kind[2] == "counter")
+            metrics[name] = {}
+            continue
+        sample = matched(SAMPLE, line)
+        assert sample[1] == list(metrics)[-1]
+        labels = frozenset(labels_of(sample[2]))
+        assert labels not in metrics[sample[1]]
+        metrics[sample[1]][labels] = int(sample[3])
+    assert all(metrics.values())
+    return metrics
+
+
+def matched(pattern: re.Pattern[str], line: str) -> re.Match[str]:
+    found = pattern.fullmatch(line)
+    assert found is not None, line
+    return found
+
+
+def labels_of(text: str) -> list[tuple[str, str]]:
+    found, at = [], 0
+    while at < len(text):
+        label = LABEL.match(text, at)
+        assert label is not None, text[at:]
+        value = re.sub(r"\\(.)", lambda part: "\n" if part[1] == "n" else part[1], label[2])
+        found.append((label[1], value))
+        at = label.end()
+    assert len({name for name, _ in found}) == len(found)
+    return found
+
+
+def value(metrics: dict[str, dict[Labels, int]], name: str, **labels: str) -> int:
+    wanted = frozenset(labels.items())
+    [one] = [count for known, count in metrics[name].items() if wanted <= known]
+    return one
+
+
+@pytest.mark.parametrize("p2p", [False, True])
+def test_what_was_moved_is_in_the_text(p2p: bool) -> None:
+    with (
+        zh.Endpoint("soft0", name="here", p2p=p2p) as ep,
+        zh.Endpoint("soft0", name="there", p2p=p2p) as other,
+    ):
+        peer = ep.connect(other.address)
+        local, target = ep.empty(1000), other.empty(1000)
+        remote = target.remote
+        peer.write(local, remote, notify=(1, 2)).wait()
+        peer.write(local[:10], remote[:10]).wait()
+        peer.read(remote, local).wait()
+        metrics = parse(zh.prometheus(ep))
+        way = {
+            "endpoint": "here",
+            "peer": "there",
+            "route": "p2p" if p2p else "host",
+            "device": "cpu" if p2p else "soft0",
+        }
+        assert value(metrics, "zerohop_operations_total", operation="write", **way) == 2
+        assert value(metrics, "zerohop_operations_total", operation="read", **way) == 1
+        assert value(metrics, "zerohop_operations_total", operation="send", **way) == 0
+        assert value(metrics, "zerohop_bytes_total", direction="out", **way) == 1010
+        assert value(metrics, "zerohop_bytes_total", direction="in", **way) == 1000
+        assert value(metrics, "zerohop_notifications_total", **way) == 1
+        assert value(metrics, "zerohop_failures_total", **way) == 0
+        assert value(metrics, "zerohop_transfers_under_way", **way) == 0
+        assert value(metrics, "zerohop_peers", endpoint="here") == 1
+        rail = {"endpoint": "here", "peer": "there", "rail": "soft0"}
+        assert value(metrics, "zerohop_rail_serving", **rail) == 1
+        moved = 0 if p2p else 1010
+        assert value(metrics, "zerohop_rail_bytes_total", direction="out", **rail) == moved
+        assert ("zerohop_unanswered_total" in metrics) == p2p
+        assert value(metrics, "zerohop_registration_cache_total", event="hits") == 0
+
+
+def test_names_are_escaped() -> None:
+    name = 'back\\slash "quoted", {x="1"} \\n'
+    with zh.Endpoint("soft0", name=name) as ep:
+        assert value(parse(zh.prometheus(ep)), "zerohop_peers", endpoint=name) == 0
+
+
+def test_those_of_one_name_are_added_up() -> None:
+    with zh.Endpoint("soft0", name="hub", p2p=False) as ep:
+        others = [zh.Endpoint("soft0", name="worker", p2p=False) for _ in range(2)]
+        for other in others:
+            target = other.empty(10)
+            ep.connect(other.address).write(np.ones(10, "u1"), target.remote).wait()
+        metrics = parse(zh.prometheus(ep, *others))
+        assert (
+            value(metrics, "zerohop_bytes_total", direction="out", endpoint="hub", route="host")
+            == 20
+        )
+        assert value(metrics, "zerohop_peers", endpoint="worker") == 2
+        assert value(metrics, "zerohop_rail_serving", endpoint="hub", peer="worker") == 2
+        for other in others:
+            other.close()
+
+
+def test_a_closed_endpoint_has_no_peers() -> None:
+    with zh.Endpoint("soft0", name="gone") as ep:
+        pass
+    assert value(parse(zh.prometheus(ep)), "zerohop_peers", endpoint="gone") == 0
+    assert zh.prometheus() == ""
+
+
+def test_the_keys_of_stats_are_those_that_are_documented() -> None:
+    with zh.Endpoint("soft0", p2p=True) as ep, zh.Endpoint("soft0", p2p=True) as other:
+        peer = ep.connect(other.address)
+        stats: dict[str, Any] = peer.stats()
+        said = re.findall(r"\w+", str(type(peer).stats.__doc__))
+        rows = [stats, stats["p2p"], *stats["routes"], *stats["rails"]]
+        assert {key for row in rows for key in row} <= set(said)
+        shape = set(stats["routes"][0])
+        assert all(set(row) == shape for row in stats["routes"])
+        assert ("p2p", "cpu") in [(row["route"], row["device"]) for row in stats["routes"]]
