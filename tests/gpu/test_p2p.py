@@ -5,6 +5,7 @@ The other process is on the same GPU, and on another one where the machine has t
 
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -60,6 +61,24 @@ def test_the_route_is_p2p_and_every_byte_is_placed(ends: Any) -> None:
     assert torch.equal(back[GUARD:-GUARD].cpu(), wanted)
     assert bool((back[:GUARD] == 7).all())
     assert bool((back[-GUARD:] == 7).all())
+
+
+def test_the_route_says_over_what_link_and_is_counted(ends: Any) -> None:
+    ep, peer, far = ends
+    local, there = ep.register(random_bytes(4096)), peer["array"][:4096]
+    reason = peer.route(local, there).reason
+    link = r"over \d+ NVLinks? \(about \d+ GB/s each way\)|over PCIe|NVLinks are unknown"
+    if far.run("answer = str(array.device)") == "cuda:0":
+        link = "which is the same GPU"
+    assert re.search(link, reason), reason
+    transfer = peer.write(local, there, require="p2p")
+    transfer.wait()
+    assert transfer.route.reason == reason
+    [row] = [row for row in peer.stats()["routes"] if row["device"] == "cuda:0"]
+    assert (row["route"], row["writes"], row["bytes_out"]) == ("p2p", 1, 4096)
+    assert (row["failures"], row["under_way"]) == (0, 0)
+    assert row["chunks_mapped"] >= 1
+    assert row["nbytes_mapped"] >= NBYTES
 
 
 def test_lists_and_columns(ends: Any) -> None:
