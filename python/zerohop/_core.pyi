@@ -717,7 +717,8 @@ class Route:
     @property
     def reason(self) -> str:
         """
-        One sentence.
+        One sentence. Between two GPUs it says over how many NVLinks, and how fast those are (of NVML, with
+        ``pip install zerohop[nvlink]``), or over what kind of PCIe path (of /sys): looked up when first asked for.
         """
     @property
     def settings(self) -> dict[str, int | float | str | list[dict[str, int | float | str]]]:
@@ -930,13 +931,23 @@ class Peer:
         """
     def stats(self) -> dict:
         """
-        Counters since the connection was made, as a dict of ints; and "rails", a list of dicts with the same
-        counters for each device, its name ("device"), whether it carries transfers now ("serves") and why it does
-        not ("trouble", a str, empty if it does).
+        Counters since the connection was made, as a dict of ints, and two lists, "routes" and "rails". Reading them
+        costs transfers nothing. Keys may come to be, those that are here stay as they are.
 
         work_requests, doorbells: posted to the device, and how often it was told. bytes_out, bytes_in: of the
         writes and sends, and of the reads, that were posted. messages_in, notifications_in: that came from the
-        peer. queue_full: how often a call waited for room. queue_pair_errors: how often it had to be replaced.
+        peer over the device. queue_full: how often a call waited for room. queue_pair_errors: how often it had to be
+        replaced.
+
+        "routes": what this process began, a dict for each route and device that it may take or has taken: "route"
+        and "device" (strs, as of a Route: p2p over cpu is between host memories, p2p over cuda:0 is what that GPU of this
+        process copies); writes, reads, atomics, sends, recvs: how many were begun; notifications_out: put behind
+        data, or alone; bytes_out (of writes and sends) and bytes_in (of reads, and of recvs that have ended); failures:
+        that ended with an error; under_way: begun, and not ended yet; chunks_mapped, nbytes_mapped: of the peer's
+        GPU memory, for the p2p of this GPU, now. What the peer writes and reads here is in its own stats().
+
+        "rails": dicts with the counters that come first, for each device, its name ("device"), whether it carries
+        transfers now ("serves") and why it does not ("trouble", a str, empty if it does).
 
         "p2p" is there unless one of the two Endpoints has p2p=0, a dict: bytes_out and bytes_in, copied
         without a device (and in the sums above), and unanswered, how often the peer did not say in time where its
