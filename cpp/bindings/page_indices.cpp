@@ -78,13 +78,12 @@ std::int64_t to_index(py::handle item, const char* what, std::size_t k) {
 }
 
 Indices copy_sequence(py::handle object, const char* what) {
-  const auto items =
-      py::reinterpret_steal<py::object>(PySequence_Fast(object.ptr(), "a sequence has no items"));
+  // A tuple of its own: an item's __index__ may change the sequence.
+  const auto items = py::reinterpret_steal<py::object>(PySequence_Tuple(object.ptr()));
   if (!items) throw py::error_already_set();
-  Indices indices(static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items.ptr())));
+  Indices indices(static_cast<std::size_t>(PyTuple_GET_SIZE(items.ptr())));
   for (std::size_t k = 0; k < indices.size(); ++k) {
-    indices[k] =
-        to_index(PySequence_Fast_GET_ITEM(items.ptr(), static_cast<Py_ssize_t>(k)), what, k);
+    indices[k] = to_index(PyTuple_GET_ITEM(items.ptr(), static_cast<Py_ssize_t>(k)), what, k);
   }
   return indices;
 }

@@ -43,13 +43,13 @@ GpuCopies::GpuCopies(std::shared_ptr<Poller> poller, std::function<void()> look)
 GpuCopies::~GpuCopies() {
   const bool own = generation_ == fork_generation();
   for (Entry& entry : entries_) {
-    const auto ended = [&] {
-      return !entry.lane ||
-             (entry.state == State::begun && entry.lane->stream.done(entry.ticket)) ||
-             (entry.in_order && entry.lane->stream.query() == driver::kCudaSuccess);
-    };
-    if (own && ended()) continue;
-    if (entry.lane && !entry.in_order) entry.lane->stream.leave_behind();
+    if (!entry.lane) continue;
+    if (own && entry.state == State::begun && entry.lane->stream.done(entry.ticket)) {
+      entry.lane->stream.give_back(entry.ticket);
+      continue;
+    }
+    if (own && entry.in_order && entry.lane->stream.query() == driver::kCudaSuccess) continue;
+    if (!entry.in_order) entry.lane->stream.leave_behind();
     new auto(std::move(entry.work.kept));  // CUDA does not survive fork(), nor end what hangs
   }
 }
@@ -63,19 +63,34 @@ std::shared_ptr<GpuCopies::Lane> GpuCopies::lane_of(
 }
 
 void GpuCopies::wait_for_room(const Deadline& deadline) {
-  const auto room = [this] { return pending_.load(std::memory_order_relaxed) < kMost; };
+  const auto room = [this] {
+    return pending_.load(std::memory_order_relaxed) < kMost || is_cut_off();
+  };
   if (!room() && !poller_->wait(room, deadline)) throw_no_room();
+  if (is_cut_off()) throw_cut_off();
+}
+
+void GpuCopies::throw_cut_off() {
+  Failure failure;
+  {
+    const std::lock_guard lock(mutex_);
+    failure = *cut_off_;
+  }
+  failure.set_effect(Effect::nothing);
+  failure.raise();
 }
 
 GpuCopies::Place GpuCopies::put(Entry&& entry) {
-  if (!polled_.exchange(true)) poller_->add(shared_from_this());
+  const bool is_first = !polled_.exchange(true);
+  if (is_first) poller_->add(shared_from_this());
+  if (entry.work.notifies) notifies_.fetch_add(1, std::memory_order_release);
   Place place;
   {
     const std::lock_guard lock(mutex_);
     if (entry.lane && entry.in_order) ++entry.lane->in_order;
     place = entries_.insert(entries_.end(), std::move(entry));
   }
-  if (pending_.fetch_add(1, std::memory_order_release) == 0) look_();
+  if (pending_.fetch_add(1, std::memory_order_release) == 0 || is_first) look_();
   return place;
 }
 
@@ -84,6 +99,7 @@ void GpuCopies::settle(Place place, State state, const gpu::Ticket& ticket) noex
   place->state = state;
   place->ticket = ticket;
   if (state == State::begun) {
+    if (!place->work.transfer) return;  // cut off meanwhile
     const gpu::CopyStream& stream = place->lane->stream;
     place->work.transfer->set_mark(
         {.word = stream.word(ticket), .number = ticket.number, .owner = place->lane});
@@ -97,9 +113,13 @@ void GpuCopies::begin(const Copy& copy, Work work, const Deadline& deadline) {
   wait_for_room(deadline);
   const std::shared_ptr<Lane> lane = lane_of(copy.device);
   // Not by try_lock_until(), which ThreadSanitizer does not know.
-  if (!poller_->wait([&] { return submission_.try_lock(); }, deadline)) throw_no_room();
+  bool locked = false;
+  const auto turn = [&] { return (locked = submission_.try_lock()) || is_cut_off(); };
+  if (!poller_->wait(turn, deadline)) throw_no_room();
+  if (!locked) throw_cut_off();
   const std::shared_ptr<void> wake(nullptr, [this](void*) { poller_->wake(); });  // once unlocked
   const std::lock_guard submission(submission_, std::adopt_lock);
+  if (is_cut_off()) throw_cut_off();
   const Place place =
       put({.lane = lane, .in_order = !copy.stream, .ticket = {}, .work = std::move(work)});
   try {
@@ -113,7 +133,7 @@ void GpuCopies::begin(const Copy& copy, Work work, const Deadline& deadline) {
 gpu::Ticket GpuCopies::give(Lane& lane, const Copy& copy, const Deadline& deadline) {
   gpu::CopyStream& stream = lane.stream;
   if (copy.stream) {
-    order_behind_lanes(*copy.stream);
+    order_behind_lanes(copy);
   } else {
     stream.follow(driver::kCudaLegacyStream);
   }
@@ -121,7 +141,7 @@ gpu::Ticket GpuCopies::give(Lane& lane, const Copy& copy, const Deadline& deadli
 }
 
 // A notification follows the data of every call before it, but for those in other streams.
-void GpuCopies::order_behind_lanes(driver::CudaStream stream) {
+void GpuCopies::order_behind_lanes(const Copy& copy) {
   std::vector<std::shared_ptr<Lane>> busy;
   {
     const std::lock_guard lock(mutex_);
@@ -129,7 +149,7 @@ void GpuCopies::order_behind_lanes(driver::CudaStream stream) {
       if (lane->in_order > 0) busy.push_back(lane);
     }
   }
-  for (const auto& lane : busy) lane->stream.precede(stream);
+  for (const auto& lane : busy) lane->stream.precede(*copy.device, *copy.stream);
 }
 
 // What was put into a stream of the program is known to have ended once the lane's own stream,
@@ -140,6 +160,8 @@ void GpuCopies::break_off(Place place, const Copy& copy) noexcept {
       place->lane->stream.follow(*copy.stream);
     } catch (const CudaError&) {
       place->lane->stream.leave_behind();
+      const std::lock_guard lock(mutex_);
+      new auto(std::move(place->work.kept));  // nobody will ever know when it has ended
     }
   }
   settle(place, State::broken, {});
@@ -162,7 +184,8 @@ void GpuCopies::poll() noexcept {
   for (Place place = entries_.begin(); place != entries_.end();) {
     const Entry& entry = *place;
     driver::CudaResult result = driver::kCudaErrorNotReady;
-    if (entry.state != State::beginning && (all_before_ended || !entry.in_order)) {
+    const bool has_turn = all_before_ended || !(entry.in_order || entry.work.notifies);
+    if (entry.state != State::beginning && has_turn) {
       result = ask(entry, now);
     }
     if (result == driver::kCudaErrorNotReady) {
@@ -200,6 +223,7 @@ GpuCopies::Place GpuCopies::end(Place place, driver::CudaResult result) noexcept
   } else if (entry.work.transfer) {
     entry.work.finish();
   }
+  if (entry.work.notifies) notifies_.fetch_sub(1, std::memory_order_release);
   pending_.fetch_sub(1, std::memory_order_release);
   poller_->wake();
   return place;
@@ -216,10 +240,14 @@ void GpuCopies::fail_cut_off() noexcept {
 }
 
 void GpuCopies::cut_off(Failure failure) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (cut_off_) return;
-  cut_off_ = std::move(failure);
-  patience_ends_ = Clock::now() + kWhenCutOff;
+  {
+    const std::lock_guard lock(mutex_);
+    if (cut_off_) return;
+    cut_off_ = std::move(failure);
+    patience_ends_ = Clock::now() + kWhenCutOff;
+  }
+  is_cut_off_.store(true, std::memory_order_release);
+  poller_->wake();
 }
 
 }  // namespace zerohop::engine

@@ -26,6 +26,7 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
  public:
   struct Work {
     std::shared_ptr<Transfer> transfer;  // null once it has ended otherwise
+    bool notifies = false;               // `finish` does: the CPU, not the GPU
     std::function<void()> finish;        // once placed: ends the transfer; neither throws nor waits
     std::vector<std::shared_ptr<const void>> kept;  // until nothing touches it any more
   };
@@ -50,6 +51,8 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   void follow(Work work, const Deadline& deadline);
 
   bool pending() const noexcept override { return pending_.load(std::memory_order_acquire) > 0; }
+  // Whether a notification of an earlier call is left to the CPU: a GPU must not overtake it.
+  bool notifies() const noexcept { return notifies_.load(std::memory_order_acquire) > 0; }
   void poll() noexcept override;
 
   // The Peer is lost: what the GPU does not end in a moment fails with that. It stays kept.
@@ -79,7 +82,9 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   void wait_for_room(const Deadline& deadline);
   Place put(Entry&& entry);
   gpu::Ticket give(Lane& lane, const Copy& copy, const Deadline& deadline);
-  void order_behind_lanes(driver::CudaStream stream);
+  void order_behind_lanes(const Copy& copy);
+  [[noreturn]] void throw_cut_off();
+  bool is_cut_off() const noexcept { return is_cut_off_.load(std::memory_order_acquire); }
   void settle(Place place, State state, const gpu::Ticket& ticket) noexcept;
   void break_off(Place place, const Copy& copy) noexcept;
   // With mutex_ held:
@@ -97,7 +102,9 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   Entries entries_;                             // in the order of the calls
   std::optional<Failure> cut_off_;
   Clock::time_point patience_ends_{};  // of what is cut off
+  std::atomic<bool> is_cut_off_{false};
   std::atomic<int> pending_{0};
+  std::atomic<int> notifies_{0};
 };
 
 }  // namespace zerohop::engine

@@ -64,7 +64,10 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
   for (const Pair& pair : pairs) {
     check_pair(pair, is_write ? kRemoteWrite : kRemoteRead);
     const auto& [local, remote] = pair;
-    if (remote->layout.count() == 0) continue;
+    if (remote->layout.count() == 0) {  // but for its place in a stream
+      if (!move.device && !local->on_host()) move.device = local->pinned()->device;
+      continue;
+    }
     if (local->on_host() || remote->device == "cpu") {
       return reason = "of the pairs some lie in host memory: move those by a call of their own",
              nullptr;
@@ -146,6 +149,7 @@ Peer::Transferring Peer::begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
   const bool nothing_to_do = copy.ranges.empty() && !copy.stream;
   GpuCopies::Work work{
       .transfer = transfer,
+      .notifies = options.notify && !after.put_by_gpu,
       .finish = [self = shared_from_this(), after] { self->finish_copy(after, Room::take); },
       .kept = std::move(move.kept)};
   if (nothing_to_do || !copy.device) {
@@ -160,7 +164,8 @@ Peer::Transferring Peer::begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
 // The GPU puts the notification by itself, right behind its copies, where that cannot overtake
 // others: those that devices carry, and what is to end before.
 void Peer::let_gpu_put(GpuCopies::Copy& copy, GpuMove& move, NeighbourCopy& after) {
-  if (move.nbytes == 0 || device_work().unseen || (!copy.stream && gpu_copies_->pending())) return;
+  if (move.nbytes == 0 || device_work().unseen || gpu_copies_->notifies()) return;
+  if (!copy.stream && gpu_copies_->pending()) return;
   auto slot = neighbour_->slot_for_gpu(after.visit, copy.device, after.message->tag);
   if (slot.address == 0) return;
   copy.put = {.slot = slot.address, .value = after.message->value};

@@ -158,6 +158,7 @@ Peer::Transferring Peer::finish_behind_gpus(NeighbourCopy&& copy, const Transfer
   const Deadline until = deadline(options.timeout);
   wait_for_host_copies(until);
   gpu_copies_->follow({.transfer = transfer,
+                       .notifies = true,
                        .finish = [self = shared_from_this(),
                                   copy = std::move(copy)] { self->finish_copy(copy, Room::take); },
                        .kept = {}},

@@ -36,6 +36,8 @@ Peer::Transferring Peer::copy_pages_as_neighbour(ibv_wr_opcode opcode, const Pag
                                                  std::string& reason) {
   const Pair whole{pages.local, pages.remote};
   if (between_gpus({&whole, 1})) return copy_pages_by_gpu(opcode, pages, options, reason);
+  if (!neighbour_) return reason = why_no_neighbour(), nullptr;
+  if (options.stream) wait_for_stream(*options.stream, deadline(options.timeout));
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   Neighbour::Reached reached =
       reach_as_neighbour(whole, {.seconds = options.timeout.value_or(host_.default_timeout),

@@ -44,6 +44,13 @@ StreamWaits::StreamWaits(Host host) : host_(std::move(host)), generation_(fork_g
 
 StreamWaits::~StreamWaits() {
   if (entries_.empty()) return;
+  for (Entry& entry : entries_) {
+    if (generation_ != fork_generation()) break;  // the parent's, and its waiters'
+    entry.transfer->fail({.message = "the Endpoint was closed before a stream of the program came "
+                                     "to wait for " +
+                                     entry.what});
+    entry.transfer->drop();
+  }
   new auto(std::move(entries_));  // CUDA does not survive fork(), nor end what hangs
   new auto(std::move(waiters_));
   new auto(std::move(pages_));
@@ -61,7 +68,7 @@ std::shared_ptr<StreamWaiter> StreamWaits::waiter_of(
 std::shared_ptr<const void> StreamWaits::board_of(
     const std::shared_ptr<const gpu::Device>& device) {
   const std::lock_guard lock(mutex_);
-  if (!pages_) {
+  if (!pages_ || !device->facts().reaches_registered) {
     const Buffer& buffer = host_.board->buffer();
     pages_ = std::make_shared<const gpu::RegisteredPages>(device, host_.board, buffer.data(),
                                                           buffer.nbytes());
@@ -128,13 +135,14 @@ std::shared_ptr<Transfer> StreamWaits::begin(Entry&& entry, const Stream& stream
     waiter->give_back(taken);
     throw;
   }
-  if (!polled_.exchange(true)) host_.poller->add(shared_from_this());
+  const bool is_first = !polled_.exchange(true);
+  if (is_first) host_.poller->add(shared_from_this());
   {
     const std::lock_guard lock(mutex_);
     if (closed_) waiter->give_up(taken);
     entries_.push_back(std::move(entry));
   }
-  if (pending_.fetch_add(1, std::memory_order_release) == 0) host_.look();
+  if (pending_.fetch_add(1, std::memory_order_release) == 0 || is_first) host_.look();
   return transfer;
 }
 

@@ -16,6 +16,9 @@ using driver::check_cuda;
 // A copy engine takes 2 us for each range, whatever its size, and as long again for the tail; one
 // launch does it all. Engines are faster from some MiB on and leave the GPU's cores alone.
 constexpr std::uint64_t kLong = std::uint64_t{4} << 20;
+// Each takes a place in the stream, of about a thousand, beyond which the driver makes its caller
+// wait.
+constexpr std::size_t kMostByEngine = 32;
 // The kernel copies ranges that are not aligned alike by narrow accesses, the engine does not care.
 constexpr std::uint64_t kLongIfCrooked = std::uint64_t{64} << 10;
 
@@ -37,7 +40,8 @@ Way best_way(std::span<const CopyPiece> ranges) {
     crooked = crooked || (range.from ^ range.to) % 16 != 0;
   }
   if (ranges.size() > FewRanges::kMost && nbytes > 0) {
-    return nbytes / ranges.size() >= kLong ? Way::engine : Way::list;
+    const bool long_ones = ranges.size() <= kMostByEngine && nbytes / ranges.size() >= kLong;
+    return long_ones ? Way::engine : Way::list;
   }
   const std::uint64_t most = crooked ? kLongIfCrooked : kLong;
   return nbytes >= most * std::max<std::size_t>(ranges.size(), 1) ? Way::engine : Way::few;
@@ -90,16 +94,28 @@ CopyStream::~CopyStream() {
   new auto(kernels_);
 }
 
-void CopyStream::order(driver::CudaStream first, driver::CudaStream second) {
+void CopyStream::record(driver::CudaStream stream) {
   const DeviceGuard guard(*device_);
   const driver::Cuda& cuda = device_->cuda();
-  check_cuda(cuda, cuda.event_record(before_.get(), first), "cuEventRecord");
-  check_cuda(cuda, cuda.stream_wait_event(second, before_.get(), 0), "cuStreamWaitEvent");
+  check_cuda(cuda, cuda.event_record(before_.get(), stream), "cuEventRecord");
 }
 
-void CopyStream::follow(driver::CudaStream stream) { order(stream, own()); }
+// The default streams have the same handles on every GPU.
+void CopyStream::wait(const Device& device, driver::CudaStream stream) {
+  const DeviceGuard guard(device);
+  const driver::Cuda& cuda = device.cuda();
+  check_cuda(cuda, cuda.stream_wait_event(stream, before_.get(), 0), "cuStreamWaitEvent");
+}
 
-void CopyStream::precede(driver::CudaStream stream) { order(own(), stream); }
+void CopyStream::follow(driver::CudaStream stream) {
+  record(stream);
+  wait(*device_, own());
+}
+
+void CopyStream::precede(const Device& device, driver::CudaStream stream) {
+  record(own());
+  wait(device, stream);
+}
 
 Ticket CopyStream::copy(std::span<const CopyPiece> ranges, const Put& put,
                         driver::CudaStream stream, const Deadline& deadline) {
@@ -113,10 +129,10 @@ Ticket CopyStream::copy(std::span<const CopyPiece> ranges, const Put& put,
             .number = ticket.number,
             .place = ticket.place},
            stream, deadline);
-  } catch (...) {
+  } catch (const TransferTimeout&) {
     tickets_->give_back(ticket);  // its word comes last, so nothing will write it
     throw;
-  }
+  }  // after another error something may: the ticket stays out
   return ticket;
 }
 

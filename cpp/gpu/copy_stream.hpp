@@ -31,8 +31,8 @@ class CopyStream {
   // From now on its own stream begins once `stream` has done what it was given so far. Throws
   // CudaError.
   void follow(driver::CudaStream stream);
-  // The reverse: what is given to `stream` from now on begins behind its own.
-  void precede(driver::CudaStream stream);
+  // The reverse: what is given to a stream of `device` from now on begins behind its own.
+  void precede(const Device& device, driver::CudaStream stream);
 
   // A notification: a word of a board that the GPU reaches, and what to put there.
   struct Put {
@@ -63,7 +63,8 @@ class CopyStream {
               const Deadline& deadline);
   void copy_by_engine(std::span<const CopyPiece> ranges, const Tail& tail,
                       driver::CudaStream stream);
-  void order(driver::CudaStream first, driver::CudaStream second);
+  void record(driver::CudaStream stream);
+  void wait(const Device& device, driver::CudaStream stream);
 
   const std::shared_ptr<const Device> device_;
   const unsigned generation_;               // of the process (fork)

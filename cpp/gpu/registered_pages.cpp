@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/fork.hpp"
 #include "driver/cuda_call.hpp"
+#include "gpu/apart.hpp"
 #include "gpu/device_guard.hpp"
 
 namespace zerohop::gpu {
@@ -28,14 +29,17 @@ RegisteredPages::RegisteredPages(std::shared_ptr<const Device> device,
       "cuMemHostRegister of a notification board");
 }
 
+// On a thread of its own: the driver waits for the GPU, be it for a kernel that waits for another.
 RegisteredPages::~RegisteredPages() {
   if (generation_ != fork_generation()) return;  // CUDA does not survive fork()
-  try {
-    const DeviceGuard guard(*device_);
-    (void)device_->cuda().host_unregister(begin_);
-  } catch (const CudaError&) {
-    // The context is gone, as at process exit.
-  }
+  run_apart([device = device_, owner = owner_, begin = begin_] {
+    try {
+      const DeviceGuard guard(*device);
+      (void)device->cuda().host_unregister(begin);
+    } catch (const CudaError&) {
+      // The context is gone, as at process exit.
+    }
+  });
 }
 
 }  // namespace zerohop::gpu

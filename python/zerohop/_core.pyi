@@ -949,7 +949,7 @@ class Peer:
         "rails": dicts with the counters that come first, for each device, its name ("device"), whether it carries
         transfers now ("serves") and why it does not ("trouble", a str, empty if it does).
 
-        "p2p" is there unless one of the two Endpoints has p2p=0, a dict: bytes_out and bytes_in, copied
+        "p2p" is there with a peer on the same host unless one of the two Endpoints has p2p=0, a dict: bytes_out and bytes_in, copied
         without a device (and in the sums above), and unanswered, how often the peer did not say in time where its
         memory is, so that a device took over.
         """

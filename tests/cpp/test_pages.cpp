@@ -170,7 +170,7 @@ struct Chunks {
       auto window = std::make_shared<ipc::Window>();
       window->begin = i == 0 ? begin + kCut : begin;
       window->end = i == count - 1 ? begin + kNbytes - kCut : begin + kNbytes;
-      places.push_back({window, gpu::PeerMemory::map(device, {&chunk, 1})});
+      places.push_back({window, gpu::PeerMemory::map(device, {&chunk, 1}), nullptr});
     }
   }
   std::uint64_t here(std::uint64_t there) const {

@@ -15,7 +15,7 @@ __device__ bool came(const Wait& wait, std::uint32_t& value) {
   if (value == 0) return false;
   if (wait.reset == 0) return true;
   // The value that is taken is the one that was there: a later one may have replaced the first.
-  value = atomicExch_system(reinterpret_cast<std::uint32_t*>(wait.word), 0);
+  value = exchange(wait.word, 0);
   return value != 0;  // 0: somebody else was faster
 }
 

@@ -18,6 +18,14 @@ __device__ inline std::uint32_t acquire(std::uint64_t word) {
   asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
   return value;
 }
+__device__ inline std::uint32_t exchange(std::uint64_t word, std::uint32_t value) {
+  std::uint32_t before;
+  asm volatile("atom.acquire.sys.global.exch.b32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(word), "r"(value)
+               : "memory");
+  return before;
+}
 __device__ inline std::uint64_t nanoseconds_now() {
   std::uint64_t now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
