@@ -17,7 +17,7 @@ using engine::Peer;
 using engine::RouteStats;
 
 // Of one route; "chunks" and "mapped_nbytes" are of the GPU that serves it.
-py::dict row_of(const Peer& peer, const engine::RouteBook::Row& row,
+py::dict row_of(const engine::RouteBook::Row& row,
                 const std::map<int, GpuWindows::Mapped>& mapped) {
   constexpr std::pair<const char*, Operation> kOperations[] = {{"writes", Operation::write},
                                                                {"reads", Operation::read},
@@ -53,7 +53,7 @@ py::list routes_of(const Peer& peer) {
   std::map<int, GpuWindows::Mapped> mapped;
   if (const engine::Neighbour* neighbour = peer.neighbour()) mapped = neighbour->mapped();
   py::list routes;
-  for (const auto& row : peer.route_stats()) routes.append(row_of(peer, row, mapped));
+  for (const auto& row : peer.route_stats()) routes.append(row_of(row, mapped));
   return routes;
 }
 
