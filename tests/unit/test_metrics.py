@@ -112,6 +112,7 @@ def test_those_of_one_name_are_added_up() -> None:
         for other in others:
             target = other.empty(10)
             ep.connect(other.address).write(np.ones(10, "u1"), target.remote).wait()
+            other.accept()  # from then on the peer is counted on that side, too
         metrics = parse(zh.prometheus(ep, *others))
         assert (
             value(metrics, "zerohop_bytes_total", direction="out", endpoint="hub", route="host")
