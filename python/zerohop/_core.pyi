@@ -1181,9 +1181,9 @@ class Endpoint:
 
         The stream waits at most `timeout` seconds, counted from when it gets there. It goes on all the same if nothing
         came by then, or no peer is left that could notify: a RuntimeWarning says so, and wait() of the Transfer raises
-        TransferTimeout or PeerLost. The wait is a kernel of one thread, which hears of a value sooner than the driver's
-        own wait operation and always ends. Where the GPU has no atomics with host memory, a value that replaces one at
-        the very moment when a stream takes that is lost: give each value under way a slot of its own. Raises
+        TransferTimeout or PeerLost. The wait is a kernel of one thread, which always ends; the driver's own operation
+        would not. Where the GPU has no atomics with host memory, a value that replaces one at the very moment when a
+        stream takes that is lost: give each value under way a slot of its own. Raises
         RouteUnavailable (the stream is being captured into a CUDA graph; built without kernels), CudaError, IndexError.
         """
     def wait_notify_any(

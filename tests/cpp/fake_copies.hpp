@@ -45,7 +45,6 @@ class FakeCopies {
   int pinned() const { return count(pinned_); }
   int streams() const { return count(streams_); }
   int events() const { return count(events_); }
-  int registered() const { return count(registered_); }
   int waiting() const;  // copies that were started and have not happened
 
   // A stream of the program, which nothing asks for but the test: run() has it do what it can, and
