@@ -27,6 +27,7 @@ using CudaModule = void*;                   // CUmodule
 using CudaFunction = void*;                 // CUfunction
 struct CudaMemoryProperties;                // CUmemAllocationProp
 struct CudaMemoryAccess;                    // CUmemAccessDesc
+struct CudaLaunch;                          // CUlaunchConfig
 struct CudaUuid {                           // CUuuid
   unsigned char bytes[16];
 };
@@ -126,10 +127,8 @@ constexpr CudaResult kCudaSuccess = 0;
   X(module_unload, cuModuleUnload, 2000, (CudaModule module))                                      \
   X(module_get_function, cuModuleGetFunction, 2000,                                                \
     (CudaFunction * function, CudaModule module, const char* name))                                \
-  X(launch_kernel, cuLaunchKernel, 4000,                                                           \
-    (CudaFunction function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,               \
-     unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_nbytes,           \
-     CudaStream stream, void** arguments, void** options))                                         \
+  X(launch_kernel, cuLaunchKernelEx, 11060,                                                        \
+    (const CudaLaunch* launch, CudaFunction function, void** arguments, void** options))           \
   X(flush_gpudirect_writes, cuFlushGPUDirectRDMAWrites, 11030, (int target, int scope))            \
   X(get_error_name, cuGetErrorName, 6000, (CudaResult result, const char** text))                  \
   X(get_error_string, cuGetErrorString, 6000, (CudaResult result, const char** text))

@@ -81,6 +81,28 @@ struct CudaMemoryAccess {
   CudaMemoryLocation location;
   int flags;  // kCudaAccessReadWrite
 };
+
+struct CudaLaunchAttribute {  // CUlaunchAttribute
+  int kind;
+  int unused;
+  union {
+    int flag;
+    unsigned char room[64];
+  } value;
+};
+static_assert(sizeof(CudaLaunchAttribute) == 72);
+
+struct CudaLaunch {  // CUlaunchConfig
+  unsigned blocks_x, blocks_y, blocks_z;
+  unsigned threads_x, threads_y, threads_z;
+  unsigned shared_nbytes;
+  CudaStream stream;
+  CudaLaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: the launch may begin as the one before it
+// ends, and waits for that by itself.
+constexpr int kCudaLaunchOverlaps = 6;
 static_assert(sizeof(CudaMemoryAccess) == 12);
 constexpr int kCudaMemoryPinned = 1;        // CU_MEM_ALLOCATION_TYPE_PINNED: it stays in place
 constexpr int kCudaAccessReadWrite = 3;     // CUmemAccess_flags

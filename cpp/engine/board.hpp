@@ -1,6 +1,7 @@
 // The notification board: numbered slots, each empty (0) or holding a 32-bit value put by a peer
 // (GASPI, "weak synchronisation": gaspi_notify_waitsome, gaspi_notify_reset). It lies in pages that
-// processes of this host map: they put by themselves.
+// processes of this host map: they put by themselves, and so do their GPUs, in words of their own
+// (see GpuNotes).
 #pragma once
 
 #include <atomic>
@@ -9,28 +10,10 @@
 #include <utility>
 
 #include "base/buffer.hpp"
+#include "engine/board_pages.hpp"
+#include "engine/gpu_notes.hpp"
 
 namespace zerohop::engine {
-
-// The pages of a board; all zero in the beginning.
-struct BoardPages {
-  static constexpr std::uint32_t kSlots = 65536;
-
-  // The release pairs with the acquires of the Board: who sees the value sees the data it follows.
-  void put(std::uint32_t slot, std::uint32_t value) noexcept {
-    slots[slot].store(value, std::memory_order_release);
-    puts.fetch_add(1, std::memory_order_release);
-  }
-
-  // A GPU has put a value into a slot: it cannot count that, nor see who sleeps.
-  void announce() noexcept { puts.fetch_add(1, std::memory_order_release); }
-
-  alignas(64) std::atomic<std::uint64_t> puts;
-  alignas(64) std::atomic<int> sleepers;  // threads of the owner that want to be woken
-  alignas(64) std::atomic<std::uint32_t> slots[kSlots];
-};
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "it lies between processes");
-
 class Board {
  public:
   static constexpr std::uint32_t kSlots = BoardPages::kSlots;
@@ -38,20 +21,20 @@ class Board {
   Board() : buffer_(sizeof(BoardPages)) {}  // throws RegistrationError
 
   const Buffer& buffer() const noexcept { return buffer_; }  // to be mapped by others
-  // Of a slot, for GPUs that the buffer is registered with.
-  std::uint64_t address(std::uint32_t slot) const noexcept {
-    return reinterpret_cast<std::uintptr_t>(&pages().slots[slot]);
-  }
+  BoardPages& pages() const noexcept { return *reinterpret_cast<BoardPages*>(buffer_.data()); }
+  GpuNotes& gpu_notes() noexcept { return notes_; }
   std::atomic<int>& sleepers() noexcept { return pages().sleepers; }
 
   void put(std::uint32_t slot, std::uint32_t value) noexcept { pages().put(slot, value); }
 
   std::uint32_t peek(std::uint32_t slot) const noexcept {
-    return pages().slots[slot].load(std::memory_order_acquire);
+    const std::uint32_t value = pages().slots[slot].load(std::memory_order_acquire);
+    return value != 0 ? value : notes_.peek(slot);
   }
   // Empties the slot and returns what was in it; 0: nothing was, or another thread took it.
   std::uint32_t reset(std::uint32_t slot) noexcept {
-    return pages().slots[slot].exchange(0, std::memory_order_acq_rel);
+    const std::uint32_t value = pages().slots[slot].exchange(0, std::memory_order_acq_rel);
+    return value != 0 ? value : notes_.take(slot);
   }
 
   // The first non-empty slot of [first, first + count) and its value.
@@ -63,9 +46,8 @@ class Board {
   std::uint64_t puts() const noexcept { return pages().puts.load(std::memory_order_acquire); }
 
  private:
-  BoardPages& pages() const noexcept { return *reinterpret_cast<BoardPages*>(buffer_.data()); }
-
   Buffer buffer_;
+  GpuNotes notes_{pages()};
 };
 
 }  // namespace zerohop::engine

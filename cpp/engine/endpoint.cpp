@@ -62,6 +62,8 @@ Endpoint::Endpoint(const EndpointOptions& options)
   services_.board = std::make_shared<Board>();
   open_rails();
   open_neighbourhood();
+  note_twins_ = std::make_shared<NoteTwins>(
+      services_.board, neighbourhood_ ? neighbourhood_->exposures() : nullptr);
   stager_ = std::make_shared<Stager>(services_.poller);
   services_.options = options_.queue_pair;
   registrations_ = std::make_shared<Registrations>(
@@ -300,6 +302,7 @@ void Endpoint::stop() {
     stream_waits_.reset();
     stream_devices_.clear();
   }
+  note_twins_.reset();
   services_.poller->let_go();
   services_.poller.reset();
   copy_queue_.reset();

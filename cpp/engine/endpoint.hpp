@@ -135,6 +135,7 @@ class Endpoint {
   PathServices services_;
   std::shared_ptr<Neighbourhood> neighbourhood_;  // null because of:
   std::string no_neighbourhood_;
+  std::shared_ptr<NoteTwins> note_twins_;
   std::shared_ptr<CopyQueue> copy_queue_;
   const std::shared_ptr<LiveRegions> live_regions_ = std::make_shared<LiveRegions>();
   std::shared_ptr<Registrations> registrations_;

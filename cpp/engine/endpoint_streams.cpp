@@ -30,6 +30,7 @@ std::shared_ptr<StreamWaits> Endpoint::stream_waits() {
     stream_waits_ = std::make_shared<StreamWaits>(
         StreamWaits::Host{.poller = services_.poller,
                           .board = services_.board,
+                          .twins = note_twins_,
                           .look =
                               [control] {
                                 if (const auto alive = control.lock()) alive->look();

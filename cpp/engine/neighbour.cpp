@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "engine/board.hpp"
+#include "engine/board_pages.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -193,25 +193,6 @@ Neighbour::ReachedByGpu Neighbour::reach_by_gpu(const RemoteMemory& remote,
   return reached;
 }
 
-Neighbour::SlotForGpu Neighbour::slot_for_gpu(const std::shared_ptr<ipc::Visit>& visit,
-                                              const std::shared_ptr<const gpu::Device>& device,
-                                              std::uint32_t slot) {
-  const std::lock_guard lock(mutex_);
-  if (registered_.lock() != visit) {
-    registered_ = visit;  // once: where it fails it would fail again
-    board_pages_ = nullptr;
-    try {
-      board_pages_ = std::make_shared<const gpu::RegisteredPages>(device, visit, visit->board(),
-                                                                  sizeof(BoardPages));
-    } catch (const Error&) {
-      // Then the CPU puts, once it sees that the GPU has copied.
-    }
-  }
-  if (!board_pages_ || !device->facts().reaches_registered) return {};
-  const auto* const pages = reinterpret_cast<const BoardPages*>(visit->board());
-  return {.address = reinterpret_cast<std::uintptr_t>(&pages->slots[slot]), .owner = board_pages_};
-}
-
 const std::shared_ptr<const Route>& Neighbour::gpu_route(const gpu::Device& local,
                                                          const std::string& remote,
                                                          const gpu::PeerLink& link) {
@@ -232,16 +213,15 @@ void Neighbour::sweep() {
 
 void Neighbour::leave() noexcept {
   std::shared_ptr<ipc::Visit> last;  // unmapped outside the lock
-  std::shared_ptr<const gpu::RegisteredPages> pages;
   {
     const std::lock_guard lock(mutex_);
-    pages = std::move(board_pages_);
     last = std::move(visit_);
     left_ = true;
     entered_ = false;
     no_visit_ = "the connection has ended";
   }
   if (last) last->leave();
+  notifier_.leave();
   gpus_.clear();
 }
 

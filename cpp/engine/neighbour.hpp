@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "engine/gpu_notifier.hpp"
 #include "engine/gpu_windows.hpp"
 #include "engine/message.hpp"
 #include "engine/remote_memory.hpp"
 #include "engine/route.hpp"
 #include "engine/transfer.hpp"
-#include "gpu/registered_pages.hpp"
 #include "ipc/visit.hpp"
 
 namespace zerohop::engine {
@@ -72,13 +72,12 @@ class Neighbour {
   ReachedByGpu reach_by_gpu(const RemoteMemory& remote,
                             const std::shared_ptr<const gpu::Device>& device,
                             const Patience& patience);
-  // A slot of the board for a GPU of this process to put into; null: that GPU cannot.
-  struct SlotForGpu {
-    driver::CudaAddress address = 0;
-    std::shared_ptr<const void> owner;
-  };
-  SlotForGpu slot_for_gpu(const std::shared_ptr<ipc::Visit>& visit,
-                          const std::shared_ptr<const gpu::Device>& device, std::uint32_t slot);
+  // For a GPU of this process to put a notification into the board.
+  GpuNotifier::Place place_for_gpu(const std::shared_ptr<ipc::Visit>& visit,
+                                   const std::shared_ptr<const gpu::Device>& device,
+                                   const Message& message, const Patience& patience) {
+    return notifier_.place(visit, gpus_, device, message.tag, message.value, until(patience));
+  }
   // The board alone.
   Reached reach_board(const Patience& patience);
 
@@ -118,6 +117,7 @@ class Neighbour {
   const std::shared_ptr<const Route> process_;
   const std::shared_ptr<const Route> board_;
   GpuWindows gpus_;
+  GpuNotifier notifier_;
   std::atomic<std::uint64_t> unanswered_{0};
   std::atomic<bool> silent_{false};  // it left the last question unanswered
 
@@ -129,8 +129,6 @@ class Neighbour {
   Clock::time_point try_at_{};  // not before
   Clock::duration pause_{};     // before the next try but one
   std::map<std::tuple<int, std::string, int>, std::shared_ptr<const Route>> gpu_routes_;
-  std::shared_ptr<const gpu::RegisteredPages> board_pages_;  // of this visit's board:
-  std::weak_ptr<ipc::Visit> registered_;
 };
 
 }  // namespace zerohop::engine

@@ -218,7 +218,12 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Transferring begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
                               std::shared_ptr<ipc::Visit> visit, const TransferOptions& options,
                               const Deadline& until);
-  void let_gpu_put(GpuCopies::Copy& copy, GpuMove& move, NeighbourCopy& after);
+  void let_gpu_put(GpuCopies::Copy& copy, GpuMove& move, NeighbourCopy& after,
+                   const Neighbour::Patience& patience);
+  Neighbour::Patience patience_of(const TransferOptions& options) const noexcept {
+    return {.seconds = options.timeout.value_or(host_.default_timeout),
+            .insists = !options.require.empty()};
+  }
   void cut_off_gpu_copies() const;
 
   // --- lists of pages (peer_pages.cpp) ---

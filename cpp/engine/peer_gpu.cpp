@@ -56,8 +56,7 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
                                      const TransferOptions& options, std::string& reason) {
   if (!neighbour_) return reason = why_no_neighbour(), nullptr;
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  const Neighbour::Patience patience{.seconds = options.timeout.value_or(host_.default_timeout),
-                                     .insists = !options.require.empty()};
+  const Neighbour::Patience patience = patience_of(options);
   GpuMove move;
   Neighbour::ReachedByGpu reached;  // of the pair before, and its key
   std::uint64_t key = 0;
@@ -145,7 +144,7 @@ Peer::Transferring Peer::begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
   count(*transfer, opcode, move.device != nullptr, options.notify.has_value());
   GpuCopies::Copy copy{
       .device = move.device, .ranges = std::move(move.ranges), .stream = options.stream, .put = {}};
-  if (options.notify && copy.device) let_gpu_put(copy, move, after);
+  if (options.notify && copy.device) let_gpu_put(copy, move, after, patience_of(options));
   const bool nothing_to_do = copy.ranges.empty() && !copy.stream;
   GpuCopies::Work work{
       .transfer = transfer,
@@ -163,13 +162,14 @@ Peer::Transferring Peer::begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
 
 // The GPU puts the notification by itself, right behind its copies, where that cannot overtake
 // others: those that devices carry, and what is to end before.
-void Peer::let_gpu_put(GpuCopies::Copy& copy, GpuMove& move, NeighbourCopy& after) {
+void Peer::let_gpu_put(GpuCopies::Copy& copy, GpuMove& move, NeighbourCopy& after,
+                       const Neighbour::Patience& patience) {
   if (move.nbytes == 0 || device_work().unseen || gpu_copies_->notifies()) return;
   if (!copy.stream && gpu_copies_->pending()) return;
-  auto slot = neighbour_->slot_for_gpu(after.visit, copy.device, after.message->tag);
-  if (slot.address == 0) return;
-  copy.put = {.slot = slot.address, .value = after.message->value};
-  move.kept.push_back(std::move(slot.owner));
+  auto place = neighbour_->place_for_gpu(after.visit, copy.device, *after.message, patience);
+  if (place.put.slot == 0) return;
+  copy.put = place.put;
+  std::ranges::move(place.kept, std::back_inserter(move.kept));
   after.put_by_gpu = true;
 }
 

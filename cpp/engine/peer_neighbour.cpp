@@ -109,8 +109,7 @@ Peer::Transferring Peer::copy_as_neighbour(ibv_wr_opcode opcode, std::span<const
   if (!neighbour_) return reason = why_no_neighbour(), nullptr;
   if (options.stream) wait_for_stream(*options.stream, deadline(options.timeout));
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  const Neighbour::Patience patience{.seconds = options.timeout.value_or(host_.default_timeout),
-                                     .insists = !options.require.empty()};
+  const Neighbour::Patience patience = patience_of(options);
   NeighbourCopy copy;
   copy.direction = is_write ? ipc::Direction::write : ipc::Direction::read;
   Neighbour::Reached last;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <utility>
 
 #include "base/error.hpp"
@@ -48,7 +49,7 @@ StreamWaits::~StreamWaits() {
     if (generation_ != fork_generation()) break;  // the parent's, and its waiters'
     entry.transfer->fail({.message = "the Endpoint was closed before a stream of the program came "
                                      "to wait for " +
-                                     entry.what});
+                                     awaited(entry)});
     entry.transfer->drop();
   }
   new auto(std::move(entries_));  // CUDA does not survive fork(), nor end what hangs
@@ -79,16 +80,55 @@ std::shared_ptr<const void> StreamWaits::board_of(
 std::shared_ptr<Transfer> StreamWaits::notification(const Stream& stream, std::uint32_t slot,
                                                     bool reset) {
   const auto waiter = waiter_of(stream.device);
+  host_.twins->settle(stream.device);
   Entry entry{.waiter = waiter,
               .place = waiter->take(),
-              .seconds = stream.seconds,
-              .what = "notification slot " + std::to_string(slot)};
-  return begin(std::move(entry), stream, [&](Entry& taken) {
-    taken.kept.push_back(board_of(stream.device));
-    return gpu::Wait{.word = host_.board->address(slot),
-                     .awaited = gpu::Awaited::slot,
-                     .reset = reset ? 1U : 0U};
-  });
+              .seconds = stream.seconds};
+  return begin(std::move(entry), stream,
+               [&](Entry& taken) { return wait_for_slot(taken, stream, slot, reset); });
+}
+
+// The notes that come from now on are for the stream, until leave_slot().
+gpu::Wait StreamWaits::wait_for_slot(Entry& entry, const Stream& stream, std::uint32_t slot,
+                                     bool reset) {
+  const BoardPages& pages = host_.board->pages();
+  entry.kept.push_back(board_of(stream.device));
+  const NoteTwins::Place twins = host_.twins->of(stream.device);
+  entry.kept.push_back(twins.owner);
+  const auto address = [](const auto& word) { return reinterpret_cast<std::uintptr_t>(&word); };
+  gpu::Wait wait{.word = address(pages.slots[slot]),
+                 .note = twins.address == 0 ? address(pages.notes[slot])
+                                            : twins.address + slot * sizeof(gpu::Note),
+                 .awaited = gpu::Awaited::slot,
+                 .reset = reset ? 1U : 0U};
+  std::ranges::copy(host_.board->gpu_notes().begin_wait(slot), wait.taken);
+  entry.slot = slot;
+  entry.resets = reset;
+  return wait;
+}
+
+void StreamWaits::leave_slot(const Entry& entry, std::uint32_t tag) noexcept {
+  if (entry.slot) host_.board->gpu_notes().end_wait(*entry.slot, entry.resets ? tag : 0);
+}
+
+std::string StreamWaits::awaited(const Entry& entry) {
+  if (entry.first) return "a transfer of " + std::to_string(entry.first->nbytes()) + " bytes";
+  return "notification slot " + std::to_string(entry.slot.value_or(0));
+}
+
+const std::shared_ptr<const Route>& StreamWaits::route_of(const gpu::Device& device,
+                                                          bool of_transfer) {
+  const std::lock_guard lock(mutex_);
+  auto& route = routes_[{device.ordinal(), of_transfer}];
+  if (!route) {
+    route = std::make_shared<const Route>(
+        Route{.kind = "stream",
+              .device = device.facts().device_name(),
+              .reason = of_transfer ? "a stream waits for a transfer"
+                                    : "a stream waits for notifications " + host_.twins->where(),
+              .settings = {}});
+  }
+  return route;
 }
 
 std::shared_ptr<Transfer> StreamWaits::transfer(const Stream& stream,
@@ -97,8 +137,7 @@ std::shared_ptr<Transfer> StreamWaits::transfer(const Stream& stream,
   Entry entry{.waiter = waiter,
               .place = waiter->take(),
               .first = first,
-              .seconds = stream.seconds,
-              .what = "a transfer of " + std::to_string(first->nbytes()) + " bytes"};
+              .seconds = stream.seconds};
   return begin(std::move(entry), stream, [&](Entry& taken) {
     gpu::Wait wait{.awaited = gpu::Awaited::number};
     if (const auto& mark = first->mark()) {  // the GPU itself tells when
@@ -120,12 +159,8 @@ std::shared_ptr<Transfer> StreamWaits::begin(Entry&& entry, const Stream& stream
                                              MakeWait make_wait) {
   const auto waiter = entry.waiter;
   const StreamWaiter::Place taken = entry.place;
-  auto transfer = std::make_shared<Transfer>(
-      host_.poller, 0,
-      std::make_shared<const Route>(Route{.kind = "stream",
-                                          .device = stream.device->facts().device_name(),
-                                          .reason = "a stream waits for " + entry.what,
-                                          .settings = {}}));
+  auto transfer = std::make_shared<Transfer>(host_.poller, 0,
+                                             route_of(*stream.device, entry.first != nullptr));
   entry.transfer = transfer;
   try {
     gpu::Wait wait = make_wait(entry);
@@ -133,6 +168,7 @@ std::shared_ptr<Transfer> StreamWaits::begin(Entry&& entry, const Stream& stream
     waiter->begin(taken, wait, stream.handle);
   } catch (...) {
     waiter->give_back(taken);
+    leave_slot(entry, 0);
     throw;
   }
   const bool is_first = !polled_.exchange(true);
@@ -157,6 +193,7 @@ void StreamWaits::poll() noexcept {
     if (result.outcome != gpu::kWaiting) {
       end(*place, result);
     } else if (const auto error = ask ? look_after(*place) : driver::kCudaSuccess) {
+      leave_slot(*place, 0);
       fail(*place, gpu_failure(place->waiter->device()->cuda(), error));
     } else {
       ++place;
@@ -179,6 +216,7 @@ driver::CudaResult StreamWaits::look_after(Entry& entry) noexcept {
 
 void StreamWaits::end(Entry& entry, const StreamWaiter::Result& result) noexcept {
   entry.waiter->give_back(entry.place);
+  leave_slot(entry, result.tag);
   const Failure* failure = entry.first && entry.first->done() ? entry.first->failure() : nullptr;
   if (failure != nullptr) return fail(entry, *failure);
   if (result.outcome == gpu::kCame) {
@@ -187,7 +225,7 @@ void StreamWaits::end(Entry& entry, const StreamWaiter::Result& result) noexcept
   }
   const std::string goes_on = "; it goes on without, and so does what it was given behind";
   const std::string stream =
-      "a stream of " + entry.waiter->device()->facts().device_name() + " waited for " + entry.what;
+      "a stream of " + entry.waiter->device()->facts().device_name() + " waited for " + awaited(entry);
   if (result.outcome == gpu::kTimedOut) {
     return fail(entry, {.kind = Failure::Kind::timeout,
                         .message = stream + ", which did not come in " +

@@ -12,9 +12,11 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/board.hpp"
+#include "engine/note_twins.hpp"
 #include "engine/poller.hpp"
 #include "engine/transfer.hpp"
 #include "gpu/registered_pages.hpp"
@@ -27,6 +29,7 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   struct Host {
     std::shared_ptr<Poller> poller;
     std::shared_ptr<Board> board;
+    std::shared_ptr<NoteTwins> twins;
     std::function<void()> look;                         // has the progress thread poll
     std::function<std::optional<std::string>()> alone;  // why no notification will come any more
   };
@@ -60,13 +63,18 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
     std::shared_ptr<Transfer> transfer = nullptr;
     std::shared_ptr<Transfer> first = nullptr;  // is waited for; null: a notification
     double seconds = 0;
-    std::string what = {};                               // is waited for
+    std::optional<std::uint32_t> slot = {};              // whose notes are for it
+    bool resets = false;                                 // the slot
     std::vector<std::shared_ptr<const void>> kept = {};  // until the wait has ended
     std::optional<std::string> given_up = {};            // why
   };
 
   std::shared_ptr<gpu::StreamWaiter> waiter_of(const std::shared_ptr<const gpu::Device>& device);
   std::shared_ptr<const void> board_of(const std::shared_ptr<const gpu::Device>& device);
+  const std::shared_ptr<const Route>& route_of(const gpu::Device& device, bool of_transfer);
+  gpu::Wait wait_for_slot(Entry& entry, const Stream& stream, std::uint32_t slot, bool reset);
+  void leave_slot(const Entry& entry, std::uint32_t tag) noexcept;
+  static std::string awaited(const Entry& entry);
   // make_wait(Entry&) -> gpu::Wait, but for its bound.
   template <typename MakeWait>
   std::shared_ptr<Transfer> begin(Entry&& entry, const Stream& stream, MakeWait make_wait);
@@ -82,6 +90,7 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   std::mutex mutex_;                                           // guards all below
   std::map<int, std::shared_ptr<gpu::StreamWaiter>> waiters_;  // by ordinal
   std::shared_ptr<const gpu::RegisteredPages> pages_;          // of the board
+  std::map<std::pair<int, bool>, std::shared_ptr<const Route>> routes_;  // by ordinal, of_transfer
   std::list<Entry> entries_;
   Clock::time_point asked_{};  // the driver
   bool closed_ = false;

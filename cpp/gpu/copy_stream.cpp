@@ -123,9 +123,10 @@ Ticket CopyStream::copy(std::span<const CopyPiece> ranges, const Put& put,
   const Ticket ticket = tickets_->take();
   try {
     put_in(ranges,
-           {.slot = put.slot,
+           {.twin = put.twin,
+            .slot = put.slot,
             .done = tickets_->word(ticket),
-            .value = put.value,
+            .note = put.note,
             .number = ticket.number,
             .place = ticket.place},
            stream, deadline);
@@ -145,20 +146,20 @@ void CopyStream::put_in(std::span<const CopyPiece> ranges, const Tail& tail,
   lists_->copy(ranges, tail, stream, deadline);
 }
 
-// The writes come behind a barrier each: who sees one sees what was copied (CUDA Driver API,
+// A launch without copies puts the words, behind those of the engine; without kernels the only word
+// is written behind a barrier: who sees it sees what was copied (CUDA Driver API,
 // cuStreamWriteValue32).
 void CopyStream::copy_by_engine(std::span<const CopyPiece> ranges, const Tail& tail,
-                                driver::CudaStream stream) {
+                                driver::CudaStream stream) const {
   const driver::Cuda& cuda = device_->cuda();
   for (const CopyPiece& range : ranges) {
     check_cuda(cuda, cuda.copy(range.to, range.from, range.nbytes, stream), "cuMemcpyAsync");
   }
-  const auto write = [&](driver::CudaAddress to, std::uint32_t value) {
-    check_cuda(cuda, cuda.stream_write_value(stream, to, value, driver::kCudaWriteValueDefault),
-               "cuStreamWriteValue32");
-  };
-  if (tail.slot != 0) write(tail.slot, tail.value);
-  write(tail.done, tail.number);
+  if (kernels_ && tail.slot != 0) return kernels_->copy_ranges({}, tail, stream);
+  check_cuda(cuda,
+             cuda.stream_write_value(stream, tail.done, tail.number,
+                                     driver::kCudaWriteValueDefault),
+             "cuStreamWriteValue32");
 }
 
 driver::CudaResult CopyStream::query() noexcept {

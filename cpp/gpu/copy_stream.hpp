@@ -34,10 +34,11 @@ class CopyStream {
   // The reverse: what is given to a stream of `device` from now on begins behind its own.
   void precede(const Device& device, driver::CudaStream stream);
 
-  // A notification: a word of a board that the GPU reaches, and what to put there.
+  // A notification: where the GPU reaches a slot for it, and what to put there.
   struct Put {
     driver::CudaAddress slot = 0;  // 0: none
-    std::uint32_t value = 0;
+    driver::CudaAddress twin = 0;  // of the slot, in the memory of a GPU; 0: none
+    Note note = 0;
   };
   // Puts the copies of all ranges into the stream, in no order among them, and `put` behind them.
   // Waits, until `deadline`, where lists of earlier ones fill up. Throws CudaError,
@@ -62,7 +63,7 @@ class CopyStream {
   void put_in(std::span<const CopyPiece> ranges, const Tail& tail, driver::CudaStream stream,
               const Deadline& deadline);
   void copy_by_engine(std::span<const CopyPiece> ranges, const Tail& tail,
-                      driver::CudaStream stream);
+                      driver::CudaStream stream) const;
   void record(driver::CudaStream stream);
   void wait(const Device& device, driver::CudaStream stream);
 

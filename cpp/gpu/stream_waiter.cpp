@@ -75,8 +75,10 @@ void StreamWaiter::begin(Place place, Wait wait, driver::CudaStream stream) {
 }
 
 StreamWaiter::Result StreamWaiter::result(Place place) const noexcept {
-  const std::uint64_t found = line(place).outcome.load(std::memory_order_acquire);
-  return {static_cast<Outcome>(found & UINT32_MAX), static_cast<std::uint32_t>(found >> 32)};
+  const Note found = line(place).outcome.load(std::memory_order_acquire);
+  const std::uint32_t told = tag_of(found);
+  if (told >= kFirstTag) return {kCame, value_of(found), told};
+  return {static_cast<Outcome>(told), value_of(found), 0};
 }
 
 void StreamWaiter::give_up(Place place) noexcept {

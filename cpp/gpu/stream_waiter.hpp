@@ -37,6 +37,7 @@ class StreamWaiter {
   struct Result {
     Outcome outcome;
     std::uint32_t value;  // that came
+    std::uint32_t tag;    // of the note that came; 0: it was none
   };
   Result result(Place place) const noexcept;
   void give_up(Place place) noexcept;  // ends the wait, be it now or when the stream gets there

@@ -10,11 +10,24 @@ namespace zerohop::gpu {
 // Launches of one module whose tails may be under way at once.
 constexpr std::uint32_t kTails = 16384;
 
+// A notification as GPUs put it, in 64 bits: its value above a tag that no other one of its board
+// has for a long time. It lies twice, for streams and for the CPU: by the tag each of them knows
+// what the other has taken.
+using Note = std::uint64_t;
+constexpr std::uint32_t kFirstTag = std::uint32_t{1} << 20;  // smaller ones are Outcomes
+constexpr unsigned kTagsKnown = 8;  // that were taken last from a slot: the others are gone
+constexpr Note make_note(std::uint32_t value, std::uint32_t tag) {
+  return Note{value} << 32 | tag;
+}
+constexpr std::uint32_t tag_of(Note note) { return static_cast<std::uint32_t>(note); }
+constexpr std::uint32_t value_of(Note note) { return static_cast<std::uint32_t>(note >> 32); }
+
 // Put by the last block of a launch once every block's copies are placed, and in this order.
 struct Tail {
+  std::uint64_t twin = 0;    // of the slot, in the memory of a GPU of the reader; 0: none
   std::uint64_t slot = 0;    // of a notification board; 0: none
   std::uint64_t done = 0;    // 32 bits of pinned memory
-  std::uint32_t value = 0;   // for the slot
+  Note note = 0;             // for the slot
   std::uint32_t number = 0;  // for `done`
   std::uint32_t place = 0;   // below kTails, and no other launch's: where its blocks are counted
 };
@@ -30,20 +43,23 @@ struct FewRanges {
 };
 
 enum class Awaited : std::uint32_t {
-  slot,    // of a board: any value but 0
+  slot,    // of a board: any value but 0, put by a GPU (`note`) or by whoever else (`word`)
   number,  // `number`, or one that came after it (modulo 2**32)
 };
 
 struct Wait {
   std::uint64_t word = 0;         // 32 bits
+  std::uint64_t note = 0;         // a Note
   std::uint64_t given_up = 0;     // 32 bits of pinned memory: not 0, no use to wait any longer
   std::uint64_t outcome = 0;      // 64 bits of pinned memory: an Outcome, with the value above it
   std::uint64_t nanoseconds = 0;  // at most
   Awaited awaited = Awaited::slot;
   std::uint32_t number = 0;
-  std::uint32_t reset = 0;  // whether the slot is to be emptied
+  std::uint32_t reset = 0;              // whether the slot is to be emptied
+  std::uint32_t taken[kTagsKnown] = {};  // tags of notes that the CPU has taken already
 };
 
+// Or the tag of the note that came.
 enum Outcome : std::uint32_t { kWaiting = 0, kCame = 1, kTimedOut = 2, kGivenUp = 3 };
 
 }  // namespace zerohop::gpu

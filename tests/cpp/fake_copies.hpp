@@ -112,9 +112,11 @@ class FakeCopies {
   std::byte* find(std::uint64_t address, std::size_t nbytes);
   bool is_pinned(const void* address, std::size_t nbytes) const;
   bool is_registered(std::uint64_t address) const;
-  bool reaches(const gpu::Tail& tail) const;
-  static void put(const gpu::Tail& tail);
-  static bool has_ended(const gpu::Wait& wait, std::uint64_t began);
+  bool reaches(const gpu::Tail& tail);
+  template <typename T>
+  std::atomic<T>& word(std::uint64_t address);  // of the GPU, or of the host
+  void put(const gpu::Tail& tail);
+  bool has_ended(const gpu::Wait& wait, std::uint64_t began);
   void copy_piece(const gpu::CopyPiece& piece);
   Stream* find_stream(void* stream);
   driver::CudaResult start(void* stream, std::function<void()> work);

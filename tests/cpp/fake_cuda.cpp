@@ -148,13 +148,14 @@ CudaResult memory_allocate(CudaAddress* address, std::size_t nbytes) {
   if (current->no_memory) return driver::kCudaErrorOutOfMemory;
   if (depth == 0) return kCudaErrorInvalidContext;
   ++current->allocated;
-  current->add(MemoryKind::plain, kProbeMemory, nbytes);
-  *address = kProbeMemory;
+  *address = current->copies.allocate(nbytes, FakeVmm::kGarbage);
+  current->add(MemoryKind::plain, *address, nbytes);
   return kCudaSuccess;
 }
 CudaResult memory_free(CudaAddress address) {
   --current->allocated;
   current->remove(address);
+  current->copies.release(address);
   return kCudaSuccess;
 }
 CudaResult memory_get_info(std::size_t* free, std::size_t* total) {

@@ -46,14 +46,15 @@ CudaResult module_get_function(driver::CudaFunction* function, driver::CudaModul
   *function = found;
   return kCudaSuccess;
 }
-CudaResult launch_kernel(driver::CudaFunction function, unsigned blocks, unsigned, unsigned,
-                         unsigned threads, unsigned, unsigned, unsigned, driver::CudaStream stream,
+CudaResult launch_kernel(const driver::CudaLaunch* launch, driver::CudaFunction function,
                          void** arguments, void**) {
   FakeCuda& fake = FakeCuda::in_use();
   if (fake.fails("launch_kernel")) return fake.error;
   if (!FakeCuda::has_context()) return kCudaErrorInvalidContext;
   const auto which = static_cast<const std::string_view*>(function) - kernels.data();
-  if (blocks == 0 || (threads % 32 != 0 && which != 2)) return kCudaErrorInvalidValue;
+  const bool whole_warps = launch->threads_x % 32 == 0 || which == 2;
+  if (launch->blocks_x == 0 || !whole_warps) return kCudaErrorInvalidValue;
+  driver::CudaStream stream = launch->stream;
   switch (which) {
     case 0:
       return fake.copies.pieces(argument<driver::CudaAddress>(arguments, 0),

@@ -9,9 +9,7 @@ driver::CudaResult module_load(driver::CudaModule* module, const void* image);
 driver::CudaResult module_unload(driver::CudaModule module);
 driver::CudaResult module_get_function(driver::CudaFunction* function, driver::CudaModule module,
                                        const char* name);
-driver::CudaResult launch_kernel(driver::CudaFunction function, unsigned blocks_x,
-                                 unsigned blocks_y, unsigned blocks_z, unsigned threads_x,
-                                 unsigned threads_y, unsigned threads_z, unsigned shared_nbytes,
-                                 driver::CudaStream stream, void** arguments, void** options);
+driver::CudaResult launch_kernel(const driver::CudaLaunch* launch, driver::CudaFunction function,
+                                 void** arguments, void** options);
 
 }  // namespace zerohop::testing

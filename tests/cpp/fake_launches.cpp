@@ -1,7 +1,10 @@
 // What the kernels of the library do, on a GPU that is not there.
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -16,11 +19,6 @@ using driver::kCudaErrorInvalidValue;
 using driver::kCudaSuccess;
 
 namespace {
-
-template <typename T>
-std::atomic<T>& word(std::uint64_t address) {
-  return *reinterpret_cast<std::atomic<T>*>(address);
-}
 
 std::uint64_t now() {
   const auto since = std::chrono::steady_clock::now().time_since_epoch();
@@ -47,13 +45,22 @@ bool FakeCopies::is_registered(std::uint64_t address) const {
   return after != registered_.begin() && address < std::prev(after)->second;
 }
 
-bool FakeCopies::reaches(const gpu::Tail& tail) const {
+template <typename T>
+std::atomic<T>& FakeCopies::word(std::uint64_t address) {
+  std::byte* const on_gpu = find(address, sizeof(T));
+  return *reinterpret_cast<std::atomic<T>*>(on_gpu != nullptr ? on_gpu
+                                                              : std::bit_cast<std::byte*>(address));
+}
+
+bool FakeCopies::reaches(const gpu::Tail& tail) {
   return is_pinned(reinterpret_cast<const void*>(tail.done), 4) && tail.place < gpu::kTails &&
-         (tail.slot == 0 || is_registered(tail.slot));
+         (tail.slot == 0 || is_registered(tail.slot)) &&
+         (tail.twin == 0 || find(tail.twin, sizeof(gpu::Note)) != nullptr);
 }
 
 void FakeCopies::put(const gpu::Tail& tail) {
-  if (tail.slot != 0) word<std::uint32_t>(tail.slot).store(tail.value);
+  if (tail.twin != 0) word<gpu::Note>(tail.twin).store(tail.note);
+  if (tail.slot != 0) word<gpu::Note>(tail.slot).store(tail.note);
   word<std::uint32_t>(tail.done).store(tail.number);
 }
 
@@ -90,19 +97,28 @@ CudaResult FakeCopies::ranges(const gpu::FewRanges& ranges, const gpu::Tail& tai
 }
 
 bool FakeCopies::has_ended(const gpu::Wait& wait, std::uint64_t began) {
-  const auto end = [&](gpu::Outcome outcome, std::uint32_t value) {
-    word<std::uint64_t>(wait.outcome).store(outcome | std::uint64_t{value} << 32);
+  const auto end = [&](gpu::Note told) {
+    word<gpu::Note>(wait.outcome).store(told);
     return true;
   };
   auto& awaited = word<std::uint32_t>(wait.word);
   if (wait.awaited == gpu::Awaited::number) {
     const std::uint32_t found = awaited.load();
-    if (static_cast<std::int32_t>(found - wait.number) >= 0) return end(gpu::kCame, found);
-  } else if (const std::uint32_t value = wait.reset != 0 ? awaited.exchange(0) : awaited.load()) {
-    return end(gpu::kCame, value);
+    if (static_cast<std::int32_t>(found - wait.number) >= 0) {
+      return end(gpu::make_note(found, gpu::kCame));
+    }
+  } else {
+    auto& noted = word<gpu::Note>(wait.note);
+    const gpu::Note note = noted.load();
+    if (note != 0 && std::ranges::find(wait.taken, gpu::tag_of(note)) == std::end(wait.taken)) {
+      if (wait.reset != 0) noted.store(0);
+      return end(note);
+    }
+    const std::uint32_t value = wait.reset != 0 ? awaited.exchange(0) : awaited.load();
+    if (value != 0) return end(gpu::make_note(value, gpu::kCame));
   }
-  if (word<std::uint32_t>(wait.given_up).load() != 0) return end(gpu::kGivenUp, 0);
-  return now() - began > wait.nanoseconds && end(gpu::kTimedOut, 0);
+  if (word<std::uint32_t>(wait.given_up).load() != 0) return end(gpu::kGivenUp);
+  return now() - began > wait.nanoseconds && end(gpu::kTimedOut);
 }
 
 CudaResult FakeCopies::wait(const gpu::Wait& wait, void* stream) {
@@ -115,7 +131,7 @@ CudaResult FakeCopies::wait(const gpu::Wait& wait, void* stream) {
   }
   const auto began = std::make_shared<std::uint64_t>(0);
   on->waiting.push_back({[] {}, nullptr, 0,
-                         [wait, began] {
+                         [this, wait, began] {
                            if (*began == 0) *began = now();
                            return has_ended(wait, *began);
                          }});

@@ -9,6 +9,7 @@ using zerohop::gpu::kWarp;
 // tail.done 0: another launch of the same transfer follows.
 extern "C" __global__ void zerohop_copy_pieces(const CopyPiece* pieces, unsigned count,
                                                zerohop::gpu::Tail tail) {
+  zerohop::gpu::begin();
   const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
   const unsigned warps = gridDim.x * blockDim.x / kWarp;
   for (unsigned i = thread / kWarp; i < count; i += warps) {

@@ -6,6 +6,7 @@ using zerohop::gpu::FewRanges;
 using zerohop::gpu::kWarp;
 
 extern "C" __global__ void zerohop_copy_ranges(FewRanges ranges, zerohop::gpu::Tail tail) {
+  zerohop::gpu::begin();
   const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
   const std::uint64_t stride = gridDim.x * blockDim.x / kWarp * ranges.grain;
   for (unsigned r = 0; r < ranges.count; ++r) {

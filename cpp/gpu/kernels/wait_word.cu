@@ -8,22 +8,48 @@ using namespace zerohop::gpu;
 namespace {
 
 constexpr unsigned kLooks = 32;  // at the word, for each at the clock and the CPU's say
+// At the note, for each at the word of its slot: that one lies in the memory of the host, and a
+// look at it takes as long as three at a note in the GPU's own.
+constexpr unsigned kLooksAtNote = 8;
 
-__device__ bool came(const Wait& wait, std::uint32_t& value) {
-  value = acquire(wait.word);
-  if (wait.awaited == Awaited::number) return static_cast<std::int32_t>(value - wait.number) >= 0;
-  if (value == 0) return false;
-  if (wait.reset == 0) return true;
-  // The value that is taken is the one that was there: a later one may have replaced the first.
-  value = exchange(wait.word, 0);
-  return value != 0;  // 0: somebody else was faster
+__device__ bool is_taken(const Wait& wait, std::uint32_t tag) {
+  bool found = false;
+#pragma unroll
+  for (unsigned i = 0; i < kTagsKnown; ++i) found = found || wait.taken[i] == tag;
+  return found;
 }
 
-__device__ Outcome wait_for(const Wait& wait, std::uint32_t& value) {
+// Each look returns what is to be told, or kWaiting.
+__device__ std::uint64_t came(std::uint32_t value) { return make_note(value, kCame); }
+
+__device__ std::uint64_t look_at_note(const Wait& wait) {
+  const Note note = acquire_note(wait.note);
+  if (note == 0 || is_taken(wait, tag_of(note))) return kWaiting;
+  // What is taken is what is there: a later one may have replaced it. 0: another stream did.
+  return wait.reset != 0 ? take_note(wait.note) : note;
+}
+
+__device__ std::uint64_t look_at_slot(const Wait& wait, unsigned turn) {
+  if (turn % kLooksAtNote != 0) return look_at_note(wait);
+  const std::uint32_t seen = glance(wait.word);  // on its way while the note is looked at
+  const std::uint64_t note = look_at_note(wait);
+  if (note != kWaiting || seen == 0) return note;
+  const std::uint32_t value = wait.reset != 0 ? take(wait.word) : acquire(wait.word);
+  return value != 0 ? came(value) : kWaiting;  // 0: somebody else was faster
+}
+
+__device__ std::uint64_t look_at_number(const Wait& wait) {
+  const std::uint32_t value = acquire(wait.word);
+  return static_cast<std::int32_t>(value - wait.number) >= 0 ? came(value) : kWaiting;
+}
+
+__device__ std::uint64_t wait_for(const Wait& wait) {
   const std::uint64_t began = nanoseconds_now();
   for (;;) {
-    for (unsigned i = 0; i < kLooks; ++i) {
-      if (came(wait, value)) return kCame;
+    for (unsigned turn = 0; turn < kLooks; ++turn) {
+      const std::uint64_t found =
+          wait.awaited == Awaited::slot ? look_at_slot(wait, turn) : look_at_number(wait);
+      if (found != kWaiting) return found;
     }
     if (acquire(wait.given_up) != 0) return kGivenUp;
     if (nanoseconds_now() - began > wait.nanoseconds) return kTimedOut;
@@ -33,9 +59,8 @@ __device__ Outcome wait_for(const Wait& wait, std::uint32_t& value) {
 }  // namespace
 
 extern "C" __global__ void zerohop_wait_word(Wait wait) {
-  std::uint32_t value = 0;
-  const std::uint64_t outcome = wait_for(wait, value);
+  begin();
   // The kernels behind this one see what came before the word: it was acquired, and they begin once
   // this one has ended. The CPU needs the word itself.
-  put(wait.outcome, outcome | std::uint64_t{value} << 32);
+  put(wait.outcome, wait_for(wait));
 }

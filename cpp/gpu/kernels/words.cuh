@@ -18,11 +18,31 @@ __device__ inline std::uint32_t acquire(std::uint64_t word) {
   asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
   return value;
 }
-__device__ inline std::uint32_t exchange(std::uint64_t word, std::uint32_t value) {
+__device__ inline Note acquire_note(std::uint64_t word) {
+  Note note;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(note) : "l"(word) : "memory");
+  return note;
+}
+// Orders nothing: to have a look.
+__device__ inline std::uint32_t glance(std::uint64_t word) {
+  std::uint32_t value;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+}
+// Empties a word, and returns what was in it.
+__device__ inline std::uint32_t take(std::uint64_t word) {
   std::uint32_t before;
   asm volatile("atom.acquire.sys.global.exch.b32 %0, [%1], %2;"
                : "=r"(before)
-               : "l"(word), "r"(value)
+               : "l"(word), "r"(0)
+               : "memory");
+  return before;
+}
+__device__ inline Note take_note(std::uint64_t word) {
+  Note before;
+  asm volatile("atom.acquire.sys.global.exch.b64 %0, [%1], %2;"
+               : "=l"(before)
+               : "l"(word), "l"(Note{0})
                : "memory");
   return before;
 }
@@ -35,18 +55,28 @@ __device__ inline std::uint64_t nanoseconds_now() {
 // Of each tail: how many blocks are done. As the module is loaded: 0, and so each launch leaves it.
 __device__ std::uint32_t blocks_done[kTails];
 
-// By all threads of all blocks, behind their copies.
+// By all threads, first: a launch that overlaps the end of the one before it (a programmatic
+// dependent launch) waits here until that one is done and its writes are seen.
+__device__ inline void begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// By all threads of all blocks, behind their copies, which the barrier puts before the fence of
+// each block, the counter before that of the last: fences are cumulative.
 __device__ inline void finish(const Tail& tail) {
   __syncthreads();
   if (threadIdx.x != 0) return;
-  __threadfence_system();  // this block's copies, which the barrier has put before it
   if (gridDim.x > 1) {
+    __threadfence();
     std::uint32_t& done = blocks_done[tail.place];
     if (atomicAdd(&done, 1) != gridDim.x - 1) return;
-    done = 0;                // for the next launch that has this place
-    __threadfence_system();  // the other blocks' copies, which the counter has put before it
+    done = 0;  // for the next launch that has this place
   }
-  if (tail.slot != 0) put(tail.slot, tail.value);
+  __threadfence_system();
+  if (tail.twin != 0) put(tail.twin, tail.note);
+  if (tail.slot != 0) put(tail.slot, tail.note);
   put(tail.done, tail.number);
 }
 

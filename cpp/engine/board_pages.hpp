@@ -1,0 +1,41 @@
+// The pages of a notification board, between the processes of one host: all zero in the beginning.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "gpu/tail.hpp"
+
+namespace zerohop::engine {
+
+struct BoardPages {
+  static constexpr std::uint32_t kSlots = 65536;
+
+  // The release pairs with the acquires of the Board: who sees the value sees the data it follows.
+  void put(std::uint32_t slot, std::uint32_t value) noexcept {
+    slots[slot].store(value, std::memory_order_release);
+    puts.fetch_add(1, std::memory_order_release);
+  }
+
+  // A GPU has put a note: it cannot count that, nor see who sleeps.
+  void announce() noexcept { puts.fetch_add(1, std::memory_order_release); }
+
+  // Where in the memory of a GPU the twins of the notes lie. Settled once, by the owner or by the
+  // first whose GPU puts a note: who comes later finds it as it is.
+  struct Twins {
+    enum State : std::uint32_t { unsettled, none, there };
+    std::atomic<std::uint32_t> state;
+    std::uint64_t key;      // that opens them; this and the next once they are there
+    std::uint64_t address;  // of slot 0, as the owner has it
+  };
+
+  alignas(64) std::atomic<std::uint64_t> puts;
+  alignas(64) std::atomic<int> sleepers;  // threads of the owner that want to be woken
+  alignas(64) std::atomic<std::uint32_t> writers;  // whose GPUs put notes, as they came
+  Twins twins;
+  alignas(64) std::atomic<std::uint32_t> slots[kSlots];
+  alignas(64) std::atomic<gpu::Note> notes[kSlots];  // by GPUs alone
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "it lies between processes");
+
+}  // namespace zerohop::engine

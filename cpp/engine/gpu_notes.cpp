@@ -1,0 +1,56 @@
+#include "engine/gpu_notes.hpp"
+
+#include <algorithm>
+
+namespace zerohop::engine {
+
+bool GpuNotes::Slot::knows(std::uint32_t tag) const noexcept {
+  return std::ranges::find(taken, tag) != taken.end();
+}
+
+void GpuNotes::Slot::remember(std::uint32_t tag) noexcept {
+  taken[next] = tag;
+  next = (next + 1) % taken.size();
+}
+
+gpu::Note GpuNotes::find(std::uint32_t slot) const noexcept {
+  const gpu::Note note = pages_.notes[slot].load(std::memory_order_acquire);
+  const auto found = slots_.find(slot);
+  if (found == slots_.end()) return note;
+  const Slot& known = found->second;
+  return known.streams > 0 || known.knows(gpu::tag_of(note)) ? 0 : note;
+}
+
+std::uint32_t GpuNotes::peek(std::uint32_t slot) const noexcept {
+  if (is_empty(slot)) return 0;
+  const std::lock_guard lock(mutex_);
+  return gpu::value_of(find(slot));
+}
+
+// A later note may replace the one that is taken, but never after it was seen to be there.
+std::uint32_t GpuNotes::take(std::uint32_t slot) {
+  if (is_empty(slot)) return 0;
+  const std::lock_guard lock(mutex_);
+  gpu::Note note = find(slot);
+  while (note != 0 && !pages_.notes[slot].compare_exchange_weak(note, 0)) note = find(slot);
+  if (note == 0) return 0;
+  slots_[slot].remember(gpu::tag_of(note));
+  return gpu::value_of(note);
+}
+
+GpuNotes::Tags GpuNotes::begin_wait(std::uint32_t slot) {
+  const std::lock_guard lock(mutex_);
+  Slot& known = slots_[slot];
+  ++known.streams;
+  return known.taken;
+}
+
+void GpuNotes::end_wait(std::uint32_t slot, std::uint32_t tag) {
+  const std::lock_guard lock(mutex_);
+  Slot& known = slots_[slot];
+  if (tag != 0) known.remember(tag);
+  // What is left is for the CPU again: who waits among many slots is to look.
+  if (--known.streams == 0) pages_.announce();
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,81 @@
+#include "engine/gpu_notifier.hpp"
+
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+// A tag is the writer's number above the count of what it has put.
+constexpr std::uint32_t kWriters = UINT32_MAX / gpu::kFirstTag;
+constexpr std::uint32_t kCounts = gpu::kFirstTag;
+
+bool settle_twins(BoardPages::Twins& twins) {
+  std::uint32_t state = BoardPages::Twins::unsettled;
+  twins.state.compare_exchange_strong(state, BoardPages::Twins::none);
+  return state == BoardPages::Twins::there;
+}
+
+}  // namespace
+
+void GpuNotifier::enter(const std::shared_ptr<ipc::Visit>& visit,
+                        const std::shared_ptr<const gpu::Device>& device) {
+  board_ = {};
+  board_.visit = visit;  // once: where it fails it would fail again
+  try {
+    board_.pages = std::make_shared<const gpu::RegisteredPages>(device, visit, visit->board(),
+                                                                sizeof(BoardPages));
+  } catch (const Error&) {
+    return;  // then the CPU notifies, once it sees that the GPU has copied
+  }
+  auto& pages = *reinterpret_cast<BoardPages*>(visit->board());
+  board_.writer = 1 + pages.writers.fetch_add(1) % kWriters;
+  board_.has_twins = settle_twins(pages.twins);
+}
+
+std::uint32_t GpuNotifier::next_tag() noexcept {
+  return board_.writer * gpu::kFirstTag + board_.count++ % kCounts;
+}
+
+GpuNotifier::Place GpuNotifier::place(const std::shared_ptr<ipc::Visit>& visit,
+                                      GpuWindows& windows,
+                                      const std::shared_ptr<const gpu::Device>& device,
+                                      std::uint32_t slot, std::uint32_t value,
+                                      const Deadline& deadline) {
+  const auto& pages = *reinterpret_cast<const BoardPages*>(visit->board());
+  Place place;
+  bool has_twins = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (board_.visit.lock() != visit) enter(visit, device);
+    if (!board_.pages || !device->facts().reaches_registered) return {};
+    place.put.slot = reinterpret_cast<std::uintptr_t>(&pages.notes[slot]);
+    place.put.note = gpu::make_note(value, next_tag());
+    place.kept.push_back(board_.pages);
+    has_twins = board_.has_twins;
+  }
+  if (!has_twins) return place;
+  const std::uint64_t address = pages.twins.address + slot * sizeof(gpu::Note);
+  try {
+    const auto [window, memory, link] = windows.reach(
+        *visit, pages.twins.key, {address, address + sizeof(gpu::Note)}, device, deadline)[0];
+    place.kept.push_back(std::make_shared<const ipc::Visit::Hold>(visit, window->entry.slot));
+    place.kept.push_back(memory);
+    // Asked behind the hold: either this sees the end, or the owner the hold.
+    if (visit->refusal(window.get()) != ipc::Copied::all) return {};
+    place.put.twin = memory->at(address);
+  } catch (const Error&) {
+    return {};  // the same
+  }
+  return place;
+}
+
+void GpuNotifier::leave() noexcept {
+  Board last;
+  const std::lock_guard lock(mutex_);
+  last = std::move(board_);
+  board_ = {};
+}
+
+}  // namespace zerohop::engine

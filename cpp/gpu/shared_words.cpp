@@ -1,0 +1,65 @@
+#include "gpu/shared_words.hpp"
+
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/fork.hpp"
+#include "driver/cuda_call.hpp"
+#include "gpu/apart.hpp"
+#include "gpu/device_guard.hpp"
+#include "gpu/handles.hpp"
+#include "gpu/stream_wait.hpp"
+
+namespace zerohop::gpu {
+namespace {
+
+using driver::check_cuda;
+
+// The driver maps memory in pages of this size: smaller allocations would share one.
+constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
+
+}  // namespace
+
+SharedWords::SharedWords(std::shared_ptr<const Device> device, std::uint64_t nbytes)
+    : device_(std::move(device)), generation_(fork_generation()) {
+  const std::uint64_t whole = (nbytes + kPage - 1) / kPage * kPage;
+  driver::CudaAddress begin = 0;
+  check_cuda(device_->cuda(), device_->cuda().memory_allocate(&begin, whole),
+             "cuMemAlloc of " + std::to_string(whole) + " bytes on " +
+                 device_->facts().device_name());
+  extent_ = {.begin = begin, .end = begin + whole};
+}
+
+std::shared_ptr<const SharedWords> SharedWords::create(std::shared_ptr<const Device> device,
+                                                       std::uint64_t nbytes,
+                                                       const Deadline& deadline) {
+  const DeviceGuard guard(*device);
+  std::shared_ptr<const SharedWords> words(new SharedWords(device, nbytes));
+  words->zero(deadline);
+  return words;
+}
+
+void SharedWords::zero(const Deadline& deadline) const {
+  const driver::Cuda& cuda = device_->cuda();
+  const std::string what = "zeroing words on " + device_->facts().device_name();
+  const Stream stream = make_stream(cuda);
+  check_cuda(cuda, cuda.memory_set(extent_.begin, 0, extent_.end - extent_.begin, stream.get()),
+             what);
+  if (wait_stream(*device_, stream.get(), what, deadline)) return;
+  throw TransferTimeout(what + " was not done in time: a kernel keeps the GPU busy");
+}
+
+SharedWords::~SharedWords() {
+  if (generation_ != fork_generation()) return;  // CUDA does not survive fork()
+  run_apart([device = device_, begin = extent_.begin] {
+    try {
+      const DeviceGuard guard(*device);
+      (void)device->cuda().memory_free(begin);
+    } catch (const CudaError&) {
+      // The context is gone, as at process exit, and the memory with it.
+    }
+  });
+}
+
+}  // namespace zerohop::gpu
