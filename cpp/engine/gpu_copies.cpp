@@ -1,5 +1,6 @@
 #include "engine/gpu_copies.hpp"
 
+#include <iterator>
 #include <utility>
 
 #include "base/error.hpp"
@@ -42,6 +43,7 @@ GpuCopies::GpuCopies(std::shared_ptr<Poller> poller, std::function<void()> look)
 
 GpuCopies::~GpuCopies() {
   const bool own = generation_ == fork_generation();
+  entries_.splice(entries_.end(), arrivals_);
   for (Entry& entry : entries_) {
     if (!entry.lane) continue;
     if (own && entry.state == State::begun && entry.lane->stream.done(entry.ticket)) {
@@ -70,43 +72,24 @@ void GpuCopies::wait_for_room(const Deadline& deadline) {
   if (is_cut_off()) throw_cut_off();
 }
 
-void GpuCopies::throw_cut_off() {
-  Failure failure;
-  {
-    const std::lock_guard lock(mutex_);
-    failure = *cut_off_;
-  }
+void GpuCopies::throw_cut_off() const {
+  Failure failure = *cut_off_;
   failure.set_effect(Effect::nothing);
   failure.raise();
 }
 
-GpuCopies::Place GpuCopies::put(Entry&& entry) {
+GpuCopies::Place GpuCopies::put(std::list<Entry>&& entry) {
   const bool is_first = !polled_.exchange(true);
   if (is_first) poller_->add(shared_from_this());
-  if (entry.work.notifies) notifies_.fetch_add(1, std::memory_order_release);
-  Place place;
+  const Place place = entry.begin();
+  if (place->work.notifies) notifies_.fetch_add(1, std::memory_order_release);
+  if (place->lane && place->in_order) place->lane->in_order.fetch_add(1);
   {
     const std::lock_guard lock(mutex_);
-    if (entry.lane && entry.in_order) ++entry.lane->in_order;
-    place = entries_.insert(entries_.end(), std::move(entry));
+    arrivals_.splice(arrivals_.end(), entry);
   }
   if (pending_.fetch_add(1, std::memory_order_release) == 0 || is_first) look_();
   return place;
-}
-
-void GpuCopies::settle(Place place, State state, const gpu::Ticket& ticket) noexcept {
-  const std::lock_guard lock(mutex_);
-  place->state = state;
-  place->ticket = ticket;
-  if (state == State::begun) {
-    if (!place->work.transfer) return;  // cut off meanwhile
-    const gpu::CopyStream& stream = place->lane->stream;
-    place->work.transfer->set_mark(
-        {.word = stream.word(ticket), .number = ticket.number, .owner = place->lane});
-    return;
-  }
-  place->work.transfer = nullptr;  // the caller has the exception
-  place->work.finish = nullptr;
 }
 
 void GpuCopies::begin(const Copy& copy, Work work, const Deadline& deadline) {
@@ -120,14 +103,20 @@ void GpuCopies::begin(const Copy& copy, Work work, const Deadline& deadline) {
   const std::shared_ptr<void> wake(nullptr, [this](void*) { poller_->wake(); });  // once unlocked
   const std::lock_guard submission(submission_, std::adopt_lock);
   if (is_cut_off()) throw_cut_off();
-  const Place place =
-      put({.lane = lane, .in_order = !copy.stream, .ticket = {}, .work = std::move(work)});
+  const std::shared_ptr<Transfer> transfer = work.transfer;
+  Entries entry;
+  entry.emplace_back(lane, !copy.stream, std::move(work));
+  const Place place = put(std::move(entry));
   try {
-    settle(place, State::begun, give(*lane, copy, deadline));
+    place->ticket = give(*lane, copy, deadline);
   } catch (...) {
     break_off(place, copy);
     throw;
   }
+  transfer->set_mark({.word = lane->stream.word(place->ticket),
+                      .number = place->ticket.number,
+                      .owner = lane});
+  place->state.store(State::begun, std::memory_order_release);  // from here on it may be gone
 }
 
 gpu::Ticket GpuCopies::give(Lane& lane, const Copy& copy, const Deadline& deadline) {
@@ -146,7 +135,7 @@ void GpuCopies::order_behind_lanes(const Copy& copy) {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [ordinal, lane] : lanes_) {
-      if (lane->in_order > 0) busy.push_back(lane);
+      if (lane->in_order.load() > 0) busy.push_back(lane);
     }
   }
   for (const auto& lane : busy) lane->stream.precede(*copy.device, *copy.stream);
@@ -155,37 +144,45 @@ void GpuCopies::order_behind_lanes(const Copy& copy) {
 // What was put into a stream of the program is known to have ended once the lane's own stream,
 // which is put behind it, has.
 void GpuCopies::break_off(Place place, const Copy& copy) noexcept {
+  const std::lock_guard polling(polling_);
   if (copy.stream) {
     try {
       place->lane->stream.follow(*copy.stream);
     } catch (const CudaError&) {
       place->lane->stream.leave_behind();
-      const std::lock_guard lock(mutex_);
       new auto(std::move(place->work.kept));  // nobody will ever know when it has ended
     }
   }
-  settle(place, State::broken, {});
+  place->work.transfer = nullptr;  // the caller has the exception
+  place->work.finish = nullptr;
+  place->state.store(State::broken, std::memory_order_release);
 }
 
 void GpuCopies::follow(Work work, const Deadline& deadline) {
   wait_for_room(deadline);
-  put({.lane = nullptr,
-       .in_order = true,
-       .state = State::begun,
-       .ticket = {},
-       .work = std::move(work)});
+  Entries entry;
+  entry.emplace_back(nullptr, true, std::move(work));
+  entry.front().state = State::begun;
+  put(std::move(entry));
+}
+
+void GpuCopies::take_arrivals() noexcept {
+  if (pending_.load(std::memory_order_acquire) <= static_cast<int>(entries_.size())) return;
+  const std::lock_guard lock(mutex_);
+  entries_.splice(entries_.end(), arrivals_);
 }
 
 void GpuCopies::poll() noexcept {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
+  const std::unique_lock lock(polling_, std::try_to_lock);
   if (!lock.owns_lock()) return;
+  take_arrivals();
   const auto now = Clock::now();
   bool all_before_ended = true;
   for (Place place = entries_.begin(); place != entries_.end();) {
     const Entry& entry = *place;
     driver::CudaResult result = driver::kCudaErrorNotReady;
     const bool has_turn = all_before_ended || !(entry.in_order || entry.work.notifies);
-    if (entry.state != State::beginning && has_turn) {
+    if (has_turn && entry.state.load(std::memory_order_acquire) != State::beginning) {
       result = ask(entry, now);
     }
     if (result == driver::kCudaErrorNotReady) {
@@ -195,7 +192,7 @@ void GpuCopies::poll() noexcept {
       place = end(place, result);
     }
   }
-  if (cut_off_ && now > patience_ends_) fail_cut_off();
+  if (is_cut_off() && now > patience_ends_) fail_cut_off();
 }
 
 driver::CudaResult GpuCopies::ask(const Entry& entry, Clock::time_point now) noexcept {
@@ -212,9 +209,11 @@ driver::CudaResult GpuCopies::ask(const Entry& entry, Clock::time_point now) noe
 }
 
 GpuCopies::Place GpuCopies::end(Place place, driver::CudaResult result) noexcept {
-  Entry entry = std::move(*place);
-  place = entries_.erase(place);
-  if (entry.lane && entry.in_order) --entry.lane->in_order;
+  Entries over;
+  const Place next = std::next(place);
+  over.splice(over.begin(), entries_, place);
+  Entry& entry = over.front();
+  if (entry.lane && entry.in_order) entry.lane->in_order.fetch_sub(1);
   if (entry.lane && entry.state == State::begun) entry.lane->stream.give_back(entry.ticket);
   entry.work.kept.clear();  // before others can know that it is done
   if (entry.work.transfer && result != driver::kCudaSuccess) {
@@ -224,9 +223,10 @@ GpuCopies::Place GpuCopies::end(Place place, driver::CudaResult result) noexcept
     entry.work.finish();
   }
   if (entry.work.notifies) notifies_.fetch_sub(1, std::memory_order_release);
+  over.clear();  // before others can know that nothing is pending
   pending_.fetch_sub(1, std::memory_order_release);
   poller_->wake();
-  return place;
+  return next;
 }
 
 void GpuCopies::fail_cut_off() noexcept {
@@ -242,11 +242,11 @@ void GpuCopies::fail_cut_off() noexcept {
 void GpuCopies::cut_off(Failure failure) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (cut_off_) return;
+    if (is_cut_off()) return;
     cut_off_ = std::move(failure);
     patience_ends_ = Clock::now() + kWhenCutOff;
+    is_cut_off_.store(true, std::memory_order_release);
   }
-  is_cut_off_.store(true, std::memory_order_release);
   poller_->wake();
 }
 

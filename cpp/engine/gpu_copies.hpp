@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/poller.hpp"
@@ -64,15 +65,17 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   struct Lane {
     explicit Lane(std::shared_ptr<const gpu::Device> device) : stream(std::move(device)) {}
     gpu::CopyStream stream;
-    int in_order = 0;           // entries, of its own stream
-    Clock::time_point asked{};  // the driver, by poll()
+    std::atomic<int> in_order{0};  // entries, of its own stream
+    Clock::time_point asked{};     // the driver, by who polls
   };
   enum class State { beginning, begun, broken };  // broken: only part of it was put in
   struct Entry {
+    Entry(std::shared_ptr<Lane> of, bool in_order_of_all, Work&& what)
+        : lane(std::move(of)), in_order(in_order_of_all), work(std::move(what)) {}
     std::shared_ptr<Lane> lane;  // null: nothing to copy
     bool in_order = true;        // among all; else in a stream of the program
-    State state = State::beginning;
-    gpu::Ticket ticket;  // once begun
+    gpu::Ticket ticket;                           // once begun
+    std::atomic<State> state = State::beginning;  // what is above is there once it says so
     Work work;
   };
   using Entries = std::list<Entry>;
@@ -80,14 +83,14 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
 
   std::shared_ptr<Lane> lane_of(const std::shared_ptr<const gpu::Device>& device);
   void wait_for_room(const Deadline& deadline);
-  Place put(Entry&& entry);
+  Place put(std::list<Entry>&& entry);
   gpu::Ticket give(Lane& lane, const Copy& copy, const Deadline& deadline);
   void order_behind_lanes(const Copy& copy);
-  [[noreturn]] void throw_cut_off();
+  [[noreturn]] void throw_cut_off() const;
   bool is_cut_off() const noexcept { return is_cut_off_.load(std::memory_order_acquire); }
-  void settle(Place place, State state, const gpu::Ticket& ticket) noexcept;
   void break_off(Place place, const Copy& copy) noexcept;
-  // With mutex_ held:
+  // By who polls:
+  void take_arrivals() noexcept;
   driver::CudaResult ask(const Entry& entry, Clock::time_point now) noexcept;
   Place end(Place place, driver::CudaResult result) noexcept;
   void fail_cut_off() noexcept;
@@ -96,15 +99,18 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   const std::function<void()> look_;
   std::atomic<bool> polled_{false};  // the Poller knows of it
   const unsigned generation_;        // of the process (fork)
-  std::mutex submission_;            // held to put work into streams, which may take long
-  std::mutex mutex_;                 // held shortly; guards all below
-  std::map<int, std::shared_ptr<Lane>> lanes_;  // by ordinal
-  Entries entries_;                             // in the order of the calls
-  std::optional<Failure> cut_off_;
-  Clock::time_point patience_ends_{};  // of what is cut off
-  std::atomic<bool> is_cut_off_{false};
   std::atomic<int> pending_{0};
   std::atomic<int> notifies_{0};
+  std::optional<Failure> cut_off_;      // set once, before the next but one
+  Clock::time_point patience_ends_{};   // of what is cut off
+  std::atomic<bool> is_cut_off_{false};
+
+  std::mutex submission_;  // held to put work into streams, which may take long
+  std::mutex mutex_;       // held shortly; guards the next
+  std::map<int, std::shared_ptr<Lane>> lanes_;  // by ordinal
+  Entries arrivals_;                            // in the order of the calls
+  std::mutex polling_;                          // held by who polls; guards the next
+  Entries entries_;                             // before the arrivals
 };
 
 }  // namespace zerohop::engine

@@ -16,8 +16,9 @@ namespace {
 
 using gpu::StreamWaiter;
 
-// A GPU that failed writes no outcome: the driver is asked so often whether it did.
-constexpr std::chrono::milliseconds kBetweenQueries{1};
+// To look costs calls of the driver, for which who posts may have to wait.
+constexpr std::chrono::microseconds kBetweenLooks{20};
+constexpr std::chrono::milliseconds kBetweenCares{1};  // whether waits are in vain
 
 std::uint64_t to_nanoseconds(double seconds) {
   return static_cast<std::uint64_t>(std::llround(std::min(seconds, 1e8) * 1e9));
@@ -44,6 +45,7 @@ Failure gpu_failure(const driver::Cuda& cuda, driver::CudaResult error) {
 StreamWaits::StreamWaits(Host host) : host_(std::move(host)), generation_(fork_generation()) {}
 
 StreamWaits::~StreamWaits() {
+  entries_.splice(entries_.end(), arrivals_);
   if (entries_.empty()) return;
   for (Entry& entry : entries_) {
     if (generation_ != fork_generation()) break;  // the parent's, and its waiters'
@@ -176,26 +178,40 @@ std::shared_ptr<Transfer> StreamWaits::begin(Entry&& entry, const Stream& stream
   {
     const std::lock_guard lock(mutex_);
     if (closed_) waiter->give_up(taken);
-    entries_.push_back(std::move(entry));
+    arrivals_.push_back(std::move(entry));
   }
   if (pending_.fetch_add(1, std::memory_order_release) == 0 || is_first) host_.look();
   return transfer;
 }
 
 void StreamWaits::poll() noexcept {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
+  const std::unique_lock lock(polling_, std::try_to_lock);
   if (!lock.owns_lock()) return;
+  take_arrivals();
   const auto now = Clock::now();
-  const bool ask = now - asked_ > kBetweenQueries;
-  if (ask) asked_ = now;
+  if (entries_.empty() || now - looked_ < kBetweenLooks) return;
+  looked_ = now;
+  for (const auto& waiter : watched_) look(*waiter);
+  if (now - looked_after_ < kBetweenCares) return;
+  looked_after_ = now;
+  give_up_vain_ones();
+}
+
+void StreamWaits::take_arrivals() {
+  const std::lock_guard lock(mutex_);
+  for (const Entry& entry : arrivals_) {
+    if (std::ranges::find(watched_, entry.waiter) == watched_.end()) {
+      watched_.push_back(entry.waiter);
+    }
+  }
+  entries_.splice(entries_.end(), arrivals_);
+}
+
+// Ends the entries of which is_over(Entry&), having ended their transfers, says so.
+template <typename IsOver>
+void StreamWaits::end_those(IsOver is_over) noexcept {
   for (auto place = entries_.begin(); place != entries_.end();) {
-    const StreamWaiter::Result result = place->waiter->result(place->place);
-    if (result.outcome != gpu::kWaiting) {
-      end(*place, result);
-    } else if (const auto error = ask ? look_after(*place) : driver::kCudaSuccess) {
-      leave_slot(*place, 0);
-      fail(*place, gpu_failure(place->waiter->device()->cuda(), error));
-    } else {
+    if (!is_over(*place)) {
       ++place;
       continue;
     }
@@ -205,13 +221,30 @@ void StreamWaits::poll() noexcept {
   }
 }
 
-// What the driver says of the GPU. What will not come any more is given up.
-driver::CudaResult StreamWaits::look_after(Entry& entry) noexcept {
-  if (!entry.first && !entry.given_up) entry.given_up = host_.alone();
-  const bool failed = entry.first && entry.first->done() && entry.first->failed();
-  if (entry.given_up || failed) entry.waiter->give_up(entry.place);
-  const driver::CudaResult result = entry.waiter->query();
-  return result == driver::kCudaErrorNotReady ? driver::kCudaSuccess : result;
+void StreamWaits::look(StreamWaiter& waiter) noexcept {
+  const driver::CudaResult now = waiter.refresh();
+  if (now == driver::kCudaErrorNotReady) return;
+  end_those([&](Entry& entry) {
+    if (entry.waiter.get() != &waiter) return false;
+    const StreamWaiter::Result result = waiter.result(entry.place);
+    if (now == driver::kCudaSuccess) {
+      if (result.outcome == gpu::kWaiting) return false;
+      end(entry, result);
+    } else {  // its place is not given back: nobody knows what the GPU still does
+      leave_slot(entry, 0);
+      fail(entry, gpu_failure(waiter.device()->cuda(), now));
+    }
+    return true;
+  });
+}
+
+void StreamWaits::give_up_vain_ones() noexcept {
+  const std::optional<std::string> alone = host_.alone();
+  for (Entry& entry : entries_) {
+    if (!entry.first && !entry.given_up) entry.given_up = alone;
+    const bool failed = entry.first && entry.first->done() && entry.first->failed();
+    if (entry.given_up || failed) entry.waiter->give_up(entry.place);
+  }
 }
 
 void StreamWaits::end(Entry& entry, const StreamWaiter::Result& result) noexcept {
@@ -245,8 +278,9 @@ void StreamWaits::fail(Entry& entry, Failure failure) noexcept {
 }
 
 void StreamWaits::give_up() noexcept {
-  const std::lock_guard lock(mutex_);
   closed_ = true;
+  const std::lock_guard polling(polling_);
+  take_arrivals();
   for (const Entry& entry : entries_) entry.waiter->give_up(entry.place);
 }
 

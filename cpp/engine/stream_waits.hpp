@@ -78,22 +78,32 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   // make_wait(Entry&) -> gpu::Wait, but for its bound.
   template <typename MakeWait>
   std::shared_ptr<Transfer> begin(Entry&& entry, const Stream& stream, MakeWait make_wait);
-  // With mutex_ held:
-  driver::CudaResult look_after(Entry& entry) noexcept;
+  // By who polls:
+  void take_arrivals();
+  void look(gpu::StreamWaiter& waiter) noexcept;
+  template <typename IsOver>
+  void end_those(IsOver is_over) noexcept;
+  void give_up_vain_ones() noexcept;
   void end(Entry& entry, const gpu::StreamWaiter::Result& result) noexcept;
   void fail(Entry& entry, Failure failure) noexcept;
 
   const Host host_;
   const unsigned generation_;  // of the process (fork)
   std::atomic<bool> polled_{false};
+  std::atomic<bool> closed_{false};
   std::atomic<int> pending_{0};
-  std::mutex mutex_;                                           // guards all below
+
+  std::mutex mutex_;                                           // held shortly; guards the next
   std::map<int, std::shared_ptr<gpu::StreamWaiter>> waiters_;  // by ordinal
   std::shared_ptr<const gpu::RegisteredPages> pages_;          // of the board
   std::map<std::pair<int, bool>, std::shared_ptr<const Route>> routes_;  // by ordinal, of_transfer
+  std::list<Entry> arrivals_;
+
+  std::mutex polling_;  // held by who polls; guards the next
   std::list<Entry> entries_;
-  Clock::time_point asked_{};  // the driver
-  bool closed_ = false;
+  std::vector<std::shared_ptr<gpu::StreamWaiter>> watched_;  // all that any entry is of
+  Clock::time_point looked_{};
+  Clock::time_point looked_after_{};
 };
 
 }  // namespace zerohop::engine

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "driver/cuda_constants.hpp"
 #include "gpu/device_guard.hpp"
 #include "gpu/user_stream.hpp"
 
@@ -18,6 +19,9 @@ driver::CudaAddress address(const Word& word) {
   return reinterpret_cast<driver::CudaAddress>(&word);
 }
 
+// To have some words of the GPU zeroed; a kernel that keeps it busy for longer is waited for.
+constexpr Deadline::Seconds kPatience{10.0};
+
 }  // namespace
 
 StreamWaiter::StreamWaiter(std::shared_ptr<const Device> device)
@@ -26,9 +30,11 @@ StreamWaiter::StreamWaiter(std::shared_ptr<const Device> device)
       generation_(fork_generation()),
       free_(kMost) {
   const DeviceGuard guard(*device_);
-  pages_ = pin_pages(device_->cuda(), kMost * sizeof(Line));
-  for (Place place = 0; place < kMost; ++place) new (&line(place)) Line();
-  idle_ = make_stream(device_->cuda());
+  pages_ = pin_pages(device_->cuda(), sizeof(Pages));
+  new (pages_.get()) Pages();
+  ends_ = GpuWords::create(device_, sizeof(Pages::ends), Deadline::after(kPatience));
+  stream_ = make_stream(device_->cuda());
+  copied_ = make_event(device_->cuda());
   std::iota(free_.rbegin(), free_.rend(), 0);
 }
 
@@ -36,14 +42,16 @@ StreamWaiter::~StreamWaiter() {
   if (generation_ == fork_generation()) {
     try {
       const DeviceGuard guard(*device_);
-      idle_.reset();
+      copied_.reset();
+      stream_.reset();
       pages_.reset();
       return;
     } catch (const CudaError&) {
       // The context is gone, as at process exit.
     }
   }
-  (void)idle_.release();
+  (void)copied_.release();
+  (void)stream_.release();
   (void)pages_.release();
 }
 
@@ -55,9 +63,8 @@ StreamWaiter::Place StreamWaiter::take() {
   }
   const Place place = free_.back();
   free_.pop_back();
-  line(place).outcome.store(kWaiting, std::memory_order_relaxed);
   line(place).given_up.store(0, std::memory_order_relaxed);
-  line(place).number.fetch_add(1, std::memory_order_relaxed);
+  line(place).use.fetch_add(1, std::memory_order_relaxed);
   return place;
 }
 
@@ -68,17 +75,47 @@ void StreamWaiter::give_back(Place place) noexcept {
 
 void StreamWaiter::begin(Place place, Wait wait, driver::CudaStream stream) {
   wait.given_up = address(line(place).given_up);
-  wait.outcome = address(line(place).outcome);
+  wait.end = ends_->extent().begin + place * sizeof(WaitEnd);
+  wait.use = line(place).use.load(std::memory_order_relaxed);
   const DeviceGuard guard(*device_);
   check_stream(*device_, stream);
   kernels_->wait_word(wait, stream);
 }
 
 StreamWaiter::Result StreamWaiter::result(Place place) const noexcept {
-  const Note found = line(place).outcome.load(std::memory_order_acquire);
-  const std::uint32_t told = tag_of(found);
-  if (told >= kFirstTag) return {kCame, value_of(found), told};
-  return {static_cast<Outcome>(told), value_of(found), 0};
+  const auto& [told, use] = pages().ends[place];
+  if (use != line(place).use.load(std::memory_order_relaxed)) return {kWaiting, 0, 0};
+  const std::uint32_t how = tag_of(told);
+  if (how >= kFirstTag) return {kCame, value_of(told), how};
+  return {static_cast<Outcome>(how), value_of(told), 0};
+}
+
+// The stream begins with nothing else, so a copy is done a few us later.
+driver::CudaResult StreamWaiter::ask_for_ends() noexcept {
+  const driver::Cuda& cuda = device_->cuda();
+  auto& ends = pages().ends;
+  driver::CudaResult result =
+      cuda.copy_to_host(ends, ends_->extent().begin, sizeof ends, stream_.get());
+  if (result == driver::kCudaSuccess) result = cuda.event_record(copied_.get(), stream_.get());
+  return result;
+}
+
+driver::CudaResult StreamWaiter::refresh() noexcept {
+  try {
+    const DeviceGuard guard(*device_);
+    driver::CudaResult result = driver::kCudaErrorNotReady;
+    if (copying_) {
+      result = device_->cuda().event_query(copied_.get());
+      copying_ = result == driver::kCudaErrorNotReady;
+    } else if (const auto failed = ask_for_ends(); failed != driver::kCudaSuccess) {
+      result = failed;
+    } else {
+      copying_ = true;
+    }
+    return result;
+  } catch (const CudaError& error) {
+    return error.code();
+  }
 }
 
 void StreamWaiter::give_up(Place place) noexcept {
@@ -86,7 +123,7 @@ void StreamWaiter::give_up(Place place) noexcept {
 }
 
 StreamWaiter::Gate StreamWaiter::gate(Place place) const noexcept {
-  return {.place = place, .number = line(place).number.load(std::memory_order_relaxed)};
+  return {.place = place, .number = line(place).use.load(std::memory_order_relaxed)};
 }
 
 driver::CudaAddress StreamWaiter::word(const Gate& gate) const noexcept {
@@ -99,15 +136,6 @@ void StreamWaiter::open(const Gate& gate) noexcept {
   std::uint32_t found = word.load(std::memory_order_relaxed);
   while (static_cast<std::int32_t>(gate.number - found) > 0 &&
          !word.compare_exchange_weak(found, gate.number, std::memory_order_release)) {
-  }
-}
-
-driver::CudaResult StreamWaiter::query() const noexcept {
-  try {
-    const DeviceGuard guard(*device_);
-    return device_->cuda().stream_query(idle_.get());
-  } catch (const CudaError& error) {
-    return error.code();
   }
 }
 

@@ -51,15 +51,23 @@ struct Wait {
   std::uint64_t word = 0;         // 32 bits
   std::uint64_t note = 0;         // a Note
   std::uint64_t given_up = 0;     // 32 bits of pinned memory: not 0, no use to wait any longer
-  std::uint64_t outcome = 0;      // 64 bits of pinned memory: an Outcome, with the value above it
+  std::uint64_t end = 0;          // a WaitEnd
   std::uint64_t nanoseconds = 0;  // at most
   Awaited awaited = Awaited::slot;
   std::uint32_t number = 0;
+  std::uint32_t use = 0;                // for the WaitEnd
   std::uint32_t reset = 0;              // whether the slot is to be emptied
   std::uint32_t taken[kTagsKnown] = {};  // tags of notes that the CPU has taken already
 };
 
 // Or the tag of the note that came.
 enum Outcome : std::uint32_t { kWaiting = 0, kCame = 1, kTimedOut = 2, kGivenUp = 3 };
+
+// What became of a wait, in the GPU's own memory: to tell the host would hold the stream up for
+// 1 us. Written as a whole.
+struct alignas(16) WaitEnd {
+  Note told = kWaiting;   // an Outcome, with the value above it; or the note that came
+  std::uint64_t use = 0;  // of this place: whose end it is
+};
 
 }  // namespace zerohop::gpu

@@ -98,7 +98,7 @@ CudaResult FakeCopies::ranges(const gpu::FewRanges& ranges, const gpu::Tail& tai
 
 bool FakeCopies::has_ended(const gpu::Wait& wait, std::uint64_t began) {
   const auto end = [&](gpu::Note told) {
-    word<gpu::Note>(wait.outcome).store(told);
+    *reinterpret_cast<gpu::WaitEnd*>(find(wait.end, sizeof(gpu::WaitEnd))) = {told, wait.use};
     return true;
   };
   auto& awaited = word<std::uint32_t>(wait.word);
@@ -126,7 +126,7 @@ CudaResult FakeCopies::wait(const gpu::Wait& wait, void* stream) {
   const bool reached =
       is_pinned(reinterpret_cast<const void*>(wait.word), 4) || is_registered(wait.word);
   Stream* on = find_stream(stream);
-  if (!reached || !is_pinned(reinterpret_cast<const void*>(wait.outcome), 8) || on == nullptr) {
+  if (!reached || find(wait.end, sizeof(gpu::WaitEnd)) == nullptr || on == nullptr) {
     return kCudaErrorInvalidValue;
   }
   const auto began = std::make_shared<std::uint64_t>(0);

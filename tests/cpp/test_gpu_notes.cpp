@@ -11,9 +11,10 @@ namespace {
 
 template <bool has_room>
 struct NotesIn : GpuCouple {
-  const bool no_memory = cuda.no_memory = !has_room;  // for twins
+  const bool no_memory = (cuda.no_memory = !has_room);  // for twins, as arrays are registered
   Memory ours = array(left, {100});
   Memory theirs = array(right, {100});
+  const bool memory_again = !(cuda.no_memory = false);
   void* writer = cuda.copies.program_stream();
   void* reader = cuda.copies.program_stream();
 

@@ -115,6 +115,11 @@ TEST_CASE_FIXTURE(Streams, "closing ends what streams wait for") {
 
 TEST_CASE_FIXTURE(Streams, "a stream waits for a transfer, whoever makes it") {
   put(ours, counted(50000, 8));
+  const auto before = write(*to_right, ours, theirs.remote());
+  finish(before);
+  const auto at_once = left.wait_transfer_on(reader, before, {});
+  REQUIRE(cuda.copies.run(reader));
+  CHECK(value_of(at_once) == 0);
   hang(true);
   const auto by_gpu = write(*to_right, ours, theirs.remote());
   const auto behind = left.wait_transfer_on(reader, by_gpu, {});

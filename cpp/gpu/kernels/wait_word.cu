@@ -8,9 +8,7 @@ using namespace zerohop::gpu;
 namespace {
 
 constexpr unsigned kLooks = 32;  // at the word, for each at the clock and the CPU's say
-// At the note, for each at the word of its slot: that one lies in the memory of the host, and a
-// look at it takes as long as three at a note in the GPU's own.
-constexpr unsigned kLooksAtNote = 8;
+constexpr unsigned kLooksAtNote = 8;  // for each at the word of its slot
 
 __device__ bool is_taken(const Wait& wait, std::uint32_t tag) {
   bool found = false;
@@ -29,11 +27,12 @@ __device__ std::uint64_t look_at_note(const Wait& wait) {
   return wait.reset != 0 ? take_note(wait.note) : note;
 }
 
-__device__ std::uint64_t look_at_slot(const Wait& wait, unsigned turn) {
-  if (turn % kLooksAtNote != 0) return look_at_note(wait);
-  const std::uint32_t seen = glance(wait.word);  // on its way while the note is looked at
+// The word of the slot lies in the memory of the host: it is on its way while notes are looked at.
+__device__ std::uint64_t look_at_slot(const Wait& wait, unsigned turn, std::uint32_t& seen) {
   const std::uint64_t note = look_at_note(wait);
-  if (note != kWaiting || seen == 0) return note;
+  if (note != kWaiting) return note;
+  if (turn % kLooksAtNote == 0) seen = glance(wait.word);
+  if (turn % kLooksAtNote != kLooksAtNote / 2 || seen == 0) return kWaiting;
   const std::uint32_t value = wait.reset != 0 ? take(wait.word) : acquire(wait.word);
   return value != 0 ? came(value) : kWaiting;  // 0: somebody else was faster
 }
@@ -45,10 +44,11 @@ __device__ std::uint64_t look_at_number(const Wait& wait) {
 
 __device__ std::uint64_t wait_for(const Wait& wait) {
   const std::uint64_t began = nanoseconds_now();
+  std::uint32_t seen = 0;
   for (;;) {
     for (unsigned turn = 0; turn < kLooks; ++turn) {
       const std::uint64_t found =
-          wait.awaited == Awaited::slot ? look_at_slot(wait, turn) : look_at_number(wait);
+          wait.awaited == Awaited::slot ? look_at_slot(wait, turn, seen) : look_at_number(wait);
       if (found != kWaiting) return found;
     }
     if (acquire(wait.given_up) != 0) return kGivenUp;
@@ -62,5 +62,5 @@ extern "C" __global__ void zerohop_wait_word(Wait wait) {
   begin();
   // The kernels behind this one see what came before the word: it was acquired, and they begin once
   // this one has ended. The CPU needs the word itself.
-  put(wait.outcome, wait_for(wait));
+  put(wait.end, WaitEnd{wait_for(wait), wait.use});
 }

@@ -10,8 +10,18 @@ namespace zerohop::gpu {
 __device__ inline void put(std::uint64_t word, std::uint32_t value) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
-__device__ inline void put(std::uint64_t word, std::uint64_t value) {
-  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+__device__ inline void put(std::uint64_t word, Note note) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(note) : "memory");
+}
+__device__ inline void put(std::uint64_t word, const WaitEnd& end) {
+  asm volatile(
+      "{\n"
+      "  .reg .b128 whole;\n"
+      "  mov.b128 whole, {%1, %2};\n"
+      "  st.relaxed.sys.global.b128 [%0], whole;\n"
+      "}" ::"l"(word),
+      "l"(end.told), "l"(end.use)
+      : "memory");
 }
 __device__ inline std::uint32_t acquire(std::uint64_t word) {
   std::uint32_t value;

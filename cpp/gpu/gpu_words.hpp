@@ -1,4 +1,5 @@
-// Words in the memory of a GPU by which processes of this host tell each other how far they are.
+// Words in the memory of a GPU by which it, others, and processes of this host tell each other how
+// far they are.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +11,22 @@
 
 namespace zerohop::gpu {
 
-class SharedWords {
+class GpuWords {
  public:
   // Zeroed; an allocation of its own, as whoever maps it maps whole allocations. Throws CudaError,
   // and TransferTimeout when other work keeps the GPU from zeroing it until `deadline`.
-  static std::shared_ptr<const SharedWords> create(std::shared_ptr<const Device> device,
+  static std::shared_ptr<const GpuWords> create(std::shared_ptr<const Device> device,
                                                    std::uint64_t nbytes, const Deadline& deadline);
   // Returns at once: the driver waits for the GPU before it frees.
-  ~SharedWords();
-  SharedWords(const SharedWords&) = delete;
-  SharedWords& operator=(const SharedWords&) = delete;
+  ~GpuWords();
+  GpuWords(const GpuWords&) = delete;
+  GpuWords& operator=(const GpuWords&) = delete;
 
   const std::shared_ptr<const Device>& device() const noexcept { return device_; }
   const Extent& extent() const noexcept { return extent_; }
 
  private:
-  SharedWords(std::shared_ptr<const Device> device, std::uint64_t nbytes);
+  GpuWords(std::shared_ptr<const Device> device, std::uint64_t nbytes);
   void zero(const Deadline& deadline) const;
 
   const std::shared_ptr<const Device> device_;

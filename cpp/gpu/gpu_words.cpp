@@ -1,4 +1,4 @@
-#include "gpu/shared_words.hpp"
+#include "gpu/gpu_words.hpp"
 
 #include <string>
 #include <utility>
@@ -21,7 +21,7 @@ constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
 
 }  // namespace
 
-SharedWords::SharedWords(std::shared_ptr<const Device> device, std::uint64_t nbytes)
+GpuWords::GpuWords(std::shared_ptr<const Device> device, std::uint64_t nbytes)
     : device_(std::move(device)), generation_(fork_generation()) {
   const std::uint64_t whole = (nbytes + kPage - 1) / kPage * kPage;
   driver::CudaAddress begin = 0;
@@ -31,16 +31,16 @@ SharedWords::SharedWords(std::shared_ptr<const Device> device, std::uint64_t nby
   extent_ = {.begin = begin, .end = begin + whole};
 }
 
-std::shared_ptr<const SharedWords> SharedWords::create(std::shared_ptr<const Device> device,
+std::shared_ptr<const GpuWords> GpuWords::create(std::shared_ptr<const Device> device,
                                                        std::uint64_t nbytes,
                                                        const Deadline& deadline) {
   const DeviceGuard guard(*device);
-  std::shared_ptr<const SharedWords> words(new SharedWords(device, nbytes));
+  std::shared_ptr<const GpuWords> words(new GpuWords(device, nbytes));
   words->zero(deadline);
   return words;
 }
 
-void SharedWords::zero(const Deadline& deadline) const {
+void GpuWords::zero(const Deadline& deadline) const {
   const driver::Cuda& cuda = device_->cuda();
   const std::string what = "zeroing words on " + device_->facts().device_name();
   const Stream stream = make_stream(cuda);
@@ -50,7 +50,7 @@ void SharedWords::zero(const Deadline& deadline) const {
   throw TransferTimeout(what + " was not done in time: a kernel keeps the GPU busy");
 }
 
-SharedWords::~SharedWords() {
+GpuWords::~GpuWords() {
   if (generation_ != fork_generation()) return;  // CUDA does not survive fork()
   run_apart([device = device_, begin = extent_.begin] {
     try {
