@@ -81,16 +81,16 @@ driver::CudaFunction Kernels::find(const char* name) const {
   return function;
 }
 
-void Kernels::launch(driver::CudaFunction function, unsigned blocks, unsigned threads,
-                     driver::CudaStream stream, void** arguments, const char* what) const {
+void Kernels::launch(driver::CudaFunction function, const Grid& grid, driver::CudaStream stream,
+                     void** arguments, const char* what) const {
   constexpr int kOverlapping = 90;  // compute capability
   driver::CudaLaunchAttribute overlaps{
       .kind = driver::kCudaLaunchOverlaps, .unused = 0, .value = {.flag = 1}};
-  const bool can = device_->facts().compute >= kOverlapping;
-  const driver::CudaLaunch launch{.blocks_x = blocks,
+  const bool can = grid.overlaps && device_->facts().compute >= kOverlapping;
+  const driver::CudaLaunch launch{.blocks_x = grid.blocks,
                                   .blocks_y = 1,
                                   .blocks_z = 1,
-                                  .threads_x = threads,
+                                  .threads_x = grid.threads,
                                   .threads_y = 1,
                                   .threads_z = 1,
                                   .shared_nbytes = 0,
@@ -107,23 +107,25 @@ void Kernels::copy_pieces(driver::CudaAddress pieces, std::uint32_t count, const
   const unsigned blocks = std::min(kMostBlocks, (count + kWarpsInBlock - 1) / kWarpsInBlock);
   Tail last = tail;
   std::array<void*, 3> arguments{&pieces, &count, &last};
-  launch(copy_pieces_, blocks, kThreads, stream, arguments.data(), "cuLaunchKernelEx of the copies");
+  launch(copy_pieces_, {blocks, kThreads}, stream, arguments.data(), "cuLaunchKernelEx of the copies");
 }
 
 void Kernels::copy_ranges(FewRanges ranges, const Tail& tail, driver::CudaStream stream) const {
   const std::uint64_t most = *std::max_element(ranges.nbytes, ranges.nbytes + FewRanges::kMost);
   ranges.grain = most <= kSmall ? kSmallGrain : kGrain;
-  const std::uint64_t warps = (most + ranges.grain - 1) / ranges.grain;
+  const std::uint64_t warps = std::max((most + ranges.grain - 1) / ranges.grain, std::uint64_t{1});
   const auto blocks = static_cast<unsigned>(
-      std::clamp<std::uint64_t>((warps + kWarpsInBlock - 1) / kWarpsInBlock, 1, kMostBlocks));
+      std::min<std::uint64_t>((warps + kWarpsInBlock - 1) / kWarpsInBlock, kMostBlocks));
+  const auto threads = static_cast<unsigned>(32 * std::min<std::uint64_t>(warps, kWarpsInBlock));
   Tail last = tail;
   std::array<void*, 2> arguments{&ranges, &last};
-  launch(copy_ranges_, blocks, kThreads, stream, arguments.data(), "cuLaunchKernelEx of a copy");
+  launch(copy_ranges_, {blocks, threads, /*overlaps=*/true}, stream, arguments.data(),
+         "cuLaunchKernelEx of a copy");
 }
 
 void Kernels::wait_word(Wait wait, driver::CudaStream stream) const {
   std::array<void*, 1> arguments{&wait};
-  launch(wait_word_, 1, 1, stream, arguments.data(), "cuLaunchKernelEx of a stream's wait");
+  launch(wait_word_, {1, 1}, stream, arguments.data(), "cuLaunchKernelEx of a stream's wait");
 }
 
 }  // namespace zerohop::gpu

@@ -41,8 +41,13 @@ class Kernels {
       : device_(std::move(device)), generation_(fork_generation()) {}
   static std::shared_ptr<const Kernels> make(const std::shared_ptr<const Device>& device);
   driver::CudaFunction find(const char* name) const;
-  void launch(driver::CudaFunction function, unsigned blocks, unsigned threads,
-              driver::CudaStream stream, void** arguments, const char* what) const;
+  struct Grid {
+    unsigned blocks;
+    unsigned threads;      // of each
+    bool overlaps = false;  // the end of the launch before it
+  };
+  void launch(driver::CudaFunction function, const Grid& grid, driver::CudaStream stream,
+              void** arguments, const char* what) const;
 
   const std::shared_ptr<const Device> device_;
   const unsigned generation_;  // of the process (fork)
