@@ -54,6 +54,6 @@ def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:
 
 def human_seconds(seconds: float) -> str:
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
+        if abs(seconds) >= scale:
             return f"{seconds / scale:.4g} {unit}"
     return f"{seconds * 1e9:.4g} ns"

@@ -208,20 +208,21 @@ class Ranks:
             summary, trace = value
             failure = RankFailed(rank, f"failed: {summary}")
             failure.__cause__ = RuntimeError(f"in rank {rank}\n{trace}")
-            raise self._killed_rank() or failure
+            raise self._killed_other(rank) or failure
         if word == "report":
             if self._on_report is not None:
                 self._on_report(rank, value)
         else:
             worker.inbox[word] = value
 
-    def _killed_rank(self) -> RankFailed | None:
-        """A rank that was killed is why others fail, and they may be quicker to say so."""
+    def _killed_other(self, complaining: int) -> RankFailed | None:
+        """A rank that was killed is why others fail, and they may be quicker to say so. One that has said
+        why it fails may be killed as well, by what it cannot clean up."""
         until = time.monotonic() + KILLED_S
         while time.monotonic() < until:
             for rank, worker in enumerate(self._ranks):
                 exitcode = worker.process.exitcode
-                if exitcode is not None and exitcode < 0:
+                if rank != complaining and exitcode is not None and exitcode < 0:
                     return RankFailed(rank, _death(exitcode))
             time.sleep(0.01)
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import threading
 from typing import Any
 
@@ -12,6 +13,12 @@ from zerohop.bench.p2p.driver import NOT_READY
 from zerohop.bench.p2p.ours import Ours
 from zerohop.bench.p2p.raw import Raw
 from zerohop.bench.peer import PeerFailed
+from zerohop.bench.turns import together
+
+
+def sentences(text: str) -> str:
+    """Without the lines that tables draw."""
+    return " ".join(re.sub(r"[^\x00-\x7f]", " ", text).split())
 
 
 def at(reference: Any) -> Any:
@@ -104,19 +111,42 @@ _ACTS = {
 }
 
 
-class HostOurs(Ours):
-    """Ours between host arrays, which are p2p as well; without streams, as one of the two ranks says."""
+class NoStreams:
+    """A ping-pong of streams on a host that has none, as rank 0 says."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments, HostCuda())
+    error: Exception = zh.RouteUnavailable("no streams on this host")
+
+    def __init__(self, link: Any) -> None:
+        self._link = link
+
+    def measure(self, nbytes: int) -> dict[str, float]:
+        return together(self._link, self._play)
+
+    def _play(self) -> dict[str, float]:
+        if self._link.rank == 0:
+            raise self.error
+        return {}
+
+
+class LateStreams(NoStreams):
+    error = zh.TransferTimeout("slot 2 did not come")
+
+
+class HostOurs(Ours):
+    """Ours between host arrays, which are p2p as well; without streams."""
+
+    def __init__(self, link: Any, *arguments: Any) -> None:
+        super().__init__(link, *arguments, HostCuda())
+        self._ping_pong: Any = NoStreams(link)
 
     def _empty(self, nbytes: int) -> zh.Memory:
         return self._endpoint.empty(nbytes)
 
-    def _enqueue(self, source: zh.Memory, target: zh.RemoteMemory) -> Any:
-        if self._side.first:
-            raise zh.RouteUnavailable("no streams on this host")
-        return None, None, [], []
+
+class LateOurs(HostOurs):
+    def __init__(self, link: Any, *arguments: Any) -> None:
+        super().__init__(link, *arguments)
+        self._ping_pong = LateStreams(link)
 
 
 class HostRaw(Raw):

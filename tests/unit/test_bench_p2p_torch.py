@@ -8,6 +8,7 @@ from zerohop.bench.p2p import nccl, torch_ipc
 from zerohop.bench.p2p.nccl import Nccl
 from zerohop.bench.p2p.plan import HALO_NBYTES, HALO_PITCH
 from zerohop.bench.p2p.torch_ipc import Torch
+from zerohop.bench.peer import PeerFailed
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 NBYTES = 1 << 20
@@ -118,7 +119,7 @@ def test_copies_land_in_the_half_that_is_written() -> None:
 
 
 def test_halo_columns_go_to_the_end_of_their_rows() -> None:
-    player = Torch(Link(0), (0, 1), NBYTES)
+    player = Torch(Link(0), (0, 0), NBYTES)
     player._near[: NBYTES // 2] = 3
     player.halo(20 * HALO_NBYTES, 1)
     rows = player._far[NBYTES // 2 :].view(-1, HALO_PITCH)
@@ -127,10 +128,35 @@ def test_halo_columns_go_to_the_end_of_their_rows() -> None:
     assert not rows[20:].any()
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_halo_columns_between_two_gpus_are_left_out_as_they_would_end_the_process(
+    rank: int,
+) -> None:
+    player = Torch(Link(rank), (0, 1), NBYTES)
+    with pytest.raises(PeerFailed, match="a kernel of another GPU"):
+        player.halo(20 * HALO_NBYTES, 1)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_each_rank_copies_once_in_both_directions_before_anything_is_measured(
+    rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies: list[Any] = []
+    monkeypatch.setattr(Torch, "_timed", lambda self, copy, times: copies.append(copy))
+    player = Torch(Link(rank), (0, 1), NBYTES)
+    player._near[:8], player._far[:8] = 1, 2
+    for copy in copies:
+        copy()
+    inbox = slice(NBYTES // 2, NBYTES // 2 + 8)
+    assert bool((player._far[inbox] == 1).all())
+    assert bool((player._near[inbox] == 2).all())
+
+
 def test_the_passive_rank_copies_nothing_but_in_both_directions_at_once() -> None:
     player = Torch(Link(1), (0, 1), NBYTES)
     player._near[:8] = 1
-    assert (player.write(8, 1), player.read(8, 1), player.halo(64, 1)) == (0.0, 0.0, 0.0)
+    assert (player.write(8, 1), player.read(8, 1)) == (0.0, 0.0)
+    assert Torch(Link(1), (0, 0), NBYTES).halo(64, 1) == 0.0
     assert (list(player.write_latency(8, 1)), player.post_write(8, 1)) == ([], {})
     assert not player._far[NBYTES // 2 :].any()
     player.both(8, 1)

@@ -1,5 +1,6 @@
 """Worker processes: what they say arrives, and every way of failing ends the job with its reason."""
 
+import atexit
 import os
 import signal
 import time
@@ -48,6 +49,13 @@ def kill_the_other_and_fail(link: Link) -> None:
     raise ConnectionError("rank 1 is lost")
 
 
+def fail_and_be_killed(link: Link, bad: int) -> None:
+    """As a library that aborts when it cannot clean up."""
+    if link.rank == bad:
+        atexit.register(os.kill, os.getpid(), signal.SIGTERM)
+    fail_at(link, bad)
+
+
 def leave_at(link: Link, bad: int) -> None:
     if link.rank == bad:
         os._exit(7)
@@ -89,6 +97,7 @@ def test_reports_arrive_in_order() -> None:
     ("work", "reason"),
     [
         (fail_at, "rank 1 failed: ValueError: the grid is flat"),
+        (fail_and_be_killed, "rank 1 failed: ValueError: the grid is flat"),
         (die_at, "rank 1 was killed by SIGKILL"),
         (leave_at, "rank 1 exited with status 7"),
     ],

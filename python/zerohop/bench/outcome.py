@@ -1,20 +1,23 @@
-"""What a suite found, told in every way that was asked for: tables, rows, plot."""
+"""How a suite is run, and what it found told in every way that was asked for: tables, rows, plot."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress
 
+from zerohop.bench.peer import PeerFailed
 from zerohop.bench.plan import Options
 from zerohop.bench.plot import draw
 from zerohop.bench.report import View, print_absences, print_report
 from zerohop.bench.rows import Figures, Row, header, write_json
 from zerohop.bench.targets import Verdict
 from zerohop.host import human_bytes
+from zerohop.local import RankFailed
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,16 @@ class Outcome:
     absences: Sequence[Mapping[str, str]] = field(default=())
 
 
+def conduct(measure: Callable[[Progress], None], console: Console) -> str | None:
+    """Has `measure` show how far it is; why it came to an early end, None if it did not."""
+    try:
+        with Progress(console=console, transient=True) as progress:
+            measure(progress)
+    except (PeerFailed, RankFailed) as error:
+        return str(error)
+    return None
+
+
 def deliver(outcome: Outcome, options: Options, console: Console) -> bool:
     """Prints the tables, writes the files that are asked for; False when a part of it failed."""
     if outcome.left_out:
@@ -55,7 +68,7 @@ def deliver(outcome: Outcome, options: Options, console: Console) -> bool:
         _write(outcome, options, console)
     if outcome.failure is not None:
         reason = escape(outcome.failure)
-        console.print("[bold red]zerohop bench stopped:[/]", reason, soft_wrap=True)
+        console.print("[bold red]zerohop bench failed:[/]", reason, soft_wrap=True)
     return outcome.failure is None
 
 

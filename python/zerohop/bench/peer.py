@@ -19,6 +19,10 @@ class PeerFailed(RuntimeError):
     """A peer that was asked for is missing or failed; the message says what to install or what it said."""
 
 
+class FigureFailed(PeerFailed):
+    """A figure was not taken that should have been: no answer came, or an error."""
+
+
 def require_program(program: str, package: str) -> str:
     path = shutil.which(program)
     if path is None:

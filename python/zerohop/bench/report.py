@@ -15,6 +15,7 @@ from zerohop.bench.targets import Verdict
 from zerohop.host import human_bytes, human_seconds
 
 PEERS = ("ucx", "iperf3", "tcp", "raw", "torch", "nccl")
+MARKS = {True: "[green]met[/]", False: "[bold red]missed[/]", None: "[yellow]not measured[/]"}
 SPREAD = ("p90", "p99", "mean")  # shown of ours where the metric is p50
 
 
@@ -103,8 +104,7 @@ def _targets_table(judged: Sequence[Verdict]) -> Table:
     for name in ("target", "measured", ""):
         table.add_column(name)
     for verdict in judged:
-        mark = "[green]met[/]" if verdict.met else "[bold red]missed[/]"
-        table.add_row(verdict.target, verdict.measured, mark)
+        table.add_row(verdict.target, verdict.measured, MARKS[verdict.met])
     return table
 
 

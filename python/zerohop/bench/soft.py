@@ -14,8 +14,7 @@ from rich.progress import Progress
 
 from zerohop.bench import iperf3, ucx
 from zerohop.bench.idle import hold_peers
-from zerohop.bench.outcome import Outcome, Part, deliver
-from zerohop.bench.peer import PeerFailed
+from zerohop.bench.outcome import Outcome, Part, conduct, deliver
 from zerohop.bench.plan import (
     BLOCK_TESTS,
     MIB,
@@ -31,7 +30,7 @@ from zerohop.bench.targets import verdicts
 from zerohop.bench.turns import timed
 from zerohop.bench.worker import work
 from zerohop.host import available_memory, human_bytes
-from zerohop.local import RankFailed, Ranks
+from zerohop.local import Ranks
 from zerohop.stats import percentiles
 
 SUITE = "soft"
@@ -43,13 +42,12 @@ def run(options: Options, console: Console) -> bool:
     plan = make_plan(options, available_memory())
     versions: dict[str, str] = {}
     rows: list[Row] = []
-    failure = None
-    try:
-        versions = {name: VERSIONS[name]() for name in options.peers if name in VERSIONS}
-        with Progress(console=console, transient=True) as progress:
-            Suite(options, plan, progress, rows).measure()
-    except (PeerFailed, RankFailed) as error:
-        failure = str(error)
+
+    def measure(progress: Progress) -> None:
+        versions.update({name: VERSIONS[name]() for name in options.peers if name in VERSIONS})
+        Suite(options, plan, progress, rows).measure()
+
+    failure = conduct(measure, console)
     figures = Figures(rows)
     part = Part("", figures, SOFT_VIEWS, verdicts(figures))
     outcome = Outcome(SUITE, plan.left_out, rows, (part,), versions, failure)

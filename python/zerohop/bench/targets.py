@@ -24,7 +24,7 @@ PEER_NBYTES = 64 * KIB  # "at most 64 KiB per idle Peer plus queue memory"
 class Verdict:
     target: str
     measured: str
-    met: bool
+    met: bool | None  # None: it was not measured
 
 
 def verdicts(figures: Figures) -> list[Verdict]:

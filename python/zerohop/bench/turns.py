@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from zerohop.bench.peer import PeerFailed
+from zerohop.bench.peer import FigureFailed, PeerFailed
 from zerohop.bench.plan import Order, first_times
+from zerohop.errors import Error, RouteUnavailable
 from zerohop.local import Link, RankFailed, Ranks
 
 MOST_TIMES = 200_000
+Result = TypeVar("Result")
 Ask = Callable[[Order], tuple[Sequence[float], float]]  # samples (of a latency), seconds in all
 
 
@@ -17,6 +19,7 @@ class Absent(NamedTuple):
     """What a worker answers in place of a figure."""
 
     reason: str
+    failed: bool = False  # FigureFailed: it should have been there
 
 
 def timed(
@@ -57,7 +60,24 @@ def _perform(player: Any, order: Order) -> Any:
     try:
         return measure(order.nbytes, order.times)
     except PeerFailed as error:
-        return Absent(str(error))
+        return Absent(str(error), isinstance(error, FigureFailed))
+
+
+def together(link: Link, act: Callable[[], Result]) -> Result:
+    """What `act` returns, once every rank has done its own. Raises in all ranks where one could not:
+    PeerFailed if there is no such route here, FigureFailed after another error.
+    """
+    trouble: PeerFailed | None = None
+    try:
+        result = act()
+    except RouteUnavailable as error:
+        trouble = PeerFailed(f"not available: {error}".splitlines()[0])
+    except (Error, PeerFailed) as error:
+        trouble = FigureFailed(f"rank {link.rank}: {type(error).__name__}: {error}")
+    for said in link.exchange(trouble):
+        if said is not None:
+            raise said
+    return result
 
 
 class Contestant:
@@ -82,11 +102,11 @@ class Contestant:
         return self._ranks
 
     def ask(self, order: Any) -> list[Any]:
-        """Every worker's answer. Raises PeerFailed for an Absent one, RankFailed."""
+        """Every worker's answer. Raises PeerFailed (FigureFailed) for an Absent one, RankFailed."""
         answers = self.start().ask(order)
         for answer in answers:
             if isinstance(answer, Absent):
-                raise PeerFailed(answer.reason)
+                raise (FigureFailed if answer.failed else PeerFailed)(answer.reason)
         return answers
 
     def finish(self) -> None:
@@ -104,10 +124,14 @@ class Contestant:
 
 
 class Absences:
-    """Who was not measured, where and why: (contestant, test or "" for all) -> a sentence."""
+    """Who was not measured, where and why: (contestant, test or "" for all) -> a sentence.
+
+    failures: those that make the run a failure.
+    """
 
     def __init__(self) -> None:
         self.reasons: dict[tuple[str, str], str] = {}
+        self.failures: list[str] = []
 
     def note(self, name: str, test: str, reason: str) -> None:
         self.reasons.setdefault((name, test), reason)

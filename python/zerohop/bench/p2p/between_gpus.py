@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from zerohop import _core
-from zerohop.bench.outcome import Outcome, Part, deliver
+from zerohop.bench.outcome import Outcome, Part, conduct, deliver
 from zerohop.bench.p2p.driver import Driver
 from zerohop.bench.p2p.nccl import Nccl
 from zerohop.bench.p2p.ours import Ours
@@ -19,17 +19,17 @@ from zerohop.bench.p2p.plan import (
     BLOCK_TESTS,
     BLOCKS_NBYTES,
     HALO_TOTAL,
-    MAPPING_NBYTES,
     PEERS,
     SIZED_TESTS,
+    GpuPlan,
     arena_nbytes,
     gpu_plan,
 )
 from zerohop.bench.p2p.raw import Raw
 from zerohop.bench.p2p.targets import gpu_verdicts
 from zerohop.bench.p2p.torch_ipc import Torch
-from zerohop.bench.peer import PeerFailed
-from zerohop.bench.plan import LARGE_NBYTES, Options, Order, Plan
+from zerohop.bench.peer import FigureFailed, PeerFailed
+from zerohop.bench.plan import LARGE_NBYTES, Options, Order
 from zerohop.bench.report import View
 from zerohop.bench.rows import Figures, Row, medians
 from zerohop.bench.turns import Absences, Contestant, describe, timed
@@ -55,6 +55,7 @@ VIEWS = (
     View("stream_notify", "host time of the call that posts a write + notify", "per_call"),
     View("mapping", "first write to an allocation, above later ones", "first"),
     View("mapping", "posting to mapped memory by a new RemoteMemory, above a known one", "cached"),
+    View("mapping", "standard error of that difference", "cached_error"),
 )
 NO_GPU = (
     "No GPU is visible to the driver, so there is nothing to measure between GPUs (zerohop doctor says why). "
@@ -64,27 +65,26 @@ NO_GPU = (
 
 
 def run(options: Options, console: Console) -> bool:
-    """Measures, prints the tables, writes the files that are asked for; False when ours failed."""
+    """Measures, prints the tables, writes the files that are asked for; False when ours failed at anything."""
     count = _core.gpu_count()
     if count == 0:
         console.print(NO_GPU, soft_wrap=True)
         return False
+    gpus = (0, min(1, count - 1))
     rows: list[Row] = []
     absences = Absences()
     facts: dict[str, Any] = {}
-    left_out: tuple[int, ...] = ()
-    failure = None
-    try:
-        gpus = (0, min(1, count - 1))
+    left_out: list[int] = []
+
+    def measure(progress: Progress) -> None:
         with Ranks(look, 1, gpus, silence=BOUND_S) as ranks:
             free, found = ranks.results()[0]
         facts.update(found)
         plan = gpu_plan(options, free, len(set(gpus)))
-        left_out = plan.left_out
-        with Progress(console=console, transient=True) as progress:
-            Suite(options, plan, gpus, rows, absences, facts).measure(progress)
-    except (PeerFailed, RankFailed) as error:
-        failure = str(error)
+        left_out.extend(plan.left_out)
+        Suite(options, plan, gpus, rows, absences, facts).measure(progress)
+
+    failure = conduct(measure, console) or "; ".join(absences.failures) or None
     figures = Figures(rows)
     part = Part("", figures, VIEWS, gpu_verdicts(figures))
     outcome = Outcome(SUITE, left_out, rows, (part,), facts, failure, absences.told())
@@ -105,7 +105,7 @@ class Suite:
     def __init__(
         self,
         options: Options,
-        plan: Plan,
+        plan: GpuPlan,
         gpus: tuple[int, int],
         rows: list[Row],
         absences: Absences,
@@ -132,8 +132,7 @@ class Suite:
         plan = self._plan
         steps = [(test, nbytes) for nbytes in plan.sizes for test in SIZED_TESTS]
         steps += [(test, BLOCKS_NBYTES) for test in BLOCK_TESTS]
-        steps += [("halo", HALO_TOTAL), ("post_write", 8)]
-        steps.append(("mapping", min(MAPPING_NBYTES, max(BLOCKS_NBYTES, *plan.sizes))))
+        steps += [("halo", HALO_TOTAL), ("post_write", 8), ("mapping", plan.mapping_nbytes)]
         steps += [("stream_notify", nbytes) for nbytes in plan.sizes if nbytes <= LARGE_NBYTES]
         task = progress.add_task("bench p2p", total=len(steps))
         with ExitStack() as stack:
@@ -184,11 +183,16 @@ class Suite:
             if ours and not test:
                 raise
             self._absences.note(contestant.name, test, str(error))
+            if ours and isinstance(error, FigureFailed):
+                self._absences.failures.append(f"{test}: {error}")
         except RankFailed as error:
             if ours:
                 raise
-            what = ENDING if test == ENDING else ""  # what was measured before stays
-            self._absences.note(contestant.name, what, describe(error))
+            if test == ENDING:
+                self._absences.note(contestant.name, ENDING, describe(error))
+            else:  # what was measured before stays
+                since = f"from {test} on: " if test else ""
+                self._absences.note(contestant.name, "", since + describe(error))
             contestant.close()
         return None
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from zerohop.bench import ucx
-from zerohop.bench.outcome import Outcome, Part, deliver
+from zerohop.bench.outcome import Outcome, Part, conduct, deliver
 from zerohop.bench.p2p.plan import PEERS
 from zerohop.bench.p2p.targets import host_verdicts
 from zerohop.bench.peer import PeerFailed
@@ -21,7 +21,7 @@ from zerohop.bench.rows import Figures, Row, medians
 from zerohop.bench.turns import Absences, timed
 from zerohop.bench.worker import work
 from zerohop.host import available_memory, human_bytes
-from zerohop.local import RankFailed, Ranks
+from zerohop.local import Ranks
 from zerohop.stats import percentiles
 
 SUITE = "p2p"
@@ -44,12 +44,7 @@ def run(options: Options, console: Console) -> bool:
     rows: list[Row] = []
     absences = Absences()
     facts: dict[str, Any] = {}
-    failure = None
-    try:
-        with Progress(console=console, transient=True) as progress:
-            HostSuite(options, plan, rows, absences, facts).measure(progress)
-    except (PeerFailed, RankFailed) as error:
-        failure = str(error)
+    failure = conduct(HostSuite(options, plan, rows, absences, facts).measure, console)
     parts = []
     for memory, label in MEMORIES.items():
         figures = Figures(row for row in rows if row.memory == memory)

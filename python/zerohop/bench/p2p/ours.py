@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,24 +11,14 @@ import numpy as np
 import zerohop as zh
 from zerohop.bench.loops import LOOPS, Side, stream_seconds
 from zerohop.bench.overhead import python_post
-from zerohop.bench.p2p.driver import Driver, Event
-from zerohop.bench.p2p.plan import (
-    BATCHES,
-    BLOCK_TESTS,
-    HALO_NBYTES,
-    HALO_PITCH,
-    MAPPINGS,
-    POSTS,
-    ROUNDS,
-    places,
-)
-from zerohop.bench.peer import PeerFailed
+from zerohop.bench.p2p.driver import Driver
+from zerohop.bench.p2p.mapping import Mappings
+from zerohop.bench.p2p.plan import BLOCK_TESTS, HALO_NBYTES, HALO_PITCH, places
+from zerohop.bench.p2p.streams import PingPong
 from zerohop.bench.plan import window
 from zerohop.local import Link
 
-BALL, GATE = 1, 2  # notification slots
 WAIT_S = 20.0  # bound of every wait
-WARM = 20  # writes whose median is that of a mapped write
 
 
 class Ours:
@@ -49,7 +38,8 @@ class Ours:
         arena = self._empty(arena_nbytes)
         remote = link.exchange(arena.remote)[1 - link.rank]
         self._side = Side(link.rank == 0, self._endpoint, peer, arena, remote)
-        self._stream = Driver(library).gpu(self._gpu).stream()
+        self._ping_pong = PingPong(link, self._side, Driver(library).gpu(self._gpu))
+        self._mappings = Mappings(link, self._side, self._empty)
         link.exchange(None)
 
     def _empty(self, nbytes: int) -> zh.Memory:
@@ -95,99 +85,13 @@ class Ours:
         return stream_seconds(lambda: side.peer.write(source, target), times, window(nbytes))
 
     def stream_notify(self, nbytes: int, times: int) -> dict[str, float]:
-        """Write + notify from stream to stream and back, ROUNDS times, all of it enqueued ahead.
-
-        Rank 0's stream stands before a gate until both sides have enqueued; events behind the gate and
-        at the end tell the time. Without stream order in this build: PeerFailed with the reason.
-        """
-        side = self._side
-        for slot in (BALL, GATE):
-            self._endpoint.reset_notify(slot)
-        self._link.exchange(None)
-        source, target = side.arena[:nbytes], side.remote[side.inbox(nbytes)]
-        try:
-            begin, end, posts, kept = self._enqueue(source, target)
-            trouble = ""
-        except (zh.RouteUnavailable, TypeError) as error:
-            trouble = f"not available: {error}".splitlines()[0]
-        for said in self._link.exchange(trouble):
-            if said:
-                raise PeerFailed(said)
-        if not side.first:
-            side.peer.notify(GATE, 1).wait()
-        self._stream.wait(WAIT_S)
-        for transfer in kept:
-            transfer.wait()
-        one_way = self._stream.seconds_between(begin, end) / ROUNDS / 2
-        return {"one_way": one_way, "per_call": statistics.median(posts)}
-
-    def _enqueue(
-        self, source: zh.Memory, target: zh.RemoteMemory
-    ) -> tuple[Event, Event, list[float], list[zh.Transfer]]:
-        """(event behind the gate, event at the end, seconds of each write's call, what to wait for)."""
-        first, stream, clock = self._side.first, self._stream, time.perf_counter
-        write: Any = self._side.peer.write
-        wait: Any = self._endpoint.wait_notify
-        handle = int(stream)
-        kept, posts = [], []
-        if first:
-            kept.append(wait(GATE, stream=handle))
-        begin = stream.event()
-        for value in range(1, ROUNDS + 1):
-            if not first:
-                kept.append(wait(BALL, stream=handle))
-            before = clock()
-            kept.append(write(source, target, notify=(BALL, value), stream=handle))
-            posts.append(clock() - before)
-            if first:
-                kept.append(wait(BALL, stream=handle))
-        return begin, stream.event(), posts, kept
+        return self._ping_pong.measure(nbytes)
 
     def post_write(self, nbytes: int, times: int) -> dict[str, float]:
         return {"per_call": python_post(self._side)} if self._side.first else {}
 
     def mapping(self, nbytes: int, times: int) -> dict[str, float]:
-        """What the first write to an allocation of `nbytes` takes more than later ones, and what a write
-        takes more that names mapped memory by a RemoteMemory that was never used."""
-        first = [self._map_fresh(nbytes) for _ in range(MAPPINGS)]
-        if not self._side.first:
-            return {}
-        known = max(0.0, self._post_new_views() - python_post(self._side))
-        return {"first": statistics.median(first), "cached": known}
-
-    def _map_fresh(self, nbytes: int) -> float:
-        side = self._side
-        fresh = None if side.first else self._empty(nbytes)
-        remote = self._link.exchange(None if fresh is None else fresh.remote)[1]
-        seconds = 0.0
-        if side.first:
-            source, target = side.arena[:8], remote[:8]
-
-            def write() -> float:
-                begin = time.perf_counter()
-                side.peer.write(source, target).wait()
-                return time.perf_counter() - begin
-
-            cold = write()
-            seconds = max(0.0, cold - statistics.median(write() for _ in range(WARM)))
-        self._link.exchange(None)
-        if fresh is not None:
-            fresh.close()
-        return seconds
-
-    def _post_new_views(self) -> float:
-        side = self._side
-        source, write = side.arena[:8], side.peer.write
-        batches = []
-        for batch in range(BATCHES):
-            slices = [side.remote[i : i + 8] for i in range(8 * batch, 8 * (batch + POSTS), 8)]
-            views = [zh.RemoteMemory.from_bytes(part.to_bytes()) for part in slices]
-            begin = time.perf_counter()
-            transfers = [write(source, view) for view in views]
-            batches.append((time.perf_counter() - begin) / POSTS)
-            for transfer in transfers:
-                transfer.wait()
-        return statistics.median(batches)
+        return self._mappings.measure(nbytes)
 
     def write_many_4k(self, nbytes: int, times: int) -> float:
         return self._pages(BLOCK_TESTS["write_many_4k"], nbytes, times)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,19 +15,30 @@ BLOCK_TESTS = {"write_many_4k": 4 * KIB, "write_many_16k": 16 * KIB, "write_many
 BLOCKS_NBYTES = 64 * MIB  # of a write_many: 16384 blocks of 4 KiB, 4096 of 16 KiB, 1024 of 64 KiB
 HALO_NBYTES, HALO_PITCH = 64, 4 * KIB  # of a row: bytes that move, and all
 HALO_TOTAL = 8192 * HALO_NBYTES
-MAPPING_NBYTES = GIB
+MAPPING_NBYTES = GIB  # of an allocation that is mapped, unless memory is short
 MAPPINGS = 5  # allocations that are mapped, one after the other
 POSTS = 32  # posted under one reading of the clock, and then waited for
 BATCHES = 50
-ROUNDS = 64  # of a stream-to-stream ping-pong, all enqueued ahead
+# Of a stream-to-stream ping-pong, all enqueued ahead: at most four operations each, of the thousand or so
+# that a stream takes before the driver makes its caller wait.
+ROUNDS = 64
 SHARE_OF_FREE = 0.7  # of a GPU's memory, for the arenas of all contestants together
 PEERS = ("raw", "torch", "nccl")
 
 
-def gpu_plan(options: Options, free: int, gpus: int) -> Plan:
+@dataclass(frozen=True)
+class GpuPlan(Plan):
+    mapping_nbytes: int
+
+
+def gpu_plan(options: Options, free: int, gpus: int) -> GpuPlan:
     """`free`: bytes that the GPU with the least of them has. With one GPU it holds both sides' arenas."""
     arenas = (1 + len(options.peers)) * (2 if gpus == 1 else 1)
-    return plan_of(options, int(free * SHARE_OF_FREE / arenas / 2), QUICK_SIZES)
+    made = plan_of(options, int(free * SHARE_OF_FREE / arenas / 2), QUICK_SIZES)
+    left = int(
+        free * (1 - SHARE_OF_FREE) / 2
+    )  # half of what the arenas leave: the rest is for contexts
+    return GpuPlan(**vars(made), mapping_nbytes=min(MAPPING_NBYTES, left))
 
 
 def arena_nbytes(plan: Plan) -> int:

@@ -18,6 +18,11 @@ SAFE = {  # NVLink multicast can put the GPUs of a shared host out of service
     "NCCL_NVLS_ENABLE": "0",
     "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
 }
+# Found out by an illegal memory access, which ends the process.
+NO_KERNEL = (
+    "PyTorch opens the other process's memory for the GPU alone on which it lies, so that a kernel of another "
+    "GPU, which a strided copy is, must not touch it (pytorch/pytorch#64504)"
+)
 
 
 def torch_with_gpus() -> Any:
@@ -37,6 +42,7 @@ class Torch:
         self._torch = torch_with_gpus()
         self._link = link
         self._first = link.rank == 0
+        self._one_gpu = gpus[0] == gpus[1]
         self._half = arena_nbytes // 2
         device = self._torch.device("cuda", gpus[link.rank])
         self._torch.cuda.set_device(device)
@@ -46,12 +52,19 @@ class Torch:
         card = pickle.dumps(reductions.reduce_tensor(self._near))  # bytes: no torch in the parent
         rebuild, arguments = pickle.loads(link.exchange(card)[1 - link.rank])
         self._far = rebuild(*arguments)
+        # PyTorch lets a GPU reach the other's memory at the first copy that way. Once both do, either of
+        # them can carry out a copy between the two; until then it may go through the host.
+        for copy in (self._out(8), self._back(8)):
+            self._timed(copy, 1)
+        link.exchange(None)
 
     def facts(self) -> dict[str, str]:
         return {"torch": self._torch.__version__}
 
     def close(self) -> None:
-        del self._far  # before the other process, which waits for that, is gone
+        """Each lets go of the other's memory before either frees its own."""
+        self._torch.cuda.synchronize()
+        del self._far
         self._link.exchange(None)
 
     def _timed(self, enqueue: Callable[[], object], times: int) -> float:
@@ -63,6 +76,10 @@ class Torch:
 
     def _out(self, nbytes: int) -> Callable[[], object]:
         target, source = self._far[self._half : self._half + nbytes], self._near[:nbytes]
+        return lambda: target.copy_(source, non_blocking=True)
+
+    def _back(self, nbytes: int) -> Callable[[], object]:
+        target, source = self._near[self._half : self._half + nbytes], self._far[:nbytes]
         return lambda: target.copy_(source, non_blocking=True)
 
     def write_latency(self, nbytes: int, times: int) -> Sequence[float]:
@@ -77,8 +94,7 @@ class Torch:
     def read(self, nbytes: int, times: int) -> float:
         if not self._first:
             return 0.0
-        target, source = self._near[self._half : self._half + nbytes], self._far[:nbytes]
-        return self._timed(lambda: target.copy_(source, non_blocking=True), times)
+        return self._timed(self._back(nbytes), times)
 
     def both(self, nbytes: int, times: int) -> float:
         self._link.exchange(None)
@@ -90,6 +106,8 @@ class Torch:
         return {"per_call": call_cost(self._out(nbytes), self._torch.cuda.synchronize)}
 
     def halo(self, nbytes: int, times: int) -> float:
+        if not self._one_gpu:
+            raise PeerFailed(NO_KERNEL)
         if not self._first:
             return 0.0
         rows = nbytes // HALO_NBYTES

@@ -1,0 +1,86 @@
+"""zerohop's mappings of the other process's memory: what the first costs, and what finding it again does."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import zerohop as zh
+from zerohop.bench.loops import Side
+from zerohop.bench.p2p.plan import BATCHES, MAPPINGS, POSTS
+from zerohop.bench.turns import together
+from zerohop.local import Link
+from zerohop.stats import median_error
+
+WARM = 20  # writes whose median is that of a mapped write
+VIEW_NBYTES = 8
+
+
+class Mappings:
+    """make: memory of rank 1 that is to be mapped, of so many bytes."""
+
+    def __init__(self, link: Link, side: Side, make: Callable[[int], zh.Memory]) -> None:
+        self._link = link
+        self._side = side
+        self._make = make
+
+    def measure(self, nbytes: int) -> dict[str, float]:
+        """Seconds, of rank 0: "first", what the first write to an allocation takes more than later ones;
+        "cached", what posting a write by a RemoteMemory that was never used takes more than by a known
+        one, with its standard error, "cached_error". A difference in the noise may be negative.
+        """
+        first: list[float] = []
+        cached: list[float] = []
+        for _ in range(MAPPINGS):
+            with self._theirs(nbytes) as remote:
+                if self._side.first:
+                    known = remote[:VIEW_NBYTES]
+                    first.append(self._first_write(known))
+                    cached += [self._cached_post(remote, known, turn) for turn in range(BATCHES)]
+        if not self._side.first:
+            return {}
+        found = {"first": statistics.median(first), "cached": statistics.median(cached)}
+        return {**found, "cached_error": median_error(cached)}
+
+    @contextmanager
+    def _theirs(self, nbytes: int) -> Iterator[zh.RemoteMemory]:
+        """Memory that rank 1 makes, and closes when both ranks are done with it."""
+        fresh = together(self._link, lambda: None if self._side.first else self._make(nbytes))
+        remotes = self._link.exchange(None if fresh is None else fresh.remote)
+        yield remotes[1]
+        self._link.exchange(None)
+        if fresh is not None:
+            fresh.close()
+
+    def _first_write(self, target: zh.RemoteMemory) -> float:
+        source = self._side.arena[:VIEW_NBYTES]
+
+        def write() -> float:
+            begin = time.perf_counter()
+            self._side.peer.write(source, target).wait()
+            return time.perf_counter() - begin
+
+        return write() - statistics.median(write() for _ in range(WARM))
+
+    def _cached_post(self, remote: zh.RemoteMemory, known: zh.RemoteMemory, turn: int) -> float:
+        """Of a batch by new views, and one by the known view; they begin by turns."""
+        places = range(0, POSTS * VIEW_NBYTES, VIEW_NBYTES)
+        parts = [remote[place : place + VIEW_NBYTES] for place in places]
+        batches = [[zh.RemoteMemory.from_bytes(part.to_bytes()) for part in parts], [known] * POSTS]
+        if turn % 2:
+            known_s, new_s = (self._post(batch) for batch in reversed(batches))
+        else:
+            new_s, known_s = (self._post(batch) for batch in batches)
+        return new_s - known_s
+
+    def _post(self, targets: Sequence[zh.RemoteMemory]) -> float:
+        """Seconds of each call, of a batch that is then waited for."""
+        source, write = self._side.arena[:VIEW_NBYTES], self._side.peer.write
+        begin = time.perf_counter()
+        transfers = [write(source, target) for target in targets]
+        seconds = (time.perf_counter() - begin) / len(targets)
+        for transfer in transfers:
+            transfer.wait()
+        return seconds
