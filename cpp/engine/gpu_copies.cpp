@@ -126,7 +126,8 @@ gpu::Ticket GpuCopies::give(Lane& lane, const Copy& copy, const Deadline& deadli
   } else {
     stream.follow(driver::kCudaLegacyStream);
   }
-  return stream.copy(copy.ranges, copy.put, copy.stream.value_or(stream.own()), deadline);
+  return stream.copy({copy.ranges, copy.pieces, copy.nbytes}, copy.put,
+                     copy.stream.value_or(stream.own()), deadline);
 }
 
 // A notification follows the data of every call before it, but for those in other streams.

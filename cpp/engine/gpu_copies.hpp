@@ -35,6 +35,8 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   struct Copy {
     std::shared_ptr<const gpu::Device> device;
     std::vector<gpu::CopyPiece> ranges;
+    gpu::PieceSource* pieces = nullptr;  // instead: a long list, of `nbytes` together
+    std::uint64_t nbytes = 0;
     std::optional<driver::CudaStream> stream;  // of the program; none: behind its default stream
     gpu::CopyStream::Put put;                  // by the GPU
   };

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "base/runs.hpp"
 #include "engine/gpu_windows.hpp"
@@ -14,22 +13,20 @@ namespace zerohop::engine {
 
 class GpuRanges {
  public:
-  // places: not empty, in order and without gaps. What is added goes behind `ranges`.
-  GpuRanges(std::span<const GpuWindows::Place> places, bool is_write,
-            std::vector<gpu::CopyPiece>& ranges)
-      : places_(places), is_write_(is_write), ranges_(ranges) {}
+  // places: not empty, in order and without gaps; they stay as long as this does.
+  GpuRanges(std::span<const GpuWindows::Place> places, bool is_write)
+      : places_(places), is_write_(is_write) {}
 
-  // `b` of the run lies in the places; it is split where they end.
-  void add(Run run) {
-    while (run.nbytes > 0) {
-      if (run.b_address < begin_ || run.b_address >= end_) find(run.b_address);
-      const std::uint64_t nbytes = std::min(run.nbytes, end_ - run.b_address);
-      const std::uint64_t there = run.b_address + shift_;
-      ranges_.push_back({.from = is_write_ ? run.a_address : there,
-                         .to = is_write_ ? there : run.a_address,
-                         .nbytes = nbytes});
-      run = {run.a_address + nbytes, run.b_address + nbytes, run.nbytes - nbytes};
-    }
+  // Takes off the run, whose `b` lies in the places, what lies in one of them, `most` bytes at most.
+  gpu::CopyPiece cut(Run& run, std::uint64_t most) {
+    if (run.b_address < begin_ || run.b_address >= end_) find(run.b_address);
+    const std::uint64_t nbytes = std::min({run.nbytes, end_ - run.b_address, most});
+    const std::uint64_t there = run.b_address + shift_;
+    const gpu::CopyPiece piece{.from = is_write_ ? run.a_address : there,
+                               .to = is_write_ ? there : run.a_address,
+                               .nbytes = nbytes};
+    run = {run.a_address + nbytes, run.b_address + nbytes, run.nbytes - nbytes};
+    return piece;
   }
 
  private:
@@ -43,7 +40,6 @@ class GpuRanges {
 
   const std::span<const GpuWindows::Place> places_;
   const bool is_write_;
-  std::vector<gpu::CopyPiece>& ranges_;
   // Of the place that was found last; none.
   std::uint64_t begin_ = 0;
   std::uint64_t end_ = 0;

@@ -70,6 +70,15 @@ void Pages::check(bool is_write) const {
   check_indices(remote_pages, remote->layout.shape[0], of_remote);
 }
 
+PageRuns::PageRuns(const Pages& pages)
+    : pages_(pages),
+      a_stride_(static_cast<std::uint64_t>(pages.local->layout().strides[0])),
+      b_stride_(static_cast<std::uint64_t>(pages.remote->layout.strides[0])) {
+  Runs runs(page_layout(pages.local->layout(), 0), page_layout(pages.remote->layout, 0));
+  for (Run run{}; runs.next(run);) of_first_.push_back(run);
+  if (pages.count() == 0 || !take(ahead_)) ahead_ = {};
+}
+
 PagePairs::PagePairs(const Pages& pages) {
   local.reserve(pages.count());
   remote.reserve(pages.count());

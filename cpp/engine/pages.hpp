@@ -33,35 +33,47 @@ struct Pages {
 // Where all elements of one page of an array lie, whether there is such a page or not.
 Layout page_layout(const Layout& array, std::int64_t index);
 
-// Calls add(Run) for ranges that are contiguous in both arrays (`a` is local), in the order of the
-// list. Those that follow one another in both are one.
-template <typename Add>
-void for_each_run(const Pages& pages, Add&& add) {
-  const Layout& local = pages.local->layout();
-  const Layout& remote = pages.remote->layout;
-  std::vector<Run> of_first;
-  Runs runs(page_layout(local, 0), page_layout(remote, 0));
-  for (Run run{}; runs.next(run);) of_first.push_back(run);
-  const auto a_stride = static_cast<std::uint64_t>(local.strides[0]);
-  const auto b_stride = static_cast<std::uint64_t>(remote.strides[0]);
-  Run last{};
-  for (std::size_t k = 0; k < pages.count(); ++k) {
-    // Unsigned, as strides may be negative: sums wrap to what is meant.
-    const std::uint64_t a_offset = static_cast<std::uint64_t>(pages.local_pages[k]) * a_stride;
-    const std::uint64_t b_offset = static_cast<std::uint64_t>(pages.remote_pages[k]) * b_stride;
-    for (const Run& first : of_first) {
-      const Run run{first.a_address + a_offset, first.b_address + b_offset, first.nbytes};
-      if (run.a_address == last.a_address + last.nbytes &&
-          run.b_address == last.b_address + last.nbytes) {
-        last.nbytes += run.nbytes;
-        continue;
+// Ranges that are contiguous in both arrays (`a` is local), in the order of the list. Those that
+// follow one another in both are one.
+class PageRuns {
+ public:
+  explicit PageRuns(const Pages& pages);  // which stays as it is
+
+  bool next(Run& run) {  // false: there are no more
+    run = ahead_;
+    while (take(ahead_)) {
+      if (ahead_.a_address != run.a_address + run.nbytes ||
+          ahead_.b_address != run.b_address + run.nbytes) {
+        return true;
       }
-      if (last.nbytes > 0) add(std::as_const(last));
-      last = run;
+      run.nbytes += ahead_.nbytes;
     }
+    ahead_ = {};
+    return run.nbytes > 0;
   }
-  if (last.nbytes > 0) add(std::as_const(last));
-}
+
+ private:
+  bool take(Run& run) {  // as they come
+    if (next_ == of_first_.size()) {
+      if (page_ + 1 >= pages_.count()) return false;
+      ++page_, next_ = 0;
+    }
+    // Unsigned, as strides may be negative: sums wrap to what is meant.
+    const Run& first = of_first_[next_++];
+    run = {first.a_address + static_cast<std::uint64_t>(pages_.local_pages[page_]) * a_stride_,
+           first.b_address + static_cast<std::uint64_t>(pages_.remote_pages[page_]) * b_stride_,
+           first.nbytes};
+    return true;
+  }
+
+  const Pages pages_;
+  const std::uint64_t a_stride_;
+  const std::uint64_t b_stride_;
+  std::vector<Run> of_first_;  // of pages 0, be they in the list or not
+  std::size_t page_ = 0;       // in the list
+  std::size_t next_ = 0;       // of its runs
+  Run ahead_{};                // of 0 bytes: there are no more
+};
 
 // The same list as pairs of arrays, for who moves those; pages that follow one another in both
 // lists are one pair.

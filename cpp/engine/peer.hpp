@@ -199,6 +199,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   struct GpuMove {
     std::shared_ptr<const gpu::Device> device;
     std::vector<gpu::CopyPiece> ranges;
+    gpu::PieceSource* pieces = nullptr;                       // instead: of a long list
     std::vector<std::shared_ptr<const ipc::Window>> windows;  // held
     std::vector<std::shared_ptr<const void>> kept;
     std::uint64_t nbytes = 0;

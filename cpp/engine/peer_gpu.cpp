@@ -90,9 +90,11 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
           neighbour_->gpu_route(*move.device, remote->device, *reached.places.front().link);
     }
     move.nbytes += local->layout().nbytes();
-    GpuRanges ranges(reached.places, is_write, move.ranges);
+    GpuRanges ranges(reached.places, is_write);
     Runs runs(local->layout(), remote->layout);
-    for (Run run{}; runs.next(run);) ranges.add(run);
+    for (Run run{}; runs.next(run);) {
+      while (run.nbytes > 0) move.ranges.push_back(ranges.cut(run, run.nbytes));
+    }
     if (move.kept.back() != pinned) move.kept.push_back(std::move(pinned));
   }
   if (!reached.visit) reached.visit = neighbour_->reach_board(patience).visit;
@@ -142,10 +144,14 @@ Peer::Transferring Peer::begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
   NeighbourCopy after{.transfer = transfer, .visit = std::move(visit), .pieces = {}, .message = {}};
   if (options.notify) after.message = notify_message(*options.notify);
   count(*transfer, opcode, move.device != nullptr, options.notify.has_value());
-  GpuCopies::Copy copy{
-      .device = move.device, .ranges = std::move(move.ranges), .stream = options.stream, .put = {}};
+  GpuCopies::Copy copy{.device = move.device,
+                       .ranges = std::move(move.ranges),
+                       .pieces = move.pieces,
+                       .nbytes = move.nbytes,
+                       .stream = options.stream,
+                       .put = {}};
   if (options.notify && copy.device) let_gpu_put(copy, move, after, patience_of(options));
-  const bool nothing_to_do = copy.ranges.empty() && !copy.stream;
+  const bool nothing_to_do = move.nbytes == 0 && !copy.stream;
   GpuCopies::Work work{
       .transfer = transfer,
       .notifies = options.notify && !after.put_by_gpu,

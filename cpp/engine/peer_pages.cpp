@@ -6,6 +6,36 @@
 #include "engine/peer.hpp"
 
 namespace zerohop::engine {
+namespace {
+
+// From here on a list is worth more than a few ranges that copy engines may take.
+constexpr std::uint32_t kLongList = 33;
+
+// Of pages between GPUs.
+class PageSource : public gpu::PieceSource {
+ public:
+  PageSource(const Pages& pages, std::span<const GpuWindows::Place> places, bool is_write)
+      : runs_(pages), ranges_(places, is_write) {
+    advance();
+  }
+  std::uint32_t fill(gpu::CopyPiece* into, std::uint32_t room, std::uint64_t most) override {
+    std::uint32_t count = 0;
+    for (; count < room && run_.nbytes > 0; advance()) into[count++] = ranges_.cut(run_, most);
+    return count;
+  }
+  bool more() const noexcept override { return run_.nbytes > 0; }
+
+ private:
+  void advance() {
+    if (run_.nbytes == 0 && !runs_.next(run_)) run_ = {};
+  }
+
+  PageRuns runs_;
+  GpuRanges ranges_;
+  Run run_{};  // what is left of it
+};
+
+}  // namespace
 
 Peer::Transferring Peer::write_pages(const Pages& pages, const TransferOptions& options) {
   return transfer_pages(IBV_WR_RDMA_WRITE, pages, options);
@@ -39,9 +69,7 @@ Peer::Transferring Peer::copy_pages_as_neighbour(ibv_wr_opcode opcode, const Pag
   if (!neighbour_) return reason = why_no_neighbour(), nullptr;
   if (options.stream) wait_for_stream(*options.stream, deadline(options.timeout));
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  Neighbour::Reached reached =
-      reach_as_neighbour(whole, {.seconds = options.timeout.value_or(host_.default_timeout),
-                                 .insists = !options.require.empty()});
+  Neighbour::Reached reached = reach_as_neighbour(whole, patience_of(options));
   if (reached.window && is_write && !reached.window->writable) {
     reached.reason = "it is to be read only";
   }
@@ -55,7 +83,8 @@ Peer::Transferring Peer::copy_pages_as_neighbour(ibv_wr_opcode opcode, const Pag
                          .owner = pages.local->pinned()});
   std::vector<Run>& runs = copy.pieces.back().runs;
   runs.reserve(pages.count());
-  for_each_run(pages, [&](const Run& run) { runs.push_back(run); });
+  PageRuns all(pages);
+  for (Run run{}; all.next(run);) runs.push_back(run);
   return begin_neighbour_copy(opcode, std::move(copy), std::move(reached), options, reason);
 }
 
@@ -66,8 +95,7 @@ Peer::Transferring Peer::copy_pages_by_gpu(ibv_wr_opcode opcode, const Pages& pa
   if (!neighbour_) return reason = why_no_neighbour(), nullptr;
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   auto pinned = pages.local->pinned();
-  auto reached = reach_by_gpu(whole, {.seconds = options.timeout.value_or(host_.default_timeout),
-                                      .insists = !options.require.empty()});
+  auto reached = reach_by_gpu(whole, patience_of(options));
   if (reached.places.empty()) return reason = std::move(reached.reason), nullptr;
   GpuMove move;
   move.device = pinned->device;
@@ -77,9 +105,14 @@ Peer::Transferring Peer::copy_pages_by_gpu(ibv_wr_opcode opcode, const Pages& pa
   reason = hold(move, reached.places, is_write, reached.visit);
   if (!reason.empty()) return nullptr;
   move.kept.push_back(std::move(pinned));
-  move.ranges.reserve(pages.count());
-  GpuRanges ranges(reached.places, is_write, move.ranges);
-  for_each_run(pages, [&](const Run& run) { ranges.add(run); });
+  PageSource source(pages, reached.places, is_write);
+  PageSource beginning(pages, reached.places, is_write);
+  move.ranges.resize(kLongList);
+  move.ranges.resize(beginning.fill(move.ranges.data(), kLongList, UINT64_MAX));
+  if (beginning.more()) {
+    move.ranges.clear();
+    move.pieces = &source;
+  }
   return begin_gpu_move(opcode, std::move(move), std::move(reached.visit), options, reason);
 }
 

@@ -32,13 +32,16 @@ std::shared_ptr<const Kernels> load_kernels(const std::shared_ptr<const Device>&
   }
 }
 
-Way best_way(std::span<const CopyPiece> ranges) {
+std::uint64_t nbytes_of(std::span<const CopyPiece> ranges) {
   std::uint64_t nbytes = 0;
-  bool crooked = false;
-  for (const CopyPiece& range : ranges) {
-    nbytes += range.nbytes;
-    crooked = crooked || (range.from ^ range.to) % 16 != 0;
-  }
+  for (const CopyPiece& range : ranges) nbytes += range.nbytes;
+  return nbytes;
+}
+
+Way best_way(std::span<const CopyPiece> ranges) {
+  const std::uint64_t nbytes = nbytes_of(ranges);
+  const bool crooked = std::ranges::any_of(
+      ranges, [](const CopyPiece& range) { return (range.from ^ range.to) % 16 != 0; });
   if (ranges.size() > FewRanges::kMost && nbytes > 0) {
     const bool long_ones = ranges.size() <= kMostByEngine && nbytes / ranges.size() >= kLong;
     return long_ones ? Way::engine : Way::list;
@@ -117,12 +120,12 @@ void CopyStream::precede(const Device& device, driver::CudaStream stream) {
   wait(device, stream);
 }
 
-Ticket CopyStream::copy(std::span<const CopyPiece> ranges, const Put& put,
-                        driver::CudaStream stream, const Deadline& deadline) {
+Ticket CopyStream::copy(const What& what, const Put& put, driver::CudaStream stream,
+                        const Deadline& deadline) {
   const DeviceGuard guard(*device_);
   const Ticket ticket = tickets_->take();
   try {
-    put_in(ranges,
+    put_in(what,
            {.twin = put.twin,
             .slot = put.slot,
             .done = tickets_->word(ticket),
@@ -137,23 +140,33 @@ Ticket CopyStream::copy(std::span<const CopyPiece> ranges, const Put& put,
   return ticket;
 }
 
-void CopyStream::put_in(std::span<const CopyPiece> ranges, const Tail& tail,
-                        driver::CudaStream stream, const Deadline& deadline) {
-  const Way way = kernels_ ? best_way(ranges) : Way::engine;
-  if (way == Way::engine) return copy_by_engine(ranges, tail, stream);
-  if (way == Way::few) return kernels_->copy_ranges(few(ranges), tail, stream);
+void CopyStream::put_in(const What& what, const Tail& tail, driver::CudaStream stream,
+                        const Deadline& deadline) {
+  RangeSource ranges(what.ranges);
+  PieceSource& pieces = what.pieces != nullptr ? *what.pieces : ranges;
+  if (!kernels_) return copy_by_engine(pieces, tail, stream);
+  if (what.pieces != nullptr) return put_in_list(pieces, what.nbytes, tail, stream, deadline);
+  switch (best_way(what.ranges)) {
+    case Way::engine: return copy_by_engine(pieces, tail, stream);
+    case Way::few: return kernels_->copy_ranges(few(what.ranges), tail, stream);
+    case Way::list: return put_in_list(pieces, nbytes_of(what.ranges), tail, stream, deadline);
+  }
+}
+
+void CopyStream::put_in_list(PieceSource& pieces, std::uint64_t nbytes, const Tail& tail,
+                             driver::CudaStream stream, const Deadline& deadline) {
   if (!lists_) lists_ = std::make_unique<ListCopier>(device_, kernels_);
-  lists_->copy(ranges, tail, stream, deadline);
+  lists_->copy(pieces, nbytes, tail, stream, deadline);
 }
 
 // A launch without copies puts the words, behind those of the engine; without kernels the only word
 // is written behind a barrier: who sees it sees what was copied (CUDA Driver API,
 // cuStreamWriteValue32).
-void CopyStream::copy_by_engine(std::span<const CopyPiece> ranges, const Tail& tail,
+void CopyStream::copy_by_engine(PieceSource& pieces, const Tail& tail,
                                 driver::CudaStream stream) const {
   const driver::Cuda& cuda = device_->cuda();
-  for (const CopyPiece& range : ranges) {
-    check_cuda(cuda, cuda.copy(range.to, range.from, range.nbytes, stream), "cuMemcpyAsync");
+  for (CopyPiece piece{}; pieces.fill(&piece, 1, UINT64_MAX) > 0;) {
+    check_cuda(cuda, cuda.copy(piece.to, piece.from, piece.nbytes, stream), "cuMemcpyAsync");
   }
   if (kernels_ && tail.slot != 0) return kernels_->copy_ranges({}, tail, stream);
   check_cuda(cuda,

@@ -40,10 +40,16 @@ class CopyStream {
     driver::CudaAddress twin = 0;  // of the slot, in the memory of a GPU; 0: none
     Note note = 0;
   };
-  // Puts the copies of all ranges into the stream, in no order among them, and `put` behind them.
-  // Waits, until `deadline`, where lists of earlier ones fill up. Throws CudaError,
-  // TransferTimeout; what was put in by then will be done, but for `put`.
-  Ticket copy(std::span<const CopyPiece> ranges, const Put& put, driver::CudaStream stream,
+  // What is to be copied, in no order: ranges, or a long list of pieces that have `nbytes` together.
+  struct What {
+    std::span<const CopyPiece> ranges;
+    PieceSource* pieces = nullptr;
+    std::uint64_t nbytes = 0;
+  };
+  // Puts the copies into the stream, and `put` behind them. Waits, until `deadline`, where lists of
+  // earlier ones fill up. Throws CudaError, TransferTimeout; what was put in by then will be done,
+  // but for `put`.
+  Ticket copy(const What& what, const Put& put, driver::CudaStream stream,
               const Deadline& deadline);
 
   // Whether the copies of that ticket are placed.
@@ -60,10 +66,11 @@ class CopyStream {
   void leave_behind() noexcept { left_behind_ = true; }
 
  private:
-  void put_in(std::span<const CopyPiece> ranges, const Tail& tail, driver::CudaStream stream,
+  void put_in(const What& what, const Tail& tail, driver::CudaStream stream,
               const Deadline& deadline);
-  void copy_by_engine(std::span<const CopyPiece> ranges, const Tail& tail,
-                      driver::CudaStream stream) const;
+  void put_in_list(PieceSource& pieces, std::uint64_t nbytes, const Tail& tail,
+                   driver::CudaStream stream, const Deadline& deadline);
+  void copy_by_engine(PieceSource& pieces, const Tail& tail, driver::CudaStream stream) const;
   void record(driver::CudaStream stream);
   void wait(const Device& device, driver::CudaStream stream);
 

@@ -20,12 +20,12 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t kLeastBytes = std::uint64_t{4} << 10;
 constexpr std::uint64_t kWarps = 1024;
 
-// Of the first of several launches: it begins while the CPU writes down the rest.
-constexpr std::uint32_t kFirst = 4096;
+// Of the first launch; each has four times as many as the one before it, so that the CPU has
+// written them down when the GPU is done with those.
+constexpr std::uint32_t kFirst = 1024;
+constexpr std::uint32_t kGrowth = 4;
 
-std::uint64_t piece_nbytes(std::span<const CopyPiece> ranges) {
-  std::uint64_t total = 0;
-  for (const CopyPiece& range : ranges) total += range.nbytes;
+std::uint64_t piece_nbytes(std::uint64_t total) {
   std::uint64_t nbytes = kMostBytes;
   while (nbytes > kLeastBytes && total / nbytes < kWarps) nbytes /= 2;
   return nbytes;
@@ -45,26 +45,15 @@ ListCopier::ListCopier(std::shared_ptr<const Device> device, std::shared_ptr<con
   }
 }
 
-void ListCopier::copy(std::span<const CopyPiece> ranges, const Tail& tail,
+void ListCopier::copy(PieceSource& pieces, std::uint64_t nbytes, const Tail& tail,
                       driver::CudaStream stream, const Deadline& deadline) {
   const DeviceGuard guard(*device_);
-  const std::uint64_t most = piece_nbytes(ranges);
-  List* list = nullptr;
-  std::uint32_t count = 0;
-  std::uint32_t room = kFirst;
-  for (CopyPiece rest : ranges) {
-    while (rest.nbytes > 0) {
-      if (count == room) {  // more follow: the tail is not for this one
-        launch(*std::exchange(list, nullptr), std::exchange(count, 0), {}, stream);
-        room = kPieces;
-      }
-      if (list == nullptr) list = &next_list(deadline);
-      const std::uint64_t nbytes = std::min(rest.nbytes, most);
-      list->pieces[count++] = {rest.from, rest.to, nbytes};
-      rest = {rest.from + nbytes, rest.to + nbytes, rest.nbytes - nbytes};
-    }
+  const std::uint64_t most = piece_nbytes(nbytes);
+  for (std::uint32_t room = kFirst; pieces.more(); room = std::min(kGrowth * room, kPieces)) {
+    List& list = next_list(deadline);
+    const std::uint32_t count = pieces.fill(list.pieces, room, most);
+    launch(list, count, pieces.more() ? Tail{} : tail, stream);
   }
-  if (count > 0) launch(*list, count, tail, stream);
 }
 
 ListCopier::List& ListCopier::next_list(const Deadline& deadline) {

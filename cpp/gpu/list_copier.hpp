@@ -10,6 +10,7 @@
 #include "gpu/copy_piece.hpp"
 #include "gpu/handles.hpp"
 #include "gpu/kernels.hpp"
+#include "gpu/piece_source.hpp"
 
 namespace zerohop::gpu {
 
@@ -25,11 +26,11 @@ class ListCopier {
   // Pins kLists * kPieces * 24 bytes. Throws CudaError.
   ListCopier(std::shared_ptr<const Device> device, std::shared_ptr<const Kernels> kernels);
 
-  // Puts the copies of all ranges into the stream, in no order among them: no two may overlap at
-  // their targets. Waits for the GPU, until `deadline`, where more than kLists launches are needed.
-  // Then comes the tail; it is left out where there are no bytes. Throws TransferTimeout,
-  // CudaError; what was put into the stream by then will be done.
-  void copy(std::span<const CopyPiece> ranges, const Tail& tail, driver::CudaStream stream,
+  // Puts the copies of all pieces, which have `nbytes` together, into the stream, in no order among
+  // them: no two may overlap at their targets. Waits for the GPU, until `deadline`, where more than
+  // kLists launches are needed. Then comes the tail; it is left out where there are no bytes.
+  // Throws TransferTimeout, CudaError; what was put into the stream by then will be done.
+  void copy(PieceSource& pieces, std::uint64_t nbytes, const Tail& tail, driver::CudaStream stream,
             const Deadline& deadline);
 
  private:

@@ -34,6 +34,14 @@ struct Fixture {
   }
 };
 
+void copy(ListCopier& copier, const std::vector<CopyPiece>& ranges, const Fixture& f,
+          const Deadline& deadline) {
+  std::uint64_t nbytes = 0;
+  for (const CopyPiece& range : ranges) nbytes += range.nbytes;
+  RangeSource pieces(ranges);
+  copier.copy(pieces, nbytes, {}, f.stream.get(), deadline);
+}
+
 TEST_CASE("every byte of every range is copied, however many there are") {
   Fixture f;
   constexpr std::uint64_t kNbytes = 1 << 20;
@@ -61,7 +69,7 @@ TEST_CASE("every byte of every range is copied, however many there are") {
     for (std::uint64_t i = 1; i < kNbytes; ++i) expected[i] = source[i - 1];
   }
   SUBCASE("none") {}
-  copier.copy(ranges, {}, f.stream.get(), soon());
+  copy(copier, ranges, f, soon());
   f.finish();
   CHECK(f.cuda.copies.read(to, kNbytes) == expected);
 }
@@ -74,7 +82,7 @@ TEST_CASE("a GPU that does not come to read its lists is not waited for without 
   const std::vector<CopyPiece> ranges(std::size_t{ListCopier::kLists} * ListCopier::kPieces + 1,
                                       CopyPiece{memory, memory + 32, 1});
   try {
-    copier.copy(ranges, {}, f.stream.get(), Deadline::after(Deadline::Seconds{0.05}));
+    copy(copier, ranges, f, Deadline::after(Deadline::Seconds{0.05}));
     FAIL("no error");
   } catch (const TransferTimeout& late) {
     CHECK(late.effect() == Effect::some);

@@ -41,7 +41,8 @@ Layout bytes_at(std::uint64_t address, const std::vector<std::int64_t>& shape) {
 
 std::vector<Run> runs_of(const Pages& pages) {
   std::vector<Run> runs;
-  engine::for_each_run(pages, [&](const Run& run) { runs.push_back(run); });
+  engine::PageRuns all(pages);
+  for (Run run{}; all.next(run);) runs.push_back(run);
   return runs;
 }
 
@@ -189,8 +190,11 @@ TEST_CASE("ranges are split where chunks end, and found in the mapping of each")
     const Indices ours = shuffled(80, 80, random);
     const Indices theirs = shuffled(80, 80, random);
     std::vector<gpu::CopyPiece> ranges;
-    GpuRanges into(chunks.places, is_write, ranges);
-    engine::for_each_run(arrays.pages(ours, theirs), [&](const Run& run) { into.add(run); });
+    GpuRanges into(chunks.places, is_write);
+    engine::PageRuns runs(arrays.pages(ours, theirs));
+    for (Run run{}; runs.next(run);) {
+      while (run.nbytes > 0) ranges.push_back(into.cut(run, run.nbytes));
+    }
     std::map<std::uint64_t, std::uint64_t> found;  // from a mapped address to a local one: starts
     std::uint64_t nbytes = 0;
     for (const gpu::CopyPiece& range : ranges) {

@@ -86,7 +86,8 @@ void check_random_pieces(Bench& bench, unsigned seed) {
                 expected.begin() + static_cast<std::ptrdiff_t>(at));
     at += nbytes + below(3) * below(40);
   }
-  bench.copier.copy(pieces, {}, bench.stream.get(), soon());
+  gpu::RangeSource source_of(pieces);
+  bench.copier.copy(source_of, kTarget, {}, bench.stream.get(), soon());
   demand(bench.download(target->address(), kTarget) == expected, "every byte is as it should be");
 }
 
@@ -108,7 +109,8 @@ void measure(Bench& bench, std::uint64_t count, std::uint64_t nbytes) {
   double posting = 1e9;
   for (int round = 0; round < 10; ++round) {
     const auto begin = Clock::now();
-    bench.copier.copy(pieces, {}, bench.stream.get(), soon());
+    gpu::RangeSource source_of(pieces);
+    bench.copier.copy(source_of, count * nbytes, {}, bench.stream.get(), soon());
     posting = std::min(posting, std::chrono::duration<double>(Clock::now() - begin).count());
     bench.spin(done);
     best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
