@@ -36,6 +36,11 @@ Failure copy_failure(const driver::Cuda& cuda, driver::CudaResult error) {
       "timeout");
 }
 
+struct Waker {
+  Poller& poller;
+  ~Waker() { poller.wake(); }
+};
+
 }  // namespace
 
 GpuCopies::GpuCopies(std::shared_ptr<Poller> poller, std::function<void()> look)
@@ -100,7 +105,7 @@ void GpuCopies::begin(const Copy& copy, Work work, const Deadline& deadline) {
   const auto turn = [&] { return (locked = submission_.try_lock()) || is_cut_off(); };
   if (!poller_->wait(turn, deadline)) throw_no_room();
   if (!locked) throw_cut_off();
-  const std::shared_ptr<void> wake(nullptr, [this](void*) { poller_->wake(); });  // once unlocked
+  const Waker wake{*poller_};  // once unlocked
   const std::lock_guard submission(submission_, std::adopt_lock);
   if (is_cut_off()) throw_cut_off();
   const std::shared_ptr<Transfer> transfer = work.transfer;

@@ -155,7 +155,8 @@ Peer::Transferring Peer::begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
   GpuCopies::Work work{
       .transfer = transfer,
       .notifies = options.notify && !after.put_by_gpu,
-      .finish = [self = shared_from_this(), after] { self->finish_copy(after, Room::take); },
+      .finish = [self = shared_from_this(),
+                 after = std::move(after)] { self->finish_copy(after, Room::take); },
       .kept = std::move(move.kept)};
   if (nothing_to_do || !copy.device) {
     gpu_copies_->follow(std::move(work), until);
