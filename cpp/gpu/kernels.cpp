@@ -15,18 +15,25 @@ namespace {
 
 using driver::check_cuda;
 
+constexpr std::uint64_t operator""_KiB(unsigned long long n) { return n << 10; }
+
 // One block for each multiprocessor of an H200 (66 reach 97 % of it, 264 no more); each leaves
 // three quarters of its multiprocessor to the program.
 constexpr unsigned kMostBlocks = 132;
 constexpr unsigned kThreads = 512;
-constexpr unsigned kWarpsInBlock = kThreads / 32;
 
-// Bytes of a range that a warp copies at a time. Of small ones each lane makes one access, so that
-// as many warps as can share the way (64 KiB in 8 blocks: 6.3 us with a notification, in 2: 6.8);
-// beyond, each warp has several under way.
-constexpr std::uint64_t kSmall = std::uint64_t{128} << 10;
-constexpr std::uint64_t kSmallGrain = 512;
-constexpr std::uint64_t kGrain = std::uint64_t{2} << 10;
+// How a range is shared out: bytes that a warp copies at a time, and warps in a block. The least
+// ones take one block, which needs no counter, and as many warps as each lane has one access for;
+// so has it in somewhat larger ones, in small blocks; beyond, each has several under way.
+struct Share {
+  std::uint64_t grain;
+  unsigned warps;
+};
+Share share_of(std::uint64_t nbytes) {
+  if (nbytes <= 16_KiB) return {512, 32};
+  if (nbytes <= 128_KiB) return {512, 8};
+  return {2_KiB, kThreads / 32};
+}
 
 }  // namespace
 
@@ -104,19 +111,21 @@ void Kernels::launch(driver::CudaFunction function, const Grid& grid, driver::Cu
 void Kernels::copy_pieces(driver::CudaAddress pieces, std::uint32_t count, const Tail& tail,
                           driver::CudaStream stream) const {
   if (count == 0) return;
-  const unsigned blocks = std::min(kMostBlocks, (count + kWarpsInBlock - 1) / kWarpsInBlock);
+  constexpr unsigned kWarps = kThreads / 32;  // of a block
+  const unsigned blocks = std::min(kMostBlocks, (count + kWarps - 1) / kWarps);
   Tail last = tail;
   std::array<void*, 3> arguments{&pieces, &count, &last};
-  launch(copy_pieces_, {blocks, kThreads}, stream, arguments.data(), "cuLaunchKernelEx of the copies");
+  launch(copy_pieces_, {blocks, kThreads, /*overlaps=*/true}, stream, arguments.data(), "cuLaunchKernelEx of the copies");
 }
 
 void Kernels::copy_ranges(FewRanges ranges, const Tail& tail, driver::CudaStream stream) const {
   const std::uint64_t most = *std::max_element(ranges.nbytes, ranges.nbytes + FewRanges::kMost);
-  ranges.grain = most <= kSmall ? kSmallGrain : kGrain;
-  const std::uint64_t warps = std::max((most + ranges.grain - 1) / ranges.grain, std::uint64_t{1});
+  const Share share = share_of(most);
+  ranges.grain = share.grain;
+  const std::uint64_t warps = std::max((most + share.grain - 1) / share.grain, std::uint64_t{1});
   const auto blocks = static_cast<unsigned>(
-      std::min<std::uint64_t>((warps + kWarpsInBlock - 1) / kWarpsInBlock, kMostBlocks));
-  const auto threads = static_cast<unsigned>(32 * std::min<std::uint64_t>(warps, kWarpsInBlock));
+      std::min<std::uint64_t>((warps + share.warps - 1) / share.warps, kMostBlocks));
+  const auto threads = static_cast<unsigned>(32 * std::min<std::uint64_t>(warps, share.warps));
   Tail last = tail;
   std::array<void*, 2> arguments{&ranges, &last};
   launch(copy_ranges_, {blocks, threads, /*overlaps=*/true}, stream, arguments.data(),

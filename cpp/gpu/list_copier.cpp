@@ -20,10 +20,10 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t kLeastBytes = std::uint64_t{4} << 10;
 constexpr std::uint64_t kWarps = 1024;
 
-// Of the first launch; each has four times as many as the one before it, so that the CPU has
+// Of the first launch; each has three times as many as the one before it, so that the CPU has
 // written them down when the GPU is done with those.
 constexpr std::uint32_t kFirst = 1024;
-constexpr std::uint32_t kGrowth = 4;
+constexpr std::uint32_t kGrowth = 3;
 
 std::uint64_t piece_nbytes(std::uint64_t total) {
   std::uint64_t nbytes = kMostBytes;
