@@ -30,7 +30,7 @@ struct BoardPages {
   };
 
   alignas(64) std::atomic<std::uint64_t> puts;
-  alignas(64) std::atomic<int> sleepers;  // threads of the owner that want to be woken
+  alignas(64) std::atomic<int> sleepers;           // threads of the owner that want to be woken
   alignas(64) std::atomic<std::uint32_t> writers;  // whose GPUs put notes, as they came
   Twins twins;
   alignas(64) std::atomic<std::uint32_t> slots[kSlots];

@@ -62,8 +62,8 @@ Endpoint::Endpoint(const EndpointOptions& options)
   services_.board = std::make_shared<Board>();
   open_rails();
   open_neighbourhood();
-  note_twins_ = std::make_shared<NoteTwins>(
-      services_.board, neighbourhood_ ? neighbourhood_->exposures() : nullptr);
+  note_twins_ = std::make_shared<NoteTwins>(services_.board,
+                                            neighbourhood_ ? neighbourhood_->exposures() : nullptr);
   stager_ = std::make_shared<Stager>(services_.poller);
   services_.options = options_.queue_pair;
   registrations_ = std::make_shared<Registrations>(

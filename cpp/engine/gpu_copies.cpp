@@ -118,9 +118,8 @@ void GpuCopies::begin(const Copy& copy, Work work, const Deadline& deadline) {
     break_off(place, copy);
     throw;
   }
-  transfer->set_mark({.word = lane->stream.word(place->ticket),
-                      .number = place->ticket.number,
-                      .owner = lane});
+  transfer->set_mark(
+      {.word = lane->stream.word(place->ticket), .number = place->ticket.number, .owner = lane});
   place->state.store(State::begun, std::memory_order_release);  // from here on it may be gone
 }
 

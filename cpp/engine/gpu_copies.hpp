@@ -74,8 +74,8 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   struct Entry {
     Entry(std::shared_ptr<Lane> of, bool in_order_of_all, Work&& what)
         : lane(std::move(of)), in_order(in_order_of_all), work(std::move(what)) {}
-    std::shared_ptr<Lane> lane;  // null: nothing to copy
-    bool in_order = true;        // among all; else in a stream of the program
+    std::shared_ptr<Lane> lane;                   // null: nothing to copy
+    bool in_order = true;                         // among all; else in a stream of the program
     gpu::Ticket ticket;                           // once begun
     std::atomic<State> state = State::beginning;  // what is above is there once it says so
     Work work;
@@ -103,8 +103,8 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   const unsigned generation_;        // of the process (fork)
   std::atomic<int> pending_{0};
   std::atomic<int> notifies_{0};
-  std::optional<Failure> cut_off_;      // set once, before the next but one
-  Clock::time_point patience_ends_{};   // of what is cut off
+  std::optional<Failure> cut_off_;     // set once, before the next but one
+  Clock::time_point patience_ends_{};  // of what is cut off
   std::atomic<bool> is_cut_off_{false};
 
   std::mutex submission_;  // held to put work into streams, which may take long

@@ -1,6 +1,6 @@
-// The notifications that GPUs of other processes have put into a board, as the CPU of the owner sees
-// them. Each lies twice: here, and in the memory of a GPU, where streams take it. What one side has
-// taken the other still finds, and knows by its tag.
+// The notifications that GPUs of other processes have put into a board, as the CPU of the owner
+// sees them. Each lies twice: here, and in the memory of a GPU, where streams take it. What one
+// side has taken the other still finds, and knows by its tag.
 #pragma once
 
 #include <array>

@@ -38,8 +38,7 @@ std::uint32_t GpuNotifier::next_tag() noexcept {
   return board_.writer * gpu::kFirstTag + board_.count++ % kCounts;
 }
 
-GpuNotifier::Place GpuNotifier::place(const std::shared_ptr<ipc::Visit>& visit,
-                                      GpuWindows& windows,
+GpuNotifier::Place GpuNotifier::place(const std::shared_ptr<ipc::Visit>& visit, GpuWindows& windows,
                                       const std::shared_ptr<const gpu::Device>& device,
                                       std::uint32_t slot, std::uint32_t value,
                                       const Deadline& deadline) {

@@ -17,7 +17,7 @@ namespace zerohop::engine {
 class GpuNotifier {
  public:
   struct Place {
-    gpu::CopyStream::Put put;                        // slot 0: that GPU cannot
+    gpu::CopyStream::Put put;                         // slot 0: that GPU cannot
     std::vector<std::shared_ptr<const void>> kept{};  // until it has been put
   };
   // For a GPU to put `value` into a slot of the board that `visit`, which has been entered, maps.

@@ -17,7 +17,8 @@ class GpuRanges {
   GpuRanges(std::span<const GpuWindows::Place> places, bool is_write)
       : places_(places), is_write_(is_write) {}
 
-  // Takes off the run, whose `b` lies in the places, what lies in one of them, `most` bytes at most.
+  // Takes off the run, whose `b` lies in the places, what lies in one of them, `most` bytes at
+  // most.
   gpu::CopyPiece cut(Run& run, std::uint64_t most) {
     if (run.b_address < begin_ || run.b_address >= end_) find(run.b_address);
     const std::uint64_t nbytes = std::min({run.nbytes, end_ - run.b_address, most});

@@ -26,8 +26,7 @@ void NoteTwins::settle(const std::shared_ptr<const gpu::Device>& device) noexcep
 void NoteTwins::make(const std::shared_ptr<const gpu::Device>& device) {
   if (!exposures_) return give_up("no process of this host can put notes");
   (void)gpu::Kernels::load(device);  // without which nobody's GPU puts any
-  auto words = gpu::GpuWords::create(device, sizeof(BoardPages::notes),
-                                        Deadline::after(kPatience));
+  auto words = gpu::GpuWords::create(device, sizeof(BoardPages::notes), Deadline::after(kPatience));
   const Extent& extent = words->extent();
   auto exposure =
       exposures_->expose({.begin = extent.begin, .end = extent.end, .writable = true},

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "engine/board.hpp"
-#include "gpu/peer_memory.hpp"
 #include "gpu/gpu_words.hpp"
+#include "gpu/peer_memory.hpp"
 #include "ipc/exposures.hpp"
 
 namespace zerohop::engine {

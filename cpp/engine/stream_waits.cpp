@@ -83,9 +83,7 @@ std::shared_ptr<Transfer> StreamWaits::notification(const Stream& stream, std::u
                                                     bool reset) {
   const auto waiter = waiter_of(stream.device);
   host_.twins->settle(stream.device);
-  Entry entry{.waiter = waiter,
-              .place = waiter->take(),
-              .seconds = stream.seconds};
+  Entry entry{.waiter = waiter, .place = waiter->take(), .seconds = stream.seconds};
   return begin(std::move(entry), stream,
                [&](Entry& taken) { return wait_for_slot(taken, stream, slot, reset); });
 }
@@ -136,10 +134,7 @@ const std::shared_ptr<const Route>& StreamWaits::route_of(const gpu::Device& dev
 std::shared_ptr<Transfer> StreamWaits::transfer(const Stream& stream,
                                                 const std::shared_ptr<Transfer>& first) {
   const auto waiter = waiter_of(stream.device);
-  Entry entry{.waiter = waiter,
-              .place = waiter->take(),
-              .first = first,
-              .seconds = stream.seconds};
+  Entry entry{.waiter = waiter, .place = waiter->take(), .first = first, .seconds = stream.seconds};
   return begin(std::move(entry), stream, [&](Entry& taken) {
     gpu::Wait wait{.awaited = gpu::Awaited::number};
     if (const auto& mark = first->mark()) {  // the GPU itself tells when
@@ -161,8 +156,8 @@ std::shared_ptr<Transfer> StreamWaits::begin(Entry&& entry, const Stream& stream
                                              MakeWait make_wait) {
   const auto waiter = entry.waiter;
   const StreamWaiter::Place taken = entry.place;
-  auto transfer = std::make_shared<Transfer>(host_.poller, 0,
-                                             route_of(*stream.device, entry.first != nullptr));
+  auto transfer =
+      std::make_shared<Transfer>(host_.poller, 0, route_of(*stream.device, entry.first != nullptr));
   entry.transfer = transfer;
   try {
     gpu::Wait wait = make_wait(entry);
@@ -257,8 +252,8 @@ void StreamWaits::end(Entry& entry, const StreamWaiter::Result& result) noexcept
     return entry.transfer->drop();
   }
   const std::string goes_on = "; it goes on without, and so does what it was given behind";
-  const std::string stream =
-      "a stream of " + entry.waiter->device()->facts().device_name() + " waited for " + awaited(entry);
+  const std::string stream = "a stream of " + entry.waiter->device()->facts().device_name() +
+                             " waited for " + awaited(entry);
   if (result.outcome == gpu::kTimedOut) {
     return fail(entry, {.kind = Failure::Kind::timeout,
                         .message = stream + ", which did not come in " +

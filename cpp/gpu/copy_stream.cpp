@@ -169,10 +169,9 @@ void CopyStream::copy_by_engine(PieceSource& pieces, const Tail& tail,
     check_cuda(cuda, cuda.copy(piece.to, piece.from, piece.nbytes, stream), "cuMemcpyAsync");
   }
   if (kernels_ && tail.slot != 0) return kernels_->copy_ranges({}, tail, stream);
-  check_cuda(cuda,
-             cuda.stream_write_value(stream, tail.done, tail.number,
-                                     driver::kCudaWriteValueDefault),
-             "cuStreamWriteValue32");
+  check_cuda(
+      cuda, cuda.stream_write_value(stream, tail.done, tail.number, driver::kCudaWriteValueDefault),
+      "cuStreamWriteValue32");
 }
 
 driver::CudaResult CopyStream::query() noexcept {

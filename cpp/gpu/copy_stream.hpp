@@ -40,7 +40,8 @@ class CopyStream {
     driver::CudaAddress twin = 0;  // of the slot, in the memory of a GPU; 0: none
     Note note = 0;
   };
-  // What is to be copied, in no order: ranges, or a long list of pieces that have `nbytes` together.
+  // What is to be copied, in no order: ranges, or a long list of pieces that have `nbytes`
+  // together.
   struct What {
     std::span<const CopyPiece> ranges;
     PieceSource* pieces = nullptr;

@@ -25,15 +25,14 @@ GpuWords::GpuWords(std::shared_ptr<const Device> device, std::uint64_t nbytes)
     : device_(std::move(device)), generation_(fork_generation()) {
   const std::uint64_t whole = (nbytes + kPage - 1) / kPage * kPage;
   driver::CudaAddress begin = 0;
-  check_cuda(device_->cuda(), device_->cuda().memory_allocate(&begin, whole),
-             "cuMemAlloc of " + std::to_string(whole) + " bytes on " +
-                 device_->facts().device_name());
+  check_cuda(
+      device_->cuda(), device_->cuda().memory_allocate(&begin, whole),
+      "cuMemAlloc of " + std::to_string(whole) + " bytes on " + device_->facts().device_name());
   extent_ = {.begin = begin, .end = begin + whole};
 }
 
 std::shared_ptr<const GpuWords> GpuWords::create(std::shared_ptr<const Device> device,
-                                                       std::uint64_t nbytes,
-                                                       const Deadline& deadline) {
+                                                 std::uint64_t nbytes, const Deadline& deadline) {
   const DeviceGuard guard(*device);
   std::shared_ptr<const GpuWords> words(new GpuWords(device, nbytes));
   words->zero(deadline);

@@ -16,7 +16,7 @@ class GpuWords {
   // Zeroed; an allocation of its own, as whoever maps it maps whole allocations. Throws CudaError,
   // and TransferTimeout when other work keeps the GPU from zeroing it until `deadline`.
   static std::shared_ptr<const GpuWords> create(std::shared_ptr<const Device> device,
-                                                   std::uint64_t nbytes, const Deadline& deadline);
+                                                std::uint64_t nbytes, const Deadline& deadline);
   // Returns at once: the driver waits for the GPU before it frees.
   ~GpuWords();
   GpuWords(const GpuWords&) = delete;

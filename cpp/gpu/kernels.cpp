@@ -20,19 +20,18 @@ constexpr std::uint64_t operator""_KiB(unsigned long long n) { return n << 10; }
 // One block for each multiprocessor of an H200 (66 reach 97 % of it, 264 no more); each leaves
 // three quarters of its multiprocessor to the program.
 constexpr unsigned kMostBlocks = 132;
-constexpr unsigned kThreads = 512;
+constexpr unsigned kThreads = kMostThreads;
 
-// How a range is shared out: bytes that a warp copies at a time, and warps in a block. The least
-// ones take one block, which needs no counter, and as many warps as each lane has one access for;
-// so has it in somewhat larger ones, in small blocks; beyond, each has several under way.
+// How a range is shared out: bytes that a warp copies at a time, and warps in a block. In small
+// ones each lane has one access; the least take one block, which needs no counter, others small
+// blocks. Beyond, each lane has several under way.
 struct Share {
   std::uint64_t grain;
   unsigned warps;
 };
 Share share_of(std::uint64_t nbytes) {
-  if (nbytes <= 16_KiB) return {512, 32};
-  if (nbytes <= 128_KiB) return {512, 8};
-  return {2_KiB, kThreads / 32};
+  if (nbytes > 128_KiB) return {2_KiB, kThreads / 32};
+  return {512, nbytes <= 8_KiB ? kThreads / 32 : 8};
 }
 
 }  // namespace
@@ -115,7 +114,8 @@ void Kernels::copy_pieces(driver::CudaAddress pieces, std::uint32_t count, const
   const unsigned blocks = std::min(kMostBlocks, (count + kWarps - 1) / kWarps);
   Tail last = tail;
   std::array<void*, 3> arguments{&pieces, &count, &last};
-  launch(copy_pieces_, {blocks, kThreads, /*overlaps=*/true}, stream, arguments.data(), "cuLaunchKernelEx of the copies");
+  launch(copy_pieces_, {blocks, kThreads, /*overlaps=*/true}, stream, arguments.data(),
+         "cuLaunchKernelEx of the copies");
 }
 
 void Kernels::copy_ranges(FewRanges ranges, const Tail& tail, driver::CudaStream stream) const {

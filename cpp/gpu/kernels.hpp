@@ -43,7 +43,7 @@ class Kernels {
   driver::CudaFunction find(const char* name) const;
   struct Grid {
     unsigned blocks;
-    unsigned threads;      // of each
+    unsigned threads;       // of each
     bool overlaps = false;  // the end of the launch before it
   };
   void launch(driver::CudaFunction function, const Grid& grid, driver::CudaStream stream,

@@ -7,6 +7,7 @@
 
 namespace zerohop::gpu {
 
+constexpr unsigned kMostThreads = 512;  // of a block that copies
 // Launches of one module whose tails may be under way at once.
 constexpr std::uint32_t kTails = 16384;
 
@@ -16,9 +17,7 @@ constexpr std::uint32_t kTails = 16384;
 using Note = std::uint64_t;
 constexpr std::uint32_t kFirstTag = std::uint32_t{1} << 20;  // smaller ones are Outcomes
 constexpr unsigned kTagsKnown = 8;  // that were taken last from a slot: the others are gone
-constexpr Note make_note(std::uint32_t value, std::uint32_t tag) {
-  return Note{value} << 32 | tag;
-}
+constexpr Note make_note(std::uint32_t value, std::uint32_t tag) { return Note{value} << 32 | tag; }
 constexpr std::uint32_t tag_of(Note note) { return static_cast<std::uint32_t>(note); }
 constexpr std::uint32_t value_of(Note note) { return static_cast<std::uint32_t>(note >> 32); }
 
@@ -55,8 +54,8 @@ struct Wait {
   std::uint64_t nanoseconds = 0;  // at most
   Awaited awaited = Awaited::slot;
   std::uint32_t number = 0;
-  std::uint32_t use = 0;                // for the WaitEnd
-  std::uint32_t reset = 0;              // whether the slot is to be emptied
+  std::uint32_t use = 0;                 // for the WaitEnd
+  std::uint32_t reset = 0;               // whether the slot is to be emptied
   std::uint32_t taken[kTagsKnown] = {};  // tags of notes that the CPU has taken already
 };
 

@@ -21,10 +21,9 @@ struct NotesIn : GpuCouple {
   void notify(std::uint32_t slot, std::uint32_t value) {
     const RemoteMemory remote = theirs.remote();
     const Peer::Pair pair{&ours, &remote};
-    const auto written = to_right->write({&pair, 1}, {.notify = Notification{slot, value},
-                                                      .require = "p2p",
-                                                      .timeout = {},
-                                                      .stream = writer});
+    const auto written = to_right->write(
+        {&pair, 1},
+        {.notify = Notification{slot, value}, .require = "p2p", .timeout = {}, .stream = writer});
     REQUIRE(cuda.copies.run(writer));
     finish(written);
   }

@@ -7,8 +7,8 @@ using zerohop::gpu::kWarp;
 
 // The list may lie in pinned host memory: a warp reads 24 bytes of it for a piece.
 // tail.done 0: another launch of the same transfer follows.
-extern "C" __global__ void zerohop_copy_pieces(const CopyPiece* pieces, unsigned count,
-                                               zerohop::gpu::Tail tail) {
+extern "C" __global__ void __launch_bounds__(zerohop::gpu::kMostThreads)
+    zerohop_copy_pieces(const CopyPiece* pieces, unsigned count, zerohop::gpu::Tail tail) {
   zerohop::gpu::begin();
   const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
   const unsigned warps = gridDim.x * blockDim.x / kWarp;

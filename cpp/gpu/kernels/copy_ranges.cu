@@ -5,7 +5,8 @@
 using zerohop::gpu::FewRanges;
 using zerohop::gpu::kWarp;
 
-extern "C" __global__ void zerohop_copy_ranges(FewRanges ranges, zerohop::gpu::Tail tail) {
+extern "C" __global__ void __launch_bounds__(zerohop::gpu::kMostThreads)
+    zerohop_copy_ranges(FewRanges ranges, zerohop::gpu::Tail tail) {
   zerohop::gpu::begin();
   const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
   const std::uint64_t stride = gridDim.x * blockDim.x / kWarp * ranges.grain;

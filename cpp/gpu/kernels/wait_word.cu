@@ -7,7 +7,7 @@ using namespace zerohop::gpu;
 
 namespace {
 
-constexpr unsigned kLooks = 32;  // at the word, for each at the clock and the CPU's say
+constexpr unsigned kLooks = 32;       // at the word, for each at the clock and the CPU's say
 constexpr unsigned kLooksAtNote = 8;  // for each at the word of its slot
 
 __device__ bool is_taken(const Wait& wait, std::uint32_t tag) {
