@@ -120,6 +120,42 @@ TEST_CASE_FIXTURE(StagedCouple, "close() of a Peer waits for the copies that it 
   closing.get();
 }
 
+TEST_CASE_FIXTURE(StagedCouple, "what was to follow a transfer is lost with the peer, as that is") {
+  const Memory near = host_array(left, {1000000});  // more than a ring holds
+  const Memory far = gpu_array(right, {1000000});
+  const Memory near_host = host_array(left, {1000});
+  const Memory far_host = host_array(right, {1000});
+  Hang hang(cuda);
+  const auto first = write(*to_right, near, far.remote());
+  hang.await_copies();
+  const auto second = write(*to_right, near, far.remote(), Notification{1, 1});
+  const auto messages = {to_right->notify({2, 2}), to_right->send(near, 1)};
+  const auto beside = write(*to_right, near_host, far_host.remote(), Notification{3, 3});
+  to_right->close(within(0));
+  const auto lost = [](const Peer::Transferring& transfer, Effect effect) {
+    REQUIRE(transfer->wait(soon()));
+    try {
+      (void)transfer->result();
+      FAIL("nothing was thrown");
+    } catch (const PeerLost& error) {
+      CHECK(error.code() == 0);
+      CHECK(error.effect() == effect);
+      CHECK(contains(error.what(), "close() was called"));
+      CHECK(std::string(error.what()).ends_with(effect_words(effect)));
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(!contains(lost(first, Effect::some), "to follow"));
+  (void)lost(second, Effect::nothing);  // cut off, or as its first chunk found the peer lost
+  for (const auto& transfer : messages) {
+    const std::string text = lost(transfer, Effect::nothing);
+    CHECK(contains(text, "to follow an earlier transfer"));
+    CHECK(!contains(text, "may have been written"));  // that is said of the earlier one
+  }
+  (void)lost(beside, Effect::all);  // its data was on its way, or in place
+}
+
 TEST_CASE_FIXTURE(StagedCouple, "atomics come behind what is staged") {
   const Memory near = gpu_array(left, {100000});
   const Memory far = gpu_array(right, {100000});
