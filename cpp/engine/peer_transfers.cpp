@@ -70,12 +70,15 @@ void Peer::wait_for_stream(driver::CudaStream stream, const Deadline& deadline) 
 
 Routes::Kind Peer::route_kind(const Memory& local, const RemoteMemory& remote) const {
   const bool remote_on_host = remote.device == "cpu";
-  if (remote.staged() || local.staged()) return Routes::Kind::staged;
-  if (!remote_on_host && !remote.reachable() && remote.layout.count() > 0) {
+  if (remote.staged()) return Routes::Kind::staged;
+  // A wrong key is the peer's device to refuse; but without any there is no rail to stage over.
+  const bool needs_key = !remote_on_host || local.staged();
+  if (needs_key && !remote.reachable() && remote.layout.count() > 0) {
     throw RouteUnavailable(
         "no route to " + remote.device + " of peer '" + identity_.name +
         "': no device reached that memory when it was registered; register it there again");
   }
+  if (local.staged()) return Routes::Kind::staged;
   return local.on_host() && remote_on_host ? Routes::Kind::host : Routes::Kind::gpu;
 }
 
