@@ -190,11 +190,13 @@ Peer::Transferring Peer::transfer_by_devices(ibv_wr_opcode opcode, std::span<con
 }
 
 // Before others can end it.
-void Peer::count(Transfer& transfer, ibv_wr_opcode opcode, bool data, bool notifies) noexcept {
+void Peer::count(Transfer& transfer, ibv_wr_opcode opcode, bool data,
+                 bool notifies) const noexcept {
   if (notifies) RouteStats::add(transfer.route().stats->notifications, 1);
   transfer.count(!data                         ? Operation::notify
                  : opcode == IBV_WR_RDMA_WRITE ? Operation::write
-                                               : Operation::read);
+                                               : Operation::read,
+                 identity_.name);
 }
 
 Peer::Transferring Peer::transfer_by_device(ibv_wr_opcode opcode, std::span<const Pair> pairs,
@@ -259,7 +261,7 @@ Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, 
   const Routes::Kind kind = word.device == "cpu" ? Routes::Kind::host : Routes::Kind::gpu;
   auto transfer =
       std::make_shared<Transfer>(poller_, 8, routes_.over(kind, RailMask{1} << path.rail()));
-  transfer->count(Operation::atomic);
+  transfer->count(Operation::atomic, identity_.name);
   path.submit(Job::atomic(transfer, opcode, word.layout.address, rkey, add, swap), until);
   return transfer;
 }
