@@ -29,7 +29,10 @@ void StagedWork::fail(Failure failure) {
 
 Failure StagedWork::conclusion() {
   Failure failure = *ended_;
-  if (failure.effect == Effect::nothing && touched_) failure.set_effect(Effect::some);
+  if (failure.effect == Effect::nothing && touched_) {
+    const bool all = upcoming() == nullptr && !missed_;
+    failure.set_effect(all ? Effect::all : Effect::some);
+  }
   if (failure.effect == Effect::nothing && followed_ && followed_->nbytes() > 0) {
     const Failure* own = followed_->done() ? followed_->failure() : nullptr;
     failure.set_effect(own != nullptr ? own->effect : Effect::all);  // on its way, or in place

@@ -156,6 +156,48 @@ TEST_CASE_FIXTURE(StagedCouple, "what was to follow a transfer is lost with the 
   (void)lost(beside, Effect::all);  // its data was on its way, or in place
 }
 
+TEST_CASE_FIXTURE(StagedCouple, "what is cut off tells how much of it may be in place at most") {
+  const auto transfer_of = [&](std::uint64_t nbytes) {
+    return std::make_shared<engine::Transfer>(to_right->path(0)->poller(), nbytes, nullptr);
+  };
+  engine::StagedWork work(transfer_of(200), engine::StagedWork::Direction::out);
+  const auto effect = [&] {
+    work.fail({.kind = Failure::Kind::verbs, .message = "cut off"});
+    return work.conclusion().effect;
+  };
+  const auto move_chunk = [&](bool placed) {
+    CHECK(work.cut(100).size() == 1);
+    work.begin_chunk();
+    work.end_chunk(placed);
+  };
+  SUBCASE("chunks of its own") {
+    work.add({.near = engine::bytes_at(1000, 200), .far = engine::bytes_at(5000, 200)});
+    CHECK(effect() == Effect::nothing);
+    move_chunk(true);
+    CHECK(effect() == Effect::some);
+    SUBCASE("all placed") {
+      move_chunk(true);
+      CHECK(effect() == Effect::all);
+    }
+    SUBCASE("not all placed") {
+      move_chunk(false);
+      CHECK(effect() == Effect::some);
+    }
+  }
+  SUBCASE("a notification alone") {
+    work.follow(transfer_of(0));
+    CHECK(effect() == Effect::nothing);
+  }
+  SUBCASE("the notification of what devices move") {
+    const auto data = transfer_of(100);
+    work.follow(data);
+    CHECK(effect() == Effect::all);  // under way
+    data->fail({.kind = Failure::Kind::verbs, .message = "refused"});
+    data->drop();
+    CHECK(effect() == Effect::nothing);
+  }
+}
+
 TEST_CASE_FIXTURE(StagedCouple, "atomics come behind what is staged") {
   const Memory near = gpu_array(left, {100000});
   const Memory far = gpu_array(right, {100000});
