@@ -28,6 +28,10 @@ Failure Failure::of_current_exception() {
     return make(Kind::peer_lost, error);
   } catch (const TransferTimeout& error) {
     return make(Kind::timeout, error);
+  } catch (const RegistrationError& error) {
+    return make(Kind::registration, error);
+  } catch (const RouteUnavailable& error) {
+    return make(Kind::route_unavailable, error);
   } catch (const AuthenticationError& error) {
     return make(Kind::authentication, error);
   } catch (const ProtocolError& error) {
@@ -63,6 +67,8 @@ void Failure::raise() const {
     case Kind::cuda: throw CudaError(message, code, effect);
     case Kind::peer_lost: throw PeerLost(message, code, effect);
     case Kind::timeout: throw TransferTimeout(message, code, effect);
+    case Kind::registration: throw RegistrationError(message, code, effect);
+    case Kind::route_unavailable: throw RouteUnavailable(message, code, effect);
     case Kind::authentication: throw AuthenticationError(message, code, effect);
     case Kind::protocol: throw ProtocolError(message, code, effect);
     case Kind::invalid_argument: throw std::invalid_argument(message);

@@ -19,6 +19,8 @@ struct Failure {
     cuda,
     peer_lost,
     timeout,
+    registration,
+    route_unavailable,
     authentication,
     protocol,
     invalid_argument

@@ -20,5 +20,6 @@ PYBIND11_MODULE(_core, m) {
   bind_endpoint(m);
   bind_gpu(m);
   bind_bench(m);
+  bind_trace(m);
   explain_refusals(m);
 }

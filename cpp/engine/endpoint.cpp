@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "base/trace.hpp"
 #include "engine/control_host.hpp"
 #include "engine/cuda_table.hpp"
 #include "engine/device_choice.hpp"
@@ -59,6 +60,7 @@ constexpr std::uint32_t kFewSlots = 64;
 
 Endpoint::Endpoint(const EndpointOptions& options)
     : options_(options), generation_(fork_generation()), address_(Address::with_random_keys()) {
+  trace::open();
   services_.board = std::make_shared<Board>();
   open_rails();
   open_neighbourhood();
@@ -227,6 +229,10 @@ Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t coun
                                          const Deadline& deadline) {
   const Entered entered = enter();
   check_slots(first, count);
+  trace::Range range;
+  if (const trace::Tool* tool = trace::tool()) {
+    range.begin(*tool, ("wait_notify " + slots_text(first, count)).c_str(), first);
+  }
   Board& board = *services_.board;
   std::uint64_t scanned = board.puts() - 1;  // differs: the first look always scans
   std::optional<Notified> notified;

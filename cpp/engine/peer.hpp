@@ -169,7 +169,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void check_not_insisted(const TransferOptions& options, const std::string& reason) const;
   void check_rights(const Pair& pair, RemoteAccess needed) const;
   void check_pair(const Pair& pair, RemoteAccess needed) const;
-  static void count(Transfer& transfer, ibv_wr_opcode opcode, bool data, bool notifies) noexcept;
+  void count(Transfer& transfer, ibv_wr_opcode opcode, bool data, bool notifies) const noexcept;
   Piece make_piece(const Pair& pair, RemoteAccess needed, RailIndex rail, Transfer& transfer) const;
   Job make_job(ibv_wr_opcode opcode, std::span<const Pair> pairs, RailIndex rail,
                const Transferring& transfer) const;

@@ -78,7 +78,7 @@ Peer::Transferring Peer::send(const Memory& from, std::uint32_t tag) {
   const Packing packing = Peer::packing(from, path);
   auto transfer = make_message_transfer(from, packing != Packing::none || from.staged(), path);
   Outgoing outgoing = wrap(from, tag, packing, *transfer);
-  transfer->count(Operation::send);
+  transfer->count(Operation::send, identity_.name);
   StagedWork work(transfer, StagedWork::Direction::out);
   const bool copies = !outgoing.packed.empty() && !from.on_host();
   if (copies) {
@@ -118,7 +118,7 @@ Peer::Transferring Peer::receive(const Memory& into, std::uint32_t tag) {
       .tag = tag, .into = into.layout(), .gpu = pinned->device, .transfer = transfer};
   if (pinned->regions) receive.lkeys = pinned->regions->lkeys();
   transfer->keep(std::move(pinned));
-  transfer->count(Operation::recv);
+  transfer->count(Operation::recv, identity_.name);
   path.receive(std::move(receive));
   return transfer;
 }

@@ -187,12 +187,13 @@ Peer::Transferring Peer::copy_at_once(ipc::Direction direction, const Pair& pair
     if (!options.notify || work.unseen) return;
     Neighbour::notify(board, *reached.visit, notify_message(*options.notify));
   };
-  if (reached.visit->copy(window, direction, run, notify) != ipc::Copied::all) return nullptr;
   const auto operation = direction == ipc::Direction::write ? Operation::write : Operation::read;
+  transfer->show(operation, identity_.name);
+  if (reached.visit->copy(window, direction, run, notify) != ipc::Copied::all) return nullptr;
   RouteStats& stats = *transfer->route().stats;
   if (options.notify) RouteStats::add(stats.notifications, 1);
   if (options.notify && work.unseen) {
-    transfer->count(operation);
+    transfer->count(operation, identity_.name);
     notify_by_device(transfer, notify_message(*options.notify), Room::wait);
   } else {
     stats.begin(operation, nbytes);  // and it has ended

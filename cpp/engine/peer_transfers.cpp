@@ -70,12 +70,15 @@ void Peer::wait_for_stream(driver::CudaStream stream, const Deadline& deadline) 
 
 Routes::Kind Peer::route_kind(const Memory& local, const RemoteMemory& remote) const {
   const bool remote_on_host = remote.device == "cpu";
-  if (remote.staged() || local.staged()) return Routes::Kind::staged;
-  if (!remote_on_host && !remote.reachable() && remote.layout.count() > 0) {
+  if (remote.staged()) return Routes::Kind::staged;
+  // A wrong key is the peer's device to refuse; but without any there is no rail to stage over.
+  const bool needs_key = !remote_on_host || local.staged();
+  if (needs_key && !remote.reachable() && remote.layout.count() > 0) {
     throw RouteUnavailable(
         "no route to " + remote.device + " of peer '" + identity_.name +
         "': no device reached that memory when it was registered; register it there again");
   }
+  if (local.staged()) return Routes::Kind::staged;
   return local.on_host() && remote_on_host ? Routes::Kind::host : Routes::Kind::gpu;
 }
 
@@ -187,11 +190,13 @@ Peer::Transferring Peer::transfer_by_devices(ibv_wr_opcode opcode, std::span<con
 }
 
 // Before others can end it.
-void Peer::count(Transfer& transfer, ibv_wr_opcode opcode, bool data, bool notifies) noexcept {
+void Peer::count(Transfer& transfer, ibv_wr_opcode opcode, bool data,
+                 bool notifies) const noexcept {
   if (notifies) RouteStats::add(transfer.route().stats->notifications, 1);
   transfer.count(!data                         ? Operation::notify
                  : opcode == IBV_WR_RDMA_WRITE ? Operation::write
-                                               : Operation::read);
+                                               : Operation::read,
+                 identity_.name);
 }
 
 Peer::Transferring Peer::transfer_by_device(ibv_wr_opcode opcode, std::span<const Pair> pairs,
@@ -256,7 +261,7 @@ Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, 
   const Routes::Kind kind = word.device == "cpu" ? Routes::Kind::host : Routes::Kind::gpu;
   auto transfer =
       std::make_shared<Transfer>(poller_, 8, routes_.over(kind, RailMask{1} << path.rail()));
-  transfer->count(Operation::atomic);
+  transfer->count(Operation::atomic, identity_.name);
   path.submit(Job::atomic(transfer, opcode, word.layout.address, rkey, add, swap), until);
   return transfer;
 }

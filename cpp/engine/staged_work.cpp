@@ -29,8 +29,13 @@ void StagedWork::fail(Failure failure) {
 
 Failure StagedWork::conclusion() {
   Failure failure = *ended_;
-  if (failure.effect == Effect::nothing && (touched_ || followed_)) {
-    failure.set_effect(Effect::some);
+  if (failure.effect == Effect::nothing && touched_) {
+    const bool all = upcoming() == nullptr && !missed_;
+    failure.set_effect(all ? Effect::all : Effect::some);
+  }
+  if (failure.effect == Effect::nothing && followed_ && followed_->nbytes() > 0) {
+    const Failure* own = followed_->done() ? followed_->failure() : nullptr;
+    failure.set_effect(own != nullptr ? own->effect : Effect::all);  // on its way, or in place
   }
   if (failure.effect == Effect::all && upcoming() != nullptr) failure.set_effect(Effect::some);
   return failure;

@@ -96,7 +96,7 @@ class StagedWork {
   void begin_chunk() noexcept { ++chunks_; }
   void end_chunk(bool placed) noexcept {
     --chunks_;
-    if (placed) touched_ = true;
+    (placed ? touched_ : missed_) = true;
   }
   unsigned chunks() const noexcept { return chunks_; }
 
@@ -110,6 +110,7 @@ class StagedWork {
   std::optional<StagedAnswer> answer_;
   unsigned chunks_ = 0;   // under way
   bool touched_ = false;  // some bytes may be in place
+  bool missed_ = false;   // some may not be, of what was cut
   std::optional<Failure> ended_;
   std::size_t next_piece_ = 0;
   std::optional<Runs> runs_;  // of the piece before it

@@ -27,11 +27,17 @@ struct Range {
 };
 static_assert(sizeof(Range) * StagedWork::kMaxSpans <= PathBuffers::kEagerBytes);
 
+// A peer that is lost is lost to what follows as well. Anything else was the matter with the
+// earlier one, its memory, its copies: what follows is flushed, as behind a failed request of a
+// queue pair.
 Failure cut_off_by(const Failure& earlier) {
-  return {.kind = Failure::Kind::verbs,
-          .message = "this was to follow an earlier transfer, which failed: " + earlier.message,
-          .code = IBV_WC_WR_FLUSH_ERR,
-          .effect = Effect::nothing};
+  Failure failure = earlier;
+  failure.set_effect(Effect::nothing);
+  failure.message = "this was to follow an earlier transfer, which failed: " + failure.message;
+  if (failure.kind == Failure::Kind::peer_lost) return failure;
+  failure.kind = Failure::Kind::verbs;
+  failure.code = IBV_WC_WR_FLUSH_ERR;
+  return failure;
 }
 
 }  // namespace

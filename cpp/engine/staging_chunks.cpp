@@ -225,8 +225,8 @@ VerbsPath& Staging::path_for(const Chunk& chunk) const {
       mask != 0 ? group_->path(static_cast<RailIndex>(std::countr_zero(mask))) : nullptr;
   const auto& answer = chunk.work->answers();
   if (path != nullptr && (!answer || is_asked(*answer))) return *path;
-  throw VerbsError("no rail with peer '" + group_->peer_name +
-                   "' reaches the memory of this transfer any more: try again");
+  throw RouteUnavailable("no rail reaches both arrays of this transfer with peer '" +
+                         group_->peer_name + "' any more: register them again on both sides");
 }
 
 void Staging::move_by_device(Chunk& chunk) {

@@ -1,8 +1,18 @@
 #include "engine/transfer.hpp"
 
+#include <array>
+#include <cstdio>
 #include <utility>
 
 namespace zerohop::engine {
+namespace {
+
+// By operation.
+constexpr std::array<const char*, kOperations> kVerbs{"write", "read", "atomic",
+                                                      "send",  "recv", "notify"};
+constexpr std::array<const char*, kOperations> kSides{"to", "from", "at", "to", "from", "to"};
+
+}  // namespace
 
 std::uint64_t Transfer::result() const {
   if (failure_) failure_->raise();
@@ -13,7 +23,20 @@ void Transfer::fail(Failure failure) noexcept {
   if (!failed_.exchange(true)) failure_ = std::move(failure);
 }
 
-void Transfer::count(Operation operation) noexcept {
+// "write 1048576 B to host:1234 by p2p"
+void Transfer::begin_range(const trace::Tool& tool, Operation operation,
+                           const std::string& peer) noexcept {
+  if (range_.begun()) return;
+  std::array<char, 256> name;  // a longer one ends there
+  const auto index = static_cast<std::size_t>(operation);
+  std::snprintf(name.data(), name.size(), "%s %llu B %s %s by %s", kVerbs[index],
+                static_cast<unsigned long long>(nbytes_), kSides[index], peer.c_str(),
+                route_->kind.c_str());
+  range_.begin(tool, name.data(), nbytes_);
+}
+
+void Transfer::count(Operation operation, const std::string& peer) noexcept {
+  show(operation, peer);
   counted_ = operation;
   route_->stats->begin(operation, nbytes_);
   route_->stats->under_way.fetch_add(1, std::memory_order_relaxed);
@@ -34,6 +57,7 @@ void Transfer::drop() noexcept {
   kept_.reset();  // before done: a waiter may count on its memory being released
   kept_more_.clear();
   uncount(failed());
+  range_.end();
   std::vector<std::function<void()>> callbacks;
   {
     const std::lock_guard lock(callbacks_mutex_);

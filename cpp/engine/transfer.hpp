@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/failure.hpp"
+#include "base/trace.hpp"
 #include "engine/poller.hpp"
 #include "engine/route.hpp"
 #include "gpu/mark.hpp"
@@ -69,7 +70,12 @@ class Transfer {
   const std::optional<gpu::Mark>& mark() const noexcept { return mark_; }
   void set_result(std::uint64_t value) noexcept { result_ = value; }
   // Among the transfers of its route, until it ends. To be called before others can end it.
-  void count(Operation operation) noexcept;
+  void count(Operation operation, const std::string& peer) noexcept;
+  // Shown as a range of time, until it ends, to a tool that listens. Likewise; count() does it,
+  // too.
+  void show(Operation operation, const std::string& peer) noexcept {
+    if (const trace::Tool* tool = trace::tool()) begin_range(*tool, operation, peer);
+  }
   // The first failure is the one reported; those that follow from it are not.
   void fail(Failure failure) noexcept;
   // Part of the data has been placed: a later failure leaves the destination changed.
@@ -88,6 +94,7 @@ class Transfer {
 
  private:
   void uncount(bool failed) noexcept;
+  void begin_range(const trace::Tool& tool, Operation operation, const std::string& peer) noexcept;
 
   const std::shared_ptr<Poller> poller_;
   const std::uint64_t nbytes_;
@@ -99,6 +106,7 @@ class Transfer {
   bool striped_ = false;
   bool placed_ = false;
   std::optional<Operation> counted_;
+  trace::Range range_;
   std::uint64_t result_ = 0;
   std::optional<gpu::Mark> mark_;
   std::optional<Failure> failure_;

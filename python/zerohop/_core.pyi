@@ -45,6 +45,7 @@ __all__: list[str] = [
     "gpu_export_dmabuf",
     "gpu_facts",
     "gpu_memory",
+    "has_nvtx",
     "report",
     "verbs_devices",
 ]
@@ -1367,6 +1368,11 @@ def gpu_memory(array: typing.Any) -> dict:
     """
     The kind of memory an array lies in and the allocation around it: addresses, and chunks as tuples of begin,
     end and buffer id, which no other memory of the process ever has. Raises CudaError, RegistrationError.
+    """
+
+def has_nvtx() -> bool:
+    """
+    Whether transfers are ranges of NVTX in a profiler: its headers were there at the build.
     """
 
 def report(sentence: str) -> None:

@@ -217,6 +217,44 @@ TEST_CASE_FIXTURE(StagedCouple, "the owner refuses what a peer has no right to")
   CHECK(contains(message_of<RouteUnavailable>(add), "keep counters in host memory"));
 }
 
+TEST_CASE_FIXTURE(StagedCouple, "memory that no key reaches is refused for its route") {
+  const Memory near = gpu_array(left, {10000});
+  const Memory near_host = host_array(left, {10000});
+  RemoteMemory keyless = gpu_array(right, {10000}).remote();
+  keyless.staged_key = 0;
+  RemoteMemory keyless_host = host_array(right, {10000}).remote();
+  keyless_host.rkeys = {};
+  const auto refused = [&](const Memory& local, const RemoteMemory& remote) {
+    const auto put = [&] { (void)write(*to_right, local, remote); };
+    CHECK(contains(message_of<RouteUnavailable>(put), "no device reached that memory"));
+    const auto get = [&] { (void)read(*to_right, local, remote); };
+    CHECK(contains(message_of<RouteUnavailable>(get), "register it there again"));
+    const auto ask = [&] { (void)to_right->route(local, remote); };
+    CHECK(contains(message_of<RouteUnavailable>(ask), "of peer 'right'"));
+  };
+  refused(near, keyless);
+  refused(near_host, keyless);
+  refused(near, keyless_host);
+  finish(write(*to_right, part(near, 0, 0), keyless.slice(std::vector<Index>{Slice{0, 0}})));
+}
+
+TEST_CASE_FIXTURE(StagedCouple, "memory of a rail that is not there is refused for its route") {
+  const Memory near = gpu_array(left, {10000});
+  RemoteMemory elsewhere = host_array(right, {10000}).remote();
+  elsewhere.rkeys = {0, 0, 7};
+  for (const auto& transfer :
+       {write(*to_right, near, elsewhere, Notification{1, 1}), read(*to_right, near, elsewhere)}) {
+    REQUIRE(transfer->wait(soon()));
+    try {
+      (void)transfer->result();
+      FAIL("nothing was thrown");
+    } catch (const RouteUnavailable& error) {
+      CHECK(contains(error.what(), "no rail reaches both arrays"));
+      CHECK(error.effect() == Effect::nothing);
+    }
+  }
+}
+
 TEST_CASE_FIXTURE(StagedCouple,
                   "memory closed in mid-transfer stays until the chunks under way end") {
   for (int round = 0; round < 20; ++round) {

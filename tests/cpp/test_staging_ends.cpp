@@ -120,6 +120,84 @@ TEST_CASE_FIXTURE(StagedCouple, "close() of a Peer waits for the copies that it 
   closing.get();
 }
 
+TEST_CASE_FIXTURE(StagedCouple, "what was to follow a transfer is lost with the peer, as that is") {
+  const Memory near = host_array(left, {1000000});  // more than a ring holds
+  const Memory far = gpu_array(right, {1000000});
+  const Memory near_host = host_array(left, {1000});
+  const Memory far_host = host_array(right, {1000});
+  Hang hang(cuda);
+  const auto first = write(*to_right, near, far.remote());
+  hang.await_copies();
+  const auto second = write(*to_right, near, far.remote(), Notification{1, 1});
+  const auto messages = {to_right->notify({2, 2}), to_right->send(near, 1)};
+  const auto beside = write(*to_right, near_host, far_host.remote(), Notification{3, 3});
+  to_right->close(within(0));
+  const auto lost = [](const Peer::Transferring& transfer, Effect effect) {
+    REQUIRE(transfer->wait(soon()));
+    try {
+      (void)transfer->result();
+      FAIL("nothing was thrown");
+    } catch (const PeerLost& error) {
+      CHECK(error.code() == 0);
+      CHECK(error.effect() == effect);
+      CHECK(contains(error.what(), "close() was called"));
+      CHECK(std::string(error.what()).ends_with(effect_words(effect)));
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(!contains(lost(first, Effect::some), "to follow"));
+  (void)lost(second, Effect::nothing);  // cut off, or as its first chunk found the peer lost
+  for (const auto& transfer : messages) {
+    const std::string text = lost(transfer, Effect::nothing);
+    CHECK(contains(text, "to follow an earlier transfer"));
+    CHECK(!contains(text, "may have been written"));  // that is said of the earlier one
+  }
+  (void)lost(beside, Effect::all);  // its data was on its way, or in place
+}
+
+TEST_CASE_FIXTURE(StagedCouple, "what is cut off tells how much of it may be in place at most") {
+  const auto transfer_of = [&](std::uint64_t nbytes) {
+    return std::make_shared<engine::Transfer>(to_right->path(0)->poller(), nbytes, nullptr);
+  };
+  engine::StagedWork work(transfer_of(200), engine::StagedWork::Direction::out);
+  const auto effect = [&] {
+    work.fail({.kind = Failure::Kind::verbs, .message = "cut off"});
+    return work.conclusion().effect;
+  };
+  const auto move_chunk = [&](bool placed) {
+    CHECK(work.cut(100).size() == 1);
+    work.begin_chunk();
+    work.end_chunk(placed);
+  };
+  SUBCASE("chunks of its own") {
+    work.add({.near = engine::bytes_at(1000, 200), .far = engine::bytes_at(5000, 200)});
+    CHECK(effect() == Effect::nothing);
+    move_chunk(true);
+    CHECK(effect() == Effect::some);
+    SUBCASE("all placed") {
+      move_chunk(true);
+      CHECK(effect() == Effect::all);
+    }
+    SUBCASE("not all placed") {
+      move_chunk(false);
+      CHECK(effect() == Effect::some);
+    }
+  }
+  SUBCASE("a notification alone") {
+    work.follow(transfer_of(0));
+    CHECK(effect() == Effect::nothing);
+  }
+  SUBCASE("the notification of what devices move") {
+    const auto data = transfer_of(100);
+    work.follow(data);
+    CHECK(effect() == Effect::all);  // under way
+    data->fail({.kind = Failure::Kind::verbs, .message = "refused"});
+    data->drop();
+    CHECK(effect() == Effect::nothing);
+  }
+}
+
 TEST_CASE_FIXTURE(StagedCouple, "atomics come behind what is staged") {
   const Memory near = gpu_array(left, {100000});
   const Memory far = gpu_array(right, {100000});

@@ -38,10 +38,14 @@ def on_gpu() -> bool:
     return any(name.startswith("cuda") for name in GPUS)
 
 
+def staged_by_endpoints() -> bool:
+    """Whether the Endpoints copy the memory of GPUs, as if no device reached it."""
+    return on_gpu() and os.environ.get("ZEROHOP_REGISTRATION") == "staged"
+
+
 def has_atomics(kind: Kind) -> bool:
     """Nobody does them where the Endpoints copy what a peer asks for."""
-    staged = on_gpu() and os.environ.get("ZEROHOP_REGISTRATION") == "staged"
-    return not (staged and MOVED.get(kind, kind).startswith("cuda"))
+    return not (staged_by_endpoints() and MOVED.get(kind, kind).startswith("cuda"))
 
 
 def placed(kind: Kind) -> Kind:

@@ -119,6 +119,11 @@ def test_nvml(tmp_path: Path, notes: tuple[str, ...], state: str) -> None:
     assert own.nvml(host).state == state
 
 
+@pytest.mark.parametrize(("built_in", "state"), [(True, "ok"), (False, "absent")])
+def test_nvtx(tmp_path: Path, built_in: bool, state: str) -> None:
+    assert own.nvtx(host_of(plain(tmp_path), nvtx=built_in)).state == state
+
+
 def test_nvml_without_gpus(tmp_path: Path) -> None:
     assert own.nvml(host_of(plain(tmp_path))).state == "absent"
 

@@ -183,6 +183,12 @@ def test_missing_dlpack_header_is_named(
     assert "pip install apache-tvm-ffi" in " ".join(done.stderr.split())
 
 
+def test_build_without_nvtx_says_so(repository: Path, tmp_path: Path) -> None:
+    done = configure(repository, tmp_path, "-DNVTX_INCLUDE=OFF", "-DZEROHOP_PYTHON=OFF")
+    assert done.returncode == 0, done.stderr
+    assert "building without NVTX ranges (pip install nvidia-nvtx" in done.stdout
+
+
 def test_build_without_nvcc_says_so(repository: Path, tmp_path: Path) -> None:
     done = configure(repository, tmp_path, "-DNVCC=OFF", "-DZEROHOP_PYTHON=OFF")
     assert done.returncode == 0, done.stderr

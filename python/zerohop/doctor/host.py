@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from zerohop import _core
 from zerohop.doctor import facts
 from zerohop.doctor.loopback import loopback
 from zerohop.topology import Topology, topology
@@ -30,6 +31,7 @@ class Host:
     ask_pidfd: Callable[[], str] = facts.pidfd_problem
     ask_vm: Callable[[], str] = facts.vm_problem
     ask_torch_cuda: Callable[[], str | None] = facts.torch_cuda
+    ask_nvtx: Callable[[], bool] = _core.has_nvtx
     ask_loopback: Callable[[], tuple[bool, str]] = loopback
 
     @cached_property

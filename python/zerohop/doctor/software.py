@@ -26,6 +26,14 @@ def libsodium(host: Host) -> Finding:
     return Finding("libsodium", "fail", "not loaded", "apt-get install libsodium23")
 
 
+def nvtx(host: Host) -> Finding:
+    """Whether Nsight Systems could show transfers."""
+    if host.ask_nvtx():
+        return Finding("nvtx", "ok", "transfers are ranges of the domain zerohop")
+    evidence = "built without the headers of NVTX, by which profilers show transfers"
+    return Finding("nvtx", "absent", evidence)
+
+
 def nvml(host: Host) -> Finding:
     """Whether NVLinks could be counted."""
     if len(host.topology.gpus) < 2:

@@ -1,0 +1,10 @@
+// Built where CMake does not find the headers of NVTX.
+#include "base/nvtx.hpp"
+
+namespace zerohop::trace {
+
+bool has_nvtx() noexcept { return false; }
+
+const Tool* open_nvtx() { return nullptr; }
+
+}  // namespace zerohop::trace

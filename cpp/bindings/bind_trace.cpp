@@ -1,0 +1,14 @@
+// Ranges of time for profilers.
+#include <pybind11/pybind11.h>
+
+#include "base/nvtx.hpp"
+#include "bindings/topics.hpp"
+
+namespace zerohop::bindings {
+
+void bind_trace(pybind11::module_& m) {
+  m.def("has_nvtx", trace::has_nvtx,
+        "Whether transfers are ranges of NVTX in a profiler: its headers were there at the build.");
+}
+
+}  // namespace zerohop::bindings
