@@ -13,12 +13,21 @@ struct BoardPages {
 
   // The release pairs with the acquires of the Board: who sees the value sees the data it follows.
   void put(std::uint32_t slot, std::uint32_t value) noexcept {
+    replace_note(slot);
     slots[slot].store(value, std::memory_order_release);
     puts.fetch_add(1, std::memory_order_release);
   }
 
   // A GPU has put a note: it cannot count that, nor see who sleeps.
   void announce() noexcept { puts.fetch_add(1, std::memory_order_release); }
+
+  // Of a note that a later value replaces only the tag is left, for streams.
+  void replace_note(std::uint32_t slot) noexcept {
+    gpu::Note note = notes[slot].load(std::memory_order_relaxed);
+    while (gpu::value_of(note) != 0 &&
+           !notes[slot].compare_exchange_weak(note, gpu::make_note(0, gpu::tag_of(note)))) {
+    }
+  }
 
   // Where in the memory of a GPU the twins of the notes lie. Settled once, by the owner or by the
   // first whose GPU puts a note: who comes later finds it as it is.

@@ -55,6 +55,8 @@ Peer::Host with_words_to(const std::weak_ptr<Control>& weak, Peer::Host host) {
 
 // So many are looked at every time: GPUs put values without counting them.
 constexpr std::uint32_t kFewSlots = 64;
+// More than those now and then, too: that a GPU's value was put may be told before it is seen.
+constexpr std::chrono::milliseconds kScanAgain{10};
 
 }  // namespace
 
@@ -235,11 +237,16 @@ Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t coun
   }
   Board& board = *services_.board;
   std::uint64_t scanned = board.puts() - 1;  // differs: the first look always scans
+  Deadline::Clock::time_point scan_again{};
   std::optional<Notified> notified;
   services_.poller->wait(
       [&] {
         const std::uint64_t puts = board.puts();
-        if (puts != scanned || count <= kFewSlots) notified = board.find(first, count, reset);
+        const auto now = Deadline::Clock::now();
+        if (puts != scanned || count <= kFewSlots || now >= scan_again) {
+          notified = board.find(first, count, reset);
+          scan_again = now + kScanAgain;
+        }
         scanned = puts;
         return notified.has_value() || closed() || control_->lonely() || all_gone(rails_);
       },

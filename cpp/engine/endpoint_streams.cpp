@@ -25,6 +25,7 @@ StreamWaits::Stream Endpoint::stream_of(driver::CudaStream handle, std::optional
 
 std::shared_ptr<StreamWaits> Endpoint::stream_waits() {
   const std::lock_guard lock(gpu_mutex_);
+  check_open();  // close() tells those that it finds to give up
   if (!stream_waits_) {
     const std::weak_ptr<Control> control = control_;
     stream_waits_ = std::make_shared<StreamWaits>(

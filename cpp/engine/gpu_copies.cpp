@@ -171,10 +171,10 @@ void GpuCopies::follow(Work work, const Deadline& deadline) {
   put(std::move(entry));
 }
 
+// Waits for nobody: the first copy of a GPU is prepared under the lock, which may take long.
 void GpuCopies::take_arrivals() noexcept {
-  if (pending_.load(std::memory_order_acquire) <= static_cast<int>(entries_.size())) return;
-  const std::lock_guard lock(mutex_);
-  entries_.splice(entries_.end(), arrivals_);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) entries_.splice(entries_.end(), arrivals_);
 }
 
 void GpuCopies::poll() noexcept {

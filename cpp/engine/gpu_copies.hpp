@@ -108,7 +108,7 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   std::atomic<bool> is_cut_off_{false};
 
   std::mutex submission_;  // held to put work into streams, which may take long
-  std::mutex mutex_;       // held shortly; guards the next
+  std::mutex mutex_;       // held shortly, but for the first copy of a GPU; guards the next
   std::map<int, std::shared_ptr<Lane>> lanes_;  // by ordinal
   Entries arrivals_;                            // in the order of the calls
   std::mutex polling_;                          // held by who polls; guards the next

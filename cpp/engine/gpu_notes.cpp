@@ -32,8 +32,10 @@ std::uint32_t GpuNotes::take(std::uint32_t slot) {
   if (is_empty(slot)) return 0;
   const std::lock_guard lock(mutex_);
   gpu::Note note = find(slot);
-  while (note != 0 && !pages_.notes[slot].compare_exchange_weak(note, 0)) note = find(slot);
-  if (note == 0) return 0;
+  while (gpu::value_of(note) != 0 && !pages_.notes[slot].compare_exchange_weak(note, 0)) {
+    note = find(slot);
+  }
+  if (gpu::value_of(note) == 0) return 0;
   slots_[slot].remember(gpu::tag_of(note));
   return gpu::value_of(note);
 }
@@ -42,6 +44,9 @@ GpuNotes::Tags GpuNotes::begin_wait(std::uint32_t slot) {
   const std::lock_guard lock(mutex_);
   Slot& known = slots_[slot];
   ++known.streams;
+  const gpu::Note note = pages_.notes[slot].load(std::memory_order_acquire);
+  const bool is_replaced = note != 0 && gpu::value_of(note) == 0;
+  if (is_replaced && !known.knows(gpu::tag_of(note))) known.remember(gpu::tag_of(note));
   return known.taken;
 }
 
@@ -49,6 +54,8 @@ void GpuNotes::end_wait(std::uint32_t slot, std::uint32_t tag) {
   const std::lock_guard lock(mutex_);
   Slot& known = slots_[slot];
   if (tag != 0) known.remember(tag);
+  gpu::Note note = pages_.notes[slot].load(std::memory_order_acquire);
+  if (tag != 0 && gpu::tag_of(note) == tag) pages_.notes[slot].compare_exchange_strong(note, 0);
   // What is left is for the CPU again: who waits among many slots is to look.
   if (--known.streams == 0) pages_.announce();
 }

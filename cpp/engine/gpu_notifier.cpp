@@ -1,5 +1,6 @@
 #include "engine/gpu_notifier.hpp"
 
+#include <random>
 #include <utility>
 
 #include "base/error.hpp"
@@ -7,7 +8,7 @@
 namespace zerohop::engine {
 namespace {
 
-// A tag is the writer's number above the count of what it has put.
+// A tag is the writer's number above the count of what it has put into that slot.
 constexpr std::uint32_t kWriters = UINT32_MAX / gpu::kFirstTag;
 constexpr std::uint32_t kCounts = gpu::kFirstTag;
 
@@ -31,11 +32,13 @@ void GpuNotifier::enter(const std::shared_ptr<ipc::Visit>& visit,
   }
   auto& pages = *reinterpret_cast<BoardPages*>(visit->board());
   board_.writer = 1 + pages.writers.fetch_add(1) % kWriters;
+  board_.first = std::random_device()();
   board_.has_twins = settle_twins(pages.twins);
 }
 
-std::uint32_t GpuNotifier::next_tag() noexcept {
-  return board_.writer * gpu::kFirstTag + board_.count++ % kCounts;
+std::uint32_t GpuNotifier::next_tag(std::uint32_t slot) {
+  const std::uint32_t count = board_.first + board_.counts[slot]++;
+  return board_.writer * gpu::kFirstTag + count % kCounts;
 }
 
 GpuNotifier::Place GpuNotifier::place(const std::shared_ptr<ipc::Visit>& visit, GpuWindows& windows,
@@ -50,7 +53,10 @@ GpuNotifier::Place GpuNotifier::place(const std::shared_ptr<ipc::Visit>& visit, 
     if (board_.visit.lock() != visit) enter(visit, device);
     if (!board_.pages || !device->facts().reaches_registered) return {};
     place.put.slot = reinterpret_cast<std::uintptr_t>(&pages.notes[slot]);
-    place.put.note = gpu::make_note(value, next_tag());
+    place.put.note = gpu::make_note(value, next_tag(slot));
+    if (pages.slots[slot].load(std::memory_order_relaxed) != 0) {
+      place.put.replaced = reinterpret_cast<std::uintptr_t>(&pages.slots[slot]);
+    }
     place.kept.push_back(board_.pages);
     has_twins = board_.has_twins;
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/board_pages.hpp"
@@ -35,11 +36,12 @@ class GpuNotifier {
     std::shared_ptr<const gpu::RegisteredPages> pages;  // null: no GPU reaches it
     bool has_twins = false;
     std::uint32_t writer = 0;
-    std::uint32_t count = 0;  // of the notes put
+    std::uint32_t first = 0;                                    // count of each slot, random
+    std::unordered_map<std::uint32_t, std::uint32_t> counts{};  // of the notes put, by slot
   };
   void enter(const std::shared_ptr<ipc::Visit>& visit,
              const std::shared_ptr<const gpu::Device>& device);
-  std::uint32_t next_tag() noexcept;
+  std::uint32_t next_tag(std::uint32_t slot);
 
   std::mutex mutex_;  // guards the next
   Board board_;

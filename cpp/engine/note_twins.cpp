@@ -2,7 +2,6 @@
 
 #include "base/error.hpp"
 #include "engine/gpu_packer.hpp"
-#include "gpu/kernels.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -25,7 +24,7 @@ void NoteTwins::settle(const std::shared_ptr<const gpu::Device>& device) noexcep
 
 void NoteTwins::make(const std::shared_ptr<const gpu::Device>& device) {
   if (!exposures_) return give_up("no process of this host can put notes");
-  (void)gpu::Kernels::load(device);  // without which nobody's GPU puts any
+  kernels_ = gpu::Kernels::load(device);  // without which nobody's GPU puts any
   auto words = gpu::GpuWords::create(device, sizeof(BoardPages::notes), Deadline::after(kPatience));
   const Extent& extent = words->extent();
   auto exposure =

@@ -11,6 +11,7 @@
 
 #include "engine/board.hpp"
 #include "gpu/gpu_words.hpp"
+#include "gpu/kernels.hpp"
 #include "gpu/peer_memory.hpp"
 #include "ipc/exposures.hpp"
 
@@ -47,7 +48,8 @@ class NoteTwins {
   mutable std::mutex mutex_;  // guards all below
   bool settled_ = false;
   std::string why_none_;
-  std::shared_ptr<const gpu::GpuWords> words_;  // null: none
+  std::shared_ptr<const gpu::Kernels> kernels_;  // loaded before anything on the GPU waits
+  std::shared_ptr<const gpu::GpuWords> words_;   // null: none
   std::shared_ptr<ipc::Exposure> exposure_;
   std::map<int, std::shared_ptr<const gpu::PeerMemory>> reached_;  // by other GPUs' ordinals
 };

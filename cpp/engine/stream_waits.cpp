@@ -166,6 +166,7 @@ std::shared_ptr<Transfer> StreamWaits::begin(Entry&& entry, const Stream& stream
   } catch (...) {
     waiter->give_back(taken);
     leave_slot(entry, 0);
+    host_.poller->wake();
     throw;
   }
   const bool is_first = !polled_.exchange(true);
@@ -182,18 +183,24 @@ std::shared_ptr<Transfer> StreamWaits::begin(Entry&& entry, const Stream& stream
 void StreamWaits::poll() noexcept {
   const std::unique_lock lock(polling_, std::try_to_lock);
   if (!lock.owns_lock()) return;
-  take_arrivals();
+  take_arrivals(std::unique_lock(mutex_, std::try_to_lock));  // waits for nobody
   const auto now = Clock::now();
   if (entries_.empty() || now - looked_ < kBetweenLooks) return;
   looked_ = now;
-  for (const auto& waiter : watched_) look(*waiter);
+  for (const auto& waiter : watched_) {
+    if (has_entries_of(*waiter)) look(*waiter);
+  }
   if (now - looked_after_ < kBetweenCares) return;
   looked_after_ = now;
   give_up_vain_ones();
 }
 
-void StreamWaits::take_arrivals() {
-  const std::lock_guard lock(mutex_);
+bool StreamWaits::has_entries_of(const StreamWaiter& waiter) const noexcept {
+  return std::ranges::any_of(entries_, [&](const Entry& e) { return e.waiter.get() == &waiter; });
+}
+
+void StreamWaits::take_arrivals(const std::unique_lock<std::mutex>& lock) {
+  if (!lock.owns_lock()) return;
   for (const Entry& entry : arrivals_) {
     if (std::ranges::find(watched_, entry.waiter) == watched_.end()) {
       watched_.push_back(entry.waiter);
@@ -275,7 +282,7 @@ void StreamWaits::fail(Entry& entry, Failure failure) noexcept {
 void StreamWaits::give_up() noexcept {
   closed_ = true;
   const std::lock_guard polling(polling_);
-  take_arrivals();
+  take_arrivals(std::unique_lock(mutex_));
   for (const Entry& entry : entries_) entry.waiter->give_up(entry.place);
 }
 

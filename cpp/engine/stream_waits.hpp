@@ -79,7 +79,8 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   template <typename MakeWait>
   std::shared_ptr<Transfer> begin(Entry&& entry, const Stream& stream, MakeWait make_wait);
   // By who polls:
-  void take_arrivals();
+  void take_arrivals(const std::unique_lock<std::mutex>& lock);
+  bool has_entries_of(const gpu::StreamWaiter& waiter) const noexcept;
   void look(gpu::StreamWaiter& waiter) noexcept;
   template <typename IsOver>
   void end_those(IsOver is_over) noexcept;
@@ -93,15 +94,15 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   std::atomic<bool> closed_{false};
   std::atomic<int> pending_{0};
 
-  std::mutex mutex_;                                           // held shortly; guards the next
-  std::map<int, std::shared_ptr<gpu::StreamWaiter>> waiters_;  // by ordinal
-  std::shared_ptr<const gpu::RegisteredPages> pages_;          // of the board
+  std::mutex mutex_;  // held shortly, but for the first wait on a GPU; guards the next
+  std::map<int, std::shared_ptr<gpu::StreamWaiter>> waiters_;            // by ordinal
+  std::shared_ptr<const gpu::RegisteredPages> pages_;                    // of the board
   std::map<std::pair<int, bool>, std::shared_ptr<const Route>> routes_;  // by ordinal, of_transfer
   std::list<Entry> arrivals_;
 
   std::mutex polling_;  // held by who polls; guards the next
   std::list<Entry> entries_;
-  std::vector<std::shared_ptr<gpu::StreamWaiter>> watched_;  // all that any entry is of
+  std::vector<std::shared_ptr<gpu::StreamWaiter>> watched_;  // all that any entry was ever of
   Clock::time_point looked_{};
   Clock::time_point looked_after_{};
 };

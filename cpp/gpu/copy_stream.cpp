@@ -126,7 +126,8 @@ Ticket CopyStream::copy(const What& what, const Put& put, driver::CudaStream str
   const Ticket ticket = tickets_->take();
   try {
     put_in(what,
-           {.twin = put.twin,
+           {.replaced = put.replaced,
+            .twin = put.twin,
             .slot = put.slot,
             .done = tickets_->word(ticket),
             .note = put.note,

@@ -36,8 +36,9 @@ class CopyStream {
 
   // A notification: where the GPU reaches a slot for it, and what to put there.
   struct Put {
-    driver::CudaAddress slot = 0;  // 0: none
-    driver::CudaAddress twin = 0;  // of the slot, in the memory of a GPU; 0: none
+    driver::CudaAddress slot = 0;      // 0: none
+    driver::CudaAddress twin = 0;      // of the slot, in the memory of a GPU; 0: none
+    driver::CudaAddress replaced = 0;  // an earlier notification of that slot; 0: none
     Note note = 0;
   };
   // What is to be copied, in no order: ranges, or a long list of pieces that have `nbytes`

@@ -21,14 +21,15 @@ constexpr Note make_note(std::uint32_t value, std::uint32_t tag) { return Note{v
 constexpr std::uint32_t tag_of(Note note) { return static_cast<std::uint32_t>(note); }
 constexpr std::uint32_t value_of(Note note) { return static_cast<std::uint32_t>(note >> 32); }
 
-// Put by the last block of a launch once every block's copies are placed, and in this order.
+// Put by the last block of a launch once every block's copies are placed.
 struct Tail {
-  std::uint64_t twin = 0;    // of the slot, in the memory of a GPU of the reader; 0: none
-  std::uint64_t slot = 0;    // of a notification board; 0: none
-  std::uint64_t done = 0;    // 32 bits of pinned memory
-  Note note = 0;             // for the slot
-  std::uint32_t number = 0;  // for `done`
-  std::uint32_t place = 0;   // below kTails, and no other launch's: where its blocks are counted
+  std::uint64_t replaced = 0;  // 32 bits, which are emptied first; 0: none
+  std::uint64_t twin = 0;      // of the slot, in the memory of a GPU of the reader; 0: none
+  std::uint64_t slot = 0;      // of a notification board; 0: none
+  std::uint64_t done = 0;      // 32 bits of pinned memory
+  Note note = 0;               // for the slot
+  std::uint32_t number = 0;    // for `done`
+  std::uint32_t place = 0;     // below kTails, and no other launch's: where its blocks are counted
 };
 
 // The few ranges of a launch, as its argument: no list to be read over the bus.

@@ -59,6 +59,7 @@ bool FakeCopies::reaches(const gpu::Tail& tail) {
 }
 
 void FakeCopies::put(const gpu::Tail& tail) {
+  if (tail.replaced != 0) word<std::uint32_t>(tail.replaced).store(0);
   if (tail.twin != 0) word<gpu::Note>(tail.twin).store(tail.note);
   if (tail.slot != 0) word<gpu::Note>(tail.slot).store(tail.note);
   word<std::uint32_t>(tail.done).store(tail.number);

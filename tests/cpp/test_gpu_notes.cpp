@@ -115,6 +115,40 @@ TEST_CASE_FIXTURE(Notes, "many notes are taken in turn, each once") {
   }
 }
 
+TEST_CASE_FIXTURE(Notes, "a slot holds one value, whether the CPU or the GPU puts the later one") {
+  const Silent silent;
+  for (const bool by_stream : {false, true}) {
+    const auto take = [&] { return by_stream ? take_in_stream(5) : right.reset_notify(5); };
+    notify(5, 1);
+    finish(to_right->notify({5, 2}));
+    CHECK(right.peek_notify(5) == 2);
+    CHECK(take() == 2);
+    CHECK(take() == 0);
+    finish(to_right->notify({5, 3}));
+    notify(5, 4);
+    CHECK(right.peek_notify(5) == 4);
+    CHECK(take() == 4);
+    CHECK(take() == 0);
+  }
+}
+
+TEST_CASE_FIXTURE(Notes, "more waits than a slot knows tags of end in an order of their own") {
+  const Silent silent;
+  void* second = cuda.copies.program_stream();
+  std::vector<Peer::Transferring> waits{right.wait_notify_on(second, 5, true, {})};
+  for (int i = 0; i < 9; ++i) waits.push_back(right.wait_notify_on(reader, 5, true, {}));
+  for (std::uint32_t value = 1; value <= 9; ++value) {
+    notify(5, value);
+    cuda.copies.run(reader);
+  }
+  notify(5, 10);
+  REQUIRE(cuda.copies.run(second));
+  for (const auto& wait : waits) finish(wait);
+  CHECK(waits[0]->result() == 10);
+  CHECK(right.reset_notify(5) == 0);
+  CHECK(take_in_stream(5) == 0);
+}
+
 TEST_CASE_FIXTURE(Notes, "streams find notes in the memory of their GPU") {
   const Silent silent;
   CHECK(contains(right.wait_notify_on(reader, 1, true, 0.0)->route().reason,

@@ -23,8 +23,10 @@ __device__ std::uint64_t came(std::uint32_t value) { return make_note(value, kCa
 __device__ std::uint64_t look_at_note(const Wait& wait) {
   const Note note = acquire_note(wait.note);
   if (note == 0 || is_taken(wait, tag_of(note))) return kWaiting;
+  if (wait.reset == 0) return note;
   // What is taken is what is there: a later one may have replaced it. 0: another stream did.
-  return wait.reset != 0 ? take_note(wait.note, note) : note;
+  const Note taken = take_note(wait.note, note);
+  return is_taken(wait, tag_of(taken)) ? kWaiting : taken;
 }
 
 // The word of the slot lies in the memory of the host: it is on its way while notes are looked at.

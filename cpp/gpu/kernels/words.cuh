@@ -89,6 +89,7 @@ __device__ inline void finish(const Tail& tail) {
     if (atomicAdd(&done, 1) != gridDim.x - 1) return;
     done = 0;  // for the next launch that has this place
   }
+  if (tail.replaced != 0) put(tail.replaced, std::uint32_t{0});
   fence_system();
   if (tail.twin != 0) put(tail.twin, tail.note);
   if (tail.slot != 0) put(tail.slot, tail.note);
