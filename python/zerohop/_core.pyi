@@ -1178,7 +1178,8 @@ class Endpoint:
         """
         With stream= (as for ``Peer.write``, of any GPU of this process) the call waits for nothing: the stream does.
         What it is given from now on begins when a peer has put a value into the slot, and finds what was written before
-        that. Returns a Transfer, done when the stream goes on; its wait() returns the value.
+        that. Returns a Transfer, done some 0.1 ms after the stream goes on; its wait() returns the value. What GPUs put
+        into the slot meanwhile is for the stream, not for calls that wait or look without one.
 
         The stream waits at most `timeout` seconds, counted from when it gets there. It goes on all the same if nothing
         came by then, or no peer is left that could notify: a RuntimeWarning says so, and wait() of the Transfer raises
