@@ -64,9 +64,9 @@ class FakeCuda {
 
   std::atomic<int> retained = 0;  // primary contexts
   std::atomic<int> depth = 0;     // of all threads' context stacks
-  int allocated = 0;              // by the table itself
+  std::atomic<int> allocated{0};  // by the table itself
   std::atomic<int> opened = 0;    // IPC handles
-  int modules = 0;                // of kernels, loaded
+  std::atomic<int> modules{0};    // of kernels, loaded
   int allocations_held = 0;       // by cuMemRetainAllocationHandle
   int flushes = 0;
   std::atomic<bool> busy = false;       // context_synchronize waits until it is not
