@@ -19,4 +19,14 @@ inline std::shared_ptr<const driver::Cuda> cuda_or(const std::shared_ptr<const d
   return library.cuda;
 }
 
+// The same for a call that was given stream=. Throws RouteUnavailable.
+inline std::shared_ptr<const driver::Cuda> cuda_for_stream(
+    const std::shared_ptr<const driver::Cuda>& given) {
+  try {
+    return cuda_or(given, "a GPU stream");
+  } catch (const RegistrationError& error) {
+    throw RouteUnavailable(std::string(error.what()) + "; without a GPU leave stream= out");
+  }
+}
+
 }  // namespace zerohop::engine

@@ -15,7 +15,7 @@ StreamWaits::Stream Endpoint::stream_of(driver::CudaStream handle, std::optional
     if (gpu::is_of(*known, handle)) stream.device = known;
   }
   if (stream.device) return stream;
-  const auto table = cuda_or(options_.cuda, "a GPU stream");
+  const auto table = cuda_for_stream(options_.cuda);
   const int ordinal = gpu::ordinal_of(*table, handle);
   auto& device = stream_devices_[ordinal];
   if (!device) device = gpu::Device::open(table, ordinal);

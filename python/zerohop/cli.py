@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -176,11 +177,20 @@ def _parse_size(word: str) -> int:
     return int(digits) * scale
 
 
+def _check_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    """Refuses at once what could not be written once all is measured."""
+    if path is not None and not os.access(path if path.exists() else path.parent, os.W_OK):
+        why = "cannot be written" if path.exists() else f"{str(path.parent)!r} cannot be written to"
+        raise click.BadParameter(f"{str(path)!r}: {why}; name a file in a folder of yours")
+    return path
+
+
 def _check_plot(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    if path is None:
+    if _check_file(context, option, path) is None:
         return None
     from zerohop.bench.plot import check_plot
 
+    assert path is not None
     try:
         check_plot(path)
     except ValueError as error:
@@ -194,13 +204,14 @@ def _bench_options(function: click.decorators.FC) -> click.decorators.FC:
         click.option("--sizes", callback=_split_sizes, metavar="SIZES", help=_SIZES_HELP),
         click.option("--quick", is_flag=True, help="Fewer sizes, shorter runs."),
         click.option("--plot", "plot_path", type=file, callback=_check_plot, help=_PLOT_HELP),
-        click.option("--json", "json_path", type=file, help="Write all rows here."),
+        click.option("--json", "json_path", type=file, callback=_check_file, help=_JSON_HELP),
         _device_option,
     ):
         function = option(function)
     return function
 
 
+_JSON_HELP = "Write all rows here."
 _SIZES_HELP = "Message sizes, such as 8,64K,1M."
 _PLOT_HELP = "Draw latency and bandwidth over size here (.png, .svg, .pdf); needs matplotlib."
 

@@ -97,7 +97,8 @@ class Endpoint(_core.Endpoint):
             Default: ``$ZEROHOP_TIMEOUT``, else 30.
         name: shown in messages, printable, at most 1024 bytes. Default: ``"<host>:<pid>"``.
         spin: how long a wait polls before it sleeps, in seconds; longer costs CPU time, shorter costs
-            latency. Default: ``$ZEROHOP_SPIN``, else 200e-6.
+            latency. Where both processes may run on the same core 0 is best: who polls keeps the other
+            from answering. Default: ``$ZEROHOP_SPIN``, else 200e-6.
         host: address of this host on which to listen for control connections: an IPv4 or IPv6 literal,
             not a name.
             Default: ``$ZEROHOP_HOST``, else where the device itself is reached.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from zerohop import _core
+
 if TYPE_CHECKING:
     from zerohop.endpoint import Endpoint
 
@@ -24,11 +26,14 @@ METRICS: dict[str, tuple[str, str]] = {
     "zerohop_mapped_bytes": ("gauge", "Bytes of the peer's GPU memory that are mapped now."),
     "zerohop_unanswered_total": ("counter", "Times that the peer did not say where memory is."),
     "zerohop_rail_serving": ("gauge", "Peers whose transfers this rail carries now."),
-    "zerohop_rail_work_requests_total": ("counter", "Work requests posted."),
+    "zerohop_rail_work_requests_total": ("counter", "Work requests posted to the device."),
     "zerohop_rail_doorbells_total": ("counter", "Chains of work requests posted."),
     "zerohop_rail_bytes_total": ("counter", "Bytes posted: out by write and send, in by read."),
-    "zerohop_rail_messages_received_total": ("counter", "Messages that came from the peer."),
-    "zerohop_rail_notifications_received_total": ("counter", "Notifications from the peer."),
+    "zerohop_rail_messages_received_total": ("counter", "Messages that came over the device."),
+    "zerohop_rail_notifications_received_total": (
+        "counter",
+        "Notifications that came over the device: those by p2p are counted by who puts them.",
+    ),
     "zerohop_rail_queue_full_total": ("counter", "Calls that waited for room."),
     "zerohop_rail_queue_pair_errors_total": ("counter", "Queue pairs that had to be replaced."),
     "zerohop_registration_cache_total": ("counter", "Look-ups and losses of the cache."),
@@ -70,6 +75,9 @@ def prometheus(*endpoints: Endpoint) -> str:
 
     Source: https://prometheus.io/docs/instrumenting/exposition_formats/
     """
+    for endpoint in endpoints:
+        if not isinstance(endpoint, _core.Endpoint):
+            raise TypeError(f"prometheus() tells of Endpoints, not of {endpoint!r}")
     sums: dict[str, dict[Labels, int]] = {name: {} for name in METRICS}
     for endpoint in endpoints:
         for name, labels, value in _of_endpoint(endpoint):

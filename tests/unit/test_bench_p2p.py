@@ -153,6 +153,8 @@ def test_without_a_gpu_the_command_says_so_and_what_host_does(monkeypatch) -> No
         (["p2p", "--sizes", "1T"], "'1T' is not a size from 8 to 1G"),
         (["p2p", "--plot", "x.jpeg"], "'x.jpeg' does not end in .png, .svg, .pdf"),
         (["soft", "--plot", "x.png"], "pip install 'zerohop[plot]'"),
+        (["soft", "--plot", "nowhere/x.png"], "'nowhere' cannot be written to"),
+        (["p2p", "--json", "nowhere/x.json"], "'nowhere' cannot be written to"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, complaint, monkeypatch) -> None:

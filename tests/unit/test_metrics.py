@@ -100,6 +100,11 @@ def test_what_was_moved_is_in_the_text(p2p: bool) -> None:
         assert value(metrics, "zerohop_registration_cache_total", event="hits") == 0
 
 
+def test_what_is_no_endpoint_is_refused() -> None:
+    with pytest.raises(TypeError, match="tells of Endpoints, not of 3"):
+        zh.prometheus(3)  # type: ignore[arg-type]
+
+
 def test_names_are_escaped() -> None:
     name = 'back\\slash "quoted", {x="1"} \\n'
     with zh.Endpoint("soft0", name=name) as ep:
