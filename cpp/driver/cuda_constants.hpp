@@ -14,6 +14,7 @@ enum : CudaResult {
   kCudaErrorAlreadyMapped = 208,
   kCudaErrorNotReady = 600,
   kCudaErrorPeerAccessAlready = 704,  // enabled
+  kCudaErrorAlreadyRegistered = 712,  // host memory
   kCudaErrorNotSupported = 801,
   kCudaErrorCaptureFirst = 900,  // those of calls that disturb a stream capture
   kCudaErrorCaptureLast = 908,
@@ -117,6 +118,7 @@ constexpr CudaCaptureMode kCudaCaptureRelaxed = 2;
 constexpr unsigned kCudaHostPortable = 1;        // CU_MEMHOSTALLOC_PORTABLE: pinned for all GPUs
 constexpr unsigned kCudaRegisterPortable = 1;    // CU_MEMHOSTREGISTER_PORTABLE
 constexpr unsigned kCudaRegisterMapped = 2;      // CU_MEMHOSTREGISTER_DEVICEMAP
+constexpr unsigned kCudaRegisterReadOnly = 8;    // CU_MEMHOSTREGISTER_READ_ONLY
 constexpr unsigned kCudaStreamNonBlocking = 1;   // not ordered with the legacy default stream
 constexpr unsigned kCudaWriteValueDefault = 0;   // CU_STREAM_WRITE_VALUE_DEFAULT: behind a barrier
 constexpr unsigned kCudaEventDisableTiming = 2;  // CUevent_flags

@@ -124,7 +124,7 @@ Control::MakePeer Endpoint::peer_maker() const {
                         .repair = {},
                         .leave = {},
                         .look = {},
-                        .cuda = [given = options_.cuda] { return cuda_for_stream(given); }};
+                        .cuda = options_.cuda};
   return
       [host, services = services_](const std::weak_ptr<Control>& control, Peer::Identity identity) {
         return Peer::create(with_words_to(control, host), services, std::move(identity));

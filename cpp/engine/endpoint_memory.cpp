@@ -35,7 +35,8 @@ Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> own
   }
   auto regions = registrations_->find_or_create(layout.extent(), how.writable, how.shared,
                                                 {.owner = owner, .memfd = how.memfd});
-  auto pinned = std::make_shared<const Pinned>(std::move(regions), std::move(owner));
+  auto pinned = std::make_shared<const Pinned>(std::move(regions), std::move(owner),
+                                               layout.extent(), how.writable);
   std::string place = place_of(layout, how.device);
   const RailIndex nearest = nearest_rail(place);
   return Memory(address_.id, layout, std::move(pinned),

@@ -1,4 +1,4 @@
-// Where ranges of another process's GPU memory lie in the chunks that are mapped of it.
+// Where ranges of two arrays lie for the GPU that copies between them.
 #pragma once
 
 #include <algorithm>
@@ -6,45 +6,57 @@
 #include <span>
 
 #include "base/runs.hpp"
-#include "engine/gpu_windows.hpp"
 #include "gpu/copy_piece.hpp"
 
 namespace zerohop::engine {
 
+// Addresses [begin, end) of an array as its owner has them. A copy stays inside.
+struct GpuSpot {
+  std::uint64_t begin = 0;
+  std::uint64_t end = UINT64_MAX;
+  std::uint64_t shift = 0;  // to be added for the GPU's address; wraps
+};
+
 class GpuRanges {
  public:
-  // places: not empty, in order and without gaps; they stay as long as this does.
-  GpuRanges(std::span<const GpuWindows::Place> places, bool is_write)
-      : places_(places), is_write_(is_write) {}
+  // Of the local array and the remote one: not empty, in order and without gaps; they stay as long
+  // as this does.
+  GpuRanges(std::span<const GpuSpot> local, std::span<const GpuSpot> remote, bool is_write)
+      : a_(local), b_(remote), is_write_(is_write) {}
 
-  // Takes off the run, whose `b` lies in the places, what lies in one of them, `most` bytes at
-  // most.
+  // Takes off the run, which lies in the spots, what lies in one of each, `most` bytes at most.
   gpu::CopyPiece cut(Run& run, std::uint64_t most) {
-    if (run.b_address < begin_ || run.b_address >= end_) find(run.b_address);
-    const std::uint64_t nbytes = std::min({run.nbytes, end_ - run.b_address, most});
-    const std::uint64_t there = run.b_address + shift_;
-    const gpu::CopyPiece piece{.from = is_write_ ? run.a_address : there,
-                               .to = is_write_ ? there : run.a_address,
-                               .nbytes = nbytes};
+    const GpuSpot& a = a_.find(run.a_address);
+    const GpuSpot& b = b_.find(run.b_address);
+    const std::uint64_t nbytes =
+        std::min({run.nbytes, a.end - run.a_address, b.end - run.b_address, most});
+    const std::uint64_t here = run.a_address + a.shift;
+    const std::uint64_t there = run.b_address + b.shift;
+    const gpu::CopyPiece piece{
+        .from = is_write_ ? here : there, .to = is_write_ ? there : here, .nbytes = nbytes};
     run = {run.a_address + nbytes, run.b_address + nbytes, run.nbytes - nbytes};
     return piece;
   }
 
  private:
-  void find(std::uint64_t address) {
-    const auto place = std::ranges::upper_bound(
-        places_, address, {}, [](const GpuWindows::Place& one) { return one.window->end; });
-    begin_ = place->window->begin;
-    end_ = place->window->end;
-    shift_ = place->memory->at(begin_) - begin_;
-  }
+  class Side {
+   public:
+    explicit Side(std::span<const GpuSpot> spots) : spots_(spots), last_(spots.front()) {}
+    const GpuSpot& find(std::uint64_t address) {
+      if (address < last_.begin || address >= last_.end) {
+        last_ = *std::ranges::upper_bound(spots_, address, {}, &GpuSpot::end);
+      }
+      return last_;
+    }
 
-  const std::span<const GpuWindows::Place> places_;
+   private:
+    const std::span<const GpuSpot> spots_;
+    GpuSpot last_;
+  };
+
+  Side a_;
+  Side b_;
   const bool is_write_;
-  // Of the place that was found last; none.
-  std::uint64_t begin_ = 0;
-  std::uint64_t end_ = 0;
-  std::uint64_t shift_ = 0;  // wraps
 };
 
 }  // namespace zerohop::engine

@@ -60,17 +60,29 @@ std::vector<GpuWindows::Place> GpuWindows::reach(ipc::Visit& visit, std::uint64_
   return places;
 }
 
+ipc::Visit::Opened GpuWindows::ask(ipc::Visit& visit, std::uint64_t key, std::uint64_t address,
+                                   const Deadline& deadline) {
+  auto opened = visit.open(key, address, deadline);
+  if (!opened.window) {
+    throw RouteUnavailable("its owner has closed that memory, or never gave it");
+  }
+  if (!opened.parcel || !opened.window->covers(address, address + 1)) {
+    throw RouteUnavailable("it leaves the range that its key opens");
+  }
+  return opened;
+}
+
+driver::CudaUuid GpuWindows::gpu_of(ipc::Visit& visit, std::uint64_t key, std::uint64_t address,
+                                    const Deadline& deadline) {
+  const auto parcel = ask(visit, key, address, deadline).parcel;
+  return gpu::from_card(parcel->card, duplicate(parcel->descriptor)).gpu;
+}
+
 GpuWindows::Place GpuWindows::open(ipc::Visit& visit, std::uint64_t key, std::uint64_t address,
                                    const std::shared_ptr<const gpu::Device>& device,
                                    const Deadline& deadline) {
   sweep(visit);
-  const auto [window, parcel] = visit.open(key, address, deadline);
-  if (!window) {
-    throw RouteUnavailable("its owner has closed that memory, or never gave it");
-  }
-  if (!parcel || !window->covers(address, address + 1)) {
-    throw RouteUnavailable("it leaves the range that its key opens");
-  }
+  const auto [window, parcel] = ask(visit, key, address, deadline);
   Place place{.window = window, .memory = nullptr, .link = nullptr};
   map(place, visit, *parcel, device);
   const std::lock_guard lock(mutex_);

@@ -33,6 +33,10 @@ class GpuWindows {
                            const std::shared_ptr<const gpu::Device>& device,
                            const Deadline& deadline);
 
+  // The GPU that the chunk around `address` lies on. Throws as reach() does.
+  static driver::CudaUuid gpu_of(ipc::Visit& visit, std::uint64_t key, std::uint64_t address,
+                                 const Deadline& deadline);
+
   // Lets go of what its owner exposes no more: as long as it is mapped, the GPU's memory is not
   // free. To be called now and then.
   void sweep(const ipc::Visit& visit);
@@ -53,6 +57,8 @@ class GpuWindows {
   Place open(ipc::Visit& visit, std::uint64_t key, std::uint64_t address,
              const std::shared_ptr<const gpu::Device>& device, const Deadline& deadline);
   // Sets the memory and the link.
+  static ipc::Visit::Opened ask(ipc::Visit& visit, std::uint64_t key, std::uint64_t address,
+                                const Deadline& deadline);
   void map(Place& place, const ipc::Visit& visit, const ipc::Parcel& parcel,
            const std::shared_ptr<const gpu::Device>& device);
 

@@ -13,6 +13,7 @@
 #include "engine/registration_choice.hpp"
 #include "engine/remote_memory.hpp"
 #include "gpu/device.hpp"
+#include "gpu/host_pages.hpp"
 
 namespace zerohop::engine {
 
@@ -21,11 +22,17 @@ namespace zerohop::engine {
 struct Pinned {
   std::shared_ptr<const Regions> regions;  // null for memory without bytes
   std::shared_ptr<void> owner;
-  std::shared_ptr<const gpu::Device> device;  // null for the host's memory
+  std::shared_ptr<const gpu::Device> device;      // null for the host's memory
+  const std::unique_ptr<gpu::HostPages> pages{};  // of that, for GPUs; null for a GPU's memory
 
   Pinned(std::shared_ptr<const Regions> r, std::shared_ptr<void> o,
          std::shared_ptr<const gpu::Device> d = nullptr)
       : regions(std::move(r)), owner(std::move(o)), device(std::move(d)) {}
+  Pinned(std::shared_ptr<const Regions> r, std::shared_ptr<void> o, const Extent& host,
+         bool writable)
+      : regions(std::move(r)),
+        owner(std::move(o)),
+        pages(std::make_unique<gpu::HostPages>(host, owner, writable)) {}
   // Unregistered before the memory may go away.
   ~Pinned() { regions.reset(); }
   Pinned(const Pinned&) = delete;

@@ -25,28 +25,6 @@ std::shared_ptr<const Route> make_route(RouteBook& book, const char* how) {
             .stats = book.of("p2p", "cpu")});
 }
 
-std::shared_ptr<const Route> make_gpu_route(RouteBook& book, const gpu::DeviceFacts& local,
-                                            const std::string& remote, const gpu::PeerLink& link) {
-  const std::string name = local.device_name();
-  const std::string here = "cuda:" + std::to_string(link.ordinal);  // its name in this process
-  Route route{.kind = "p2p",
-              .device = name,
-              .reason = "both processes are on this host, and " + name +
-                        " copies from and to the peer's " + remote,
-              .settings = {},
-              .stats = book.of("p2p", name)};
-  switch (link.kind) {
-    case gpu::PeerLink::Kind::same: route.reason += ", which is the same GPU"; break;
-    case gpu::PeerLink::Kind::seen:
-      if (remote != here) route.reason += " (" + here + " in this process)";
-      route.gpus = {local.pci, link.pci};
-      break;
-    case gpu::PeerLink::Kind::unseen:
-      route.reason += ", which this process has mapped but does not see (CUDA_VISIBLE_DEVICES)";
-  }
-  return std::make_shared<const Route>(std::move(route));
-}
-
 }  // namespace
 
 Neighbour::Neighbour(std::string doorway, const ipc::Token& token, std::shared_ptr<RouteBook> book)
@@ -174,41 +152,15 @@ const std::shared_ptr<const Route>& Neighbour::route(const ipc::Window* window) 
   return window->pages ? pages_ : process_;
 }
 
-Neighbour::ReachedByGpu Neighbour::reach_by_gpu(const RemoteMemory& remote,
-                                                const std::shared_ptr<const gpu::Device>& device,
-                                                const Patience& patience) {
-  Reached board = reach_board(patience);
-  ReachedByGpu reached{.visit = board.visit, .places = {}, .reason = board.reason};
-  if (!board.visit) return reached;
-  try {
-    reached.places = gpus_.reach(*board.visit, remote.local_key, remote.layout.extent(), device,
-                                 until(patience));
-  } catch (const TransferTimeout& error) {
-    no_answer(board, error);
-    reached.reason = board.reason;
-  } catch (const Error& error) {
-    if (board.visit->ended()) ended(board, error);
-    reached.reason = error.what();
-  }
-  return reached;
-}
-
-const std::shared_ptr<const Route>& Neighbour::gpu_route(const gpu::Device& local,
-                                                         const std::string& remote,
-                                                         const gpu::PeerLink& link) {
-  const std::lock_guard lock(mutex_);
-  auto& route = gpu_routes_[{local.ordinal(), remote, link.ordinal}];
-  if (!route) route = make_gpu_route(*book_, local.facts(), remote, link);
-  return route;
-}
-
 void Neighbour::sweep() {
   std::shared_ptr<ipc::Visit> visit;
   {
     const std::lock_guard lock(mutex_);
     if (entered_) visit = visit_;
   }
-  if (visit) gpus_.sweep(*visit);
+  if (!visit) return;
+  gpus_.sweep(*visit);
+  hosts_.sweep(*visit);
 }
 
 void Neighbour::leave() noexcept {
@@ -223,6 +175,7 @@ void Neighbour::leave() noexcept {
   if (last) last->leave();
   notifier_.leave();
   gpus_.clear();
+  hosts_.clear();
 }
 
 }  // namespace zerohop::engine

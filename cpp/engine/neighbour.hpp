@@ -1,5 +1,5 @@
 // A Peer as a process of this host, whose memory this one copies from and to by itself: the p2p
-// route for host memory.
+// route, for the host's memory (neighbour.cpp) and by GPUs (neighbour_gpu.cpp).
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,11 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "engine/gpu_choice.hpp"
 #include "engine/gpu_notifier.hpp"
+#include "engine/gpu_reach.hpp"
 #include "engine/gpu_windows.hpp"
+#include "engine/host_windows.hpp"
 #include "engine/message.hpp"
 #include "engine/remote_memory.hpp"
 #include "engine/route.hpp"
@@ -63,15 +66,21 @@ class Neighbour {
   };
   // Holds no lock while it waits. What fails is tried again later: after 0.1 s, doubled up to 10 s.
   Reached reach(const RemoteMemory& remote, const Patience& patience);
-  // The same for memory of a GPU, chunk by chunk, mapped for a GPU of this process.
-  struct ReachedByGpu {
-    std::shared_ptr<ipc::Visit> visit;
-    std::vector<GpuWindows::Place> places;
-    std::string reason;
-  };
-  ReachedByGpu reach_by_gpu(const RemoteMemory& remote,
-                            const std::shared_ptr<const gpu::Device>& device,
+  // The same for memory of a GPU, chunk by chunk, mapped for a GPU of this process. Sets all but
+  // what is local, and the route.
+  GpuReach reach_by_gpu(const RemoteMemory& remote,
+                        const std::shared_ptr<const gpu::Device>& device, const Patience& patience);
+  // ... by one that is chosen: the very one that the memory lies on, where this process sees it.
+  // given: see GpuChoice::table().
+  GpuReach reach_by_any_gpu(const RemoteMemory& remote, const GpuChoice::Table& given,
                             const Patience& patience);
+  // ... by the one of that stream. Throws RouteUnavailable where it has none.
+  GpuReach reach_by_gpu_of(driver::CudaStream stream, const RemoteMemory& remote,
+                           const GpuChoice::Table& given, const Patience& patience);
+  // Memory of the host, page-locked here.
+  GpuReach reach_host_by_gpu(const RemoteMemory& remote,
+                             const std::shared_ptr<const gpu::Device>& device,
+                             const Patience& patience);
   // For a GPU of this process to put a notification into the board.
   GpuNotifier::Place place_for_gpu(const std::shared_ptr<ipc::Visit>& visit,
                                    const std::shared_ptr<const gpu::Device>& device,
@@ -88,8 +97,8 @@ class Neighbour {
   // Of host memory. Null: of a notification alone.
   const std::shared_ptr<const Route>& route(const ipc::Window* window) const noexcept;
   // remote: the GPU's name in the other process.
-  const std::shared_ptr<const Route>& gpu_route(const gpu::Device& local, const std::string& remote,
-                                                const gpu::PeerLink& link);
+  std::shared_ptr<const Route> gpu_route(const GpuReach& reached, bool local_on_host,
+                                         const std::string& remote);
   void sweep();  // to be called now and then
   std::map<int, GpuWindows::Mapped> mapped() const { return gpus_.mapped(); }
   // How often the other process did not answer in time.
@@ -105,6 +114,8 @@ class Neighbour {
   bool visit(Reached& reached);
   void enter(Reached& reached, const Patience& patience);
   void open(Reached& reached, const RemoteMemory& remote, const Patience& patience);
+  template <typename Reach>  // what fails of it is the reason
+  GpuReach try_gpu(const Patience& patience, Reach reach);
   void ended(Reached& reached, const Error& error);
   void no_answer(Reached& reached, const Error& error);
   void postpone(const std::string& reason);  // with mutex_ held
@@ -117,6 +128,8 @@ class Neighbour {
   const std::shared_ptr<const Route> process_;
   const std::shared_ptr<const Route> board_;
   GpuWindows gpus_;
+  HostWindows hosts_;
+  GpuChoice choice_;
   GpuNotifier notifier_;
   std::atomic<std::uint64_t> unanswered_{0};
   std::atomic<bool> silent_{false};  // it left the last question unanswered
@@ -128,7 +141,9 @@ class Neighbour {
   std::string no_visit_;        // why there is none
   Clock::time_point try_at_{};  // not before
   Clock::duration pause_{};     // before the next try but one
-  std::map<std::tuple<int, std::string, int>, std::shared_ptr<const Route>> gpu_routes_;
+  // By the GPU that copies, whether the local array is the host's, and the peer's GPU as it and as
+  // this process calls it.
+  std::map<std::tuple<int, bool, std::string, int>, std::shared_ptr<const Route>> gpu_routes_;
 };
 
 }  // namespace zerohop::engine

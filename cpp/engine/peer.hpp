@@ -74,7 +74,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::function<void(const std::shared_ptr<Peer>&, RailIndex)> repair;
     std::function<void(const std::shared_ptr<Peer>&)> leave;
     std::function<void()> look;  // has the progress thread poll, as no event will wake it
-    std::function<std::shared_ptr<const driver::Cuda>()> cuda;  // throws where there is none
+    std::shared_ptr<const driver::Cuda> cuda;  // null: libcuda's, loaded when it is needed
   };
 
   static std::shared_ptr<Peer> create(Host host, PathServices services, Identity identity);
@@ -195,7 +195,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void finish_copy(const NeighbourCopy& copy, Room room) noexcept;
   void notify_by_device(const Transferring& transfer, Message message, Room room) noexcept;
 
-  // --- GPU memory of a process of this host (peer_gpu.cpp) ---
+  // --- what GPUs copy from and to a process of this host (peer_gpu.cpp, peer_gpu_reach.cpp) ---
   struct GpuMove {
     std::shared_ptr<const gpu::Device> device;
     std::vector<gpu::CopyPiece> ranges;
@@ -207,12 +207,16 @@ class Peer : public std::enable_shared_from_this<Peer> {
   };
   Neighbour::Reached reach_gpu_as_neighbour(const Pair& pair,
                                             const Neighbour::Patience& patience) const;
-  static bool between_gpus(std::span<const Pair> pairs);
-  Neighbour::ReachedByGpu reach_by_gpu(const Pair& pair, const Neighbour::Patience& patience) const;
+  static bool touch_gpus(std::span<const Pair> pairs);
+  using Stream = std::optional<driver::CudaStream>;
+  GpuReach reach_by_gpu(const Pair& pair, const Stream& stream,
+                        const Neighbour::Patience& patience) const;
+  static void reach_local(GpuReach& reached, const Memory& local,
+                          const Neighbour::Patience& patience);
   Transferring copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                            const TransferOptions& options, std::string& reason);
-  static std::string hold(GpuMove& move, const std::vector<GpuWindows::Place>& places,
-                          bool is_write, const std::shared_ptr<ipc::Visit>& visit);
+  static std::string hold(GpuMove& move, const GpuReach& reached, bool is_write);
+  static std::string take_device(GpuMove& move, const std::shared_ptr<const gpu::Device>& device);
   Transferring begin_gpu_move(ibv_wr_opcode opcode, GpuMove&& move,
                               std::shared_ptr<ipc::Visit> visit, const TransferOptions& options,
                               std::string& reason);

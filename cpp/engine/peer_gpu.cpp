@@ -1,54 +1,22 @@
-// What a Peer moves between GPU memory of this process and of its own, on one host: the GPU copies
-// by itself, from and to mapped memory of the other process.
+// What GPUs of this process move for a Peer, on one host: a GPU copies by itself, from and to memory
+// of the other process that is mapped for it, and memory of the host that is page-locked.
 #include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
-#include "engine/gpu_ranges.hpp"
 #include "engine/peer.hpp"
 #include "gpu/device_guard.hpp"
 #include "gpu/user_stream.hpp"
 
 namespace zerohop::engine {
-namespace {
 
-// Whether the places, which are in order and without gaps, are where that memory lies.
-bool cover(const std::vector<GpuWindows::Place>& places, const Extent& extent) {
-  return !places.empty() && places.front().window->begin <= extent.begin &&
-         extent.end <= places.back().window->end;
-}
-
-}  // namespace
-
-bool Peer::between_gpus(std::span<const Pair> pairs) {
-  return std::ranges::any_of(pairs, [](const Pair& pair) {
-    return !pair.first->on_host() && pair.second->device != "cpu";
-  });
-}
-
-Neighbour::ReachedByGpu Peer::reach_by_gpu(const Pair& pair,
-                                           const Neighbour::Patience& patience) const {
-  const auto& [local, remote] = pair;
-  if (remote->local_key != 0) {
-    return neighbour_->reach_by_gpu(*remote, local->pinned()->device, patience);
+// The GPU that makes all copies of one call. Why not; empty: it is that one.
+std::string Peer::take_device(GpuMove& move, const std::shared_ptr<const gpu::Device>& device) {
+  if (move.device && move.device->ordinal() != device->ordinal()) {
+    return "the arrays lie on several GPUs: move each by a call of its own";
   }
-  return {.visit = nullptr,
-          .places = {},
-          .reason = "the remote memory was registered without a key for it"};
-}
-
-Neighbour::Reached Peer::reach_gpu_as_neighbour(const Pair& pair,
-                                                const Neighbour::Patience& patience) const {
-  if (pair.second->layout.count() == 0) return neighbour_->reach_board(patience);
-  auto found = reach_by_gpu(pair, patience);
-  Neighbour::Reached reached{
-      .visit = std::move(found.visit), .window = nullptr, .reason = std::move(found.reason)};
-  if (!found.places.empty()) {
-    reached.window = found.places.front().window;
-    reached.by_gpu = neighbour_->gpu_route(*pair.first->pinned()->device, pair.second->device,
-                                           *found.places.front().link);
-  }
-  return reached;
+  move.device = device;
+  return "";
 }
 
 // Null, with the reason, where a device has to.
@@ -58,39 +26,32 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   const Neighbour::Patience patience = patience_of(options);
   GpuMove move;
-  Neighbour::ReachedByGpu reached;  // of the pair before, and its key
+  GpuReach reached;  // of the pair before, and its key
   std::uint64_t key = 0;
   for (const Pair& pair : pairs) {
     check_pair(pair, is_write ? kRemoteWrite : kRemoteRead);
     const auto& [local, remote] = pair;
+    auto pinned = local->pinned();
     if (remote->layout.count() == 0) {  // but for its place in a stream
-      if (!move.device && !local->on_host()) move.device = local->pinned()->device;
+      if (!move.device) move.device = pinned->device;
       continue;
     }
-    if (local->on_host() || remote->device == "cpu") {
-      return reason = "of the pairs some lie in host memory: move those by a call of their own",
-             nullptr;
-    }
-    auto pinned = local->pinned();
-    if (move.device && move.device->ordinal() != pinned->device->ordinal()) {
-      return reason = "the local arrays lie on several GPUs: move each by a call of its own",
-             nullptr;
-    }
-    move.device = pinned->device;
-    // The windows are asked anew only where the pair leaves those of the one before.
-    if (remote->local_key != key || !cover(reached.places, remote->layout.extent())) {
-      reached = reach_by_gpu(pair, patience);
+    // Both sides are asked anew only where the pair leaves what was found for the one before.
+    if (remote->local_key != key || !GpuReach::covers(reached.remote, remote->layout.extent())) {
+      reached = reach_by_gpu(pair, options.stream, patience);
       key = remote->local_key;
-      if (reached.places.empty()) return reason = std::move(reached.reason), nullptr;
-      reason = hold(move, reached.places, is_write, reached.visit);
-      if (!reason.empty()) return nullptr;
+      reason = reached.reason;
+      if (reason.empty()) reason = hold(move, reached, is_write);
+    } else if (move.kept.back() != pinned ||
+               !GpuReach::covers(reached.local, local->layout().extent())) {
+      reach_local(reached, *local, patience);
+      reason = reached.reason;
     }
-    if (!move.route) {
-      move.route =
-          neighbour_->gpu_route(*move.device, remote->device, *reached.places.front().link);
-    }
+    if (reason.empty()) reason = take_device(move, pinned->device ? pinned->device : reached.device);
+    if (!reason.empty()) return nullptr;
+    if (!move.route) move.route = reached.route;
     move.nbytes += local->layout().nbytes();
-    GpuRanges ranges(reached.places, is_write);
+    GpuRanges ranges(reached.local, reached.remote, is_write);
     Runs runs(local->layout(), remote->layout);
     for (Run run{}; runs.next(run);) {
       while (run.nbytes > 0) move.ranges.push_back(ranges.cut(run, run.nbytes));
@@ -109,6 +70,8 @@ Peer::Transferring Peer::begin_gpu_move(ibv_wr_opcode opcode, GpuMove&& move,
   if (options.stream && move.device) {
     const gpu::DeviceGuard guard(*move.device);
     gpu::check_stream(*move.device, *options.stream);
+  } else if (options.stream) {
+    wait_for_stream(*options.stream, until);
   }
   if (!visit) return reason = "its process does not answer", nullptr;
   if (!wait_for_devices(options)) {
@@ -119,17 +82,16 @@ Peer::Transferring Peer::begin_gpu_move(ibv_wr_opcode opcode, GpuMove&& move,
 }
 
 // Keeps the owner from taking the memory away as long as the move does. Why not; empty: it does.
-std::string Peer::hold(GpuMove& move, const std::vector<GpuWindows::Place>& places, bool is_write,
-                       const std::shared_ptr<ipc::Visit>& visit) {
-  for (const auto& [window, memory, link] : places) {
+std::string Peer::hold(GpuMove& move, const GpuReach& reached, bool is_write) {
+  for (const auto& [window, memory] : reached.parts) {
     if (is_write && !window->writable) return "it is to be read only";
     const bool held = !move.windows.empty() && move.windows.back() == window;
     if (held) continue;
     move.windows.push_back(window);
-    move.kept.push_back(std::make_shared<const ipc::Visit::Hold>(visit, window->entry.slot));
+    move.kept.push_back(std::make_shared<const ipc::Visit::Hold>(reached.visit, window->entry.slot));
     move.kept.push_back(memory);
     // Asked behind the hold: either this sees the end, or the owner the hold.
-    if (visit->refusal(window.get()) != ipc::Copied::all) {
+    if (reached.visit->refusal(window.get()) != ipc::Copied::all) {
       return "its owner has closed that memory, or ended the connection";
     }
   }

@@ -79,11 +79,8 @@ Neighbour::Reached Peer::reach_as_neighbour(const Pair& pair,
   Neighbour::Reached none;
   if (!neighbour_) {
     none.reason = why_no_neighbour();
-  } else if (!local->on_host() && remote->device != "cpu") {
+  } else if (touch_gpus({&pair, 1})) {
     return reach_gpu_as_neighbour(pair, patience);
-  } else if (!local->on_host() || remote->device != "cpu") {
-    none.reason =
-        "this version copies so between host memory, or between GPUs, not from one to the other";
   } else if (remote->layout.count() == 0) {
     return neighbour_->reach_board(patience);
   } else if (remote->local_key == 0) {
@@ -105,7 +102,7 @@ bool Peer::wait_for_devices(const TransferOptions& options) const {
 // Null, with the reason, where a device has to.
 Peer::Transferring Peer::copy_as_neighbour(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                            const TransferOptions& options, std::string& reason) {
-  if (between_gpus(pairs)) return copy_by_gpu(opcode, pairs, options, reason);
+  if (touch_gpus(pairs)) return copy_by_gpu(opcode, pairs, options, reason);
   if (!neighbour_) return reason = why_no_neighbour(), nullptr;
   if (options.stream) wait_for_stream(*options.stream, deadline(options.timeout));
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;

@@ -11,11 +11,11 @@ namespace {
 // From here on a list is worth more than a few ranges that copy engines may take.
 constexpr std::uint32_t kLongList = 33;
 
-// Of pages between GPUs.
+// Of pages that a GPU copies.
 class PageSource : public gpu::PieceSource {
  public:
-  PageSource(const Pages& pages, std::span<const GpuWindows::Place> places, bool is_write)
-      : runs_(pages), ranges_(places, is_write) {
+  PageSource(const Pages& pages, const GpuReach& reached, bool is_write)
+      : runs_(pages), ranges_(reached.local, reached.remote, is_write) {
     advance();
   }
   std::uint32_t fill(gpu::CopyPiece* into, std::uint32_t room, std::uint64_t most) override {
@@ -65,7 +65,7 @@ Peer::Transferring Peer::copy_pages_as_neighbour(ibv_wr_opcode opcode, const Pag
                                                  const TransferOptions& options,
                                                  std::string& reason) {
   const Pair whole{pages.local, pages.remote};
-  if (between_gpus({&whole, 1})) return copy_pages_by_gpu(opcode, pages, options, reason);
+  if (touch_gpus({&whole, 1})) return copy_pages_by_gpu(opcode, pages, options, reason);
   if (!neighbour_) return reason = why_no_neighbour(), nullptr;
   if (options.stream) wait_for_stream(*options.stream, deadline(options.timeout));
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
@@ -88,25 +88,24 @@ Peer::Transferring Peer::copy_pages_as_neighbour(ibv_wr_opcode opcode, const Pag
   return begin_neighbour_copy(opcode, std::move(copy), std::move(reached), options, reason);
 }
 
-// The same between GPUs.
+// The same by a GPU.
 Peer::Transferring Peer::copy_pages_by_gpu(ibv_wr_opcode opcode, const Pages& pages,
                                            const TransferOptions& options, std::string& reason) {
   const Pair whole{pages.local, pages.remote};
   if (!neighbour_) return reason = why_no_neighbour(), nullptr;
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   auto pinned = pages.local->pinned();
-  auto reached = reach_by_gpu(whole, patience_of(options));
-  if (reached.places.empty()) return reason = std::move(reached.reason), nullptr;
+  auto reached = reach_by_gpu(whole, options.stream, patience_of(options));
+  if (!reached.reason.empty()) return reason = std::move(reached.reason), nullptr;
   GpuMove move;
-  move.device = pinned->device;
+  move.device = reached.device;
   move.nbytes = pages.nbytes();
-  move.route =
-      neighbour_->gpu_route(*move.device, pages.remote->device, *reached.places.front().link);
-  reason = hold(move, reached.places, is_write, reached.visit);
+  move.route = reached.route;
+  reason = hold(move, reached, is_write);
   if (!reason.empty()) return nullptr;
   move.kept.push_back(std::move(pinned));
-  PageSource source(pages, reached.places, is_write);
-  PageSource beginning(pages, reached.places, is_write);
+  PageSource source(pages, reached, is_write);
+  PageSource beginning(pages, reached, is_write);
   move.ranges.resize(kLongList);
   move.ranges.resize(beginning.fill(move.ranges.data(), kLongList, UINT64_MAX));
   if (beginning.more()) {

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "engine/atomics.hpp"
+#include "engine/cuda_table.hpp"
 #include "engine/peer.hpp"
 #include "gpu/default_stream.hpp"
 #include "gpu/user_stream.hpp"
@@ -62,7 +63,7 @@ void Peer::wait_for_program(std::span<const Pair> pairs, const Deadline& deadlin
 
 // Devices and the CPU know of no streams.
 void Peer::wait_for_stream(driver::CudaStream stream, const Deadline& deadline) const {
-  if (gpu::wait_user_stream(host_.cuda(), stream, deadline)) return;
+  if (gpu::wait_user_stream(cuda_for_stream(host_.cuda), stream, deadline)) return;
   throw TransferTimeout(
       "what the stream was given before did not end in time, so nothing was transferred: give a "
       "longer timeout");

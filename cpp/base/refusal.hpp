@@ -1,0 +1,33 @@
+// Why something does not work. It stands for a while, so that who asks often does not try as often.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace zerohop {
+
+// Any thread.
+class Refusal {
+ public:
+  std::string reason() const {  // empty: it may be tried
+    const std::lock_guard lock(mutex_);
+    return Clock::now() < until_ ? reason_ : std::string();
+  }
+  void set(std::string reason) {
+    const std::lock_guard lock(mutex_);
+    reason_ = std::move(reason);
+    until_ = Clock::now() + kStands;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kStands{10};
+
+  mutable std::mutex mutex_;  // guards the next two
+  std::string reason_;
+  Clock::time_point until_{};
+};
+
+}  // namespace zerohop

@@ -1,0 +1,229 @@
+#include "gpu/page_lock.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/fork.hpp"
+#include "driver/cuda_call.hpp"
+#include "driver/cuda_constants.hpp"
+#include "gpu/allocation.hpp"
+#include "gpu/apart.hpp"
+#include "gpu/device_guard.hpp"
+
+namespace zerohop::gpu {
+namespace {
+
+const std::uint64_t kPage = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+
+// What is locked cannot be swapped out: more than half of the memory would starve the rest.
+std::uint64_t most_nbytes() {
+  static const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
+  return pages * kPage / 2;
+}
+
+constexpr std::uint64_t down(std::uint64_t at, std::uint64_t step) { return at / step * step; }
+constexpr std::uint64_t up(std::uint64_t at, std::uint64_t step) {
+  return down(at + step - 1, step);
+}
+
+// How far what the program has locked reaches from `address` on; 0: it has not.
+std::uint64_t end_by_program(const driver::Cuda& cuda, std::uint64_t address, std::uint64_t last) {
+  const Allocation first = find_allocation(cuda, address);
+  if (first.kind != MemoryKind::pinned) return 0;
+  if (first.extent.end > address) return first.extent.end;
+  const Allocation other = find_allocation(cuda, last);
+  const bool same = other.kind == MemoryKind::pinned && other.buffer_id == first.buffer_id;
+  if (same && first.buffer_id != 0) return last + 1;
+  throw RouteUnavailable("the driver does not say how far the program has page-locked it");
+}
+
+// Returns whether they can only be read.
+bool lock_pages(const Device& device, const Extent& pages, bool may_be_read_only) {
+  const driver::Cuda& cuda = device.cuda();
+  void* const begin = reinterpret_cast<void*>(pages.begin);
+  const std::uint64_t nbytes = pages.end - pages.begin;
+  constexpr unsigned flags = driver::kCudaRegisterPortable | driver::kCudaRegisterMapped;
+  const driver::CudaResult result = cuda.host_register(begin, nbytes, flags);
+  if (result == driver::kCudaErrorAlreadyRegistered) {
+    throw RouteUnavailable(
+        "the program has page-locked a part of those pages (cudaHostRegister): have it lock all "
+        "of the array");
+  }
+  const bool again = result != driver::kCudaSuccess && may_be_read_only;
+  if (again && cuda.host_register(begin, nbytes, flags | driver::kCudaRegisterReadOnly) ==
+                   driver::kCudaSuccess) {
+    return true;
+  }
+  driver::check_cuda(cuda, result,
+                     "cuMemHostRegister of " + std::to_string(nbytes) + " bytes of the host");
+  return false;
+}
+
+}  // namespace
+
+struct PageLock::Entry {
+  enum class State { beginning, there, ending };
+  State state = State::beginning;
+  Extent extent;
+  bool read_only = false;
+  int users = 0;
+  int leavers = 0;  // threads that look whether it is to end
+  std::shared_ptr<const Device> device;
+  std::shared_ptr<const void> owner;
+};
+
+class PageLock::Registry {
+ public:
+  static Registry& of_process() {
+    static auto* const registry = new Registry;  // for good: threads apart may outlive main()
+    return *registry;
+  }
+
+  // An entry that is there, with a user more; or one to be begun.
+  Entry& enter(std::uint64_t address, const Wish& wish, const Deadline& deadline) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      Entry* const known = find(address);
+      if (known == nullptr) return make(address, wish);
+      if (known->state == Entry::State::there) {
+        if (known->read_only && !wish.may_be_read_only) {
+          throw RouteUnavailable("its pages are page-locked to be read only");
+        }
+        ++known->users;
+        return *known;
+      }
+      if (deadline.passed()) {
+        throw RouteUnavailable("another thread locks its pages just now, or unlocks them");
+      }
+      changed_.wait_until(lock, deadline.at());
+    }
+  }
+  void begun(Entry& entry, bool read_only) {
+    const std::lock_guard lock(mutex_);
+    entry.read_only = read_only;
+    entry.state = Entry::State::there;
+    changed_.notify_all();
+  }
+  // Returns what it kept, to be let go of without the lock.
+  Entry remove(Entry& entry) {
+    const std::lock_guard lock(mutex_);
+    nbytes_ -= entry.extent.end - entry.extent.begin;
+    Entry last = std::move(entry);
+    entries_.erase(last.extent.begin);
+    changed_.notify_all();
+    return last;
+  }
+  bool leave(Entry& entry) {  // whether somebody is to look then
+    const std::lock_guard lock(mutex_);
+    if (--entry.users > 0) return false;
+    ++entry.leavers;
+    return true;
+  }
+  // Whether it is to end; else it has a user again, or another thread looks after this one.
+  bool ends(Entry& entry) {
+    const std::lock_guard lock(mutex_);
+    if (--entry.leavers > 0 || entry.users > 0) return false;
+    entry.state = Entry::State::ending;
+    return true;
+  }
+  std::uint64_t nbytes() {
+    const std::lock_guard lock(mutex_);
+    return nbytes_;
+  }
+
+ private:
+  // With the mutex held:
+  Entry* find(std::uint64_t address) {
+    const auto after = entries_.upper_bound(address);
+    if (after == entries_.begin()) return nullptr;
+    Entry& before = std::prev(after)->second;
+    return address < before.extent.end ? &before : nullptr;
+  }
+  Entry& make(std::uint64_t address, const Wish& wish) {
+    Extent pages{std::max(down(wish.whole.begin, kPage), down(address, kBlock)),
+                 std::min(up(wish.whole.end, kPage), down(address, kBlock) + kBlock)};
+    const auto after = entries_.upper_bound(address);
+    if (after != entries_.end()) pages.end = std::min(pages.end, after->first);
+    if (after != entries_.begin()) {
+      pages.begin = std::max(pages.begin, std::prev(after)->second.extent.end);
+    }
+    const std::uint64_t nbytes = pages.end - pages.begin;
+    if (nbytes_ + nbytes > most_nbytes()) {
+      throw RouteUnavailable(
+          "more than half of this host's memory would be page-locked by this process: keep less "
+          "of it registered, or have the program lock it (cudaHostAlloc, pin_memory())");
+    }
+    nbytes_ += nbytes;
+    Entry& entry = entries_[pages.begin];
+    entry.extent = pages;
+    entry.users = 1;
+    entry.device = wish.device;
+    entry.owner = wish.owner;
+    return entry;
+  }
+
+  std::mutex mutex_;  // guards all below; never held while the driver works
+  std::condition_variable changed_;
+  std::map<std::uint64_t, Entry> entries_;  // by begin
+  std::uint64_t nbytes_ = 0;
+};
+
+PageLock::Found PageLock::around(std::uint64_t address, const Wish& wish,
+                                 const Deadline& deadline) {
+  if (!wish.device->facts().reaches_registered) {
+    throw RouteUnavailable(wish.device->facts().device_name() +
+                           " has other addresses for the host's memory than the CPU");
+  }
+  Registry& registry = Registry::of_process();
+  Entry& entry = registry.enter(address, wish, deadline);
+  try {
+    // Asked while the entry keeps others from locking it: what is locked now is not this module's.
+    if (entry.state == Entry::State::beginning) {
+      const DeviceGuard guard(*wish.device);
+      const std::uint64_t end = end_by_program(wish.device->cuda(), address, wish.whole.end - 1);
+      if (end != 0) {
+        registry.remove(entry);
+        return {.lock = nullptr, .extent = {address, std::min(end, wish.whole.end)}};
+      }
+      registry.begun(entry, lock_pages(*wish.device, entry.extent, wish.may_be_read_only));
+    }
+  } catch (...) {
+    registry.remove(entry);
+    throw;
+  }
+  return {.lock = std::shared_ptr<const PageLock>(new PageLock(entry, entry.extent)),
+          .extent = entry.extent};
+}
+
+PageLock::PageLock(Entry& entry, const Extent& extent)
+    : entry_(entry),
+      extent_(extent),
+      read_only_(entry.read_only),
+      generation_(fork_generation()) {}
+
+PageLock::~PageLock() {
+  if (generation_ != fork_generation()) return;  // CUDA does not survive fork()
+  if (!Registry::of_process().leave(entry_)) return;
+  run_apart([&entry = entry_] {
+    Registry& registry = Registry::of_process();
+    if (!registry.ends(entry)) return;
+    try {
+      const DeviceGuard guard(*entry.device);
+      (void)entry.device->cuda().host_unregister(reinterpret_cast<void*>(entry.extent.begin));
+    } catch (const CudaError&) {
+      // The context is gone, as at process exit.
+    }
+    registry.remove(entry);
+  });
+}
+
+std::uint64_t PageLock::all_nbytes() { return Registry::of_process().nbytes(); }
+
+}  // namespace zerohop::gpu
