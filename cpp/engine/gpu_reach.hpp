@@ -1,4 +1,5 @@
-// What a GPU of this process reaches of two arrays, one here and one of a Peer of this host, and how.
+// What a GPU of this process reaches of two arrays, one here and one of a Peer of this host, and
+// how.
 #pragma once
 
 #include <memory>
@@ -21,10 +22,10 @@ struct GpuReach {
     std::shared_ptr<const void> memory;  // keeps it mapped for the GPU
   };
   std::shared_ptr<ipc::Visit> visit;
-  std::string reason;                               // why it is not reached; empty: it is
-  std::shared_ptr<const gpu::Device> device{};      // that copies
-  std::shared_ptr<const gpu::PeerLink> link{};      // to the Peer's GPU; null: the array is in the
-                                                    // host's memory
+  std::string reason;                           // why it is not reached; empty: it is
+  std::shared_ptr<const gpu::Device> device{};  // that copies
+  std::shared_ptr<const gpu::PeerLink> link{};  // to the Peer's GPU; null: the array is in the
+                                                // host's memory
   std::vector<Part> parts{};
   std::vector<GpuSpot> remote{};
   std::vector<GpuSpot> local{};

@@ -31,8 +31,10 @@ constexpr const char* kToCpu = ", over its link to the CPU (PCIe on most machine
 std::string how_gpu_copies(const GpuReach& reached, bool local_on_host, const std::string& remote) {
   const std::string name = reached.device->facts().device_name();
   if (!reached.link) {
-    return name + " copies between its memory and the peer's in pages of the host that this "
-                  "process has mapped and page-locked" + kToCpu;
+    return name +
+           " copies between its memory and the peer's in pages of the host that this "
+           "process has mapped and page-locked" +
+           kToCpu;
   }
   if (!local_on_host) return name + " copies from and to " + name_peer(remote, *reached.link);
   return name + " copies between page-locked memory of the host" + kToCpu + ", and " +
@@ -56,8 +58,8 @@ Route make_gpu_route(RouteBook& book, const GpuReach& reached, bool local_on_hos
 void set_places(GpuReach& reached, std::vector<GpuWindows::Place>&& places) {
   reached.link = places.front().link;
   for (auto& [window, memory, link] : places) {
-    reached.remote.push_back({window->begin, window->end,
-                              memory->at(window->begin) - window->begin});
+    reached.remote.push_back(
+        {window->begin, window->end, memory->at(window->begin) - window->begin});
     reached.parts.push_back({std::move(window), std::move(memory)});
   }
 }
@@ -102,10 +104,9 @@ GpuReach Neighbour::reach_by_any_gpu(const RemoteMemory& remote, const GpuChoice
   GpuChoice::Table cuda;
   GpuReach reached = try_gpu(patience, [&](GpuReach& asked) {
     cuda = choice_.table(given);
-    candidates =
-        GpuChoice::candidates(*cuda, GpuWindows::gpu_of(*asked.visit, remote.local_key,
-                                                        remote.layout.extent().begin,
-                                                        until(patience)));
+    candidates = GpuChoice::candidates(
+        *cuda, GpuWindows::gpu_of(*asked.visit, remote.local_key, remote.layout.extent().begin,
+                                  until(patience)));
   });
   for (const int ordinal : candidates) {
     try {

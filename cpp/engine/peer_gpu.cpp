@@ -1,5 +1,5 @@
-// What GPUs of this process move for a Peer, on one host: a GPU copies by itself, from and to memory
-// of the other process that is mapped for it, and memory of the host that is page-locked.
+// What GPUs of this process move for a Peer, on one host: a GPU copies by itself, from and to
+// memory of the other process that is mapped for it, and memory of the host that is page-locked.
 #include <algorithm>
 #include <utility>
 
@@ -47,7 +47,8 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
       reach_local(reached, *local, patience);
       reason = reached.reason;
     }
-    if (reason.empty()) reason = take_device(move, pinned->device ? pinned->device : reached.device);
+    if (reason.empty())
+      reason = take_device(move, pinned->device ? pinned->device : reached.device);
     if (!reason.empty()) return nullptr;
     if (!move.route) move.route = reached.route;
     move.nbytes += local->layout().nbytes();
@@ -88,7 +89,8 @@ std::string Peer::hold(GpuMove& move, const GpuReach& reached, bool is_write) {
     const bool held = !move.windows.empty() && move.windows.back() == window;
     if (held) continue;
     move.windows.push_back(window);
-    move.kept.push_back(std::make_shared<const ipc::Visit::Hold>(reached.visit, window->entry.slot));
+    move.kept.push_back(
+        std::make_shared<const ipc::Visit::Hold>(reached.visit, window->entry.slot));
     move.kept.push_back(memory);
     // Asked behind the hold: either this sees the end, or the owner the hold.
     if (reached.visit->refusal(window.get()) != ipc::Copied::all) {

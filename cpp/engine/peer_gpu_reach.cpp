@@ -1,5 +1,5 @@
-// What a GPU of this process reaches of a pair of arrays, of which one at least lies on a GPU: which
-// GPU copies, and where it finds both.
+// What a GPU of this process reaches of a pair of arrays, of which one at least lies on a GPU:
+// which GPU copies, and where it finds both.
 #include <algorithm>
 #include <utility>
 

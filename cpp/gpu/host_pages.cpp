@@ -35,12 +35,9 @@ Extent HostPages::reach_at(std::uint64_t address, const std::shared_ptr<const De
       if (address < known.end) return known;
     }
   }
-  auto found = PageLock::around(address,
-                                {.device = device,
-                                 .owner = owner_,
-                                 .whole = whole_,
-                                 .may_be_read_only = !writable_},
-                                deadline);
+  auto found = PageLock::around(
+      address, {.device = device, .owner = owner_, .whole = whole_, .may_be_read_only = !writable_},
+      deadline);
   if (!found.lock) return found.extent;
   const std::lock_guard lock(mutex_);
   locks_.try_emplace(found.extent.begin, std::move(found.lock));

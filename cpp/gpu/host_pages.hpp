@@ -35,7 +35,7 @@ class HostPages {
   const std::shared_ptr<const void> owner_;
   const bool writable_;
   Refusal refusal_;
-  std::mutex mutex_;  // guards the next
+  std::mutex mutex_;                                                // guards the next
   std::map<std::uint64_t, std::shared_ptr<const PageLock>> locks_;  // by begin
 };
 

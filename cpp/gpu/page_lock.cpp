@@ -203,10 +203,7 @@ PageLock::Found PageLock::around(std::uint64_t address, const Wish& wish,
 }
 
 PageLock::PageLock(Entry& entry, const Extent& extent)
-    : entry_(entry),
-      extent_(extent),
-      read_only_(entry.read_only),
-      generation_(fork_generation()) {}
+    : entry_(entry), extent_(extent), read_only_(entry.read_only), generation_(fork_generation()) {}
 
 PageLock::~PageLock() {
   if (generation_ != fork_generation()) return;  // CUDA does not survive fork()

@@ -193,13 +193,9 @@ bool FakeCopies::advance(Stream& stream, std::uint64_t until) {
 CudaResult FakeCopies::copy(std::uint64_t to, std::uint64_t from, std::size_t nbytes,
                             void* stream) {
   const std::lock_guard guard(mutex_);
-  if (find(from, nbytes) == nullptr || find(to, nbytes) == nullptr) return kCudaErrorInvalidValue;
-  return start(stream, [=, this] {
-    const std::byte* source = find(from, nbytes);
-    std::byte* target = find(to, nbytes);
-    if (source == nullptr || target == nullptr) throw std::out_of_range("it was freed");
-    std::memmove(target, source, nbytes);
-  });
+  const bool reached = place(from, nbytes, Use::read) && place(to, nbytes, Use::write);
+  if (!reached) return kCudaErrorInvalidValue;
+  return start(stream, [=, this] { copy_piece({from, to, nbytes}); });
 }
 
 CudaResult FakeCopies::write_value(void* stream, std::uint64_t to, std::uint32_t value) {

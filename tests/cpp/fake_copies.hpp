@@ -41,6 +41,10 @@ class FakeCopies {
   // Work of the program on its default stream: happens when that is waited for.
   void launch(std::function<void()> kernel);
 
+  // Pages of the host that only a registration takes that is to be read only.
+  void make_read_only(std::uint64_t begin, std::uint64_t nbytes);
+  std::map<std::uint64_t, std::uint64_t> registered() const;  // begin, end
+
   // Objects that exist.
   int pinned() const { return count(pinned_); }
   int streams() const { return count(streams_); }
@@ -68,7 +72,7 @@ class FakeCopies {
                             void* stream);
   driver::CudaResult ranges(const gpu::FewRanges& ranges, const gpu::Tail& tail, void* stream);
   driver::CudaResult wait(const gpu::Wait& wait, void* stream);
-  driver::CudaResult register_pages(void* begin, std::size_t nbytes);
+  driver::CudaResult register_pages(void* begin, std::size_t nbytes, bool read_only = false);
   driver::CudaResult unregister_pages(void* begin);
   driver::CudaResult record(void* event, void* stream);
   driver::CudaResult query(void* event);
@@ -112,6 +116,9 @@ class FakeCopies {
   std::byte* find(std::uint64_t address, std::size_t nbytes);
   bool is_pinned(const void* address, std::size_t nbytes) const;
   bool is_registered(std::uint64_t address) const;
+  // Of the GPU, or of registered pages: then inside one registration, and where it can be written.
+  enum class Use { read, write };
+  std::byte* place(std::uint64_t address, std::size_t nbytes, Use use);
   bool reaches(const gpu::Tail& tail);
   template <typename T>
   std::atomic<T>& word(std::uint64_t address);  // of the GPU, or of the host
@@ -125,7 +132,12 @@ class FakeCopies {
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Block> blocks_;
   std::map<const std::byte*, std::vector<std::byte>> pinned_;
-  std::map<std::uint64_t, std::uint64_t> registered_;  // host pages: begin, end
+  struct Pages {
+    std::uint64_t end;
+    bool read_only;
+  };
+  std::map<std::uint64_t, Pages> registered_;         // of the host, by begin
+  std::map<std::uint64_t, std::uint64_t> read_only_;  // begin, end
   std::map<void*, std::unique_ptr<Stream>> streams_;
   std::map<void*, std::unique_ptr<Event>> events_;
   Stream default_;

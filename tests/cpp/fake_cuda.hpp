@@ -34,10 +34,12 @@ class FakeCuda {
   std::atomic<int> calls = 0;
   std::string failed;  // the function that was made to fail
 
-  int gpus = 1;                   // each as the first
-  std::set<int> neighbours;       // that reach the first one's memory
-  bool refuses_peers = false;     // to enable peer access
-  std::map<int, int> attributes;  // of the GPU
+  int gpus = 1;                                    // each as the first
+  std::set<int> neighbours;                        // that reach the first one's memory
+  bool refuses_peers = false;                      // to enable peer access
+  std::atomic<bool> refuses_registration = false;  // of pages of the host, with `error`
+  std::atomic<int> registrations = 0;              // of such pages that were asked for
+  std::map<int, int> attributes;                   // of the GPU
   int driver_version = 13000;
   driver::CudaResult export_error = driver::kCudaSuccess;  // of every export
   bool no_memory = false;                                  // left on the GPU

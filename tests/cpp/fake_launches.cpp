@@ -4,6 +4,7 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <span>
@@ -27,11 +28,33 @@ std::uint64_t now() {
 
 }  // namespace
 
-CudaResult FakeCopies::register_pages(void* begin, std::size_t nbytes) {
+void FakeCopies::make_read_only(std::uint64_t begin, std::uint64_t nbytes) {
+  const std::lock_guard guard(mutex_);
+  read_only_[begin] = begin + nbytes;
+}
+
+std::map<std::uint64_t, std::uint64_t> FakeCopies::registered() const {
+  const std::lock_guard guard(mutex_);
+  std::map<std::uint64_t, std::uint64_t> all;
+  for (const auto& [begin, pages] : registered_) all[begin] = pages.end;
+  return all;
+}
+
+CudaResult FakeCopies::register_pages(void* begin, std::size_t nbytes, bool read_only) {
   const std::lock_guard guard(mutex_);
   const auto at = reinterpret_cast<std::uint64_t>(begin);
+  const auto overlaps = [&](const auto& ranges, auto end_of) {
+    return std::ranges::any_of(ranges, [&](const auto& range) {
+      return range.first < at + nbytes && at < end_of(range.second);
+    });
+  };
+  if (!read_only && overlaps(read_only_, std::identity{})) return kCudaErrorInvalidValue;
   // Of another mapping that lies there by now, or twice: both are errors of the driver.
-  return registered_.try_emplace(at, at + nbytes).second ? kCudaSuccess : 712;
+  if (overlaps(registered_, [](const Pages& pages) { return pages.end; })) {
+    return driver::kCudaErrorAlreadyRegistered;
+  }
+  registered_[at] = {at + nbytes, read_only};
+  return kCudaSuccess;
 }
 
 CudaResult FakeCopies::unregister_pages(void* begin) {
@@ -42,7 +65,16 @@ CudaResult FakeCopies::unregister_pages(void* begin) {
 
 bool FakeCopies::is_registered(std::uint64_t address) const {
   const auto after = registered_.upper_bound(address);
-  return after != registered_.begin() && address < std::prev(after)->second;
+  return after != registered_.begin() && address < std::prev(after)->second.end;
+}
+
+std::byte* FakeCopies::place(std::uint64_t address, std::size_t nbytes, Use use) {
+  if (std::byte* const on_gpu = find(address, nbytes)) return on_gpu;
+  const auto after = registered_.upper_bound(address);
+  if (after == registered_.begin()) return nullptr;
+  const Pages& pages = std::prev(after)->second;
+  const bool good = address + nbytes <= pages.end && (use == Use::read || !pages.read_only);
+  return good ? std::bit_cast<std::byte*>(address) : nullptr;
 }
 
 template <typename T>
@@ -66,10 +98,10 @@ void FakeCopies::put(const gpu::Tail& tail) {
 }
 
 void FakeCopies::copy_piece(const gpu::CopyPiece& piece) {
-  const std::byte* from = find(piece.from, piece.nbytes);
-  std::byte* to = find(piece.to, piece.nbytes);
-  if (from == nullptr || to == nullptr) throw std::out_of_range("no fake GPU memory there");
-  std::memcpy(to, from, piece.nbytes);
+  const std::byte* from = place(piece.from, piece.nbytes, Use::read);
+  std::byte* to = place(piece.to, piece.nbytes, Use::write);
+  if (from == nullptr || to == nullptr) throw std::out_of_range("no memory that a GPU reaches");
+  std::memmove(to, from, piece.nbytes);
 }
 
 CudaResult FakeCopies::pieces(std::uint64_t list, std::uint32_t count, const gpu::Tail& tail,

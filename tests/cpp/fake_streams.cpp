@@ -23,8 +23,12 @@ CudaResult host_free(void* pages) { return fake().copies.unpin(pages); }
 CudaResult host_register(void* pages, std::size_t nbytes, unsigned flags) {
   if (fake().fails("host_register")) return fake().error;
   if (!FakeCuda::has_context()) return kCudaErrorInvalidContext;
-  return flags == (driver::kCudaRegisterPortable | driver::kCudaRegisterMapped)
-             ? fake().copies.register_pages(pages, nbytes)
+  ++fake().registrations;
+  if (fake().refuses_registration) return fake().error;
+  constexpr unsigned wanted = driver::kCudaRegisterPortable | driver::kCudaRegisterMapped;
+  const bool read_only = (flags & driver::kCudaRegisterReadOnly) != 0;
+  return (flags & ~driver::kCudaRegisterReadOnly) == wanted
+             ? fake().copies.register_pages(pages, nbytes, read_only)
              : kCudaErrorInvalidValue;
 }
 CudaResult host_unregister(void* pages) { return fake().copies.unregister_pages(pages); }
