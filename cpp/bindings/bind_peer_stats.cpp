@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bindings/bind_peer.hpp"
+#include "gpu/page_lock.hpp"
 
 namespace zerohop::bindings {
 namespace {
@@ -106,6 +107,7 @@ void add_copies(py::dict& all, const Peer& peer) {
   copies["bytes_out"] = out;
   copies["bytes_in"] = in;
   copies["unanswered"] = neighbour->unanswered();
+  copies["nbytes_page_locked"] = gpu::PageLock::all_nbytes();
   all["bytes_out"] = all["bytes_out"] + copies["bytes_out"];
   all["bytes_in"] = all["bytes_in"] + copies["bytes_in"];
   all["p2p"] = copies;
@@ -142,8 +144,9 @@ GPU memory, for the p2p of this GPU, now. What the peer writes and reads here is
 transfers now ("serves") and why it does not ("trouble", a str, empty if it does).
 
 "p2p" is there with a peer on the same host unless one of the two Endpoints has p2p=0, a dict: bytes_out and bytes_in, copied
-without a device (and in the sums above), and unanswered, how often the peer did not say in time where its
-memory is, so that a device took over.)");
+without a device (and in the sums above); unanswered, how often the peer did not say in time where its
+memory is, so that a device took over; and nbytes_page_locked, of the host's memory, for the copies of GPUs: by
+this process for all its Peers, now.)");
 }
 
 }  // namespace zerohop::bindings

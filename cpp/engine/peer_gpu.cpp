@@ -47,8 +47,8 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
       reach_local(reached, *local, patience);
       reason = reached.reason;
     }
-    if (reason.empty())
-      reason = take_device(move, pinned->device ? pinned->device : reached.device);
+    const auto& copies = pinned->device ? pinned->device : reached.device;
+    if (reason.empty()) reason = take_device(move, copies);
     if (!reason.empty()) return nullptr;
     if (!move.route) move.route = reached.route;
     move.nbytes += local->layout().nbytes();

@@ -120,8 +120,8 @@ KNOBS = (
         (0, 1),
         "1: between processes of one user on one host memory is copied without a device, unless the "
         "peer has 0. The CPU copies the host's: that of Endpoint.empty() is mapped by the peer, other "
-        "memory is reached by process_vm_writev(2); GPUs copy between each other's. Such a peer is "
-        "trusted to keep to the bounds it is told (see README); 0: by the device alone",
+        "memory is reached by process_vm_writev(2); GPUs copy between each other's and the "
+        "host's. Such a peer is trusted to keep to the bounds it is told (see README); 0: by the device alone",
     ),
     Knob(
         "stripe_bytes",
