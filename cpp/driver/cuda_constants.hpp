@@ -44,6 +44,7 @@ constexpr int kCudaFlushCurrentContext = 0;  // CUflushGPUDirectRDMAWritesTarget
 
 enum : CudaPointerAttribute {
   kCudaMemoryType = 2,
+  kCudaAddressOnGpu = 3,  // of host memory too
   kCudaSyncMemops = 6,
   kCudaBufferId = 7,
   kCudaIsManaged = 8,

@@ -20,12 +20,12 @@
 namespace zerohop::gpu {
 namespace {
 
-const std::uint64_t kPage = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+const std::uint64_t kHostPage = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 
 // What is locked cannot be swapped out: more than half of the memory would starve the rest.
 std::uint64_t most_nbytes() {
   static const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
-  return pages * kPage / 2;
+  return pages * kHostPage / 2;
 }
 
 constexpr std::uint64_t down(std::uint64_t at, std::uint64_t step) { return at / step * step; }
@@ -33,10 +33,23 @@ constexpr std::uint64_t up(std::uint64_t at, std::uint64_t step) {
   return down(at + step - 1, step);
 }
 
+// Memory that was allocated write-combined has another address there (CUDA Driver API, unified
+// addressing).
+void check_address(const driver::Cuda& cuda, std::uint64_t address) {
+  driver::CudaPointerAttribute attribute = driver::kCudaAddressOnGpu;
+  std::uint64_t on_gpu = 0;
+  void* value = &on_gpu;
+  driver::check_cuda(cuda, cuda.pointer_get_attributes(1, &attribute, &value, address),
+                     "cuPointerGetAttributes");
+  if (on_gpu == address) return;
+  throw RouteUnavailable("GPUs have another address for it than the CPU (write-combined memory?)");
+}
+
 // How far what the program has locked reaches from `address` on; 0: it has not.
 std::uint64_t end_by_program(const driver::Cuda& cuda, std::uint64_t address, std::uint64_t last) {
   const Allocation first = find_allocation(cuda, address);
   if (first.kind != MemoryKind::pinned) return 0;
+  check_address(cuda, address);
   if (first.extent.end > address) return first.extent.end;
   const Allocation other = find_allocation(cuda, last);
   const bool same = other.kind == MemoryKind::pinned && other.buffer_id == first.buffer_id;
@@ -147,8 +160,8 @@ class PageLock::Registry {
     return address < before.extent.end ? &before : nullptr;
   }
   Entry& make(std::uint64_t address, const Wish& wish) {
-    Extent pages{std::max(down(wish.whole.begin, kPage), down(address, kBlock)),
-                 std::min(up(wish.whole.end, kPage), down(address, kBlock) + kBlock)};
+    Extent pages{std::max(down(wish.whole.begin, kHostPage), down(address, kBlock)),
+                 std::min(up(wish.whole.end, kHostPage), down(address, kBlock) + kBlock)};
     const auto after = entries_.upper_bound(address);
     if (after != entries_.end()) pages.end = std::min(pages.end, after->first);
     if (after != entries_.begin()) {
@@ -203,7 +216,7 @@ PageLock::Found PageLock::around(std::uint64_t address, const Wish& wish,
 }
 
 PageLock::PageLock(Entry& entry, const Extent& extent)
-    : entry_(entry), extent_(extent), read_only_(entry.read_only), generation_(fork_generation()) {}
+    : entry_(entry), extent_(extent), generation_(fork_generation()) {}
 
 PageLock::~PageLock() {
   if (generation_ != fork_generation()) return;  // CUDA does not survive fork()

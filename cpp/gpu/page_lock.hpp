@@ -37,7 +37,6 @@ class PageLock {
   PageLock& operator=(const PageLock&) = delete;
 
   const Extent& extent() const noexcept { return extent_; }
-  bool read_only() const noexcept { return read_only_; }
 
   static std::uint64_t all_nbytes();  // locked by this process now
 
@@ -51,7 +50,6 @@ class PageLock {
 
   Entry& entry_;
   const Extent extent_;
-  const bool read_only_;
   const unsigned generation_;  // of the process (fork)
 };
 

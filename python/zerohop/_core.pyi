@@ -951,8 +951,9 @@ class Peer:
         transfers now ("serves") and why it does not ("trouble", a str, empty if it does).
 
         "p2p" is there with a peer on the same host unless one of the two Endpoints has p2p=0, a dict: bytes_out and bytes_in, copied
-        without a device (and in the sums above), and unanswered, how often the peer did not say in time where its
-        memory is, so that a device took over.
+        without a device (and in the sums above); unanswered, how often the peer did not say in time where its
+        memory is, so that a device took over; and nbytes_page_locked, of the host's memory, for the copies of GPUs: by
+        this process for all its Peers, now.
         """
     def write(
         self,
@@ -974,8 +975,9 @@ class Peer:
         require: the only kind of route to take, for instance "host"; RouteUnavailable says why not.
         timeout: seconds that a full queue may hold this call up (default: the Endpoint's); the transfer is
         accepted even then.
-        stream: of the GPU of the local array: PyTorch's, CuPy's, Numba's, any object with ``__cuda_stream__``, or a
-        handle as an int (0 or 1: the legacy default stream). By p2p between GPUs the transfer is put into that stream,
+        stream: of the GPU of the local array, or of any that reaches the peer's if that is in the host's memory: PyTorch's,
+        CuPy's, Numba's, any object with ``__cuda_stream__``, or a handle as an int (0 or 1: the legacy default
+        stream). By p2p from or to a GPU's array the transfer is put into that stream,
         data and notification, and the call waits for nothing: it begins when the stream gets there, and what the
         stream is given afterwards begins behind it. It follows the calls before it that named no stream; those of
         different streams are in no order. On the other routes the call waits, `timeout` seconds at most, until the

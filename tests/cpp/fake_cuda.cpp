@@ -133,7 +133,9 @@ CudaResult pointer_get_attributes(unsigned count, int* attributes, void** values
   if (current->fails("pointer_get_attributes")) return current->error;
   const auto* memory = current->find(address);
   if (memory == nullptr) return kCudaSuccess;  // the values stay at zero
-  for (unsigned i = 0; i < count; ++i) put_pointer_attribute(*memory, attributes[i], values[i]);
+  for (unsigned i = 0; i < count; ++i) {
+    put_pointer_attribute(*memory, address, attributes[i], values[i]);
+  }
   return kCudaSuccess;
 }
 CudaResult pointer_set_attribute(const void*, int, CudaAddress address) {

@@ -52,6 +52,7 @@ class FakeCuda {
     int ordinal = 0;
     bool gpudirect_capable = true;
     std::uint64_t buffer_id = 0;
+    std::uint64_t shift_on_gpu = 0;  // of its addresses
   };
   // One allocation at [begin, begin + nbytes) with a fresh buffer id, which is returned.
   std::uint64_t add(gpu::MemoryKind kind, std::uint64_t begin, std::uint64_t nbytes);

@@ -15,11 +15,13 @@ void put(void* value, T what) {
 
 }  // namespace
 
-void put_pointer_attribute(const FakeCuda::Memory& m, int attribute, void* value) {
+void put_pointer_attribute(const FakeCuda::Memory& m, std::uint64_t address, int attribute,
+                           void* value) {
   const bool on_host = m.kind == MemoryKind::pinned;
   switch (attribute) {
     case driver::kCudaMemoryType:
       return put(value, on_host ? driver::kCudaMemoryHost : driver::kCudaMemoryDevice);
+    case driver::kCudaAddressOnGpu: return put(value, address + m.shift_on_gpu);
     case driver::kCudaIsManaged: return put(value, unsigned{m.kind == MemoryKind::managed});
     case driver::kCudaDeviceOrdinal: return put(value, m.ordinal);
     case driver::kCudaBufferId: return put(value, m.buffer_id);

@@ -5,6 +5,8 @@
 
 namespace zerohop::testing {
 
-void put_pointer_attribute(const FakeCuda::Memory& memory, int attribute, void* value);
+// Of the memory that `address` lies in.
+void put_pointer_attribute(const FakeCuda::Memory& memory, std::uint64_t address, int attribute,
+                           void* value);
 
 }  // namespace zerohop::testing

@@ -158,6 +158,13 @@ TEST_CASE_FIXTURE(HostGpuCouple, "what the program has locked is used as it is")
     CHECK(get(theirs) == bytes);
     REQUIRE(cuda.copies.unregister_pages(pages->data) == 0);
   }
+  SUBCASE("but not where GPUs have another address for it") {
+    cuda.find(pages->address())->shift_on_gpu = 1 << 20;
+    CHECK(contains(why_not(ours, theirs), "write-combined memory?"));
+    finish(write(*to_right, ours, theirs.remote()));
+    CHECK(get(theirs) == bytes);
+    REQUIRE(cuda.copies.unregister_pages(pages->data) == 0);
+  }
   SUBCASE("but not where it is only a part") {
     REQUIRE(cuda.copies.unregister_pages(pages->data) == 0);
     REQUIRE(cuda.copies.register_pages(pages->data + 4096, 4096) == 0);

@@ -71,6 +71,7 @@ static_assert(same(driver::kCudaScopeAllDevices, CU_GPU_DIRECT_RDMA_WRITES_ORDER
 static_assert(same(driver::kCudaFlushCurrentContext,
                    CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX));
 static_assert(same(driver::kCudaMemoryType, CU_POINTER_ATTRIBUTE_MEMORY_TYPE));
+static_assert(same(driver::kCudaAddressOnGpu, CU_POINTER_ATTRIBUTE_DEVICE_POINTER));
 static_assert(same(driver::kCudaSyncMemops, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS));
 static_assert(same(driver::kCudaBufferId, CU_POINTER_ATTRIBUTE_BUFFER_ID));
 static_assert(same(driver::kCudaIsManaged, CU_POINTER_ATTRIBUTE_IS_MANAGED));
