@@ -7,6 +7,8 @@
 #include "base/fork.hpp"
 #include "driver/cuda_call.hpp"
 #include "driver/cuda_constants.hpp"
+#include "gpu/device_guard.hpp"
+#include "gpu/user_stream.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -63,7 +65,6 @@ GpuCopies::~GpuCopies() {
 
 std::shared_ptr<GpuCopies::Lane> GpuCopies::lane_of(
     const std::shared_ptr<const gpu::Device>& device) {
-  const std::lock_guard lock(mutex_);
   auto& lane = lanes_[device->ordinal()];
   if (!lane) lane = std::make_shared<Lane>(device);
   return lane;
@@ -92,6 +93,7 @@ GpuCopies::Place GpuCopies::put(std::list<Entry>&& entry) {
   {
     const std::lock_guard lock(mutex_);
     arrivals_.splice(arrivals_.end(), entry);
+    arrived_.store(true, std::memory_order_release);
   }
   if (pending_.fetch_add(1, std::memory_order_release) == 0 || is_first) look_();
   return place;
@@ -99,7 +101,6 @@ GpuCopies::Place GpuCopies::put(std::list<Entry>&& entry) {
 
 void GpuCopies::begin(const Copy& copy, Work work, const Deadline& deadline) {
   wait_for_room(deadline);
-  const std::shared_ptr<Lane> lane = lane_of(copy.device);
   // Not by try_lock_until(), which ThreadSanitizer does not know.
   bool locked = false;
   const auto turn = [&] { return (locked = submission_.try_lock()) || is_cut_off(); };
@@ -108,6 +109,9 @@ void GpuCopies::begin(const Copy& copy, Work work, const Deadline& deadline) {
   const Waker wake{*poller_};  // once unlocked
   const std::lock_guard submission(submission_, std::adopt_lock);
   if (is_cut_off()) throw_cut_off();
+  const std::shared_ptr<Lane> lane = lane_of(copy.device);
+  const gpu::DeviceGuard guard(*copy.device);
+  if (copy.stream) gpu::check_stream(*copy.device, *copy.stream);
   const std::shared_ptr<Transfer> transfer = work.transfer;
   Entries entry;
   entry.emplace_back(lane, !copy.stream, std::move(work));
@@ -136,14 +140,9 @@ gpu::Ticket GpuCopies::give(Lane& lane, const Copy& copy, const Deadline& deadli
 
 // A notification follows the data of every call before it, but for those in other streams.
 void GpuCopies::order_behind_lanes(const Copy& copy) {
-  std::vector<std::shared_ptr<Lane>> busy;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [ordinal, lane] : lanes_) {
-      if (lane->in_order.load() > 0) busy.push_back(lane);
-    }
+  for (const auto& [ordinal, lane] : lanes_) {
+    if (lane->in_order.load() > 0) lane->stream.precede(*copy.stream);
   }
-  for (const auto& lane : busy) lane->stream.precede(*copy.device, *copy.stream);
 }
 
 // What was put into a stream of the program is known to have ended once the lane's own stream,
@@ -171,10 +170,12 @@ void GpuCopies::follow(Work work, const Deadline& deadline) {
   put(std::move(entry));
 }
 
-// Waits for nobody: the first copy of a GPU is prepared under the lock, which may take long.
+// Who posts is not to wait for the lock, for which this would ask over and over.
 void GpuCopies::take_arrivals() noexcept {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock.owns_lock()) entries_.splice(entries_.end(), arrivals_);
+  if (!arrived_.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(mutex_);
+  entries_.splice(entries_.end(), arrivals_);
+  arrived_.store(false, std::memory_order_relaxed);
 }
 
 void GpuCopies::poll() noexcept {
@@ -220,7 +221,7 @@ GpuCopies::Place GpuCopies::end(Place place, driver::CudaResult result) noexcept
   Entry& entry = over.front();
   if (entry.lane && entry.in_order) entry.lane->in_order.fetch_sub(1);
   if (entry.lane && entry.state == State::begun) entry.lane->stream.give_back(entry.ticket);
-  entry.work.kept.clear();  // before others can know that it is done
+  entry.work.kept = {};  // before others can know that it is done
   if (entry.work.transfer && result != driver::kCudaSuccess) {
     entry.work.transfer->fail(copy_failure(entry.lane->stream.device().cuda(), result));
     entry.work.transfer->drop();

@@ -15,8 +15,9 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
+#include "base/short_list.hpp"
+#include "engine/gpu_reach.hpp"
 #include "engine/poller.hpp"
 #include "engine/transfer.hpp"
 #include "gpu/copy_stream.hpp"
@@ -25,17 +26,22 @@ namespace zerohop::engine {
 
 class GpuCopies : public Poller::Source, public std::enable_shared_from_this<GpuCopies> {
  public:
+  // Until nothing touches it any more.
+  struct Kept {
+    ShortList<GpuReach::Held, 2> windows;  // of the peer
+    ShortList<std::shared_ptr<const void>, 3> others;
+  };
   struct Work {
     std::shared_ptr<Transfer> transfer;  // null once it has ended otherwise
     bool notifies = false;               // `finish` does: the CPU, not the GPU
     std::function<void()> finish;        // once placed: ends the transfer; neither throws nor waits
-    std::vector<std::shared_ptr<const void>> kept;  // until nothing touches it any more
+    Kept kept;
   };
   // What the GPU does, and when.
   struct Copy {
     std::shared_ptr<const gpu::Device> device;
-    std::vector<gpu::CopyPiece> ranges;
-    gpu::PieceSource* pieces = nullptr;  // instead: a long list, of `nbytes` together
+    std::span<const gpu::CopyPiece> ranges;
+    gpu::PieceSource* pieces = nullptr;  // instead: a list, of `nbytes` together
     std::uint64_t nbytes = 0;
     std::optional<driver::CudaStream> stream;  // of the program; none: behind its default stream
     gpu::CopyStream::Put put;                  // by the GPU
@@ -47,8 +53,9 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   GpuCopies(const GpuCopies&) = delete;
   GpuCopies& operator=(const GpuCopies&) = delete;
 
-  // Gives the copies to the GPU; waits for room, where many are under way. Throws CudaError,
-  // TransferTimeout: some may have been begun, and what `work` keeps is kept until they have ended.
+  // Gives the copies to the GPU; waits for room, where many are under way. Throws RouteUnavailable
+  // (see gpu::check_stream); CudaError, TransferTimeout: some may have been begun, and what `work`
+  // keeps is kept until they have ended.
   void begin(const Copy& copy, Work work, const Deadline& deadline);
   // Nothing to copy: it is finished behind everything that was begun before.
   void follow(Work work, const Deadline& deadline);
@@ -107,10 +114,11 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   Clock::time_point patience_ends_{};  // of what is cut off
   std::atomic<bool> is_cut_off_{false};
 
-  std::mutex submission_;  // held to put work into streams, which may take long
-  std::mutex mutex_;       // held shortly, but for the first copy of a GPU; guards the next
+  std::mutex submission_;  // held to put work into streams, which may take long; guards the next
   std::map<int, std::shared_ptr<Lane>> lanes_;  // by ordinal
+  std::mutex mutex_;                            // held shortly; guards the next
   Entries arrivals_;                            // in the order of the calls
+  std::atomic<bool> arrived_{false};            // there are some: who polls takes no lock for none
   std::mutex polling_;                          // held by who polls; guards the next
   Entries entries_;                             // before the arrivals
 };

@@ -44,7 +44,7 @@ std::uint32_t GpuNotifier::next_tag(std::uint32_t slot) {
 GpuNotifier::Place GpuNotifier::place(const std::shared_ptr<ipc::Visit>& visit, GpuWindows& windows,
                                       const std::shared_ptr<const gpu::Device>& device,
                                       std::uint32_t slot, std::uint32_t value,
-                                      const Deadline& deadline) {
+                                      const std::function<Deadline()>& deadline) {
   const auto& pages = *reinterpret_cast<const BoardPages*>(visit->board());
   Place place;
   bool has_twins = false;
@@ -57,23 +57,32 @@ GpuNotifier::Place GpuNotifier::place(const std::shared_ptr<ipc::Visit>& visit, 
     if (pages.slots[slot].load(std::memory_order_relaxed) != 0) {
       place.put.replaced = reinterpret_cast<std::uintptr_t>(&pages.slots[slot]);
     }
-    place.kept.push_back(board_.pages);
+    place.pages = board_.pages;
     has_twins = board_.has_twins;
   }
   if (!has_twins) return place;
   const std::uint64_t address = pages.twins.address + slot * sizeof(gpu::Note);
   try {
-    const auto [window, memory, link] = windows.reach(
-        *visit, pages.twins.key, {address, address + sizeof(gpu::Note)}, device, deadline)[0];
-    place.kept.push_back(std::make_shared<const ipc::Visit::Hold>(visit, window->entry.slot));
-    place.kept.push_back(memory);
+    const auto places = twin_of(address, pages.twins, *visit, windows, device, deadline);
+    const GpuWindows::Place& twin = places.front();
+    place.twin = {{twin->window, twin}, ipc::Visit::hold(visit, *twin->window)};
     // Asked behind the hold: either this sees the end, or the owner the hold.
-    if (visit->refusal(window.get()) != ipc::Copied::all) return {};
-    place.put.twin = memory->at(address);
+    if (visit->refusal(twin->window.get()) != ipc::Copied::all) return {};
+    place.put.twin = twin->memory->at(address);
   } catch (const Error&) {
     return {};  // the same
   }
   return place;
+}
+
+GpuWindows::Places GpuNotifier::twin_of(std::uint64_t address, const BoardPages::Twins& twins,
+                                        ipc::Visit& visit, GpuWindows& windows,
+                                        const std::shared_ptr<const gpu::Device>& device,
+                                        const std::function<Deadline()>& deadline) {
+  const Extent extent{address, address + sizeof(gpu::Note)};
+  auto places = windows.known(twins.key, extent, device->ordinal());
+  if (places.empty()) places = windows.reach(visit, twins.key, extent, device, deadline());
+  return places;
 }
 
 void GpuNotifier::leave() noexcept {

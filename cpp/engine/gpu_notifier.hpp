@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
-#include <vector>
 
 #include "engine/board_pages.hpp"
+#include "engine/gpu_reach.hpp"
 #include "engine/gpu_windows.hpp"
 #include "gpu/copy_stream.hpp"
 #include "gpu/registered_pages.hpp"
@@ -18,14 +19,16 @@ namespace zerohop::engine {
 class GpuNotifier {
  public:
   struct Place {
-    gpu::CopyStream::Put put;                         // slot 0: that GPU cannot
-    std::vector<std::shared_ptr<const void>> kept{};  // until it has been put
+    gpu::CopyStream::Put put;  // slot 0: that GPU cannot
+    // Both until it has been put.
+    std::shared_ptr<const gpu::RegisteredPages> pages{};
+    GpuReach::Held twin{};
   };
   // For a GPU to put `value` into a slot of the board that `visit`, which has been entered, maps.
-  // windows: of the same Peer. deadline: of the first time, when it has to be asked.
+  // windows: of the same Peer. deadline(): of the first time, when it has to be asked.
   Place place(const std::shared_ptr<ipc::Visit>& visit, GpuWindows& windows,
               const std::shared_ptr<const gpu::Device>& device, std::uint32_t slot,
-              std::uint32_t value, const Deadline& deadline);
+              std::uint32_t value, const std::function<Deadline()>& deadline);
 
   void leave() noexcept;  // lets go of the board
 
@@ -42,6 +45,10 @@ class GpuNotifier {
   void enter(const std::shared_ptr<ipc::Visit>& visit,
              const std::shared_ptr<const gpu::Device>& device);
   std::uint32_t next_tag(std::uint32_t slot);
+  GpuWindows::Places twin_of(std::uint64_t address, const BoardPages::Twins& twins,
+                             ipc::Visit& visit, GpuWindows& windows,
+                             const std::shared_ptr<const gpu::Device>& device,
+                             const std::function<Deadline()>& deadline);
 
   std::mutex mutex_;  // guards the next
   Board board_;

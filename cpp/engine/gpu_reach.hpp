@@ -4,9 +4,9 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/layout.hpp"
+#include "base/short_list.hpp"
 #include "engine/gpu_ranges.hpp"
 #include "engine/route.hpp"
 #include "gpu/device.hpp"
@@ -21,18 +21,24 @@ struct GpuReach {
     std::shared_ptr<const ipc::Window> window;
     std::shared_ptr<const void> memory;  // keeps it mapped for the GPU
   };
+  // What is not taken away, nor unmapped, while a GPU uses it.
+  struct Held {
+    Part part;
+    ipc::Visit::Hold hold;
+  };
   std::shared_ptr<ipc::Visit> visit;
   std::string reason;                           // why it is not reached; empty: it is
   std::shared_ptr<const gpu::Device> device{};  // that copies
   std::shared_ptr<const gpu::PeerLink> link{};  // to the Peer's GPU; null: the array is in the
                                                 // host's memory
-  std::vector<Part> parts{};
-  std::vector<GpuSpot> remote{};
-  std::vector<GpuSpot> local{};
+  using Spots = ShortList<GpuSpot, 2>;
+  ShortList<Part, 2> parts{};
+  Spots remote{};
+  Spots local{};
   std::shared_ptr<const Route> route{};
 
   // Whether spots, which are in order and without gaps, are where an array lies.
-  static bool covers(const std::vector<GpuSpot>& spots, const Extent& extent) noexcept {
+  static bool covers(const Spots& spots, const Extent& extent) noexcept {
     return !spots.empty() && spots.front().begin <= extent.begin && extent.end <= spots.back().end;
   }
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "driver/cuda_call.hpp"
@@ -33,29 +34,38 @@ std::shared_ptr<const gpu::Device> owner_of(const std::shared_ptr<const gpu::Dev
 
 }  // namespace
 
-const GpuWindows::Place* GpuWindows::find(int ordinal, std::uint64_t key,
-                                          std::uint64_t address) const {
+GpuWindows::Place GpuWindows::find(int ordinal, std::uint64_t key, std::uint64_t address) const {
   auto after = places_.upper_bound({ordinal, key, address});
   if (after == places_.begin()) return nullptr;
-  const auto& [spot, place] = *std::prev(after);
-  const bool covers = std::get<0>(spot) == ordinal && std::get<1>(spot) == key &&
-                      place.window->covers(address, address + 1);
-  return covers ? &place : nullptr;
+  const auto& [where, place] = *std::prev(after);
+  const bool covers = std::get<0>(where) == ordinal && std::get<1>(where) == key &&
+                      place->window->covers(address, address + 1);
+  return covers ? place : nullptr;
 }
 
-std::vector<GpuWindows::Place> GpuWindows::reach(ipc::Visit& visit, std::uint64_t key,
-                                                 const Extent& extent,
-                                                 const std::shared_ptr<const gpu::Device>& device,
-                                                 const Deadline& deadline) {
-  std::vector<Place> places;
-  for (std::uint64_t at = extent.begin; at < extent.end; at = places.back().window->end) {
+GpuWindows::Places GpuWindows::known(std::uint64_t key, const Extent& extent, int ordinal) const {
+  Places places;
+  const std::lock_guard lock(mutex_);
+  for (std::uint64_t at = extent.begin; at < extent.end; at = places.back()->window->end) {
+    Place place = find(ordinal, key, at);
+    if (!place) return {};
+    places.push_back(std::move(place));
+  }
+  return places;
+}
+
+GpuWindows::Places GpuWindows::reach(ipc::Visit& visit, std::uint64_t key, const Extent& extent,
+                                     const std::shared_ptr<const gpu::Device>& device,
+                                     const Deadline& deadline) {
+  Places places;
+  for (std::uint64_t at = extent.begin; at < extent.end; at = places.back()->window->end) {
+    Place place;
     {
       const std::lock_guard lock(mutex_);
-      if (const Place* known = find(device->ordinal(), key, at)) places.push_back(*known);
+      place = find(device->ordinal(), key, at);
     }
-    if (places.empty() || places.back().window->end <= at) {
-      places.push_back(open(visit, key, at, device, deadline));
-    }
+    if (!place) place = open(visit, key, at, device, deadline);
+    places.push_back(std::move(place));
   }
   return places;
 }
@@ -83,14 +93,14 @@ GpuWindows::Place GpuWindows::open(ipc::Visit& visit, std::uint64_t key, std::ui
                                    const Deadline& deadline) {
   sweep(visit);
   const auto [window, parcel] = ask(visit, key, address, deadline);
-  Place place{.window = window, .memory = nullptr, .link = nullptr};
-  map(place, visit, *parcel, device);
+  const auto spot = std::make_shared<Spot>(Spot{.window = window, .memory = nullptr, .link = {}});
+  map(*spot, visit, *parcel, device);
   const std::lock_guard lock(mutex_);
-  places_[{device->ordinal(), key, window->begin}] = place;
-  return place;
+  places_[{device->ordinal(), key, window->begin}] = spot;
+  return spot;
 }
 
-void GpuWindows::map(Place& place, const ipc::Visit& visit, const ipc::Parcel& parcel,
+void GpuWindows::map(Spot& spot, const ipc::Visit& visit, const ipc::Parcel& parcel,
                      const std::shared_ptr<const gpu::Device>& device) {
   const gpu::ChunkExport chunk = gpu::from_card(parcel.card, duplicate(parcel.descriptor));
   if (chunk.extent.begin != parcel.begin || chunk.extent.end != parcel.end) {
@@ -100,31 +110,31 @@ void GpuWindows::map(Place& place, const ipc::Visit& visit, const ipc::Parcel& p
   Chunk name{device->ordinal(), {}, chunk.buffer_id};
   std::ranges::copy(bytes, std::get<1>(name).begin());
   const std::lock_guard mapping(mapping_);
-  place.link = std::make_shared<const gpu::PeerLink>(gpu::find_peer(*device, chunk.gpu));
+  spot.link = gpu::find_peer(*device, chunk.gpu);
   {
     const std::lock_guard lock(mutex_);
-    place.memory = mapped_[name].lock();
-    if (place.memory && place.memory->extent().begin == chunk.extent.begin) return;
+    spot.memory = mapped_[name].lock();
+    if (spot.memory && spot.memory->extent().begin == chunk.extent.begin) return;
   }
   try {
     const bool own = !chunk.descriptor && visit.to_own_process();
-    place.memory = own ? gpu::PeerMemory::own(device, owner_of(device, *place.link), chunk.extent)
-                       : gpu::PeerMemory::map(device, {&chunk, 1});
+    spot.memory = own ? gpu::PeerMemory::own(device, owner_of(device, spot.link), chunk.extent)
+                      : gpu::PeerMemory::map(device, {&chunk, 1});
   } catch (const CudaError& error) {
-    std::string reason = gpu::why_out_of_reach(*device, *place.link);
+    std::string reason = gpu::why_out_of_reach(*device, spot.link);
     if (!reason.empty()) reason = " (" + reason + ")";
     throw RouteUnavailable(
         device->facts().device_name() + " cannot map it: " + error.what() + reason, error.code());
   }
   const std::lock_guard lock(mutex_);
-  mapped_[name] = place.memory;
+  mapped_[name] = spot.memory;
 }
 
 void GpuWindows::sweep(const ipc::Visit& visit) {
   std::vector<Place> last;  // unmapped outside the lock
   const std::lock_guard lock(mutex_);
   std::erase_if(places_, [&](const auto& entry) {
-    if (visit.stands(*entry.second.window)) return false;
+    if (visit.stands(*entry.second->window)) return false;
     last.push_back(entry.second);
     return true;
   });
@@ -135,10 +145,10 @@ std::map<int, GpuWindows::Mapped> GpuWindows::mapped() const {
   std::map<int, Mapped> all;
   std::set<const gpu::PeerMemory*> seen;  // exposures share chunks
   const std::lock_guard lock(mutex_);
-  for (const auto& [spot, place] : places_) {
-    if (!seen.insert(place.memory.get()).second) continue;
-    Mapped& here = all[std::get<0>(spot)];
-    const Extent& extent = place.memory->extent();
+  for (const auto& [where, place] : places_) {
+    if (!seen.insert(place->memory.get()).second) continue;
+    Mapped& here = all[std::get<0>(where)];
+    const Extent& extent = place->memory->extent();
     here.chunks += 1;
     here.nbytes += extent.end - extent.begin;
   }

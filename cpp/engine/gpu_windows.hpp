@@ -8,9 +8,9 @@
 #include <mutex>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "base/layout.hpp"
+#include "base/short_list.hpp"
 #include "gpu/peer_link.hpp"
 #include "gpu/peer_memory.hpp"
 #include "ipc/visit.hpp"
@@ -20,18 +20,21 @@ namespace zerohop::engine {
 class GpuWindows {
  public:
   // A chunk of an exposure, and where it is.
-  struct Place {
+  struct Spot {
     std::shared_ptr<const ipc::Window> window;
     std::shared_ptr<const gpu::PeerMemory> memory;
-    std::shared_ptr<const gpu::PeerLink> link;  // to the GPU that it lies on
+    gpu::PeerLink link;  // to the GPU that it lies on
   };
+  using Place = std::shared_ptr<const Spot>;
+  using Places = ShortList<Place, 2>;
 
   // The chunks that `extent` of that exposure lies across, in order: mapped for `device` at the
   // first time, and remembered. Throws what ipc::Visit::open() throws, RouteUnavailable where the
   // extent leaves the exposure or it is no more, and where `device` cannot reach the memory.
-  std::vector<Place> reach(ipc::Visit& visit, std::uint64_t key, const Extent& extent,
-                           const std::shared_ptr<const gpu::Device>& device,
-                           const Deadline& deadline);
+  Places reach(ipc::Visit& visit, std::uint64_t key, const Extent& extent,
+               const std::shared_ptr<const gpu::Device>& device, const Deadline& deadline);
+  // The same where all of them are remembered; else none.
+  Places known(std::uint64_t key, const Extent& extent, int ordinal) const;
 
   // The GPU that the chunk around `address` lies on. Throws as reach() does.
   static driver::CudaUuid gpu_of(ipc::Visit& visit, std::uint64_t key, std::uint64_t address,
@@ -49,22 +52,22 @@ class GpuWindows {
   void clear();  // lets go of everything; copies under way keep what they use
 
  private:
-  using Spot = std::tuple<int, std::uint64_t, std::uint64_t>;  // ordinal, key, begin
+  using Where = std::tuple<int, std::uint64_t, std::uint64_t>;  // ordinal, key, begin
   // Exposures share the chunks that they lie in: ordinal, GPU, buffer id.
   using Chunk = std::tuple<int, std::array<unsigned char, 16>, std::uint64_t>;
 
-  const Place* find(int ordinal, std::uint64_t key, std::uint64_t address) const;
+  Place find(int ordinal, std::uint64_t key, std::uint64_t address) const;  // null: not known
   Place open(ipc::Visit& visit, std::uint64_t key, std::uint64_t address,
              const std::shared_ptr<const gpu::Device>& device, const Deadline& deadline);
   // Sets the memory and the link.
   static ipc::Visit::Opened ask(ipc::Visit& visit, std::uint64_t key, std::uint64_t address,
                                 const Deadline& deadline);
-  void map(Place& place, const ipc::Visit& visit, const ipc::Parcel& parcel,
+  void map(Spot& spot, const ipc::Visit& visit, const ipc::Parcel& parcel,
            const std::shared_ptr<const gpu::Device>& device);
 
   std::mutex mapping_;        // held while a chunk is mapped, which takes long, so that it is once
   mutable std::mutex mutex_;  // guards all below
-  std::map<Spot, Place> places_;
+  std::map<Where, Place> places_;
   std::map<Chunk, std::weak_ptr<const gpu::PeerMemory>> mapped_;
 };
 

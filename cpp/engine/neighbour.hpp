@@ -10,7 +10,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -28,8 +27,16 @@
 
 namespace zerohop::engine {
 
+// What is to follow once a transfer's copies are placed.
+struct NeighbourEnd {
+  std::shared_ptr<Transfer> transfer;
+  std::shared_ptr<ipc::Visit> visit;
+  std::optional<Message> message;  // a notification
+  bool put_by_gpu = false;         // it has followed when the copies are seen to be done
+};
+
 // What one transfer copies. `a` of each piece is local, `b` the Peer's.
-struct NeighbourCopy {
+struct NeighbourCopy : NeighbourEnd {
   struct Piece {
     Layout local;
     Layout remote;
@@ -37,13 +44,9 @@ struct NeighbourCopy {
     std::shared_ptr<const void> owner;  // keeps the local memory alive
     std::vector<Run> runs{};            // of a list of pages of the two; empty: it is all of them
   };
-  std::shared_ptr<Transfer> transfer;
-  std::shared_ptr<ipc::Visit> visit;
   ipc::Direction direction{};
   std::vector<Piece> pieces;
-  std::uint64_t nbytes = 0;        // of all pieces
-  std::optional<Message> message;  // a notification, to follow
-  bool put_by_gpu = false;         // it has followed when the copies are seen to be done
+  std::uint64_t nbytes = 0;  // of all pieces
 };
 
 class Neighbour {
@@ -85,7 +88,8 @@ class Neighbour {
   GpuNotifier::Place place_for_gpu(const std::shared_ptr<ipc::Visit>& visit,
                                    const std::shared_ptr<const gpu::Device>& device,
                                    const Message& message, const Patience& patience) {
-    return notifier_.place(visit, gpus_, device, message.tag, message.value, until(patience));
+    return notifier_.place(visit, gpus_, device, message.tag, message.value,
+                           [&] { return until(patience); });
   }
   // The board alone.
   Reached reach_board(const Patience& patience);
@@ -141,9 +145,14 @@ class Neighbour {
   std::string no_visit_;        // why there is none
   Clock::time_point try_at_{};  // not before
   Clock::duration pause_{};     // before the next try but one
-  // By the GPU that copies, whether the local array is the host's, and the peer's GPU as it and as
-  // this process calls it.
-  std::map<std::tuple<int, bool, std::string, int>, std::shared_ptr<const Route>> gpu_routes_;
+  struct GpuRoute {
+    int copies;          // ordinal of the GPU that does
+    bool local_on_host;  // the local array
+    int there;           // the peer's GPU as this process calls it
+    std::string remote;  // ... and as the peer does
+    std::shared_ptr<const Route> route;
+  };
+  std::vector<GpuRoute> gpu_routes_;  // a few
 };
 
 }  // namespace zerohop::engine

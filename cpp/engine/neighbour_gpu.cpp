@@ -55,12 +55,13 @@ Route make_gpu_route(RouteBook& book, const GpuReach& reached, bool local_on_hos
   return route;
 }
 
-void set_places(GpuReach& reached, std::vector<GpuWindows::Place>&& places) {
-  reached.link = places.front().link;
-  for (auto& [window, memory, link] : places) {
+void set_places(GpuReach& reached, const GpuWindows::Places& places) {
+  reached.link = {places.front(), &places.front()->link};
+  for (const auto& place : places) {
+    const auto& [window, memory, link] = *place;
     reached.remote.push_back(
         {window->begin, window->end, memory->at(window->begin) - window->begin});
-    reached.parts.push_back({std::move(window), std::move(memory)});
+    reached.parts.push_back({window, place});
   }
 }
 
@@ -89,8 +90,12 @@ GpuReach Neighbour::try_gpu(const Patience& patience, Reach reach) {
 GpuReach Neighbour::reach_by_gpu(const RemoteMemory& remote, const DevicePtr& device,
                                  const Patience& patience) {
   return try_gpu(patience, [&](GpuReach& reached) {
-    set_places(reached, gpus_.reach(*reached.visit, remote.local_key, remote.layout.extent(),
-                                    device, until(patience)));
+    const Extent extent = remote.layout.extent();
+    auto places = gpus_.known(remote.local_key, extent, device->ordinal());
+    if (places.empty()) {
+      places = gpus_.reach(*reached.visit, remote.local_key, extent, device, until(patience));
+    }
+    set_places(reached, places);
     reached.device = device;
   });
 }
@@ -164,10 +169,16 @@ std::shared_ptr<const Route> Neighbour::gpu_route(const GpuReach& reached, bool 
                                                   const std::string& remote) {
   const int there = reached.link ? reached.link->ordinal : INT_MIN;
   const std::lock_guard lock(mutex_);
-  auto& route = gpu_routes_[{reached.device->ordinal(), local_on_host, remote, there}];
-  if (!route) {
-    route = std::make_shared<const Route>(make_gpu_route(*book_, reached, local_on_host, remote));
+  const int copies = reached.device->ordinal();
+  for (const GpuRoute& known : gpu_routes_) {
+    if (known.copies == copies && known.local_on_host == local_on_host && known.there == there &&
+        known.remote == remote) {
+      return known.route;
+    }
   }
+  auto route =
+      std::make_shared<const Route>(make_gpu_route(*book_, reached, local_on_host, remote));
+  gpu_routes_.push_back({copies, local_on_host, there, remote, route});
   return route;
 }
 

@@ -192,16 +192,15 @@ class Peer : public std::enable_shared_from_this<Peer> {
     wait,
     take
   };  // where a device has much to do: whether to wait until it has not
-  void finish_copy(const NeighbourCopy& copy, Room room) noexcept;
+  void finish_copy(const NeighbourEnd& copy, Room room) noexcept;
   void notify_by_device(const Transferring& transfer, Message message, Room room) noexcept;
 
   // --- what GPUs copy from and to a process of this host (peer_gpu.cpp, peer_gpu_reach.cpp) ---
   struct GpuMove {
     std::shared_ptr<const gpu::Device> device;
-    std::vector<gpu::CopyPiece> ranges;
-    gpu::PieceSource* pieces = nullptr;                       // instead: of a long list
-    std::vector<std::shared_ptr<const ipc::Window>> windows;  // held
-    std::vector<std::shared_ptr<const void>> kept;
+    ShortList<gpu::CopyPiece, gpu::FewRanges::kMost> ranges;
+    gpu::PieceSource* pieces = nullptr;  // instead: of a list
+    GpuCopies::Kept kept;
     std::uint64_t nbytes = 0;
     std::shared_ptr<const Route> route;
   };
@@ -223,7 +222,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Transferring begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
                               std::shared_ptr<ipc::Visit> visit, const TransferOptions& options,
                               const Deadline& until);
-  void let_gpu_put(GpuCopies::Copy& copy, GpuMove& move, NeighbourCopy& after,
+  void let_gpu_put(GpuCopies::Copy& copy, GpuMove& move, NeighbourEnd& after,
                    const Neighbour::Patience& patience);
   Neighbour::Patience patience_of(const TransferOptions& options) const noexcept {
     return {.seconds = options.timeout.value_or(host_.default_timeout),

@@ -5,8 +5,6 @@
 
 #include "base/error.hpp"
 #include "engine/peer.hpp"
-#include "gpu/device_guard.hpp"
-#include "gpu/user_stream.hpp"
 
 namespace zerohop::engine {
 
@@ -42,7 +40,7 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
       key = remote->local_key;
       reason = reached.reason;
       if (reason.empty()) reason = hold(move, reached, is_write);
-    } else if (move.kept.back() != pinned ||
+    } else if (move.kept.others.back() != pinned ||
                !GpuReach::covers(reached.local, local->layout().extent())) {
       reach_local(reached, *local, patience);
       reason = reached.reason;
@@ -52,12 +50,13 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
     if (!reason.empty()) return nullptr;
     if (!move.route) move.route = reached.route;
     move.nbytes += local->layout().nbytes();
-    GpuRanges ranges(reached.local, reached.remote, is_write);
+    GpuRanges ranges(reached.local.span(), reached.remote.span(), is_write);
     Runs runs(local->layout(), remote->layout);
     for (Run run{}; runs.next(run);) {
       while (run.nbytes > 0) move.ranges.push_back(ranges.cut(run, run.nbytes));
     }
-    if (move.kept.back() != pinned) move.kept.push_back(std::move(pinned));
+    auto& owners = move.kept.others;
+    if (owners.empty() || owners.back() != pinned) owners.push_back(std::move(pinned));
   }
   if (!reached.visit) reached.visit = neighbour_->reach_board(patience).visit;
   return begin_gpu_move(opcode, std::move(move), std::move(reached.visit), options, reason);
@@ -68,12 +67,7 @@ Peer::Transferring Peer::begin_gpu_move(ibv_wr_opcode opcode, GpuMove&& move,
                                         std::shared_ptr<ipc::Visit> visit,
                                         const TransferOptions& options, std::string& reason) {
   const Deadline until = deadline(options.timeout);
-  if (options.stream && move.device) {
-    const gpu::DeviceGuard guard(*move.device);
-    gpu::check_stream(*move.device, *options.stream);
-  } else if (options.stream) {
-    wait_for_stream(*options.stream, until);
-  }
+  if (options.stream && !move.device) wait_for_stream(*options.stream, until);
   if (!visit) return reason = "its process does not answer", nullptr;
   if (!wait_for_devices(options)) {
     return reason = "a device has earlier work with this peer to do", nullptr;
@@ -84,16 +78,14 @@ Peer::Transferring Peer::begin_gpu_move(ibv_wr_opcode opcode, GpuMove&& move,
 
 // Keeps the owner from taking the memory away as long as the move does. Why not; empty: it does.
 std::string Peer::hold(GpuMove& move, const GpuReach& reached, bool is_write) {
-  for (const auto& [window, memory] : reached.parts) {
-    if (is_write && !window->writable) return "it is to be read only";
-    const bool held = !move.windows.empty() && move.windows.back() == window;
-    if (held) continue;
-    move.windows.push_back(window);
-    move.kept.push_back(
-        std::make_shared<const ipc::Visit::Hold>(reached.visit, window->entry.slot));
-    move.kept.push_back(memory);
+  auto& held = move.kept.windows;
+  for (const auto& part : reached.parts) {
+    const ipc::Window& window = *part.window;
+    if (is_write && !window.writable) return "it is to be read only";
+    if (!held.empty() && held.back().part.window == part.window) continue;
+    held.push_back({part, ipc::Visit::hold(reached.visit, window)});
     // Asked behind the hold: either this sees the end, or the owner the hold.
-    if (reached.visit->refusal(window.get()) != ipc::Copied::all) {
+    if (reached.visit->refusal(&window) != ipc::Copied::all) {
       return "its owner has closed that memory, or ended the connection";
     }
   }
@@ -105,11 +97,11 @@ Peer::Transferring Peer::begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
                                         const TransferOptions& options, const Deadline& until) {
   if (!move.route) move.route = neighbour_->route(nullptr);  // nothing but a notification
   auto transfer = std::make_shared<Transfer>(poller_, move.nbytes, std::move(move.route));
-  NeighbourCopy after{.transfer = transfer, .visit = std::move(visit), .pieces = {}, .message = {}};
+  NeighbourEnd after{.transfer = transfer, .visit = std::move(visit), .message = {}};
   if (options.notify) after.message = notify_message(*options.notify);
   count(*transfer, opcode, move.device != nullptr, options.notify.has_value());
   GpuCopies::Copy copy{.device = move.device,
-                       .ranges = std::move(move.ranges),
+                       .ranges = move.ranges.span(),
                        .pieces = move.pieces,
                        .nbytes = move.nbytes,
                        .stream = options.stream,
@@ -133,14 +125,15 @@ Peer::Transferring Peer::begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
 
 // The GPU puts the notification by itself, right behind its copies, where that cannot overtake
 // others: those that devices carry, and what is to end before.
-void Peer::let_gpu_put(GpuCopies::Copy& copy, GpuMove& move, NeighbourCopy& after,
+void Peer::let_gpu_put(GpuCopies::Copy& copy, GpuMove& move, NeighbourEnd& after,
                        const Neighbour::Patience& patience) {
   if (move.nbytes == 0 || device_work().unseen || gpu_copies_->notifies()) return;
   if (!copy.stream && gpu_copies_->pending()) return;
   auto place = neighbour_->place_for_gpu(after.visit, copy.device, *after.message, patience);
   if (place.put.slot == 0) return;
   copy.put = place.put;
-  std::ranges::move(place.kept, std::back_inserter(move.kept));
+  move.kept.others.push_back(std::move(place.pages));
+  if (place.twin.hold) move.kept.windows.push_back(std::move(place.twin));
   after.put_by_gpu = true;
 }
 

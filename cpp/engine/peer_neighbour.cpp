@@ -153,12 +153,13 @@ Peer::Transferring Peer::finish_behind_gpus(NeighbourCopy&& copy, const Transfer
   auto transfer = copy.transfer;
   const Deadline until = deadline(options.timeout);
   wait_for_host_copies(until);
-  gpu_copies_->follow({.transfer = transfer,
-                       .notifies = true,
-                       .finish = [self = shared_from_this(),
-                                  copy = std::move(copy)] { self->finish_copy(copy, Room::take); },
-                       .kept = {}},
-                      until);
+  gpu_copies_->follow(
+      {.transfer = transfer,
+       .notifies = true,
+       .finish = [self = shared_from_this(),
+                  after = NeighbourEnd(std::move(copy))] { self->finish_copy(after, Room::take); },
+       .kept = {}},
+      until);
   if (!alive()) cut_off_gpu_copies();
   return transfer;
 }
@@ -234,7 +235,7 @@ void Peer::make_copy(const NeighbourCopy& copy) noexcept {
 
 // A notification must not overtake earlier ones that a device carries, nor data: then it follows
 // them.
-void Peer::finish_copy(const NeighbourCopy& copy, Room room) noexcept {
+void Peer::finish_copy(const NeighbourEnd& copy, Room room) noexcept {
   if (!copy.message) return copy.transfer->drop();
   if (copy.put_by_gpu) {
     (void)copy.visit->at_board(

@@ -8,14 +8,11 @@
 namespace zerohop::engine {
 namespace {
 
-// From here on a list is worth more than a few ranges that copy engines may take.
-constexpr std::uint32_t kLongList = 33;
-
 // Of pages that a GPU copies.
 class PageSource : public gpu::PieceSource {
  public:
   PageSource(const Pages& pages, const GpuReach& reached, bool is_write)
-      : runs_(pages), ranges_(reached.local, reached.remote, is_write) {
+      : runs_(pages), ranges_(reached.local.span(), reached.remote.span(), is_write) {
     advance();
   }
   std::uint32_t fill(gpu::CopyPiece* into, std::uint32_t room, std::uint64_t most) override {
@@ -103,15 +100,9 @@ Peer::Transferring Peer::copy_pages_by_gpu(ibv_wr_opcode opcode, const Pages& pa
   move.route = reached.route;
   reason = hold(move, reached, is_write);
   if (!reason.empty()) return nullptr;
-  move.kept.push_back(std::move(pinned));
+  move.kept.others.push_back(std::move(pinned));
   PageSource source(pages, reached, is_write);
-  PageSource beginning(pages, reached, is_write);
-  move.ranges.resize(kLongList);
-  move.ranges.resize(beginning.fill(move.ranges.data(), kLongList, UINT64_MAX));
-  if (beginning.more()) {
-    move.ranges.clear();
-    move.pieces = &source;
-  }
+  move.pieces = &source;
   return begin_gpu_move(opcode, std::move(move), std::move(reached.visit), options, reason);
 }
 

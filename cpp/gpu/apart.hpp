@@ -3,9 +3,29 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <utility>
+
+#include "base/error.hpp"
+#include "gpu/device_guard.hpp"
 
 namespace zerohop::gpu {
 
 void run_apart(std::function<void()> work) noexcept;  // here, where no thread is to be had
+
+// Destroys what belongs to the device there; where the context is gone, as at process exit, it
+// stays as it is.
+template <typename Parts>
+void destroy_apart(const std::shared_ptr<const Device>& device,
+                   std::unique_ptr<Parts> parts) noexcept {
+  run_apart([device, left = parts.release()] {
+    try {
+      const DeviceGuard guard(*device);
+      delete left;
+    } catch (const CudaError&) {
+      // The context is gone.
+    }
+  });
+}
 
 }  // namespace zerohop::gpu

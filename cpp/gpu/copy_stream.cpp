@@ -1,11 +1,13 @@
 #include "gpu/copy_stream.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
 #include "driver/cuda_constants.hpp"
+#include "gpu/apart.hpp"
 #include "gpu/device_guard.hpp"
 
 namespace zerohop::gpu {
@@ -18,7 +20,7 @@ using driver::check_cuda;
 constexpr std::uint64_t kLong = std::uint64_t{4} << 20;
 // Each takes a place in the stream, of about a thousand, beyond which the driver makes its caller
 // wait.
-constexpr std::size_t kMostByEngine = 32;
+constexpr std::uint32_t kMostByEngine = 32;
 // The kernel copies ranges that are not aligned alike by narrow accesses, the engine does not care.
 constexpr std::uint64_t kLongIfCrooked = std::uint64_t{64} << 10;
 
@@ -67,62 +69,49 @@ CopyStream::CopyStream(std::shared_ptr<const Device> device)
     : device_(std::move(device)), generation_(fork_generation()) {
   const DeviceGuard guard(*device_);
   const driver::Cuda& cuda = device_->cuda();
-  kernels_ = load_kernels(device_);
-  if (!kernels_) own_tickets_ = std::make_unique<Tickets>(cuda);
-  tickets_ = kernels_ ? &kernels_->tickets() : own_tickets_.get();
-  stream_ = make_stream(cuda);
-  before_ = make_event(cuda);
+  parts_->kernels = load_kernels(device_);
+  if (!parts_->kernels) parts_->own_tickets = std::make_unique<Tickets>(cuda);
+  tickets_ = parts_->kernels ? &parts_->kernels->tickets() : parts_->own_tickets.get();
+  parts_->stream = make_stream(cuda);
+  parts_->before = make_event(cuda);
 }
 
 CopyStream::~CopyStream() {
-  try {
-    if (!left_behind_ && generation_ == fork_generation()) {
-      const DeviceGuard guard(*device_);
-      if (query() == driver::kCudaSuccess) {
-        lists_.reset();
-        before_.reset();
-        stream_.reset();
-        own_tickets_.reset();
-        return;
-      }
-    }
-  } catch (const CudaError&) {
-    // The context is gone, as at process exit.
-  }
+  const bool may_run =
+      left_behind_ || generation_ != fork_generation() || query() != driver::kCudaSuccess;
   // CUDA does not survive fork(), nor a context its end; and what may still be written stays.
-  (void)lists_.release();
-  (void)before_.release();
-  (void)stream_.release();
-  (void)own_tickets_.release();
-  new auto(kernels_);
+  if (may_run) {
+    (void)parts_.release();
+  } else {
+    destroy_apart(device_, std::move(parts_));
+  }
 }
 
 void CopyStream::record(driver::CudaStream stream) {
-  const DeviceGuard guard(*device_);
   const driver::Cuda& cuda = device_->cuda();
-  check_cuda(cuda, cuda.event_record(before_.get(), stream), "cuEventRecord");
+  check_cuda(cuda, cuda.event_record(parts_->before.get(), stream), "cuEventRecord");
 }
 
-// The default streams have the same handles on every GPU.
-void CopyStream::wait(const Device& device, driver::CudaStream stream) {
-  const DeviceGuard guard(device);
-  const driver::Cuda& cuda = device.cuda();
-  check_cuda(cuda, cuda.stream_wait_event(stream, before_.get(), 0), "cuStreamWaitEvent");
+void CopyStream::wait(driver::CudaStream stream) {
+  const driver::Cuda& cuda = device_->cuda();
+  check_cuda(cuda, cuda.stream_wait_event(stream, parts_->before.get(), 0), "cuStreamWaitEvent");
 }
 
 void CopyStream::follow(driver::CudaStream stream) {
   record(stream);
-  wait(*device_, own());
+  wait(own());
 }
 
-void CopyStream::precede(const Device& device, driver::CudaStream stream) {
-  record(own());
-  wait(device, stream);
+void CopyStream::precede(driver::CudaStream stream) {
+  {
+    const DeviceGuard guard(*device_);
+    record(own());
+  }
+  wait(stream);
 }
 
 Ticket CopyStream::copy(const What& what, const Put& put, driver::CudaStream stream,
                         const Deadline& deadline) {
-  const DeviceGuard guard(*device_);
   const Ticket ticket = tickets_->take();
   try {
     put_in(what,
@@ -141,23 +130,33 @@ Ticket CopyStream::copy(const What& what, const Put& put, driver::CudaStream str
   return ticket;
 }
 
+// Of a list its beginning tells whether it is but a few ranges.
 void CopyStream::put_in(const What& what, const Tail& tail, driver::CudaStream stream,
                         const Deadline& deadline) {
-  RangeSource ranges(what.ranges);
-  PieceSource& pieces = what.pieces != nullptr ? *what.pieces : ranges;
-  if (!kernels_) return copy_by_engine(pieces, tail, stream);
-  if (what.pieces != nullptr) return put_in_list(pieces, what.nbytes, tail, stream, deadline);
-  switch (best_way(what.ranges)) {
-    case Way::engine: return copy_by_engine(pieces, tail, stream);
-    case Way::few: return kernels_->copy_ranges(few(what.ranges), tail, stream);
-    case Way::list: return put_in_list(pieces, nbytes_of(what.ranges), tail, stream, deadline);
-  }
+  if (what.pieces == nullptr) return put_in_ranges(what.ranges, tail, stream, deadline);
+  std::array<CopyPiece, kMostByEngine> first;
+  const std::uint32_t count = what.pieces->fill(first.data(), kMostByEngine, UINT64_MAX);
+  const std::span<const CopyPiece> taken(first.data(), count);
+  if (!what.pieces->more()) return put_in_ranges(taken, tail, stream, deadline);
+  RangeSource beginning(taken);
+  JoinedSource all(beginning, *what.pieces);
+  if (!parts_->kernels) return copy_by_engine(all, tail, stream);
+  put_in_list(all, what.nbytes, tail, stream, deadline);
+}
+
+void CopyStream::put_in_ranges(std::span<const CopyPiece> ranges, const Tail& tail,
+                               driver::CudaStream stream, const Deadline& deadline) {
+  const Way way = parts_->kernels ? best_way(ranges) : Way::engine;
+  if (way == Way::few) return parts_->kernels->copy_ranges(few(ranges), tail, stream);
+  RangeSource pieces(ranges);
+  if (way == Way::engine) return copy_by_engine(pieces, tail, stream);
+  put_in_list(pieces, nbytes_of(ranges), tail, stream, deadline);
 }
 
 void CopyStream::put_in_list(PieceSource& pieces, std::uint64_t nbytes, const Tail& tail,
                              driver::CudaStream stream, const Deadline& deadline) {
-  if (!lists_) lists_ = std::make_unique<ListCopier>(device_, kernels_);
-  lists_->copy(pieces, nbytes, tail, stream, deadline);
+  if (!parts_->lists) parts_->lists = std::make_unique<ListCopier>(device_, parts_->kernels);
+  parts_->lists->copy(pieces, nbytes, tail, stream, deadline);
 }
 
 // A launch without copies puts the words, behind those of the engine; without kernels the only word
@@ -169,7 +168,7 @@ void CopyStream::copy_by_engine(PieceSource& pieces, const Tail& tail,
   for (CopyPiece piece{}; pieces.fill(&piece, 1, UINT64_MAX) > 0;) {
     check_cuda(cuda, cuda.copy(piece.to, piece.from, piece.nbytes, stream), "cuMemcpyAsync");
   }
-  if (kernels_ && tail.slot != 0) return kernels_->copy_ranges({}, tail, stream);
+  if (parts_->kernels && tail.slot != 0) return parts_->kernels->copy_ranges({}, tail, stream);
   check_cuda(
       cuda, cuda.stream_write_value(stream, tail.done, tail.number, driver::kCudaWriteValueDefault),
       "cuStreamWriteValue32");
@@ -178,7 +177,7 @@ void CopyStream::copy_by_engine(PieceSource& pieces, const Tail& tail,
 driver::CudaResult CopyStream::query() noexcept {
   try {
     const DeviceGuard guard(*device_);
-    return device_->cuda().stream_query(stream_.get());
+    return device_->cuda().stream_query(own());
   } catch (const CudaError& error) {
     return error.code();
   }

@@ -26,13 +26,14 @@ class CopyStream {
   CopyStream& operator=(const CopyStream&) = delete;
 
   const Device& device() const noexcept { return *device_; }
-  driver::CudaStream own() const noexcept { return stream_.get(); }
+  driver::CudaStream own() const noexcept { return parts_->stream.get(); }
 
-  // From now on its own stream begins once `stream` has done what it was given so far. Throws
-  // CudaError.
+  // --- the caller has made the device current; all throw CudaError ---
+  // From now on its own stream begins once `stream` has done what it was given so far.
   void follow(driver::CudaStream stream);
-  // The reverse: what is given to a stream of `device` from now on begins behind its own.
-  void precede(const Device& device, driver::CudaStream stream);
+  // The reverse, where the current device may be another: what is given to a stream from now on
+  // begins behind its own.
+  void precede(driver::CudaStream stream);
 
   // A notification: where the GPU reaches a slot for it, and what to put there.
   struct Put {
@@ -41,8 +42,7 @@ class CopyStream {
     driver::CudaAddress replaced = 0;  // an earlier notification of that slot; 0: none
     Note note = 0;
   };
-  // What is to be copied, in no order: ranges, or a long list of pieces that have `nbytes`
-  // together.
+  // What is to be copied, in no order: ranges, or a list of pieces that have `nbytes` together.
   struct What {
     std::span<const CopyPiece> ranges;
     PieceSource* pieces = nullptr;
@@ -68,22 +68,28 @@ class CopyStream {
   void leave_behind() noexcept { left_behind_ = true; }
 
  private:
+  // What the driver knows: destroyed apart.
+  struct Parts {
+    std::shared_ptr<const Kernels> kernels;  // null: this build has none
+    std::unique_ptr<Tickets> own_tickets;    // where there are no kernels
+    Stream stream;
+    Event before;
+    std::unique_ptr<ListCopier> lists;  // from the first list on
+  };
   void put_in(const What& what, const Tail& tail, driver::CudaStream stream,
               const Deadline& deadline);
+  void put_in_ranges(std::span<const CopyPiece> ranges, const Tail& tail, driver::CudaStream stream,
+                     const Deadline& deadline);
   void put_in_list(PieceSource& pieces, std::uint64_t nbytes, const Tail& tail,
                    driver::CudaStream stream, const Deadline& deadline);
   void copy_by_engine(PieceSource& pieces, const Tail& tail, driver::CudaStream stream) const;
   void record(driver::CudaStream stream);
-  void wait(const Device& device, driver::CudaStream stream);
+  void wait(driver::CudaStream stream);
 
   const std::shared_ptr<const Device> device_;
-  const unsigned generation_;               // of the process (fork)
-  std::shared_ptr<const Kernels> kernels_;  // null: this build has none
-  std::unique_ptr<Tickets> own_tickets_;    // where there are no kernels
+  const unsigned generation_;  // of the process (fork)
+  std::unique_ptr<Parts> parts_ = std::make_unique<Parts>();
   Tickets* tickets_ = nullptr;
-  Stream stream_;
-  Event before_;
-  std::unique_ptr<ListCopier> lists_;  // from the first list on
   bool left_behind_ = false;
 };
 

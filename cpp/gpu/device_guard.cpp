@@ -6,8 +6,9 @@
 namespace zerohop::gpu {
 
 DeviceGuard::DeviceGuard(const Device& device) : cuda_(device.cuda()) {
-  driver::check_cuda(cuda_, cuda_.context_push(device.context()),
-                     "cuCtxPushCurrent of " + device.facts().device_name());
+  if (const auto result = cuda_.context_push(device.context()); result != driver::kCudaSuccess) {
+    driver::check_cuda(cuda_, result, "cuCtxPushCurrent of " + device.facts().device_name());
+  }
   // While any thread captures in the global mode, allocations and other unordered calls fail and
   // spoil the capture: in the relaxed mode this thread does not count.
   if (cuda_.thread_exchange_capture_mode(&former_mode_) != driver::kCudaSuccess) {

@@ -16,6 +16,7 @@ struct Destroy {
 using PinnedPages = std::unique_ptr<void, Destroy<&driver::Cuda::host_free>>;
 using Stream = std::unique_ptr<void, Destroy<&driver::Cuda::stream_destroy>>;
 using Event = std::unique_ptr<void, Destroy<&driver::Cuda::event_destroy>>;
+using Module = std::unique_ptr<void, Destroy<&driver::Cuda::module_unload>>;
 
 // The caller has made the device current. All throw CudaError.
 PinnedPages pin_pages(const driver::Cuda& cuda, std::size_t nbytes);  // for all GPUs

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "driver/cuda_call.hpp"
+#include "gpu/apart.hpp"
 #include "gpu/device_guard.hpp"
 #include "gpu/kernel_image.hpp"
 
@@ -57,9 +58,11 @@ std::shared_ptr<const Kernels> Kernels::make(const std::shared_ptr<const Device>
   const driver::Cuda& cuda = device->cuda();
   const DeviceGuard guard(*device);
   std::shared_ptr<Kernels> kernels(new Kernels(device));
-  check_cuda(cuda, cuda.module_load(&kernels->module_, image.data()),
+  driver::CudaModule module = nullptr;
+  check_cuda(cuda, cuda.module_load(&module, image.data()),
              "cuModuleLoadData on " + device->facts().device_name());
-  kernels->tickets_ = std::make_unique<Tickets>(cuda);
+  kernels->parts_->module = Module(module, {&cuda});
+  kernels->parts_->tickets = std::make_unique<Tickets>(cuda);
   kernels->copy_pieces_ = kernels->find("zerohop_copy_pieces");
   kernels->copy_ranges_ = kernels->find("zerohop_copy_ranges");
   kernels->wait_word_ = kernels->find("zerohop_wait_word");
@@ -68,22 +71,17 @@ std::shared_ptr<const Kernels> Kernels::make(const std::shared_ptr<const Device>
 
 Kernels::~Kernels() {
   if (generation_ == fork_generation()) {
-    try {
-      const DeviceGuard guard(*device_);
-      if (module_ != nullptr) (void)device_->cuda().module_unload(module_);
-      tickets_.reset();
-      return;
-    } catch (const CudaError&) {
-      // The context is gone, as at process exit, and the module with it.
-    }
+    destroy_apart(device_, std::move(parts_));
+  } else {
+    (void)parts_.release();  // CUDA does not survive fork(): nothing is to be given back
   }
-  (void)tickets_.release();  // nor does CUDA survive fork(): nothing is to be given back
 }
 
 driver::CudaFunction Kernels::find(const char* name) const {
   driver::CudaFunction function = nullptr;
   const driver::Cuda& cuda = device_->cuda();
-  check_cuda(cuda, cuda.module_get_function(&function, module_, name), "cuModuleGetFunction");
+  check_cuda(cuda, cuda.module_get_function(&function, parts_->module.get(), name),
+             "cuModuleGetFunction");
   return function;
 }
 

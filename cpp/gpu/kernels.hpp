@@ -9,6 +9,7 @@
 #include "base/fork.hpp"
 #include "gpu/copy_piece.hpp"
 #include "gpu/device.hpp"
+#include "gpu/handles.hpp"
 #include "gpu/tail.hpp"
 #include "gpu/tickets.hpp"
 
@@ -25,7 +26,7 @@ class Kernels {
   Kernels& operator=(const Kernels&) = delete;
 
   // Of the launches that have a tail.
-  Tickets& tickets() const noexcept { return *tickets_; }
+  Tickets& tickets() const noexcept { return *parts_->tickets; }
 
   // Puts the copies of `count` pieces into the stream. `pieces`: where the GPU finds the list,
   // which must stay as it is until they are done. tail.done 0: no tail, a later launch has it.
@@ -49,10 +50,15 @@ class Kernels {
   void launch(driver::CudaFunction function, const Grid& grid, driver::CudaStream stream,
               void** arguments, const char* what) const;
 
+  // What the driver knows: destroyed apart.
+  struct Parts {
+    std::unique_ptr<Tickets> tickets;
+    Module module;
+  };
+
   const std::shared_ptr<const Device> device_;
   const unsigned generation_;  // of the process (fork)
-  std::unique_ptr<Tickets> tickets_;
-  driver::CudaModule module_ = nullptr;
+  std::unique_ptr<Parts> parts_ = std::make_unique<Parts>();
   driver::CudaFunction copy_pieces_ = nullptr;
   driver::CudaFunction copy_ranges_ = nullptr;
   driver::CudaFunction wait_word_ = nullptr;

@@ -47,7 +47,6 @@ ListCopier::ListCopier(std::shared_ptr<const Device> device, std::shared_ptr<con
 
 void ListCopier::copy(PieceSource& pieces, std::uint64_t nbytes, const Tail& tail,
                       driver::CudaStream stream, const Deadline& deadline) {
-  const DeviceGuard guard(*device_);
   const std::uint64_t most = piece_nbytes(nbytes);
   for (std::uint32_t room = kFirst; pieces.more(); room = std::min(kGrowth * room, kPieces)) {
     List& list = next_list(deadline);

@@ -29,7 +29,8 @@ class ListCopier {
   // Puts the copies of all pieces, which have `nbytes` together, into the stream, in no order among
   // them: no two may overlap at their targets. Waits for the GPU, until `deadline`, where more than
   // kLists launches are needed. Then comes the tail; it is left out where there are no bytes.
-  // Throws TransferTimeout, CudaError; what was put into the stream by then will be done.
+  // The caller has made the device current. Throws TransferTimeout, CudaError; what was put into
+  // the stream by then will be done.
   void copy(PieceSource& pieces, std::uint64_t nbytes, const Tail& tail, driver::CudaStream stream,
             const Deadline& deadline);
 

@@ -49,4 +49,20 @@ class RangeSource : public PieceSource {
   CopyPiece rest_{};                   // of one of them
 };
 
+// One source, and then another one.
+class JoinedSource : public PieceSource {
+ public:
+  JoinedSource(PieceSource& first, PieceSource& then) : first_(first), then_(then) {}
+
+  std::uint32_t fill(CopyPiece* into, std::uint32_t room, std::uint64_t most) override {
+    const std::uint32_t count = first_.fill(into, room, most);
+    return count + then_.fill(into + count, room - count, most);
+  }
+  bool more() const noexcept override { return first_.more() || then_.more(); }
+
+ private:
+  PieceSource& first_;
+  PieceSource& then_;
+};
+
 }  // namespace zerohop::gpu

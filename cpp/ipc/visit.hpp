@@ -16,6 +16,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/deadline.hpp"
 #include "base/runs.hpp"
@@ -69,19 +70,17 @@ class Visit {
 
   // While it lives, the owner does not take the window's memory away: for copies that go on while
   // no thread stands by.
-  class Hold {
-   public:
-    Hold(std::shared_ptr<Visit> visit, std::uint32_t slot) : visit_(std::move(visit)), slot_(slot) {
-      visit_->change_holds(slot_, +1);
-    }
-    ~Hold() { visit_->change_holds(slot_, -1); }
-    Hold(const Hold&) = delete;
-    Hold& operator=(const Hold&) = delete;
-
-   private:
-    const std::shared_ptr<Visit> visit_;
-    const std::uint32_t slot_;
+  struct LetGo {
+    std::shared_ptr<Visit> visit;
+    std::uint32_t slot = 0;
+    void operator()(Visit* of) const noexcept { of->change_holds(slot, -1); }
   };
+  using Hold = std::unique_ptr<Visit, LetGo>;
+  static Hold hold(const std::shared_ptr<Visit>& visit, const Window& window) {
+    const std::uint32_t slot = window.entry.slot;
+    visit->change_holds(slot, +1);
+    return {visit.get(), {visit, slot}};
+  }
   // Why the window must not be touched; all: it may, by who holds it already.
   Copied refusal(const Window* window) const noexcept;
 
@@ -187,8 +186,8 @@ class Visit {
   std::unordered_map<std::uint64_t, std::shared_ptr<const Window>> windows_;
   std::map<Wanted, std::shared_ptr<Question>> questions_;  // not answered yet
 
-  std::mutex holds_mutex_;                        // guards the next
-  std::unordered_map<std::uint32_t, int> holds_;  // by slot
+  std::mutex holds_mutex_;  // guards the next
+  std::vector<int> holds_;  // by slot, as far as any was ever held
 };
 
 }  // namespace zerohop::ipc

@@ -122,12 +122,11 @@ bool Visit::to_own_process() const noexcept { return process_ == ::getpid(); }
 // Counted here; the owner sees whether there is any.
 void Visit::change_holds(std::uint32_t slot, int by) {
   const std::lock_guard lock(holds_mutex_);
+  if (holds_.size() <= slot) holds_.resize(slot + 1);
   int& count = holds_[slot];
   if (count == 0) hazards().hold(slot);
   count += by;
-  if (count > 0) return;
-  hazards().let_go(slot);
-  holds_.erase(slot);
+  if (count == 0) hazards().let_go(slot);
 }
 
 // The number of a process that has ended may be another's soon. The socket tells at once.

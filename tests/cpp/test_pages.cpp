@@ -16,7 +16,6 @@ namespace zerohop::testing {
 namespace {
 
 using engine::GpuRanges;
-using engine::GpuWindows;
 using engine::Pages;
 using Indices = std::vector<std::int64_t>;
 
@@ -159,7 +158,8 @@ struct Chunks {
   AllGivenBack given_back{cuda};
   std::shared_ptr<gpu::Device> device = gpu::Device::open(cuda.table(), 0);
   std::vector<std::shared_ptr<gpu::Buffer>> owners;
-  std::vector<GpuWindows::Place> places;
+  std::vector<std::shared_ptr<const gpu::PeerMemory>> memories;
+  std::vector<engine::GpuSpot> spots;
 
   explicit Chunks(int count) {
     for (int i = 0; i < count; ++i) {
@@ -168,14 +168,14 @@ struct Chunks {
       auto chunk = gpu::export_chunk(*device, address);
       const std::uint64_t begin = kBegin + static_cast<std::uint64_t>(i) * kNbytes;
       chunk.extent = {begin, begin + kNbytes};
-      auto window = std::make_shared<ipc::Window>();
-      window->begin = i == 0 ? begin + kCut : begin;
-      window->end = i == count - 1 ? begin + kNbytes - kCut : begin + kNbytes;
-      places.push_back({window, gpu::PeerMemory::map(device, {&chunk, 1}), nullptr});
+      const auto& memory = memories.emplace_back(gpu::PeerMemory::map(device, {&chunk, 1}));
+      const std::uint64_t first = i == 0 ? begin + kCut : begin;
+      const std::uint64_t last = i == count - 1 ? begin + kNbytes - kCut : begin + kNbytes;
+      spots.push_back({first, last, memory->at(begin) - begin});
     }
   }
   std::uint64_t here(std::uint64_t there) const {
-    return places[(there - kBegin) / kNbytes].memory->at(there);
+    return memories[(there - kBegin) / kNbytes]->at(there);
   }
 };
 
@@ -190,7 +190,8 @@ TEST_CASE("ranges are split where chunks end, and found in the mapping of each")
     const Indices ours = shuffled(80, 80, random);
     const Indices theirs = shuffled(80, 80, random);
     std::vector<gpu::CopyPiece> ranges;
-    GpuRanges into(chunks.places, is_write);
+    const engine::GpuSpot anywhere;
+    GpuRanges into({&anywhere, 1}, chunks.spots, is_write);
     engine::PageRuns runs(arrays.pages(ours, theirs));
     for (Run run{}; runs.next(run);) {
       while (run.nbytes > 0) ranges.push_back(into.cut(run, run.nbytes));
