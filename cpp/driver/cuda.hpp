@@ -19,6 +19,7 @@ using CudaAddress = unsigned long long;     // CUdeviceptr
 using CudaContext = void*;                  // CUcontext
 using CudaDeviceAttribute = int;            // CUdevice_attribute
 using CudaPointerAttribute = int;           // CUpointer_attribute
+using CudaP2pAttribute = int;               // CUdevice_P2PAttribute
 using CudaCaptureMode = int;                // CUstreamCaptureMode
 using CudaAllocation = unsigned long long;  // CUmemGenericAllocationHandle
 using CudaStream = void*;                   // CUstream
@@ -50,6 +51,8 @@ constexpr CudaResult kCudaSuccess = 0;
   X(device_get_pci_bus_id, cuDeviceGetPCIBusId, 4010, (char* text, int nbytes, CudaDevice device)) \
   X(device_can_access_peer, cuDeviceCanAccessPeer, 4000,                                           \
     (int* can, CudaDevice device, CudaDevice peer))                                                \
+  X(device_get_p2p_attribute, cuDeviceGetP2PAttribute, 8000,                                       \
+    (int* value, CudaP2pAttribute attribute, CudaDevice device, CudaDevice peer))                  \
   X(primary_context_retain, cuDevicePrimaryCtxRetain, 7000,                                        \
     (CudaContext * context, CudaDevice device))                                                    \
   X(primary_context_release, cuDevicePrimaryCtxRelease, 11000, (CudaDevice device))                \
@@ -58,6 +61,8 @@ constexpr CudaResult kCudaSuccess = 0;
   X(context_get_current, cuCtxGetCurrent, 4000, (CudaContext * context))                           \
   X(context_get_device, cuCtxGetDevice, 2000, (CudaDevice * device))                               \
   X(context_enable_peer_access, cuCtxEnablePeerAccess, 4000, (CudaContext peer, unsigned flags))   \
+  X(context_get_stream_priority_range, cuCtxGetStreamPriorityRange, 5050,                          \
+    (int* least, int* greatest))                                                                   \
   X(context_synchronize, cuCtxSynchronize, 2000, ())                                               \
   X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, 10010,                        \
     (CudaCaptureMode * mode))                                                                      \
@@ -111,6 +116,8 @@ constexpr CudaResult kCudaSuccess = 0;
   X(copy, cuMemcpyAsync, 4000,                                                                     \
     (CudaAddress to, CudaAddress from, std::size_t nbytes, CudaStream stream))                     \
   X(stream_create, cuStreamCreate, 2000, (CudaStream * stream, unsigned flags))                    \
+  X(stream_create_with_priority, cuStreamCreateWithPriority, 5050,                                 \
+    (CudaStream * stream, unsigned flags, int priority))                                           \
   X(stream_destroy, cuStreamDestroy, 4000, (CudaStream stream))                                    \
   X(stream_query, cuStreamQuery, 2000, (CudaStream stream))                                        \
   X(stream_wait_event, cuStreamWaitEvent, 3020,                                                    \

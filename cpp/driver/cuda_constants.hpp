@@ -35,6 +35,8 @@ enum : CudaDeviceAttribute {
   kCudaDmabufSupported = 124,
 };
 
+constexpr CudaP2pAttribute kCudaP2pNativeAtomics = 3;
+
 enum CudaFlushOption : int { kCudaFlushByHost = 1, kCudaFlushByStream = 2 };
 
 // Who sees GPUDirect writes without a flush, and whom a flush makes them visible to.

@@ -1,7 +1,9 @@
 #include "engine/note_twins.hpp"
 
 #include "base/error.hpp"
+#include "driver/cuda_constants.hpp"
 #include "engine/gpu_packer.hpp"
+#include "gpu/peer_link.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -13,8 +15,7 @@ constexpr Deadline::Seconds kPatience{1.0};
 
 void NoteTwins::settle(const std::shared_ptr<const gpu::Device>& device) noexcept {
   const std::lock_guard lock(mutex_);
-  if (settled_) return;
-  settled_ = true;
+  if (words_ || !why_none_.empty()) return;
   try {
     make(device);
   } catch (const std::exception& error) {
@@ -54,7 +55,7 @@ NoteTwins::Place NoteTwins::of(const std::shared_ptr<const gpu::Device>& device)
   if (words_->device()->ordinal() == device->ordinal()) return {address, words_};
   auto& memory = reached_[device->ordinal()];
   try {
-    if (!memory) memory = gpu::PeerMemory::own(device, words_->device(), words_->extent());
+    if (!memory) memory = reach(device);
   } catch (const CudaError& error) {
     throw RouteUnavailable(device->facts().device_name() + " does not reach " +
                            words_->device()->facts().device_name() +
@@ -63,6 +64,15 @@ NoteTwins::Place NoteTwins::of(const std::shared_ptr<const gpu::Device>& device)
                            "): wait for them on the CPU, or in a stream of that GPU");
   }
   return {memory->at(address), memory};
+}
+
+// A stream takes a note, and a GPU puts one, by an atomic.
+std::shared_ptr<const gpu::PeerMemory> NoteTwins::reach(
+    const std::shared_ptr<const gpu::Device>& device) const {
+  if (!gpu::has_native_atomics(*device, *words_->device())) {
+    throw CudaError("there are no native atomics between the two", driver::kCudaErrorNotSupported);
+  }
+  return gpu::PeerMemory::own(device, words_->device(), words_->extent());
 }
 
 std::string NoteTwins::where() const {

@@ -40,14 +40,15 @@ class NoteTwins {
  private:
   void make(const std::shared_ptr<const gpu::Device>& device);
   void give_up(const std::string& reason);
+  std::shared_ptr<const gpu::PeerMemory> reach(
+      const std::shared_ptr<const gpu::Device>& device) const;
 
   BoardPages::Twins& told() const noexcept { return board_->pages().twins; }
 
   const std::shared_ptr<Board> board_;
   const std::shared_ptr<ipc::Exposures> exposures_;
-  mutable std::mutex mutex_;  // guards all below
-  bool settled_ = false;
-  std::string why_none_;
+  mutable std::mutex mutex_;                     // guards all below
+  std::string why_none_;                         // once settled without
   std::shared_ptr<const gpu::Kernels> kernels_;  // loaded before anything on the GPU waits
   std::shared_ptr<const gpu::GpuWords> words_;   // null: none
   std::shared_ptr<ipc::Exposure> exposure_;

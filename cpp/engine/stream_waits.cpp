@@ -10,6 +10,7 @@
 #include "base/report.hpp"
 #include "driver/cuda_call.hpp"
 #include "driver/cuda_constants.hpp"
+#include "gpu/apart.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -232,7 +233,9 @@ void StreamWaits::look(StreamWaiter& waiter) noexcept {
     if (now == driver::kCudaSuccess) {
       if (result.outcome == gpu::kWaiting) return false;
       end(entry, result);
-    } else {  // its place is not given back: nobody knows what the GPU still does
+    } else {  // nobody knows what the GPU still does: its place and what it uses stay
+      waiter.leave_behind();
+      for (auto& kept : entry.kept) gpu::keep_for_good(std::move(kept));
       leave_slot(entry, 0);
       fail(entry, gpu_failure(waiter.device()->cuda(), now));
     }

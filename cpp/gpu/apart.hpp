@@ -13,6 +13,9 @@ namespace zerohop::gpu {
 
 void run_apart(std::function<void()> work) noexcept;  // here, where no thread is to be had
 
+// Never destroys it: a GPU that hangs or has failed may still use it.
+void keep_for_good(std::shared_ptr<const void> what) noexcept;
+
 // Destroys what belongs to the device there; where the context is gone, as at process exit, it
 // stays as it is.
 template <typename Parts>

@@ -142,14 +142,8 @@ struct Buffer::Mapping {
   }
 
   void zero(const Deadline& deadline) const {
-    const driver::Cuda& cuda = device->cuda();
-    const std::string what = "zeroing " + bytes_on(nbytes, *device);
-    const Stream stream = make_stream(cuda);
-    check_cuda(cuda, cuda.memory_set(addresses.begin(), 0, nbytes, stream.get()), what);
-    if (wait_stream(*device, stream.get(), what, deadline)) return;
-    throw TransferTimeout(what +
-                          " was not done in time: a kernel keeps the GPU busy; wait for it, "
-                          "or give the Endpoint a longer timeout");
+    const Extent extent{addresses.begin(), addresses.begin() + nbytes};
+    zero_memory(*device, extent, std::to_string(nbytes) + " bytes", deadline);
   }
 
   const std::shared_ptr<Device> device;

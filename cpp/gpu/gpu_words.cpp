@@ -8,7 +8,6 @@
 #include "driver/cuda_call.hpp"
 #include "gpu/apart.hpp"
 #include "gpu/device_guard.hpp"
-#include "gpu/handles.hpp"
 #include "gpu/stream_wait.hpp"
 
 namespace zerohop::gpu {
@@ -35,18 +34,8 @@ std::shared_ptr<const GpuWords> GpuWords::create(std::shared_ptr<const Device> d
                                                  std::uint64_t nbytes, const Deadline& deadline) {
   const DeviceGuard guard(*device);
   std::shared_ptr<const GpuWords> words(new GpuWords(device, nbytes));
-  words->zero(deadline);
+  zero_memory(*words->device_, words->extent_, "words", deadline);
   return words;
-}
-
-void GpuWords::zero(const Deadline& deadline) const {
-  const driver::Cuda& cuda = device_->cuda();
-  const std::string what = "zeroing words on " + device_->facts().device_name();
-  const Stream stream = make_stream(cuda);
-  check_cuda(cuda, cuda.memory_set(extent_.begin, 0, extent_.end - extent_.begin, stream.get()),
-             what);
-  if (wait_stream(*device_, stream.get(), what, deadline)) return;
-  throw TransferTimeout(what + " was not done in time: a kernel keeps the GPU busy");
 }
 
 GpuWords::~GpuWords() {

@@ -27,7 +27,6 @@ class GpuWords {
 
  private:
   GpuWords(std::shared_ptr<const Device> device, std::uint64_t nbytes);
-  void zero(const Deadline& deadline) const;
 
   const std::shared_ptr<const Device> device_;
   const unsigned generation_;  // of the process (fork)

@@ -20,6 +20,18 @@ Stream make_stream(const driver::Cuda& cuda) {
   return Stream(stream, {&cuda});
 }
 
+Stream make_urgent_stream(const driver::Cuda& cuda) {
+  int least = 0;
+  int greatest = 0;
+  driver::check_cuda(cuda, cuda.context_get_stream_priority_range(&least, &greatest),
+                     "cuCtxGetStreamPriorityRange");
+  driver::CudaStream stream = nullptr;
+  driver::check_cuda(
+      cuda, cuda.stream_create_with_priority(&stream, driver::kCudaStreamNonBlocking, greatest),
+      "cuStreamCreateWithPriority");
+  return Stream(stream, {&cuda});
+}
+
 Event make_event(const driver::Cuda& cuda) {
   driver::CudaEvent event = nullptr;
   driver::check_cuda(cuda, cuda.event_create(&event, driver::kCudaEventDisableTiming),

@@ -21,6 +21,9 @@ using Module = std::unique_ptr<void, Destroy<&driver::Cuda::module_unload>>;
 // The caller has made the device current. All throw CudaError.
 PinnedPages pin_pages(const driver::Cuda& cuda, std::size_t nbytes);  // for all GPUs
 Stream make_stream(const driver::Cuda& cuda);  // not ordered with the default stream
-Event make_event(const driver::Cuda& cuda);    // without a time stamp
+// The same with the greatest priority: streams of another priority than a kernel that waits share
+// no hardware channel with it, however few there are (CUDA_DEVICE_MAX_CONNECTIONS).
+Stream make_urgent_stream(const driver::Cuda& cuda);
+Event make_event(const driver::Cuda& cuda);  // without a time stamp
 
 }  // namespace zerohop::gpu

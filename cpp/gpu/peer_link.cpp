@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "driver/cuda_call.hpp"
+#include "driver/cuda_constants.hpp"
 
 namespace zerohop::gpu {
 
@@ -24,6 +25,16 @@ PeerLink find_peer(const Device& device, const driver::CudaUuid& other) {
             .pci = pci_address(cuda, handle)};
   }
   return {};
+}
+
+bool has_native_atomics(const Device& device, const Device& owner) {
+  const driver::Cuda& cuda = device.cuda();
+  int has = 0;
+  check_cuda(cuda,
+             cuda.device_get_p2p_attribute(&has, driver::kCudaP2pNativeAtomics, device.handle(),
+                                           owner.handle()),
+             "cuDeviceGetP2PAttribute of " + device.facts().device_name());
+  return has != 0;
 }
 
 std::string why_out_of_reach(const Device& device, const PeerLink& link) {

@@ -17,6 +17,10 @@ struct PeerLink {
 // Opens no context on the other GPU. Throws CudaError.
 PeerLink find_peer(const Device& device, const driver::CudaUuid& other);
 
+// Whether atomics of `device` on memory of `owner`, another GPU of this process, are atomic with
+// the owner's. Throws CudaError.
+bool has_native_atomics(const Device& device, const Device& owner);
+
 // Why `device` cannot reach the memory of that GPU; empty where the driver knows of no reason.
 std::string why_out_of_reach(const Device& device, const PeerLink& link);
 

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <thread>
 
+#include "base/error.hpp"
+#include "driver/cuda_call.hpp"
 #include "driver/cuda_constants.hpp"
 #include "gpu/handles.hpp"
 
@@ -26,6 +28,19 @@ bool wait_stream(const Device& device, driver::CudaStream stream, const std::str
     if (deadline.passed()) return false;
     if (Clock::now() > spin_until) std::this_thread::sleep_for(kNap);
   }
+}
+
+void zero_memory(const Device& device, const Extent& extent, const std::string& what,
+                 const Deadline& deadline) {
+  const driver::Cuda& cuda = device.cuda();
+  const std::string zeroing = "zeroing " + what + " on " + device.facts().device_name();
+  const Stream stream = make_stream(cuda);
+  driver::check_cuda(
+      cuda, cuda.memory_set(extent.begin, 0, extent.end - extent.begin, stream.get()), zeroing);
+  if (wait_stream(device, stream.get(), zeroing, deadline)) return;
+  throw TransferTimeout(zeroing +
+                        " was not done in time: a kernel keeps the GPU busy; wait for it, or give "
+                        "the Endpoint a longer timeout");
 }
 
 }  // namespace zerohop::gpu

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/deadline.hpp"
+#include "base/layout.hpp"
 #include "gpu/device.hpp"
 
 namespace zerohop::gpu {
@@ -11,6 +12,11 @@ namespace zerohop::gpu {
 // Waits until `stream` has done what it has been given so far; false when the deadline came first.
 // what: the work, for messages. The caller has made the device current. Throws CudaError.
 bool wait_stream(const Device& device, driver::CudaStream stream, const std::string& what,
+                 const Deadline& deadline);
+
+// Zeroes [extent.begin, extent.end). what: the memory, for messages. As above; throws
+// TransferTimeout when other work keeps the GPU from it until `deadline`.
+void zero_memory(const Device& device, const Extent& extent, const std::string& what,
                  const Deadline& deadline);
 
 }  // namespace zerohop::gpu

@@ -1,12 +1,12 @@
 #include "gpu/stream_waiter.hpp"
 
 #include <new>
-#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
 #include "driver/cuda_constants.hpp"
+#include "gpu/apart.hpp"
 #include "gpu/device_guard.hpp"
 #include "gpu/user_stream.hpp"
 
@@ -25,61 +25,45 @@ constexpr Deadline::Seconds kPatience{10.0};
 }  // namespace
 
 StreamWaiter::StreamWaiter(std::shared_ptr<const Device> device)
-    : device_(std::move(device)),
-      kernels_(Kernels::load(device_)),
-      generation_(fork_generation()),
-      free_(kMost) {
+    : device_(std::move(device)), generation_(fork_generation()) {
   const DeviceGuard guard(*device_);
-  pages_ = pin_pages(device_->cuda(), sizeof(Pages));
-  new (pages_.get()) Pages();
-  ends_ = GpuWords::create(device_, sizeof(Pages::ends), Deadline::after(kPatience));
-  stream_ = make_stream(device_->cuda());
-  copied_ = make_event(device_->cuda());
-  std::iota(free_.rbegin(), free_.rend(), 0);
+  const driver::Cuda& cuda = device_->cuda();
+  parts_->kernels = Kernels::load(device_);
+  parts_->pages = pin_pages(cuda, sizeof(Pages));
+  new (parts_->pages.get()) Pages();
+  parts_->ends = GpuWords::create(device_, sizeof(Pages::ends), Deadline::after(kPatience));
+  parts_->stream = make_urgent_stream(cuda);
+  parts_->copied = make_event(cuda);
 }
 
 StreamWaiter::~StreamWaiter() {
-  if (generation_ == fork_generation()) {
-    try {
-      const DeviceGuard guard(*device_);
-      copied_.reset();
-      stream_.reset();
-      pages_.reset();
-      return;
-    } catch (const CudaError&) {
-      // The context is gone, as at process exit.
-    }
+  if (generation_ != fork_generation()) {
+    (void)parts_.release();  // CUDA does not survive fork()
+  } else if (left_behind_) {
+    keep_for_good(std::shared_ptr<Parts>(std::move(parts_)));
+  } else {
+    destroy_apart(device_, std::move(parts_));
   }
-  (void)copied_.release();
-  (void)stream_.release();
-  (void)pages_.release();
 }
 
 StreamWaiter::Place StreamWaiter::take() {
-  const std::lock_guard lock(mutex_);
-  if (free_.empty()) {
+  const auto place = places_.take();
+  if (!place) {
     throw Error("too many streams of " + device_->facts().device_name() +
                 " wait: let some of them end first");
   }
-  const Place place = free_.back();
-  free_.pop_back();
-  line(place).given_up.store(0, std::memory_order_relaxed);
-  line(place).use.fetch_add(1, std::memory_order_relaxed);
-  return place;
-}
-
-void StreamWaiter::give_back(Place place) noexcept {
-  const std::lock_guard lock(mutex_);
-  free_.push_back(place);  // it never grows beyond its first size
+  line(*place).given_up.store(0, std::memory_order_relaxed);
+  line(*place).use.fetch_add(1, std::memory_order_relaxed);
+  return *place;
 }
 
 void StreamWaiter::begin(Place place, Wait wait, driver::CudaStream stream) {
   wait.given_up = address(line(place).given_up);
-  wait.end = ends_->extent().begin + place * sizeof(WaitEnd);
+  wait.end = parts_->ends->extent().begin + place * sizeof(WaitEnd);
   wait.use = line(place).use.load(std::memory_order_relaxed);
   const DeviceGuard guard(*device_);
   check_stream(*device_, stream);
-  kernels_->wait_word(wait, stream);
+  parts_->kernels->wait_word(wait, stream);
 }
 
 StreamWaiter::Result StreamWaiter::result(Place place) const noexcept {
@@ -95,8 +79,10 @@ driver::CudaResult StreamWaiter::ask_for_ends() noexcept {
   const driver::Cuda& cuda = device_->cuda();
   auto& ends = pages().ends;
   driver::CudaResult result =
-      cuda.copy_to_host(ends, ends_->extent().begin, sizeof ends, stream_.get());
-  if (result == driver::kCudaSuccess) result = cuda.event_record(copied_.get(), stream_.get());
+      cuda.copy_to_host(ends, parts_->ends->extent().begin, sizeof ends, parts_->stream.get());
+  if (result == driver::kCudaSuccess) {
+    result = cuda.event_record(parts_->copied.get(), parts_->stream.get());
+  }
   return result;
 }
 
@@ -105,7 +91,7 @@ driver::CudaResult StreamWaiter::refresh() noexcept {
     const DeviceGuard guard(*device_);
     driver::CudaResult result = driver::kCudaErrorNotReady;
     if (copying_) {
-      result = device_->cuda().event_query(copied_.get());
+      result = device_->cuda().event_query(parts_->copied.get());
       copying_ = result == driver::kCudaErrorNotReady;
     } else if (const auto failed = ask_for_ends(); failed != driver::kCudaSuccess) {
       result = failed;

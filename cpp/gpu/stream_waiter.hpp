@@ -4,13 +4,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <vector>
 
 #include "gpu/gpu_words.hpp"
 #include "gpu/handles.hpp"
 #include "gpu/kernels.hpp"
 #include "gpu/mark.hpp"
+#include "gpu/places.hpp"
 
 namespace zerohop::gpu {
 
@@ -29,7 +28,7 @@ class StreamWaiter {
 
   using Place = std::uint32_t;
   Place take();  // throws Error when kMost are taken
-  void give_back(Place place) noexcept;
+  void give_back(Place place) noexcept { places_.give_back(place); }
 
   // Puts the wait into the stream; of `wait` the caller leaves out what belongs to the place.
   // Throws CudaError, RouteUnavailable (see check_stream).
@@ -46,6 +45,9 @@ class StreamWaiter {
   };
   Result result(Place place) const noexcept;  // as of the last refresh(), by its thread
   void give_up(Place place) noexcept;  // ends the wait, be it now or when the stream gets there
+  // The GPU has failed with waits begun, whose kernels may still write: what they write stays for
+  // good.
+  void leave_behind() noexcept { left_behind_ = true; }
 
   // A word for the place, and how the CPU brings it to its number.
   struct Gate {
@@ -62,26 +64,29 @@ class StreamWaiter {
     std::atomic<std::uint32_t> given_up{0};
     std::atomic<std::uint32_t> gate{0};
     std::atomic<std::uint32_t> use{0};  // the place's present one; the GPU does not look
-    std::uint32_t unused = 0;
   };
   struct Pages {
     Line lines[kMost];
     WaitEnd ends[kMost];  // copied from the GPU
   };
-  Pages& pages() const noexcept { return *static_cast<Pages*>(pages_.get()); }
+  // What the driver knows: destroyed apart.
+  struct Parts {
+    std::shared_ptr<const Kernels> kernels;
+    PinnedPages pages;
+    std::shared_ptr<const GpuWords> ends;
+    Stream stream;  // of the copies
+    Event copied;
+  };
+  Pages& pages() const noexcept { return *static_cast<Pages*>(parts_->pages.get()); }
   Line& line(Place place) const noexcept { return pages().lines[place]; }
   driver::CudaResult ask_for_ends() noexcept;
 
   const std::shared_ptr<const Device> device_;
-  const std::shared_ptr<const Kernels> kernels_;
   const unsigned generation_;  // of the process (fork)
-  PinnedPages pages_;
-  std::shared_ptr<const GpuWords> ends_;
-  Stream stream_;  // of the copies
-  Event copied_;
+  std::unique_ptr<Parts> parts_ = std::make_unique<Parts>();
   bool copying_ = false;
-  std::mutex mutex_;  // guards the next
-  std::vector<Place> free_;
+  std::atomic<bool> left_behind_{false};
+  Places places_{kMost};
 };
 
 }  // namespace zerohop::gpu

@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "gpu/handles.hpp"
+#include "gpu/places.hpp"
 #include "gpu/tail.hpp"
 
 namespace zerohop::gpu {
@@ -26,7 +26,7 @@ class Tickets {
 
   // Throws Error when kTails are out.
   Ticket take();
-  void give_back(const Ticket& ticket) noexcept;
+  void give_back(const Ticket& ticket) noexcept { places_.give_back(ticket.place); }
 
   bool done(const Ticket& ticket) const noexcept {
     const std::uint32_t found = words()[ticket.place].load(std::memory_order_acquire);
@@ -42,9 +42,8 @@ class Tickets {
   Word* words() const noexcept { return static_cast<Word*>(page_.get()); }
 
   PinnedPages page_;
-  std::mutex mutex_;  // guards all below
-  std::vector<std::uint32_t> free_;
-  std::vector<std::uint32_t> numbers_;  // by place, the last that was given out
+  Places places_{kTails};
+  std::vector<std::uint32_t> numbers_;  // the last that was given out, by place: its holder's
 };
 
 }  // namespace zerohop::gpu

@@ -111,6 +111,20 @@ CudaResult device_can_access_peer(int* can, driver::CudaDevice device, driver::C
   *can = current->neighbours.contains(device);
   return kCudaSuccess;
 }
+CudaResult device_get_p2p_attribute(int* value, driver::CudaP2pAttribute attribute,
+                                    driver::CudaDevice device, driver::CudaDevice peer) {
+  if (current->fails("device_get_p2p_attribute")) return current->error;
+  if (attribute != driver::kCudaP2pNativeAtomics || device == peer) return kCudaErrorInvalidValue;
+  *value = current->native_atomics;
+  return kCudaSuccess;
+}
+CudaResult context_get_stream_priority_range(int* least, int* greatest) {
+  if (current->fails("context_get_stream_priority_range")) return current->error;
+  if (depth == 0) return kCudaErrorInvalidContext;
+  *least = 0;
+  *greatest = FakeCuda::kGreatestPriority;
+  return kCudaSuccess;
+}
 CudaResult context_enable_peer_access(driver::CudaContext, unsigned) {
   if (current->fails("context_enable_peer_access")) return current->error;
   if (current->refuses_peers) return 217;  // CUDA_ERROR_PEER_ACCESS_UNSUPPORTED

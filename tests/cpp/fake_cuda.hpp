@@ -39,6 +39,9 @@ class FakeCuda {
   bool refuses_peers = false;                      // to enable peer access
   std::atomic<bool> refuses_registration = false;  // of pages of the host, with `error`
   std::atomic<int> registrations = 0;              // of such pages that were asked for
+  bool native_atomics = true;                      // between GPUs
+  static constexpr int kGreatestPriority = -5;     // as an H200's
+  std::atomic<int> urgent_streams{0};              // that were made with it
   std::map<int, int> attributes;                   // of the GPU
   int driver_version = 13000;
   driver::CudaResult export_error = driver::kCudaSuccess;  // of every export

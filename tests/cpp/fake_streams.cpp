@@ -48,6 +48,12 @@ CudaResult stream_create(void** stream, unsigned flags) {
   return flags == driver::kCudaStreamNonBlocking ? fake().copies.create_stream(stream)
                                                  : kCudaErrorInvalidValue;
 }
+CudaResult stream_create_with_priority(void** stream, unsigned flags, int priority) {
+  if (priority != FakeCuda::kGreatestPriority) return kCudaErrorInvalidValue;
+  const CudaResult result = stream_create(stream, flags);
+  if (result == driver::kCudaSuccess) ++fake().urgent_streams;
+  return result;
+}
 CudaResult copy(CudaAddress to, CudaAddress from, std::size_t nbytes, void* stream) {
   if (fake().fails("copy")) return fake().error;
   return !FakeCuda::has_context() ? kCudaErrorInvalidContext

@@ -18,6 +18,7 @@ CudaResult host_unregister(void* pages);
 CudaResult copy_to_host(void* to, CudaAddress from, std::size_t nbytes, void* stream);
 CudaResult copy_to_device(CudaAddress to, const void* from, std::size_t nbytes, void* stream);
 CudaResult stream_create(void** stream, unsigned flags);
+CudaResult stream_create_with_priority(void** stream, unsigned flags, int priority);
 CudaResult copy(CudaAddress to, CudaAddress from, std::size_t nbytes, void* stream);
 CudaResult stream_query(void* stream);
 CudaResult stream_wait_event(void* stream, void* event, unsigned);

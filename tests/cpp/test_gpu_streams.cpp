@@ -113,6 +113,30 @@ TEST_CASE_FIXTURE(Streams, "closing ends what streams wait for") {
   CHECK(contains(error_of(waiting), "the Endpoint was closed"));
 }
 
+TEST_CASE("what a wait on a GPU that failed may still write stays for good") {
+  const Reports told;
+  FakeCuda cuda;  // without AllGivenBack: not all is
+  void* reader = cuda.copies.program_stream();
+  {
+    engine::Endpoint alone{near("alone", cuda)};
+    const std::uint64_t address = cuda.add_bytes(16);
+    const Memory known =
+        alone.register_memory(Layout::contiguous(address, kByte, std::vector<std::int64_t>{16}),
+                              nullptr, {.writable = true, .device = "cuda:0"});
+    const auto waiting = alone.wait_notify_on(reader, 9, true, {});
+    CHECK_FALSE(cuda.copies.run(reader));
+    CHECK(cuda.urgent_streams == 1);
+    cuda.error = 700;
+    cuda.fail_at = cuda.calls + 1;  // of who looks what became of it
+    CHECK(contains(error_of(waiting), "CUDA_ERROR_FAKE"));
+    CHECK(reports == 1);
+  }
+  for (const Deadline moment = within(0.1); cuda.retained > 0 && !moment.passed();) {
+    std::this_thread::yield();
+  }
+  CHECK_FALSE(cuda.copies.run(reader));  // looks at the word, and would write how it ended
+}
+
 TEST_CASE_FIXTURE(Streams, "a stream waits for a transfer, whoever makes it") {
   put(ours, counted(50000, 8));
   const auto before = write(*to_right, ours, theirs.remote());

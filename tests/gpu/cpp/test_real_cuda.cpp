@@ -99,6 +99,7 @@ static_assert(same(driver::kCudaRegisterMapped, CU_MEMHOSTREGISTER_DEVICEMAP));
 static_assert(same(driver::kCudaRegisterReadOnly, CU_MEMHOSTREGISTER_READ_ONLY));
 static_assert(same(driver::kCudaErrorAlreadyRegistered, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED));
 static_assert(same(driver::kCudaStreamNonBlocking, CU_STREAM_NON_BLOCKING));
+static_assert(same(driver::kCudaP2pNativeAtomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED));
 static_assert(same(driver::kCudaEventDisableTiming, CU_EVENT_DISABLE_TIMING));
 static_assert(sizeof(driver::CudaAddress) == sizeof(CUdeviceptr));
 static_assert(sizeof(driver::CudaAllocation) == sizeof(CUmemGenericAllocationHandle));

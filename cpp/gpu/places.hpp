@@ -1,0 +1,36 @@
+// Which of a fixed number of places are free.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+namespace zerohop::gpu {
+
+// Any thread.
+class Places {
+ public:
+  explicit Places(std::uint32_t count) : free_(count) {
+    std::iota(free_.rbegin(), free_.rend(), 0);
+  }
+
+  std::optional<std::uint32_t> take() {  // nullopt: all are taken
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return std::nullopt;
+    const std::uint32_t place = free_.back();
+    free_.pop_back();
+    return place;
+  }
+  void give_back(std::uint32_t place) noexcept {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(place);  // it never grows beyond its first size
+  }
+
+ private:
+  std::mutex mutex_;  // guards the next
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace zerohop::gpu
