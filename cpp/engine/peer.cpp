@@ -165,9 +165,8 @@ void Peer::wait_for_its_copies() {
   }
   const auto done = [&] { return !visitor || !visitor->at_work(); };
   if (ipc::await_copies(done, soon)) return;
-  report("peer '" + identity_.name +
-         "' was stopped while it copied from or to memory of this process, and may finish that "
-         "copy when it goes on");
+  report("peer '" + identity_.name + "'" +
+         ipc::why_unended(visitor->gpu_at_work(), "memory of this process"));
 }
 
 }  // namespace zerohop::engine

@@ -29,10 +29,8 @@ UniqueFd open_again(int memfd, bool writable) {
               errno);
 }
 
-void report_stopped() noexcept {
-  report(
-      "a process of this host was stopped while it copied from or to memory that is being closed, "
-      "and may finish that copy when it goes on");
+void report_unended(bool by_gpu) noexcept {
+  report("a process of this host" + why_unended(by_gpu, "memory that is being closed"));
 }
 
 }  // namespace
@@ -134,7 +132,13 @@ bool Exposures::settle(const LedgerEntry& entry, const Deadline& deadline) noexc
         parked_, [&](const Parked& parked) { return parked.ledger.serial == entry.serial; });
   };
   if (await_copies(settled, deadline)) return true;
-  report_stopped();
+  bool by_gpu = false;
+  {
+    const std::lock_guard lock(mutex_);
+    by_gpu = std::ranges::any_of(
+        visitors_, [&](const auto& visitor) { return visitor->gpu_at_work_in(entry.slot); });
+  }
+  report_unended(by_gpu);
   return false;
 }
 
@@ -152,10 +156,16 @@ void Exposures::close() noexcept {
              return at_work_in(entry.second.ledger.slot);
            });
   };
-  if (!await_copies(settled, Deadline::after(kLongestCopy))) report_stopped();
-  const std::lock_guard lock(mutex_);
-  // Nothing is exposed to the others any more.
-  std::erase_if(visitors_, [](const auto& visitor) { return !visitor->at_work(); });
+  const bool ended = await_copies(settled, Deadline::after(kLongestCopy));
+  bool by_gpu = false;
+  {
+    const std::lock_guard lock(mutex_);
+    // Nothing is exposed to the others any more.
+    std::erase_if(visitors_, [](const auto& visitor) { return !visitor->at_work(); });
+    by_gpu =
+        std::ranges::any_of(visitors_, [](const auto& visitor) { return visitor->gpu_at_work(); });
+  }
+  if (!ended) report_unended(by_gpu);
 }
 
 }  // namespace zerohop::ipc

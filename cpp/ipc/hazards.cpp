@@ -21,14 +21,17 @@ std::size_t own_line() noexcept {
 }  // namespace
 
 bool Hazards::claimed(std::uint32_t slot) const noexcept {
-  if (slot < kSlots && (held_[slot / 64].load() & bit(slot)) != 0) return true;
+  if (held(slot)) return true;
   return std::ranges::any_of(lines_,
                              [=](const Line& line) { return line.claimed.load() == slot + 1; });
 }
 
 bool Hazards::claimed() const noexcept {
-  return std::ranges::any_of(lines_, [](const Line& line) { return line.claimed.load() != 0; }) ||
-         std::ranges::any_of(held_, [](const auto& word) { return word.load() != 0; });
+  return held() || std::ranges::any_of(lines_, [](const Line& line) { return line.claimed != 0; });
+}
+
+bool Hazards::held() const noexcept {
+  return std::ranges::any_of(held_, [](const auto& word) { return word.load() != 0; });
 }
 
 std::atomic<std::uint32_t>* Hazards::take(std::uint32_t slot) noexcept {

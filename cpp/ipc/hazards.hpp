@@ -21,6 +21,11 @@ class Hazards {
   // Whether any thread of the visitor is at work in this slot, or a GPU for it.
   bool claimed(std::uint32_t slot) const noexcept;
   bool claimed() const noexcept;  // in any
+  // Whether it is a GPU that is, for one.
+  bool held(std::uint32_t slot) const noexcept {
+    return slot < kSlots && (held_[slot / 64].load() & bit(slot)) != 0;
+  }
+  bool held() const noexcept;  // in any
   // The visitor begins nothing any more; what it has claimed it may still finish.
   void dismiss() noexcept { dismissed_.store(1); }
 

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <string>
 #include <thread>
 
 #include "base/buffer.hpp"
@@ -28,6 +29,18 @@ bool await_copies(Done done, const Deadline& deadline) {
   return true;
 }
 
+// Why copies have not ended in that time, and what may come of it: behind the name of who makes
+// them. memory: from or to which.
+inline std::string why_unended(bool by_gpu, const std::string& memory) {
+  if (!by_gpu) {
+    return " was stopped while it copied from or to " + memory +
+           ", and may finish that copy when it goes on";
+  }
+  return " has given a GPU copies from or to " + memory +
+         " that have not ended: the stream that they are in has not got there yet, the GPU hangs, "
+         "or the process was stopped; they may still be made, and the memory stays until they are";
+}
+
 class Visitor {
  public:
   explicit Visitor(UniqueFd socket) : socket_(std::move(socket)), page_(sizeof(Hazards)) {}
@@ -48,6 +61,9 @@ class Visitor {
   // Whether it may still be copying from or to this slot.
   bool at_work_in(std::uint32_t slot) const noexcept { return hazards().claimed(slot) && !gone(); }
   bool at_work() const noexcept { return hazards().claimed() && !gone(); }  // in any, or the board
+  // Whether a GPU copies for it, there or in any.
+  bool gpu_at_work_in(std::uint32_t slot) const noexcept { return hazards().held(slot) && !gone(); }
+  bool gpu_at_work() const noexcept { return hazards().held() && !gone(); }
 
  private:
   Hazards& hazards() const noexcept { return *reinterpret_cast<Hazards*>(page_.data()); }

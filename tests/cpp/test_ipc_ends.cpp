@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/report.hpp"
 #include "guest.hpp"
 
 using namespace zerohop;
@@ -41,6 +42,33 @@ TEST_CASE("memory in which a visitor is at work stays until it no longer is, and
   CHECK(memory.expired());
   Room last(house, 4096);
   CHECK(house.visit()->open(last.exposure->key(), 0, soon()).window->entry.slot == entry.slot);
+}
+
+TEST_CASE("who closes is told whether a thread was stopped or a GPU has not got there") {
+  static std::string told;
+  const ReportSink former = set_report_sink([](std::string_view text) noexcept { told = text; });
+  House house;
+  auto room = std::make_unique<Room>(house, 4096);
+  Guest guest(house);
+  const LedgerEntry entry = house.visit()->open(room->exposure->key(), 0, soon()).window->entry;
+  const auto settle = [&] {
+    told.clear();
+    return house.exposures->settle(entry, Deadline::after(Deadline::Seconds(0.01)));
+  };
+  auto claim = std::make_unique<Hazards::Claim>(guest.hazards(), entry.slot);
+  room.reset();
+  CHECK_FALSE(settle());
+  CHECK(told ==
+        "a process of this host was stopped while it copied from or to memory that is being "
+        "closed, and may finish that copy when it goes on");
+  guest.hazards().hold(entry.slot);
+  claim.reset();
+  CHECK_FALSE(settle());
+  CHECK(told.find("the stream that they are in has not got there yet") != std::string::npos);
+  guest.hazards().let_go(entry.slot);
+  CHECK(settle());
+  CHECK(told.empty());
+  set_report_sink(former);
 }
 
 TEST_CASE("an end of everything waits for all who are at work, but for a bounded time in all") {
