@@ -198,6 +198,39 @@ TEST_CASE_FIXTURE(PageCouple, "rights and bounds are kept") {
                  "closed that memory"));
 }
 
+TEST_CASE_FIXTURE(PageCouple, "a list that waits for a GPU that hangs holds up no other call") {
+  constexpr std::int64_t kMany = 40000;  // in more launches than are under way at once
+  const Memory local = array(left, {kMany, 8});
+  const Memory far = array(right, {kMany, 8});
+  const RemoteMemory remote = far.remote();
+  Indices forth(kMany);
+  std::iota(forth.begin(), forth.end(), 0);
+  const Indices back(forth.rbegin(), forth.rend());
+  void* stream = cuda.copies.program_stream();
+  hang(true);
+  auto listing = std::async(std::launch::async, [&] {
+    return message_of<TransferTimeout>([&] {
+      to_right->write_pages({&local, &remote, forth, back},
+                            {.notify = {}, .require = "p2p", .timeout = 3.0});
+    });
+  });
+  for (const Deadline bound = soon(); cuda.copies.waiting() < 4 && !bound.passed();) {
+    std::this_thread::yield();
+  }
+  const Peer::Pair pair{&local, &remote};
+  for (const auto on : {std::optional<driver::CudaStream>(), std::optional(stream)}) {
+    const engine::TransferOptions options{
+        .notify = {}, .require = "p2p", .timeout = 0.02, .stream = on};
+    CHECK(contains(message_of<TransferTimeout>([&] { to_right->write({&pair, 1}, options); }),
+                   "the GPU did not make earlier copies in time, so nothing was transferred"));
+  }
+  CHECK(listing.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+  CHECK(contains(listing.get(), "so not all of these were begun"));
+  hang(false);
+  finish(to_right->write({&pair, 1}, kByP2p));
+  CHECK(get(far) == get(local));
+}
+
 TEST_CASE_FIXTURE(PageCouple, "close() of memory waits for the pages that the peer's GPU copies") {
   const Memory local = array(left, {kPages, kPageBytes});
   Memory far = array(right, {kPages, kPageBytes});
