@@ -95,7 +95,8 @@ GpuCopies::Place GpuCopies::put(std::list<Entry>&& entry) {
     arrivals_.splice(arrivals_.end(), entry);
     arrived_.store(true, std::memory_order_release);
   }
-  if (pending_.fetch_add(1, std::memory_order_release) == 0 || is_first) look_();
+  const bool was_idle = pending_.fetch_add(1) == 0;  // before looks() is asked
+  if ((was_idle || is_first) && !poller_->looks()) look_();
   return place;
 }
 

@@ -60,7 +60,7 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   // Nothing to copy: it is finished behind everything that was begun before.
   void follow(Work work, const Deadline& deadline);
 
-  bool pending() const noexcept override { return pending_.load(std::memory_order_acquire) > 0; }
+  bool pending() const noexcept override { return pending_.load() > 0; }
   // Whether a notification of an earlier call is left to the CPU: a GPU must not overtake it.
   bool notifies() const noexcept { return notifies_.load(std::memory_order_acquire) > 0; }
   void poll() noexcept override;

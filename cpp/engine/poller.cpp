@@ -157,6 +157,7 @@ void Poller::wake() noexcept {
 
 std::chrono::milliseconds Poller::serve() noexcept {
   const std::uint64_t polls = polls_.load(std::memory_order_relaxed);
+  looks_.store(false);
   if (polls != polls_seen_ && sleepers_->load() == 0) {
     polls_seen_ = polls;
     return kWhilePolled;
@@ -164,13 +165,23 @@ std::chrono::milliseconds Poller::serve() noexcept {
   poll();
   if (!arm()) return kWhilePolled;
   flush();  // what completed before the arming raises no event, and may be another thread's to see
-  if (!sources_pending()) {
-    busy_since_ = {};
+  return look_on();
+}
+
+std::chrono::milliseconds Poller::look_on() noexcept {
+  constexpr std::chrono::steady_clock::time_point kNever{};
+  const bool pending = sources_pending();  // behind looks_: see looks()
+  if (!pending && busy_since_ == kNever) return kForever;
+  const auto now = std::chrono::steady_clock::now();
+  if (!pending && now > busy_until_) {
+    busy_since_ = kNever;
     return kForever;
   }
-  const auto now = std::chrono::steady_clock::now();
-  if (busy_since_ == std::chrono::steady_clock::time_point{}) busy_since_ = now;
-  return now - busy_since_ < kSourceSpin ? std::chrono::milliseconds(0) : kWhilePolled;
+  if (!pending || busy_since_ == kNever) busy_since_ = now;
+  if (pending) busy_until_ = now + kLinger;
+  if (now - busy_since_ >= kSourceSpin) return kWhilePolled;
+  looks_.store(true);
+  return std::chrono::milliseconds(0);
 }
 
 }  // namespace zerohop::engine

@@ -81,6 +81,9 @@ class Poller {
   };
   // From now on it is polled as the queues are, by waiters and by the progress thread.
   void add(const std::shared_ptr<Source>& source);
+  // Whether the progress thread looks again by itself, without a pause: who has made a source
+  // pending before it asked need not wake it.
+  bool looks() const noexcept { return looks_.load(); }
   // The progress thread has ended: polls until no source has anything to do.
   void finish_sources(const Deadline& deadline) noexcept;
 
@@ -106,6 +109,9 @@ class Poller {
   // How long waiters poll while a source has something to do: a GPU copies more than a GiB in that
   // time, and to sleep and be woken takes a hundredth of it.
   static constexpr std::chrono::milliseconds kSourceSpin{5};
+  // How long the progress thread looks on when no source is pending any more: the next copy of a
+  // program that makes one after the other then costs it no system call.
+  static constexpr std::chrono::microseconds kLinger{100};
   static constexpr std::chrono::milliseconds kBetweenInterrupts{100};
   static constexpr int kPollsPerClockRead = 8;
   static constexpr int kLooksPerPoll = 32;  // for neighbours: about as long as a poll
@@ -129,6 +135,7 @@ class Poller {
 
   void poll_sources() noexcept;
   bool sources_pending() noexcept;
+  std::chrono::milliseconds look_on() noexcept;
   bool drain() noexcept;
   static bool drain(Share& share) noexcept;
   bool arm() noexcept;  // false: some queue refuses
@@ -145,7 +152,9 @@ class Poller {
   std::mutex sources_mutex_;  // guards the next; outside of every lock but the callers'
   std::vector<std::weak_ptr<Source>> sources_;
   std::atomic<bool> has_sources_{false};
-  std::chrono::steady_clock::time_point busy_since_{};  // progress thread only
+  std::atomic<bool> looks_{false};
+  std::chrono::steady_clock::time_point busy_since_{};  // this and the next: progress thread only
+  std::chrono::steady_clock::time_point busy_until_{};
 
   std::atomic<std::uint64_t> polls_{0};  // by waiting callers
   std::uint64_t polls_seen_ = 0;         // progress thread only
