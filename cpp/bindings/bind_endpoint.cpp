@@ -308,6 +308,7 @@ registration: how GPU memory is registered, ``"dmabuf"``, ``"peermem"`` or ``"st
 this Endpoint copies through pinned chunks of the host), or RegistrationError says what is missing; or ``"auto"``, the
 first that works (on soft0, which copies by itself, also ``"staged"``). Default: the Endpoint's ``registration``.
 ``Memory.registration`` tells which it became.
+The first array of a GPU that is registered (or made by empty()) loads the kernels there and takes 2 MiB of its memory.
 
 Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError, ValueError.)")
       .def(
