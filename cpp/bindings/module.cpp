@@ -19,6 +19,7 @@ PYBIND11_MODULE(_core, m) {
   bind_peer(m);
   bind_endpoint(m);
   bind_gpu(m);
+  bind_device(m);
   bind_bench(m);
   bind_trace(m);
   explain_refusals(m);

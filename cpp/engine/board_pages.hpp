@@ -41,6 +41,8 @@ struct BoardPages {
   alignas(64) std::atomic<std::uint64_t> puts;
   alignas(64) std::atomic<int> sleepers;           // threads of the owner that want to be woken
   alignas(64) std::atomic<std::uint32_t> writers;  // whose GPUs put notes, as they came
+  std::atomic<std::uint32_t> kernels;              // ... and of those that wake nobody: see Poller
+  std::atomic<std::uint32_t> lonely;               // not 0: nobody is left that could put anything
   Twins twins;
   alignas(64) std::atomic<std::uint32_t> slots[kSlots];
   alignas(64) std::atomic<gpu::Note> notes[kSlots];  // by GPUs alone

@@ -21,19 +21,22 @@ constexpr milliseconds kOverslept{1000};
 
 }  // namespace
 
-Control::Control(Address address, Rails rails, std::shared_ptr<Poller> poller, MakePeer make_peer)
+Control::Control(Address address, Rails rails, std::shared_ptr<Poller> poller, MakePeer make_peer,
+                 Lonely lonely)
     : address_(std::move(address)),
       rails_(std::move(rails)),
       poller_(std::move(poller)),
-      make_peer_(std::move(make_peer)) {}
+      make_peer_(std::move(make_peer)),
+      lonely_(std::move(lonely)) {}
 
 std::shared_ptr<Control> Control::start(Address& address, Rails rails,
                                         std::shared_ptr<Poller> poller, MakePeer make_peer,
-                                        std::shared_ptr<Neighbourhood> neighbourhood) {
+                                        std::shared_ptr<Neighbourhood> neighbourhood,
+                                        Lonely lonely) {
   UniqueFd listener = listen_tcp(address.host);
   address.port = local_port(listener.get());
-  std::shared_ptr<Control> control(
-      new Control(address, std::move(rails), std::move(poller), std::move(make_peer)));
+  std::shared_ptr<Control> control(new Control(address, std::move(rails), std::move(poller),
+                                               std::move(make_peer), std::move(lonely)));
   control->listener_ = std::move(listener);
   control->neighbourhood_ = std::move(neighbourhood);
   Control* self = control.get();  // the thread is joined before the object goes
@@ -94,7 +97,7 @@ std::vector<std::shared_ptr<Peer>> Control::peers() const {
 }
 
 std::optional<std::string> Control::lonely() const {
-  if (!lonely_.load()) return std::nullopt;
+  if (lonely_->load() == 0) return std::nullopt;
   const std::lock_guard lock(mutex_);
   return last_loss_;
 }

@@ -34,11 +34,14 @@ class Control : public std::enable_shared_from_this<Control> {
   using MakePeer =
       std::function<std::shared_ptr<Peer>(const std::weak_ptr<Control>&, Peer::Identity)>;
 
+  // Where it stands whether there were peers and none is left; kernels read it.
+  using Lonely = std::shared_ptr<std::atomic<std::uint32_t>>;
   // Listens on the host of `address` and fills in its port. Starts the thread.
   // neighbourhood: to be served too; may be null.
   static std::shared_ptr<Control> start(Address& address, Rails rails,
                                         std::shared_ptr<Poller> poller, MakePeer make_peer,
-                                        std::shared_ptr<Neighbourhood> neighbourhood = nullptr);
+                                        std::shared_ptr<Neighbourhood> neighbourhood = nullptr,
+                                        Lonely lonely = std::make_shared<Lonely::element_type>(0));
 
   // --- any thread ---
   std::shared_ptr<Attempt> connect(const Address& address);
@@ -58,7 +61,8 @@ class Control : public std::enable_shared_from_this<Control> {
   void stop();  // leaves every peer, then joins the thread
 
  private:
-  Control(Address address, Rails rails, std::shared_ptr<Poller> poller, MakePeer make_peer);
+  Control(Address address, Rails rails, std::shared_ptr<Poller> poller, MakePeer make_peer,
+          Lonely lonely);
 
   std::chrono::milliseconds idle();
   void tick(Clock::time_point now);
@@ -132,7 +136,7 @@ class Control : public std::enable_shared_from_this<Control> {
   std::map<EndpointId, std::uint32_t> established_;       // connections ever made, by peer
   Dials dials_;
 
-  std::atomic<bool> lonely_{false};
+  const Lonely lonely_;
 
   mutable std::mutex mutex_;  // guards all below
   std::map<EndpointId, std::shared_ptr<Peer>> peers_;

@@ -206,7 +206,7 @@ void Control::establish(Link& link) {
   {
     const std::lock_guard lock(mutex_);
     peers_[id] = link.peer;
-    lonely_.store(false);
+    lonely_->store(0);
     if (!link.dialled && !dials_.contains(id)) accepted_.push_back(link.peer);
   }
   for (RailIndex rail = 0; rail < kMaxRails; ++rail) {

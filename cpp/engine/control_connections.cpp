@@ -117,7 +117,7 @@ void Control::drop(Link& link, const std::string& reason) {
     if (published != peers_.end() && published->second == link.peer) {
       peers_.erase(published);
       last_loss_ = "peer '" + link.peer->identity().name + "' is lost: " + reason;
-      lonely_.store(peers_.empty());
+      lonely_->store(peers_.empty() ? 1 : 0);
     }
     forget_lost_strangers();
   }

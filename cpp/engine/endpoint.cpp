@@ -68,13 +68,16 @@ Endpoint::Endpoint(const EndpointOptions& options)
   open_neighbourhood();
   note_twins_ = std::make_shared<NoteTwins>(services_.board,
                                             neighbourhood_ ? neighbourhood_->exposures() : nullptr);
+  gpu_board_ = std::make_shared<GpuBoard>(services_.board, note_twins_);
   stager_ = std::make_shared<Stager>(services_.poller);
   services_.options = options_.queue_pair;
   registrations_ = std::make_shared<Registrations>(
       rails_, neighbourhood_ ? neighbourhood_->exposures() : nullptr, live_regions_);
   address_.name = options_.name.empty() ? default_name() : options_.name;
   address_.host = control_host(rails_.front()->device(), options_.host);
-  control_ = Control::start(address_, rails_, services_.poller, peer_maker(), neighbourhood_);
+  const Control::Lonely lonely(services_.board, &services_.board->pages().lonely);
+  control_ =
+      Control::start(address_, rails_, services_.poller, peer_maker(), neighbourhood_, lonely);
 }
 
 void Endpoint::open_rails() {
@@ -90,7 +93,9 @@ void Endpoint::open_rails() {
     devices.push_back(std::move(device));
   }
   const Poller::Sleepers sleepers(services_.board, &services_.board->sleepers());
-  services_.poller = std::make_shared<Poller>(devices, options_.spin, options_.interrupt, sleepers);
+  const Poller::Silent silent(services_.board, &services_.board->pages().kernels);
+  services_.poller =
+      std::make_shared<Poller>(devices, options_.spin, options_.interrupt, sleepers, silent);
 }
 
 // Without it everything works, over devices.
@@ -296,6 +301,7 @@ void Endpoint::stop() {
     const std::lock_guard lock(gpu_mutex_);
     if (stream_waits_) stream_waits_->give_up();
   }
+  services_.board->pages().lonely.store(1);  // kernels need not wait any longer
   control_->stop();
   services_.poller->finish_sources(Deadline::after(ipc::kLongestCopy));
   stager_->stop();  // every Peer is lost: what it had to do ends
@@ -315,6 +321,7 @@ void Endpoint::stop() {
     stream_waits_.reset();
     stream_devices_.clear();
   }
+  gpu_board_.reset();
   note_twins_.reset();
   services_.poller->let_go();
   services_.poller.reset();

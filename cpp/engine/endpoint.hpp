@@ -20,6 +20,7 @@
 #include "engine/gpu_registrations.hpp"
 #include "engine/memory.hpp"
 #include "engine/peer.hpp"
+#include "engine/slot_claim.hpp"
 #include "engine/stream_waits.hpp"
 
 namespace zerohop::engine {
@@ -98,6 +99,10 @@ class Endpoint {
   std::shared_ptr<Transfer> wait_transfer_on(driver::CudaStream stream,
                                              const std::shared_ptr<Transfer>& transfer,
                                              std::optional<double> timeout);
+  // `count` slots from `first` on are for kernels of that GPU. Throws std::out_of_range, and what
+  // SlotClaim does.
+  std::unique_ptr<SlotClaim> claim_slots(const std::string& device, std::uint32_t first,
+                                         std::uint32_t count, const Deadline& deadline);
   std::uint32_t peek_notify(std::uint32_t slot) const;
   std::uint32_t reset_notify(std::uint32_t slot);
 
@@ -136,6 +141,7 @@ class Endpoint {
   std::shared_ptr<Neighbourhood> neighbourhood_;  // null because of:
   std::string no_neighbourhood_;
   std::shared_ptr<NoteTwins> note_twins_;
+  std::shared_ptr<GpuBoard> gpu_board_;
   std::shared_ptr<CopyQueue> copy_queue_;
   const std::shared_ptr<LiveRegions> live_regions_ = std::make_shared<LiveRegions>();
   std::shared_ptr<Registrations> registrations_;

@@ -1,4 +1,4 @@
-// What streams of the program wait for.
+// What streams and kernels of the program wait for.
 #include "base/error.hpp"
 #include "engine/cuda_table.hpp"
 #include "engine/endpoint.hpp"
@@ -30,8 +30,7 @@ std::shared_ptr<StreamWaits> Endpoint::stream_waits() {
     const std::weak_ptr<Control> control = control_;
     stream_waits_ = std::make_shared<StreamWaits>(
         StreamWaits::Host{.poller = services_.poller,
-                          .board = services_.board,
-                          .twins = note_twins_,
+                          .board = gpu_board_,
                           .look =
                               [control] {
                                 if (const auto alive = control.lock()) alive->look();
@@ -49,6 +48,13 @@ std::shared_ptr<Transfer> Endpoint::wait_notify_on(driver::CudaStream stream, st
   const Entered entered = enter();
   check_slots(slot, 1);
   return stream_waits()->notification(stream_of(stream, timeout), slot, reset);
+}
+
+std::unique_ptr<SlotClaim> Endpoint::claim_slots(const std::string& device, std::uint32_t first,
+                                                 std::uint32_t count, const Deadline& deadline) {
+  const Entered entered = enter();
+  check_slots(first, count);
+  return std::make_unique<SlotClaim>(gpu_board_, gpu_device(device), first, count, deadline);
 }
 
 std::shared_ptr<Transfer> Endpoint::wait_transfer_on(driver::CudaStream stream,

@@ -10,6 +10,7 @@
 #include "engine/board_pages.hpp"
 #include "engine/gpu_reach.hpp"
 #include "engine/gpu_windows.hpp"
+#include "engine/kernel_reach.hpp"
 #include "gpu/copy_stream.hpp"
 #include "gpu/registered_pages.hpp"
 
@@ -29,6 +30,12 @@ class GpuNotifier {
   Place place(const std::shared_ptr<ipc::Visit>& visit, GpuWindows& windows,
               const std::shared_ptr<const gpu::Device>& device, std::uint32_t slot,
               std::uint32_t value, const std::function<Deadline()>& deadline);
+
+  // The same for kernels of the program, which put notes by themselves. Throws RouteUnavailable
+  // where they cannot, or nobody among `hearers` would hear.
+  KernelNotes for_kernels(const std::shared_ptr<ipc::Visit>& visit, GpuWindows& windows,
+                          const std::shared_ptr<const gpu::Device>& device, Hearers hearers,
+                          const Deadline& deadline);
 
   void leave() noexcept;  // lets go of the board
 

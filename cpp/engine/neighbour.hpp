@@ -91,6 +91,12 @@ class Neighbour {
     return notifier_.place(visit, gpus_, device, message.tag, message.value,
                            [&] { return until(patience); });
   }
+  // For kernels of the program to do so. Throws RouteUnavailable, and what mapping may.
+  KernelNotes notes_for_kernels(const std::shared_ptr<ipc::Visit>& visit,
+                                const std::shared_ptr<const gpu::Device>& device, Hearers hearers,
+                                const Patience& patience) {
+    return notifier_.for_kernels(visit, gpus_, device, hearers, until(patience));
+  }
   // The board alone.
   Reached reach_board(const Patience& patience);
 

@@ -16,6 +16,7 @@
 #include "engine/control_message.hpp"
 #include "engine/copy_queue.hpp"
 #include "engine/gpu_copies.hpp"
+#include "engine/kernel_reach.hpp"
 #include "engine/memory.hpp"
 #include "engine/neighbour.hpp"
 #include "engine/neighbourhood.hpp"
@@ -104,6 +105,11 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // With the settings of the queue pair.
   Route route(const Memory& local, const RemoteMemory& remote) const;
 
+  // For kernels of this process to put, get and notify by themselves, as long as what it keeps is
+  // kept. Throws RouteUnavailable where there is no p2p, std::invalid_argument, CudaError.
+  KernelReach reach_for_kernels(const Memory& local, const RemoteMemory& remote, Hearers hearers,
+                                const std::optional<double>& timeout) const;
+
   struct RailReport {
     std::string device;
     std::string trouble;     // why it does not serve; empty: it does
@@ -167,6 +173,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
                                    const TransferOptions& options);
   void check_call(const TransferOptions& options) const;
   void check_not_insisted(const TransferOptions& options, const std::string& reason) const;
+  void check_ends(const Pair& pair) const;
   void check_rights(const Pair& pair, RemoteAccess needed) const;
   void check_pair(const Pair& pair, RemoteAccess needed) const;
   void count(Transfer& transfer, ibv_wr_opcode opcode, bool data, bool notifies) const noexcept;

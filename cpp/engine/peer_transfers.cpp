@@ -83,9 +83,9 @@ Routes::Kind Peer::route_kind(const Memory& local, const RemoteMemory& remote) c
   return local.on_host() && remote_on_host ? Routes::Kind::host : Routes::Kind::gpu;
 }
 
-void Peer::check_rights(const Pair& pair, RemoteAccess needed) const {
-  const Memory& local = *pair.first;
-  const RemoteMemory& remote = *pair.second;
+// Both are of the two Endpoints that the connection joins.
+void Peer::check_ends(const Pair& pair) const {
+  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
   if (local.endpoint() != host_.own_id) {
     throw RegistrationError(
         "this memory is registered with another Endpoint: register it with the "
@@ -95,6 +95,11 @@ void Peer::check_rights(const Pair& pair, RemoteAccess needed) const {
     throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(remote.endpoint) +
                                 ", not to peer '" + identity_.name + "'");
   }
+}
+
+void Peer::check_rights(const Pair& pair, RemoteAccess needed) const {
+  check_ends(pair);
+  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
   if ((remote.access & needed) == 0) {
     throw std::invalid_argument(needed == kRemoteWrite
                                     ? "the remote memory is read-only: its owner registered a "

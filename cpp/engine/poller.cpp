@@ -16,10 +16,11 @@ constexpr int kBatch = 16;         // completions taken from the device at once
 }  // namespace
 
 Poller::Poller(const Devices& devices, std::chrono::microseconds spin, Interrupt interrupt,
-               Sleepers sleepers)
+               Sleepers sleepers, Silent silent)
     : spin_(spin),
       interrupt_(std::move(interrupt)),
       sleepers_(std::move(sleepers)),
+      silent_(std::move(silent)),
       shares_(devices.size()) {
   for (std::size_t rail = 0; rail < devices.size(); ++rail) {
     const int depth = std::min(kFirstDepth, devices[rail]->attributes().max_cqe);

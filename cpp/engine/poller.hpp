@@ -38,8 +38,12 @@ class Poller {
   // sleepers: where waiters are counted while they sleep; processes of this host may look there
   // whether somebody wants to be woken.
   using Sleepers = std::shared_ptr<std::atomic<int>>;
+  // silent: counts those that make a waiter's ready() true and wake nobody: kernels. While there
+  // are any, sleepers look every millisecond.
+  using Silent = std::shared_ptr<const std::atomic<std::uint32_t>>;
   Poller(const Devices& devices, std::chrono::microseconds spin, Interrupt interrupt,
-         Sleepers sleepers = std::make_shared<std::atomic<int>>(0));
+         Sleepers sleepers = std::make_shared<std::atomic<int>>(0),
+         Silent silent = std::make_shared<Silent::element_type>(0));
 
   const std::shared_ptr<rdma::CompletionQueue>& queue(RailIndex rail) const noexcept {
     return shares_[rail].queue;
@@ -145,6 +149,7 @@ class Poller {
   const std::chrono::microseconds spin_;
   const Interrupt interrupt_;
   const Sleepers sleepers_;
+  const Silent silent_;
 
   std::mutex poll_mutex_;  // held while completions are delivered; outermost of the engine's locks
   std::vector<Share> shares_;  // by rail
@@ -204,7 +209,8 @@ bool Poller::sleep(Ready& ready, const Deadline& deadline) {
     flush();
     if (ready()) return true;
     if (deadline.passed()) return false;
-    const auto slice = Deadline::Clock::now() + (armed ? kBetweenInterrupts : kWhilePolled);
+    const bool may_sleep = armed && silent_->load(std::memory_order_relaxed) == 0;
+    const auto slice = Deadline::Clock::now() + (may_sleep ? kBetweenInterrupts : kWhilePolled);
     {
       std::unique_lock lock(sleep_mutex_);
       wakeup_.wait_until(lock, std::min(slice, deadline.at()),

@@ -57,7 +57,6 @@ StreamWaits::~StreamWaits() {
   }
   new auto(std::move(entries_));  // CUDA does not survive fork(), nor end what hangs
   new auto(std::move(waiters_));
-  new auto(std::move(pages_));
 }
 
 std::shared_ptr<StreamWaiter> StreamWaits::waiter_of(
@@ -69,21 +68,9 @@ std::shared_ptr<StreamWaiter> StreamWaits::waiter_of(
   return waiter;
 }
 
-std::shared_ptr<const void> StreamWaits::board_of(
-    const std::shared_ptr<const gpu::Device>& device) {
-  const std::lock_guard lock(mutex_);
-  if (!pages_ || !device->facts().reaches_registered) {
-    const Buffer& buffer = host_.board->buffer();
-    pages_ = std::make_shared<const gpu::RegisteredPages>(device, host_.board, buffer.data(),
-                                                          buffer.nbytes());
-  }
-  return pages_;
-}
-
 std::shared_ptr<Transfer> StreamWaits::notification(const Stream& stream, std::uint32_t slot,
                                                     bool reset) {
   const auto waiter = waiter_of(stream.device);
-  host_.twins->settle(stream.device);
   Entry entry{.waiter = waiter, .place = waiter->take(), .seconds = stream.seconds};
   return begin(std::move(entry), stream,
                [&](Entry& taken) { return wait_for_slot(taken, stream, slot, reset); });
@@ -92,24 +79,20 @@ std::shared_ptr<Transfer> StreamWaits::notification(const Stream& stream, std::u
 // The notes that come from now on are for the stream, until leave_slot().
 gpu::Wait StreamWaits::wait_for_slot(Entry& entry, const Stream& stream, std::uint32_t slot,
                                      bool reset) {
-  const BoardPages& pages = host_.board->pages();
-  entry.kept.push_back(board_of(stream.device));
-  const NoteTwins::Place twins = host_.twins->of(stream.device);
-  entry.kept.push_back(twins.owner);
-  const auto address = [](const auto& word) { return reinterpret_cast<std::uintptr_t>(&word); };
-  gpu::Wait wait{.word = address(pages.slots[slot]),
-                 .note = twins.address == 0 ? address(pages.notes[slot])
-                                            : twins.address + slot * sizeof(gpu::Note),
+  const GpuBoard::Reached board = host_.board->reach(stream.device);
+  entry.kept.assign(board.kept.begin(), board.kept.end());
+  gpu::Wait wait{.word = board.words + slot * sizeof(std::uint32_t),
+                 .note = board.notes + slot * sizeof(gpu::Note),
                  .awaited = gpu::Awaited::slot,
                  .reset = reset ? 1U : 0U};
-  std::ranges::copy(host_.board->gpu_notes().begin_wait(slot), wait.taken);
+  std::ranges::copy(host_.board->board().gpu_notes().begin_wait(slot), wait.taken);
   entry.slot = slot;
   entry.resets = reset;
   return wait;
 }
 
 void StreamWaits::leave_slot(const Entry& entry, std::uint32_t tag) noexcept {
-  if (entry.slot) host_.board->gpu_notes().end_wait(*entry.slot, entry.resets ? tag : 0);
+  if (entry.slot) host_.board->board().gpu_notes().end_wait(*entry.slot, entry.resets ? tag : 0);
 }
 
 std::string StreamWaits::awaited(const Entry& entry) {
@@ -122,12 +105,12 @@ const std::shared_ptr<const Route>& StreamWaits::route_of(const gpu::Device& dev
   const std::lock_guard lock(mutex_);
   auto& route = routes_[{device.ordinal(), of_transfer}];
   if (!route) {
-    route = std::make_shared<const Route>(
-        Route{.kind = "stream",
-              .device = device.facts().device_name(),
-              .reason = of_transfer ? "a stream waits for a transfer"
-                                    : "a stream waits for notifications " + host_.twins->where(),
-              .settings = {}});
+    route = std::make_shared<const Route>(Route{
+        .kind = "stream",
+        .device = device.facts().device_name(),
+        .reason = of_transfer ? "a stream waits for a transfer"
+                              : "a stream waits for notifications " + host_.board->twins().where(),
+        .settings = {}});
   }
   return route;
 }

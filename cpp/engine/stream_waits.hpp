@@ -15,11 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/board.hpp"
-#include "engine/note_twins.hpp"
+#include "engine/gpu_board.hpp"
 #include "engine/poller.hpp"
 #include "engine/transfer.hpp"
-#include "gpu/registered_pages.hpp"
 #include "gpu/stream_waiter.hpp"
 
 namespace zerohop::engine {
@@ -28,8 +26,7 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
  public:
   struct Host {
     std::shared_ptr<Poller> poller;
-    std::shared_ptr<Board> board;
-    std::shared_ptr<NoteTwins> twins;
+    std::shared_ptr<GpuBoard> board;
     std::function<void()> look;                         // has the progress thread poll
     std::function<std::optional<std::string>()> alone;  // why no notification will come any more
   };
@@ -70,7 +67,6 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   };
 
   std::shared_ptr<gpu::StreamWaiter> waiter_of(const std::shared_ptr<const gpu::Device>& device);
-  std::shared_ptr<const void> board_of(const std::shared_ptr<const gpu::Device>& device);
   const std::shared_ptr<const Route>& route_of(const gpu::Device& device, bool of_transfer);
   gpu::Wait wait_for_slot(Entry& entry, const Stream& stream, std::uint32_t slot, bool reset);
   void leave_slot(const Entry& entry, std::uint32_t tag) noexcept;
@@ -96,7 +92,6 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
 
   std::mutex mutex_;  // held shortly, but for the first wait on a GPU; guards the next
   std::map<int, std::shared_ptr<gpu::StreamWaiter>> waiters_;            // by ordinal
-  std::shared_ptr<const gpu::RegisteredPages> pages_;                    // of the board
   std::map<std::pair<int, bool>, std::shared_ptr<const Route>> routes_;  // by ordinal, of_transfer
   std::list<Entry> arrivals_;
 

@@ -65,6 +65,7 @@ std::shared_ptr<const Kernels> Kernels::make(const std::shared_ptr<const Device>
   kernels->parts_->tickets = std::make_unique<Tickets>(cuda);
   kernels->copy_pieces_ = kernels->find("zerohop_copy_pieces");
   kernels->copy_ranges_ = kernels->find("zerohop_copy_ranges");
+  kernels->forget_notes_ = kernels->find("zerohop_forget_notes");
   kernels->wait_word_ = kernels->find("zerohop_wait_word");
   return kernels;
 }
@@ -128,6 +129,15 @@ void Kernels::copy_ranges(FewRanges ranges, const Tail& tail, driver::CudaStream
   std::array<void*, 2> arguments{&ranges, &last};
   launch(copy_ranges_, {blocks, threads, /*overlaps=*/true}, stream, arguments.data(),
          "cuLaunchKernelEx of a copy");
+}
+
+void Kernels::forget_notes(driver::CudaAddress notes, const NoteAt* forgotten, std::uint32_t count,
+                           driver::CudaStream stream) const {
+  if (count == 0) return;
+  constexpr unsigned kBlock = 128;
+  std::array<void*, 3> arguments{&notes, &forgotten, &count};
+  launch(forget_notes_, {(count + kBlock - 1) / kBlock, kBlock}, stream, arguments.data(),
+         "cuLaunchKernelEx of forgotten notifications");
 }
 
 void Kernels::wait_word(Wait wait, driver::CudaStream stream) const {

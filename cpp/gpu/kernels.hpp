@@ -34,6 +34,10 @@ class Kernels {
                    driver::CudaStream stream) const;
   // The same for a few ranges, whose grain this chooses.
   void copy_ranges(FewRanges ranges, const Tail& tail, driver::CudaStream stream) const;
+  // Empties those of the notes, of slot 0 on, that are as `forgotten`, a list in pinned memory,
+  // says.
+  void forget_notes(driver::CudaAddress notes, const NoteAt* forgotten, std::uint32_t count,
+                    driver::CudaStream stream) const;
   // Has the stream wait.
   void wait_word(Wait wait, driver::CudaStream stream) const;
 
@@ -61,6 +65,7 @@ class Kernels {
   std::unique_ptr<Parts> parts_ = std::make_unique<Parts>();
   driver::CudaFunction copy_pieces_ = nullptr;
   driver::CudaFunction copy_ranges_ = nullptr;
+  driver::CudaFunction forget_notes_ = nullptr;
   driver::CudaFunction wait_word_ = nullptr;
 };
 

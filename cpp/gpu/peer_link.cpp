@@ -55,4 +55,15 @@ std::string why_out_of_reach(const Device& device, const PeerLink& link) {
          " and cuda:" + std::to_string(link.ordinal);
 }
 
+bool carries_atomics(const Device& device, const PeerLink& link) {
+  if (link.kind != PeerLink::Kind::seen) return link.kind == PeerLink::Kind::same;
+  const driver::Cuda& cuda = device.cuda();
+  driver::CudaDevice other = 0;
+  int native = 0;
+  return cuda.device_get(&other, link.ordinal) == driver::kCudaSuccess &&
+         cuda.device_get_p2p_attribute(&native, driver::kCudaP2pNativeAtomics, device.handle(),
+                                       other) == driver::kCudaSuccess &&
+         native != 0;
+}
+
 }  // namespace zerohop::gpu

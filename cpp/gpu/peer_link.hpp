@@ -24,4 +24,7 @@ bool has_native_atomics(const Device& device, const Device& owner);
 // Why `device` cannot reach the memory of that GPU; empty where the driver knows of no reason.
 std::string why_out_of_reach(const Device& device, const PeerLink& link);
 
+// Whether atomics of `device` on that GPU's memory are atomic with its own.
+bool carries_atomics(const Device& device, const PeerLink& link);
+
 }  // namespace zerohop::gpu

@@ -5,21 +5,20 @@
 
 #include <cstdint>
 
+#include "zerohop/note.h"
+
 namespace zerohop::gpu {
 
 constexpr unsigned kMostThreads = 512;  // of a block that copies
 // Launches of one module whose tails may be under way at once.
 constexpr std::uint32_t kTails = 16384;
 
-// A notification as GPUs put it, in 64 bits: its value above a tag that no other one of its board
-// has for a long time. It lies twice, for streams and for the CPU: by the tag each of them knows
-// what the other has taken.
-using Note = std::uint64_t;
-constexpr std::uint32_t kFirstTag = std::uint32_t{1} << 20;  // smaller ones are Outcomes
+using device::make_note;
+using device::Note;
+using device::tag_of;
+using device::value_of;
+constexpr std::uint32_t kFirstTag = device::kCounts;  // smaller ones are Outcomes
 constexpr unsigned kTagsKnown = 8;  // that were taken last from a slot: the others are gone
-constexpr Note make_note(std::uint32_t value, std::uint32_t tag) { return Note{value} << 32 | tag; }
-constexpr std::uint32_t tag_of(Note note) { return static_cast<std::uint32_t>(note); }
-constexpr std::uint32_t value_of(Note note) { return static_cast<std::uint32_t>(note >> 32); }
 
 // Put by the last block of a launch once every block's copies are placed.
 struct Tail {
@@ -40,6 +39,11 @@ struct FewRanges {
   std::uint64_t nbytes[kMost] = {};
   std::uint64_t grain = 0;  // bytes that one warp copies
   std::uint32_t count = 0;
+};
+
+struct NoteAt {
+  Note note = 0;
+  std::uint64_t slot = 0;
 };
 
 enum class Awaited : std::uint32_t {

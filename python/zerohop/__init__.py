@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from zerohop import verbs
-from zerohop._core import Memory, Peer, RemoteMemory, Route, Transfer
+from zerohop._core import DeviceBoard, DeviceQueue, Memory, Peer, RemoteMemory, Route, Transfer
+from zerohop.device import include_dir
 from zerohop.endpoint import Endpoint
 from zerohop.errors import (
     AuthenticationError,
@@ -39,6 +40,8 @@ __version__ = "0.1.0"
 __all__ = [
     "AuthenticationError",
     "CudaError",
+    "DeviceBoard",
+    "DeviceQueue",
     "Endpoint",
     "Error",
     "Memory",
@@ -54,6 +57,7 @@ __all__ = [
     "TransferTimeout",
     "VerbsError",
     "aio",
+    "include_dir",
     "prometheus",
     "topology",
     "verbs",

@@ -16,8 +16,8 @@ using driver::kCudaSuccess;
 namespace {
 
 // A function is the address of its name.
-std::array<std::string_view, 3> kernels{"zerohop_copy_pieces", "zerohop_copy_ranges",
-                                        "zerohop_wait_word"};
+std::array<std::string_view, 4> kernels{"zerohop_copy_pieces", "zerohop_copy_ranges",
+                                        "zerohop_wait_word", "zerohop_forget_notes"};
 
 template <typename T>
 const T& argument(void** arguments, int which) {
@@ -63,7 +63,11 @@ CudaResult launch_kernel(const driver::CudaLaunch* launch, driver::CudaFunction 
     case 1:
       return fake.copies.ranges(argument<gpu::FewRanges>(arguments, 0),
                                 argument<gpu::Tail>(arguments, 1), stream);
-    default: return fake.copies.wait(argument<gpu::Wait>(arguments, 0), stream);
+    case 2: return fake.copies.wait(argument<gpu::Wait>(arguments, 0), stream);
+    default:
+      return fake.copies.forget(argument<driver::CudaAddress>(arguments, 0),
+                                argument<const gpu::NoteAt*>(arguments, 1),
+                                argument<std::uint32_t>(arguments, 2), stream);
   }
 }
 

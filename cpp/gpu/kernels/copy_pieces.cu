@@ -13,7 +13,7 @@ extern "C" __global__ void __launch_bounds__(zerohop::gpu::kMostThreads)
   const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
   const unsigned warps = gridDim.x * blockDim.x / kWarp;
   for (unsigned i = thread / kWarp; i < count; i += warps) {
-    zerohop::gpu::copy(pieces[i], thread % kWarp);
+    zerohop::gpu::copy(pieces[i]);
   }
   if (tail.done != 0) zerohop::gpu::finish(tail);
 }

@@ -15,8 +15,7 @@ extern "C" __global__ void __launch_bounds__(zerohop::gpu::kMostThreads)
     for (std::uint64_t at = thread / kWarp * ranges.grain; at < nbytes; at += stride) {
       const std::uint64_t rest = nbytes - at;
       zerohop::gpu::copy(
-          {ranges.from[r] + at, ranges.to[r] + at, rest < ranges.grain ? rest : ranges.grain},
-          thread % kWarp);
+          {ranges.from[r] + at, ranges.to[r] + at, rest < ranges.grain ? rest : ranges.grain});
     }
   }
   zerohop::gpu::finish(tail);

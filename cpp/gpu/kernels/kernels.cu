@@ -1,4 +1,5 @@
 // All kernels, as one module.
 #include "gpu/kernels/copy_pieces.cu"
 #include "gpu/kernels/copy_ranges.cu"
+#include "gpu/kernels/forget_notes.cu"
 #include "gpu/kernels/wait_word.cu"

@@ -64,5 +64,5 @@ extern "C" __global__ void zerohop_wait_word(Wait wait) {
   begin();
   // The kernels behind this one see what came before the word: it was acquired, and they begin once
   // this one has ended. The CPU needs the word itself.
-  put(wait.end, WaitEnd{wait_for(wait), wait.use});
+  put_end(wait.end, WaitEnd{wait_for(wait), wait.use});
 }

@@ -1,19 +1,14 @@
-// Words between GPUs and CPUs. Who acquires one sees what was placed before the fence that its
-// writer has made ahead of it, whoever of the system placed it (PTX ISA, memory consistency model,
-// scope .sys). The writes themselves order nothing: one fence serves several of them.
+// The words by which launches of this library tell that they are done, and what of.
 #pragma once
 
 #include "gpu/tail.hpp"
+#include "zerohop/words.cuh"
 
 namespace zerohop::gpu {
 
-__device__ inline void put(std::uint64_t word, std::uint32_t value) {
-  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
-}
-__device__ inline void put(std::uint64_t word, Note note) {
-  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(note) : "memory");
-}
-__device__ inline void put(std::uint64_t word, const WaitEnd& end) {
+using namespace device;
+
+__device__ inline void put_end(std::uint64_t word, const WaitEnd& end) {
   asm volatile(
       "{\n"
       "  .reg .b128 whole;\n"
@@ -22,49 +17,6 @@ __device__ inline void put(std::uint64_t word, const WaitEnd& end) {
       "}" ::"l"(word),
       "l"(end.told), "l"(end.use)
       : "memory");
-}
-// Cheaper than __threadfence(), which orders more than what comes before with what comes after.
-__device__ inline void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
-__device__ inline void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
-__device__ inline std::uint32_t acquire(std::uint64_t word) {
-  std::uint32_t value;
-  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
-  return value;
-}
-__device__ inline Note acquire_note(std::uint64_t word) {
-  Note note;
-  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(note) : "l"(word) : "memory");
-  return note;
-}
-// Orders nothing: to have a look.
-__device__ inline std::uint32_t glance(std::uint64_t word) {
-  std::uint32_t value;
-  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
-  return value;
-}
-// Empties a word, and returns what was in it.
-__device__ inline std::uint32_t take(std::uint64_t word) {
-  std::uint32_t before;
-  asm volatile("atom.acquire.sys.global.exch.b32 %0, [%1], %2;"
-               : "=r"(before)
-               : "l"(word), "r"(0)
-               : "memory");
-  return before;
-}
-// Of what was acquired as `seen` already. An exchange that acquires by itself takes 1 us more.
-__device__ inline Note take_note(std::uint64_t word, Note seen) {
-  Note before;
-  asm volatile("atom.relaxed.sys.global.exch.b64 %0, [%1], %2;"
-               : "=l"(before)
-               : "l"(word), "l"(Note{0})
-               : "memory");
-  if (before != seen) fence_system();  // a later one
-  return before;
-}
-__device__ inline std::uint64_t nanoseconds_now() {
-  std::uint64_t now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return now;
 }
 
 // Of each tail: how many blocks are done. As the module is loaded: 0, and so each launch leaves it.
@@ -89,11 +41,11 @@ __device__ inline void finish(const Tail& tail) {
     if (atomicAdd(&done, 1) != gridDim.x - 1) return;
     done = 0;  // for the next launch that has this place
   }
-  if (tail.replaced != 0) put(tail.replaced, std::uint32_t{0});
+  if (tail.replaced != 0) put_word(tail.replaced, std::uint32_t{0});
   fence_system();
-  if (tail.twin != 0) put(tail.twin, tail.note);
-  if (tail.slot != 0) put(tail.slot, tail.note);
-  put(tail.done, tail.number);
+  if (tail.twin != 0) put_word(tail.twin, tail.note);
+  if (tail.slot != 0) put_word(tail.slot, tail.note);
+  put_word(tail.done, tail.number);
 }
 
 }  // namespace zerohop::gpu

@@ -1,0 +1,137 @@
+// What kernels of the program are given to communicate by themselves.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "bindings/bind_peer.hpp"
+#include "bindings/demands.hpp"
+#include "bindings/handles.hpp"
+#include "bindings/topics.hpp"
+#include "gda/device_board.hpp"
+#include "gda/device_queue.hpp"
+
+namespace zerohop::bindings {
+namespace {
+
+using engine::RemoteMemory;
+
+// Closed: null.
+template <typename Made>
+struct DeviceHandle {
+  EndpointHandle endpoint;
+  std::unique_ptr<Made> made;
+
+  const Made& open() const {
+    if (made) return *made;
+    throw Error("it was closed: make a new one");
+  }
+  void close() {
+    auto last = std::move(made);
+    without_gil([&] { last.reset(); });
+  }
+};
+using QueueHandle = DeviceHandle<gda::DeviceQueue>;
+using BoardHandle = DeviceHandle<gda::DeviceBoard>;
+
+engine::Hearers demand_hearers(const std::string& word) {
+  if (word == "both") return engine::Hearers::both;
+  if (word == "gpu") return engine::Hearers::kernels;
+  if (word == "cpu") return engine::Hearers::cpu;
+  throw py::value_error("hears must be 'gpu', 'cpu' or 'both', not '" + word + "'");
+}
+
+// A scalar of NumPy's, as CuPy and others take a struct.
+template <typename Made>
+py::object value_of(const DeviceHandle<Made>& self) {
+  const auto& value = self.open().value();
+  return py::module_::import("numpy").attr("void")(
+      py::bytes(reinterpret_cast<const char*>(&value), sizeof value));
+}
+
+QueueHandle device_queue(const PeerHandle& self, py::handle local, Shown<RemoteMemory> remote,
+                         const std::string& hears, Timeout timeout) {
+  const engine::Hearers hearers = demand_hearers(hears);
+  const RemoteMemory& theirs = demand_remote(remote.object, "remote", local);
+  const LocalArray memory(*self.endpoint, local);
+  return {self.endpoint, waiting(*self.endpoint, timeout.seconds, [&](const Deadline& deadline) {
+            return std::make_unique<gda::DeviceQueue>(*self.peer, *memory, theirs, hearers,
+                                                      timeout.seconds, deadline);
+          })};
+}
+
+BoardHandle device_board(const EndpointHandle& self, Slot first, Slot count,
+                         const std::string& device, Timeout timeout) {
+  const std::uint32_t begin = demand_slot(first.object);
+  const std::uint32_t length = demand_u32(count.object, "the count of slots");
+  return {self, waiting(*self, timeout.seconds, [&](const Deadline& deadline) {
+            return std::make_unique<gda::DeviceBoard>(
+                self->claim_slots(device, begin, length, deadline), deadline);
+          })};
+}
+
+template <typename Made>
+void bind_common(py::class_<DeviceHandle<Made>>& type) {
+  using Handle = DeviceHandle<Made>;
+  type.def_property_readonly("value", &value_of<Made>,
+                             "The plain value that a kernel takes by value: its bytes.")
+      .def_property_readonly(
+          "address", [](const Handle& self) { return self.open().address(); },
+          "Where the same lies in the memory of the GPU, for kernels that take a pointer.")
+      .def_property_readonly(
+          "device", [](const Handle& self) { return self.open().device(); },
+          "The GPU that runs the kernels, ``\"cuda:0\"``.")
+      .def_property_readonly(
+          "closed", [](const Handle& self) { return !self.made; }, "Whether close() was called.")
+      .def("close", &Handle::close, R"(
+Kernels must not use it any more: those that were given to the GPU before are waited for, by a thread of its own,
+before anything is unmapped. Idempotent; ``with`` does it, too.)")
+      .def("__enter__", [](py::object self) { return self; })
+      .def("__exit__", [](Handle& self, const py::args&) { self.close(); });
+}
+
+}  // namespace
+
+// Behind those of Peer and Endpoint.
+void bind_device(py::module_& m) {
+  m.attr("DEVICE_QUEUE_NBYTES") = sizeof(device::Queue);
+  m.attr("DEVICE_BOARD_NBYTES") = sizeof(device::Board);
+  py::class_<QueueHandle> queue(m, "DeviceQueue", R"(
+A local array, one of a Peer and the way between them, for kernels: made by ``Peer.device_queue``. Its ``value`` is
+the ``zerohop::device::Queue`` of ``<zerohop/device.cuh>``, found by ``zerohop.include_dir()``.)");
+  bind_common(queue);
+  queue.def_property_readonly(
+      "route", [](const QueueHandle& self) { return self.open().route(); },
+      "Which way the kernels' bytes go, and why.");
+  py::class_<BoardHandle> board(m, "DeviceBoard", R"(
+Slots of this Endpoint's board, for kernels to wait on: made by ``Endpoint.device_board``. Its ``value`` is the
+``zerohop::device::Board`` of ``<zerohop/device.cuh>``.)");
+  bind_common(board);
+
+  auto peer = py::reinterpret_borrow<PeerClass>(m.attr("Peer"));
+  peer.def("device_queue", &device_queue, py::arg("local"), py::arg("remote"), py::kw_only(),
+           py::arg("hears") = "both", py::arg("timeout") = py::none(), R"(
+For kernels of `local`'s GPU to put, get and notify by themselves, with no CPU in the way: by loads and stores, as
+the other process is on this host and its memory is mapped (``route`` tells). Both arrays are contiguous and lie on
+GPUs, the remote one in a single chunk, as memory of ``Endpoint.empty()`` and cudaMalloc does.
+
+hears: who hears the notifications that kernels put: the peer's kernels and streams (``"gpu"``), its ``wait_notify``
+(``"cpu"``), or ``"both"``, which takes a kernel that notifies again and again half a microsecond more each time. What
+kernels put wakes nobody: a CPU that sleeps in wait_notify looks every millisecond.
+
+Until it is closed the peer's memory stays mapped; a peer that closes that memory or the connection waits for it, five
+seconds at most. Raises RouteUnavailable, ValueError (such arrays it does not take), PeerLost, CudaError,
+TransferTimeout (`timeout` seconds; default: the Endpoint's).)");
+  auto endpoint = py::reinterpret_borrow<py::class_<engine::Endpoint, EndpointHandle>>(
+      py::object(m.attr("Endpoint")));
+  endpoint.def("device_board", &device_board, py::arg("first"), py::arg("count") = 1, py::kw_only(),
+               py::arg("device") = "cuda:0", py::arg("timeout") = py::none(), R"(
+`count` slots from `first` on, for kernels of `device` to wait on. Until it is closed, what GPUs put there is for them,
+and not for calls that wait or look. Raises RouteUnavailable (built without kernels), IndexError, CudaError,
+TransferTimeout.)");
+}
+
+}  // namespace zerohop::bindings

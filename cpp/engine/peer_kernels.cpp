@@ -1,0 +1,72 @@
+// What kernels of the program reach of a Peer by themselves.
+#include <utility>
+
+#include "base/error.hpp"
+#include "engine/peer.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+[[noreturn]] void refuse(const std::string& reason) {
+  throw RouteUnavailable("kernels cannot reach that memory by themselves, because " + reason);
+}
+
+void check_one_range(const Layout& layout, const char* which) {
+  if (!layout.is_contiguous() || layout.nbytes() == 0) {
+    throw std::invalid_argument(std::string("a device queue takes whole ranges of memory: the ") +
+                                which + " array must be contiguous and not empty");
+  }
+}
+
+std::shared_ptr<const Route> kernel_route(const Route& by_engine, const std::string& remote) {
+  Route route = by_engine;
+  route.reason = "both processes are on this host, and kernels of " + route.device +
+                 " load from and store to the peer's " + remote + " by themselves";
+  return std::make_shared<const Route>(std::move(route));
+}
+
+}  // namespace
+
+KernelReach Peer::reach_for_kernels(const Memory& local, const RemoteMemory& remote,
+                                    Hearers hearers, const std::optional<double>& timeout) const {
+  check_alive();
+  const Pair pair{&local, &remote};
+  check_ends(pair);
+  check_one_range(local.layout(), "local");
+  check_one_range(remote.layout, "remote");
+  if (local.on_host()) {
+    throw std::invalid_argument("the local array of a device queue must lie on a GPU");
+  }
+  if (remote.device == "cpu") refuse("it is the host's");
+  if (!neighbour_) refuse(why_no_neighbour());
+  const Neighbour::Patience patience{.seconds = timeout.value_or(host_.default_timeout),
+                                     .insists = true};
+  auto pinned = local.pinned();
+  const Neighbour::ReachedByGpu reached = reach_by_gpu(pair, patience);
+  if (reached.places.empty()) refuse(reached.reason);
+  if (reached.places.size() > 1) {
+    refuse("it lies in " + std::to_string(reached.places.size()) +
+           " chunks, which this process maps apart: take memory of Endpoint.empty()");
+  }
+  const auto& [window, memory, link] = reached.places.front();
+  KernelReach found{.device = pinned->device,
+                    .remote = memory->at(remote.layout.address),
+                    .puts = window->writable && (remote.access & kRemoteWrite) != 0,
+                    .gets = local.writable() && (remote.access & kRemoteRead) != 0,
+                    .atomics = gpu::carries_atomics(*pinned->device, *link),
+                    .notes = {},
+                    .route = {}};
+  found.kept.push_back(std::make_shared<const ipc::Visit::Hold>(reached.visit, window->entry.slot));
+  found.kept.push_back(memory);
+  found.kept.push_back(pinned);
+  // Asked behind the hold: either this sees the end, or the owner the hold.
+  if (reached.visit->refusal(window.get()) != ipc::Copied::all) {
+    refuse("its owner has closed that memory, or ended the connection");
+  }
+  found.notes = neighbour_->notes_for_kernels(reached.visit, found.device, hearers, patience);
+  found.route =
+      kernel_route(*neighbour_->gpu_route(*found.device, remote.device, *link), remote.device);
+  return found;
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,30 @@
+// Slots of this process's board, for kernels of the program to wait on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine/slot_claim.hpp"
+#include "gda/device_value.hpp"
+#include "zerohop/types.h"
+
+namespace zerohop::gda {
+
+class DeviceBoard {
+ public:
+  // Throws CudaError, TransferTimeout (the GPU is kept busy).
+  DeviceBoard(std::unique_ptr<engine::SlotClaim> claim, const Deadline& deadline);
+
+  const device::Board& value() const noexcept { return board_; }
+  std::uint64_t address() const noexcept { return memory_.address(); }  // of the same on the GPU
+  const std::string& device() const noexcept { return device_; }
+
+ private:
+  const std::unique_ptr<engine::SlotClaim> claim_;
+  const std::string device_;
+  const device::Board board_;
+  DeviceValue memory_;
+};
+
+}  // namespace zerohop::gda

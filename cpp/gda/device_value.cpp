@@ -1,0 +1,54 @@
+#include "gda/device_value.hpp"
+
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/fork.hpp"
+#include "driver/cuda_call.hpp"
+#include "gpu/apart.hpp"
+#include "gpu/device_guard.hpp"
+#include "gpu/handles.hpp"
+#include "gpu/stream_wait.hpp"
+
+namespace zerohop::gda {
+
+using driver::check_cuda;
+
+DeviceValue::DeviceValue(std::shared_ptr<const gpu::Device> device, std::size_t nbytes, Kept kept)
+    : device_(std::move(device)), generation_(fork_generation()), kept_(std::move(kept)) {
+  const driver::Cuda& cuda = device_->cuda();
+  const gpu::DeviceGuard guard(*device_);
+  check_cuda(cuda, cuda.memory_allocate(&address_, nbytes),
+             "cuMemAlloc for kernels on " + device_->facts().device_name());
+}
+
+void DeviceValue::set(std::span<const std::byte> bytes, const Deadline& deadline) {
+  const driver::Cuda& cuda = device_->cuda();
+  const std::string what = "what kernels on " + device_->facts().device_name() + " are given";
+  const gpu::DeviceGuard guard(*device_);
+  const gpu::Stream stream = gpu::make_stream(cuda);
+  // From pageable memory: it has been read when the call returns.
+  check_cuda(cuda, cuda.copy_to_device(address_, bytes.data(), bytes.size(), stream.get()),
+             "cuMemcpyHtoD of " + what);
+  if (gpu::wait_stream(*device_, stream.get(), what, deadline)) return;
+  throw TransferTimeout(what + " could not be copied in time: a kernel keeps the GPU busy");
+}
+
+DeviceValue::~DeviceValue() {
+  if (generation_ != fork_generation()) {
+    new auto(std::move(kept_));  // CUDA does not survive fork(): nothing is to be given back
+    return;
+  }
+  gpu::run_apart([device = device_, address = address_, kept = std::move(kept_)]() mutable {
+    try {
+      const gpu::DeviceGuard guard(*device);
+      (void)device->cuda().context_synchronize();
+      (void)device->cuda().memory_free(address);
+    } catch (const CudaError&) {
+      // The context is gone, as at process exit, and the memory with it.
+    }
+    kept.clear();
+  });
+}
+
+}  // namespace zerohop::gda

@@ -1,0 +1,39 @@
+// Bytes in the memory of a GPU that kernels of the program read, and what must live as long as they
+// may run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "gpu/device.hpp"
+
+namespace zerohop::gda {
+
+class DeviceValue {
+ public:
+  using Kept = std::vector<std::shared_ptr<const void>>;
+
+  // Throws CudaError.
+  DeviceValue(std::shared_ptr<const gpu::Device> device, std::size_t nbytes, Kept kept);
+  // Returns at once: all is let go of when the GPU has done what it was given so far.
+  ~DeviceValue();
+  DeviceValue(const DeviceValue&) = delete;
+  DeviceValue& operator=(const DeviceValue&) = delete;
+
+  // To be called once. Throws CudaError, TransferTimeout (the GPU is kept busy).
+  void set(std::span<const std::byte> bytes, const Deadline& deadline);
+
+  std::uint64_t address() const noexcept { return address_; }
+
+ private:
+  const std::shared_ptr<const gpu::Device> device_;
+  const unsigned generation_;  // of the process (fork)
+  Kept kept_;
+  driver::CudaAddress address_ = 0;
+};
+
+}  // namespace zerohop::gda

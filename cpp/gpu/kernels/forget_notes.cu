@@ -1,0 +1,15 @@
+// Notes that the CPU has taken already are taken out of their twins, before kernels of the program
+// wait there.
+#include "gpu/tail.hpp"
+
+using zerohop::gpu::Note;
+
+// One that came since then stays.
+extern "C" __global__ void zerohop_forget_notes(Note* notes, const zerohop::gpu::NoteAt* forgotten,
+                                                unsigned count) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  using Word = unsigned long long;
+  const zerohop::gpu::NoteAt& one = forgotten[i];
+  atomicCAS_system(reinterpret_cast<Word*>(notes + one.slot), Word{one.note}, Word{0});
+}

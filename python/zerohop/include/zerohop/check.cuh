@@ -1,0 +1,31 @@
+// What is refused before anything is done. A kernel has nobody to throw at: each call says so.
+#pragma once
+
+#include "zerohop/types.h"
+
+namespace zerohop::device {
+
+__device__ inline bool fits(u64 offset, u64 nbytes, u64 whole) {
+  return offset <= whole && nbytes <= whole - offset;
+}
+
+__device__ inline Status check_move(const Queue& queue, u32 right, u64 remote_offset,
+                                    u64 local_offset, u64 nbytes) {
+  if ((queue.rights & right) == 0) return Status::not_allowed;
+  const bool inside = fits(remote_offset, nbytes, queue.remote_nbytes) &&
+                      fits(local_offset, nbytes, queue.local_nbytes);
+  return inside ? Status::ok : Status::out_of_bounds;
+}
+
+__device__ inline Status check_note(const Queue& queue, u32 slot, u32 value) {
+  const bool good = slot < queue.slots && value != 0 && (queue.twins | queue.notes) != 0;
+  return good ? Status::ok : Status::bad_slot;
+}
+
+__device__ inline Status check_element(const Queue& queue, u32 right, u64 offset, u64 size) {
+  if ((queue.rights & right) == 0) return Status::not_allowed;
+  if (!fits(offset, size, queue.remote_nbytes)) return Status::out_of_bounds;
+  return (queue.remote + offset) % size == 0 ? Status::ok : Status::misaligned;
+}
+
+}  // namespace zerohop::device

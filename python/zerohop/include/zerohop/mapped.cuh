@@ -1,0 +1,75 @@
+// The way of mapped memory: the peer's array and its notification board are reached by loads and
+// stores, over NVLink or PCIe.
+#pragma once
+
+#include "zerohop/copy.cuh"
+#include "zerohop/types.h"
+#include "zerohop/words.cuh"
+
+namespace zerohop::device::mapped {
+
+template <typename T>
+__device__ T* element(const Queue& queue, u64 offset) {
+  return reinterpret_cast<T*>(queue.remote + offset);
+}
+
+// A tag of its own for the next note. Asked for early: it takes as long as a copy of a few KiB.
+__device__ inline u32 next_tag(const Queue& queue) {
+  const u32 count = atomicAdd(reinterpret_cast<u32*>(queue.count), 1u);
+  return queue.writer * kCounts + count % kCounts;
+}
+
+// Behind what the calling thread has placed, and what others have that it synchronised with: the
+// fence is cumulative. Where kernels wait first: they are in more of a hurry.
+__device__ inline void put_note(const Queue& queue, u32 slot, Note note) {
+  fence_system();
+  if (queue.twins != 0) put_word(queue.twins + slot * sizeof(Note), note);
+  if (queue.notes != 0) put_word(queue.notes + slot * sizeof(Note), note);
+}
+
+template <typename Team>
+__device__ void put(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes) {
+  copy_bytes<Team>(queue.remote + remote_offset, queue.local + local_offset, nbytes);
+}
+
+template <typename Team>
+__device__ void get(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes) {
+  copy_bytes<Team>(queue.local + local_offset, queue.remote + remote_offset, nbytes);
+}
+
+template <typename Team>
+__device__ void put_notify(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes,
+                           u32 slot, u32 value) {
+  const bool first = Team::rank() == 0;
+  const u32 tag = first ? next_tag(queue) : 0;
+  mapped::put<Team>(queue, remote_offset, local_offset, nbytes);
+  Team::sync();
+  if (first) put_note(queue, slot, make_note(value, tag));
+}
+
+// All that the team has put is placed.
+template <typename Team>
+__device__ void flush() {
+  Team::sync();
+  if (Team::rank() == 0) fence_system();
+  Team::sync();
+}
+
+// Relaxed, at the scope of the system: atomic with those of CPUs and GPUs, in no order with puts.
+__device__ inline u32 fetch_add(const Queue& queue, u64 offset, u32 value) {
+  return atomicAdd_system(element<u32>(queue, offset), value);
+}
+__device__ inline u64 fetch_add(const Queue& queue, u64 offset, u64 value) {
+  using Word = unsigned long long;
+  return atomicAdd_system(element<Word>(queue, offset), static_cast<Word>(value));
+}
+__device__ inline u32 compare_swap(const Queue& queue, u64 offset, u32 expected, u32 desired) {
+  return atomicCAS_system(element<u32>(queue, offset), expected, desired);
+}
+__device__ inline u64 compare_swap(const Queue& queue, u64 offset, u64 expected, u64 desired) {
+  using Word = unsigned long long;
+  return atomicCAS_system(element<Word>(queue, offset), static_cast<Word>(expected),
+                          static_cast<Word>(desired));
+}
+
+}  // namespace zerohop::device::mapped
