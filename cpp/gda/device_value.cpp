@@ -1,5 +1,6 @@
 #include "gda/device_value.hpp"
 
+#include <cstring>
 #include <utility>
 
 #include "base/error.hpp"
@@ -26,11 +27,14 @@ void DeviceValue::set(std::span<const std::byte> bytes, const Deadline& deadline
   const driver::Cuda& cuda = device_->cuda();
   const std::string what = "what kernels on " + device_->facts().device_name() + " are given";
   const gpu::DeviceGuard guard(*device_);
-  const gpu::Stream stream = gpu::make_stream(cuda);
-  // From pageable memory: it has been read when the call returns.
-  check_cuda(cuda, cuda.copy_to_device(address_, bytes.data(), bytes.size(), stream.get()),
+  gpu::PinnedPages source = gpu::pin_pages(cuda, bytes.size());
+  std::memcpy(source.get(), bytes.data(), bytes.size());
+  gpu::Stream stream = gpu::make_stream(cuda);
+  check_cuda(cuda, cuda.copy_to_device(address_, source.get(), bytes.size(), stream.get()),
              "cuMemcpyHtoD of " + what);
   if (gpu::wait_stream(*device_, stream.get(), what, deadline)) return;
+  (void)source.release();  // it may still be read
+  (void)stream.release();
   throw TransferTimeout(what + " could not be copied in time: a kernel keeps the GPU busy");
 }
 

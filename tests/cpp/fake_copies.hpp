@@ -72,6 +72,8 @@ class FakeCopies {
                             void* stream);
   driver::CudaResult ranges(const gpu::FewRanges& ranges, const gpu::Tail& tail, void* stream);
   driver::CudaResult wait(const gpu::Wait& wait, void* stream);
+  driver::CudaResult forget(std::uint64_t notes, const gpu::NoteAt* list, std::uint32_t count,
+                            void* stream);
   driver::CudaResult register_pages(void* begin, std::size_t nbytes, bool read_only = false);
   driver::CudaResult unregister_pages(void* begin);
   driver::CudaResult record(void* event, void* stream);

@@ -154,6 +154,18 @@ bool FakeCopies::has_ended(const gpu::Wait& wait, std::uint64_t began) {
   return now() - began > wait.nanoseconds && end(gpu::kTimedOut);
 }
 
+CudaResult FakeCopies::forget(std::uint64_t notes, const gpu::NoteAt* list, std::uint32_t count,
+                              void* stream) {
+  const std::lock_guard guard(mutex_);
+  if (!is_pinned(list, count * sizeof *list)) return kCudaErrorInvalidValue;
+  return start(stream, [this, notes, list, count] {
+    for (const gpu::NoteAt& one : std::span(list, count)) {
+      gpu::Note seen = one.note;
+      word<gpu::Note>(notes + one.slot * sizeof seen).compare_exchange_strong(seen, 0);
+    }
+  });
+}
+
 CudaResult FakeCopies::wait(const gpu::Wait& wait, void* stream) {
   const std::lock_guard guard(mutex_);
   const bool reached =

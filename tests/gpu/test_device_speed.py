@@ -12,6 +12,7 @@ from far_side import far_side
 from test_device_queue import FAR, Ends
 
 u32, u64, i32 = np.uint32, np.uint64, np.int32
+TIMES = 2000  # puts of each thread
 
 pytestmark = pytest.mark.skipif(
     torch.cuda.device_count() < 2,
@@ -92,17 +93,16 @@ def seconds_of(launch: Any) -> float:
 @pytest.mark.parametrize("ends", ["gpu"], indirect=True)
 def test_rows_of_rates(ends: Ends, rows: Any) -> None:
     for blocks, threads in [(1, 1), (1, 32), (1, 512), (132, 512)]:
-        times = 2000
         seconds = seconds_of(
             lambda b=blocks, t=threads: ends.kernels.put_many(
-                b, t, ends.queue.value, u32(times), u64(8)
+                b, t, ends.queue.value, u32(TIMES), u64(8)
             )
         )
         rows.add(
             "8 B puts by kernels",
             blocks=blocks,
             threads=threads,
-            per_second=blocks * threads * times / seconds,
+            per_second=blocks * threads * TIMES / seconds,
         )
 
 
