@@ -18,6 +18,7 @@ namespace zerohop::bindings {
 namespace {
 
 using engine::RemoteMemory;
+using Slot = Shown<std::uint64_t>;
 
 // Closed: null.
 template <typename Made>
