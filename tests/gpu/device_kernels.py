@@ -161,6 +161,7 @@ class Kernels:
 
     def __init__(self) -> None:
         self._module = kernels()
+        self._module.compile()  # now: no kernel of the other side waits for it
 
     def __getattr__(self, name: str) -> Any:
         function = self._module.get_function(name)

@@ -203,9 +203,9 @@ def test_a_kernel_notifies_a_cpu_and_a_stream(ends: Ends) -> None:
     time.sleep(0.3)  # so that it does
     assert ends.call("notify_one", 1, 1, ends.queue.value, u32(8), u32(80))[0] == OK
     assert ends.far.finish() == 80
-    ends.far.run("waiting = ep.wait_notify(9, stream=torch.cuda.Stream(array.device))")
+    ends.far.begin("answer = ep.wait_notify(9, stream=torch.cuda.Stream(array.device)).wait(10.0)")
     assert ends.call("notify_one", 1, 1, ends.queue.value, u32(9), u32(90))[0] == OK
-    assert ends.far.run("answer = waiting.wait(5.0)") == 90
+    assert ends.far.finish() == 90
 
 
 def test_cpus_and_streams_notify_a_kernel(ends: Ends) -> None:
