@@ -45,7 +45,7 @@ extern "C" __global__ void wait_any(Board board, int team, u32 first, u32 count,
                                     int reset, int* found) {
   u32 slot = 0, value = 0;
   const u64 began = nanoseconds_now();
-#define CALL(Team) wait_notify_any<Team>(board, first, count, nanoseconds, &slot, &value, reset != 0)
+#define CALL(Team) wait_notify_any<Team>(board, first, count, nanoseconds, &slot, &value, static_cast<Reset>(reset))
   const int got = FOR_TEAM(team, CALL);
 #undef CALL
   if (threadIdx.x != 0) return;
@@ -95,7 +95,7 @@ extern "C" __global__ void check_rounds(Queue queue, Board board, u32 rounds, u3
       reinterpret_cast<const unsigned char*>(queue.local + u64{blockIdx.x} * nbytes);
   for (u32 round = 1; round <= rounds; ++round) {
     u32 value = 0;
-    Status got = wait_notify<Block>(board, slot + blockIdx.x, patience, &value);
+    Status got = wait_notify<Block>(board, slot + blockIdx.x, patience, &value, Reset::alone);
     u32 wrong = 0;
     for (u32 i = threadIdx.x; i < nbytes; i += blockDim.x) wrong += here[i] != byte_of(round, i);
     if (wrong != 0) atomicAdd(bad, static_cast<unsigned long long>(wrong));
@@ -115,7 +115,7 @@ __device__ void ping_pong(Queue queue, Board board, u32 rounds, u64 nbytes, u32 
   for (u32 round = 1; round <= rounds; ++round) {
     Status got = Status::ok;
     if (first) got = put_notify<Team>(queue, 0, 0, nbytes, slot, round);
-    if (got == Status::ok) got = wait_notify<Team>(board, slot, 2000000000);
+    if (got == Status::ok) got = wait_notify<Team>(board, slot, 2000000000, nullptr, Reset::alone);
     if (got == Status::ok && !first) got = put_notify<Team>(queue, 0, 0, nbytes, slot, round);
     if (got == Status::ok) continue;
     *status = static_cast<int>(got);
@@ -127,7 +127,7 @@ extern "C" __global__ void ping_pong_thread(Queue queue, Board board, u32 rounds
                                             int first, int* status, u64* took) {
   ping_pong<Thread>(queue, board, rounds, nbytes, slot, first != 0, status, took);
 }
-extern "C" __global__ void ping_pong_block(Queue queue, Board board, u32 rounds, u64 nbytes, u32 slot,
+extern "C" __global__ void __launch_bounds__(1024) ping_pong_block(Queue queue, Board board, u32 rounds, u64 nbytes, u32 slot,
                                            int first, int* status, u64* took) {
   ping_pong<Block>(queue, board, rounds, nbytes, slot, first != 0, status, took);
 }
@@ -138,7 +138,7 @@ extern "C" __global__ void put_many(Queue queue, u32 times, u64 nbytes) {
 }
 
 // All blocks together, a piece at a time.
-extern "C" __global__ void put_wide(Queue queue, u64 nbytes, u64 piece) {
+extern "C" __global__ void __launch_bounds__(1024) put_wide(Queue queue, u64 nbytes, u64 piece) {
   for (u64 at = blockIdx.x * piece; at < nbytes; at += gridDim.x * piece) {
     put<Block>(queue, at, at, at + piece <= nbytes ? piece : nbytes - at);
   }

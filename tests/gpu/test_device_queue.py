@@ -287,6 +287,7 @@ def test_a_wait_ends_when_the_peer_is_killed(ends: Ends) -> None:
         ends.status,
     )
     os.kill(ends.far.process.pid, signal.SIGKILL)
+    ends.far.process.join(30)
     torch.cuda.synchronize()
     status, _, _, microseconds = ends.status.get().tolist()[:4]
     assert status == CLOSED

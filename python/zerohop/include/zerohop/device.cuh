@@ -119,12 +119,14 @@ __device__ Status compare_swap(const Queue& queue, u64 offset, T expected, T des
 }
 
 // Waits until one of `count` slots from `first` on is not empty, at most that long (0: one look).
-// Sets which one it was and its value; empties it unless `reset` is false. Of several it is the
-// first one. Status: ok, timed_out, bad_slot, closed (the Endpoint or the DeviceBoard was closed,
-// or no peer is left that could notify).
+// Sets which one it was and its value, and empties it as `reset` says. Of several it is the first
+// one. What CPUs put is found a few microseconds later than what GPUs do. Status: ok, timed_out,
+// bad_slot, closed (the Endpoint or the DeviceBoard was closed, or no peer is left that could
+// notify).
 template <typename Team = Thread>
 __device__ Status wait_notify_any(const Board& board, u32 first, u32 count, u64 nanoseconds,
-                                  u32* slot = nullptr, u32* value = nullptr, bool reset = true) {
+                                  u32* slot = nullptr, u32* value = nullptr,
+                                  Reset reset = Reset::yes) {
   const u32 end = board.first + board.slots;
   if (count == 0 || first < board.first || first >= end || count > end - first) {
     return Status::bad_slot;
@@ -143,7 +145,7 @@ __device__ Status wait_notify_any(const Board& board, u32 first, u32 count, u64 
 // The same for one slot.
 template <typename Team = Thread>
 __device__ Status wait_notify(const Board& board, u32 slot, u64 nanoseconds, u32* value = nullptr,
-                              bool reset = true) {
+                              Reset reset = Reset::yes) {
   return wait_notify_any<Team>(board, slot, 1, nanoseconds, nullptr, value, reset);
 }
 
@@ -157,7 +159,7 @@ __device__ inline u32 reset_notify(const Board& board, u32 slot) {
 // What lies in a slot, which stays as it is; 0: nothing.
 __device__ inline u32 peek_notify(const Board& board, u32 slot) {
   u32 value = 0;
-  wait_notify<Thread>(board, slot, 0, &value, /*reset=*/false);
+  wait_notify<Thread>(board, slot, 0, &value, Reset::no);
   return value;
 }
 

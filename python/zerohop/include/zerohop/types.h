@@ -21,6 +21,13 @@ enum class Way : u32 {
   mapped = 1,  // the peer's memory is mapped: loads and stores
 };
 
+// What becomes of the value that a wait has found.
+enum class Reset : u32 {
+  no = 0,     // it stays
+  yes = 1,    // the slot is emptied: of several threads that wait for it one has the value
+  alone = 2,  // the same, half a microsecond faster, where no other thread waits for that slot
+};
+
 enum Rights : u32 {
   kPut = 1,      // into the remote array
   kGet = 2,      // out of it, into the local one

@@ -32,6 +32,11 @@ __device__ inline u32 glance(u64 word) {
   asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
   return value;
 }
+__device__ inline Note glance_at_note(u64 word) {
+  Note note;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(note) : "l"(word) : "memory");
+  return note;
+}
 // Empties a word, and returns what was in it.
 __device__ inline u32 take(u64 word) {
   u32 before;
@@ -50,6 +55,13 @@ __device__ inline Note take_note(u64 word, Note seen) {
                : "memory");
   if (before != seen) fence_system();  // a later one
   return before;
+}
+// Takes what was acquired as `seen` away, unless a later one has replaced it. Nobody waits for
+// that.
+__device__ inline void forget_note(u64 word, Note seen) {
+  asm volatile("atom.relaxed.sys.global.cas.b64 _, [%0], %1, %2;" ::"l"(word), "l"(seen),
+               "l"(Note{0})
+               : "memory");
 }
 __device__ inline u64 nanoseconds_now() {
   u64 now;
