@@ -17,7 +17,11 @@ __all__: list[str] = [
     "DEFAULT_CACHE_ENTRIES",
     "DEFAULT_P2P",
     "DEFAULT_STAGING_CHUNK",
+    "DEVICE_BOARD_NBYTES",
+    "DEVICE_QUEUE_NBYTES",
     "Device",
+    "DeviceBoard",
+    "DeviceQueue",
     "Endpoint",
     "Memory",
     "MemoryRegion",
@@ -835,6 +839,27 @@ class Peer:
         Replace one remote 8-byte element by `desired` if it equals `expected`, atomically as fetch_add();
         wait() returns the old value, which tells whether it did.
         """
+    def device_queue(
+        self,
+        local: typing.Any,
+        remote: RemoteMemory,
+        *,
+        hears: str = "both",
+        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    ) -> DeviceQueue:
+        """
+        For kernels of `local`'s GPU to put, get and notify by themselves, with no CPU in the way: by loads and stores, as
+        the other process is on this host and its memory is mapped (``route`` tells). Both arrays are contiguous and lie on
+        GPUs, the remote one in a single chunk, as memory of ``Endpoint.empty()`` and cudaMalloc does.
+
+        hears: who hears the notifications that kernels put: the peer's kernels and streams (``"gpu"``), its ``wait_notify``
+        (``"cpu"``), or ``"both"``, which takes a kernel that notifies again and again half a microsecond more each time. What
+        kernels put wakes nobody: a CPU that sleeps in wait_notify looks every millisecond.
+
+        Until it is closed the peer's memory stays mapped; a peer that closes that memory or the connection waits for it, five
+        seconds at most. Raises RouteUnavailable, ValueError (such arrays it does not take), PeerLost, CudaError,
+        TransferTimeout (`timeout` seconds; default: the Endpoint's).
+        """
     def fetch_add(
         self, remote: RemoteMemory, value: typing.SupportsInt | typing.SupportsIndex
     ) -> Transfer:
@@ -1094,6 +1119,19 @@ class Endpoint:
         Raises TransferTimeout (no answer within `timeout` seconds; default: the Endpoint's), PeerLost (refused),
         AuthenticationError (the secret does not match), ProtocolError (damaged address).
         """
+    def device_board(
+        self,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        count: typing.SupportsInt | typing.SupportsIndex = 1,
+        *,
+        device: str = "cuda:0",
+        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    ) -> DeviceBoard:
+        """
+        `count` slots from `first` on, for kernels of `device` to wait on. Until it is closed, what GPUs put there is for them,
+        and not for calls that wait or look. Raises RouteUnavailable (built without kernels), IndexError, CudaError,
+        TransferTimeout.
+        """
     def empty(
         self,
         shape: typing.Any,
@@ -1252,6 +1290,77 @@ class Endpoint:
         Bound of a wait that is given none, seconds.
         """
 
+class DeviceQueue:
+    """
+    A local array, one of a Peer and the way between them, for kernels: made by ``Peer.device_queue``. Its ``value`` is
+    the ``zerohop::device::Queue`` of ``<zerohop/device.cuh>``, found by ``zerohop.include_dir()``.
+    """
+    def __enter__(self) -> typing.Any: ...
+    def __exit__(self, *args) -> None: ...
+    def close(self) -> None:
+        """
+        Kernels must not use it any more: those that were given to the GPU before are waited for, by a thread of its own,
+        before anything is unmapped. Idempotent; ``with`` does it, too.
+        """
+    @property
+    def address(self) -> int:
+        """
+        Where the same lies in the memory of the GPU, for kernels that take a pointer.
+        """
+    @property
+    def closed(self) -> bool:
+        """
+        Whether close() was called.
+        """
+    @property
+    def device(self) -> str:
+        """
+        The GPU that runs the kernels, ``"cuda:0"``.
+        """
+    @property
+    def route(self) -> Route:
+        """
+        Which way the kernels' bytes go, and why.
+        """
+    @property
+    def value(self) -> typing.Any:
+        """
+        The plain value that a kernel takes by value: its bytes.
+        """
+
+class DeviceBoard:
+    """
+    Slots of this Endpoint's board, for kernels to wait on: made by ``Endpoint.device_board``. Its ``value`` is the
+    ``zerohop::device::Board`` of ``<zerohop/device.cuh>``.
+    """
+    def __enter__(self) -> typing.Any: ...
+    def __exit__(self, *args) -> None: ...
+    def close(self) -> None:
+        """
+        Kernels must not use it any more: those that were given to the GPU before are waited for, by a thread of its own,
+        before anything is unmapped. Idempotent; ``with`` does it, too.
+        """
+    @property
+    def address(self) -> int:
+        """
+        Where the same lies in the memory of the GPU, for kernels that take a pointer.
+        """
+    @property
+    def closed(self) -> bool:
+        """
+        Whether close() was called.
+        """
+    @property
+    def device(self) -> str:
+        """
+        The GPU that runs the kernels, ``"cuda:0"``.
+        """
+    @property
+    def value(self) -> typing.Any:
+        """
+        The plain value that a kernel takes by value: its bytes.
+        """
+
 def announce_exit() -> None:
     """
     From now on errors end threads other than the calling one quietly.
@@ -1392,3 +1501,5 @@ def verbs_devices() -> list[str]:
 DEFAULT_CACHE_ENTRIES: int = 1024
 DEFAULT_P2P: int = 1
 DEFAULT_STAGING_CHUNK: int = 524288
+DEVICE_BOARD_NBYTES: int = 32
+DEVICE_QUEUE_NBYTES: int = 72

@@ -20,8 +20,9 @@ RANK = {
     "gda": 4,
     "bindings": 5,
 }
-CODE = {".cpp", ".hpp", ".cu", ".cuh"}
+CODE = {".cpp", ".hpp", ".h", ".cu", ".cuh"}
 TEXT = CODE | {".cmake", ".py", ".pyi", ".sh", ".txt"}
+DEVICE = "python/zerohop/include"  # headers for kernels of the program; they include nothing else
 GENERATED = re.compile(r"^python/zerohop/_core(\.pyi$|/)")  # by `make stubs`
 MAX_LINES = 400
 
@@ -44,7 +45,7 @@ def include_problem(root: Path, layer: str, mark: str, target: str) -> str | Non
         return "only bindings know Python"
     if HARDWARE.match(target) and layer == "base":
         return "base knows neither CUDA nor verbs"
-    if mark == '"' and not (root / "cpp" / target).is_file():
+    if mark == '"' and not any((root / top / target).is_file() for top in ("cpp", DEVICE)):
         return 'our headers are named from cpp/, as "layer/noun.hpp"'
     if first not in RANK or first == layer:
         return None
@@ -70,6 +71,18 @@ def include_problems(root: Path) -> list[str]:
     return found
 
 
+def device_problems(root: Path) -> list[str]:
+    """They are compiled at run time, too, where there is no standard library."""
+    return [
+        f"{path.relative_to(root)} includes {target}"
+        for path in files(root, (DEVICE,), CODE)
+        for mark, target in INCLUDE.findall(path.read_text())
+        if not (
+            mark == '"' and target.startswith("zerohop/") and (root / DEVICE / target).is_file()
+        )
+    ]
+
+
 def length_problems(root: Path) -> list[str]:
     found = []
     for path in files(root, ("cpp", "python", "tests"), TEXT):
@@ -82,6 +95,11 @@ def length_problems(root: Path) -> list[str]:
 
 def test_includes_go_one_way(repository: Path) -> None:
     assert include_problems(repository) == []
+
+
+def test_device_headers_stand_alone(repository: Path) -> None:
+    assert list(files(repository, (DEVICE,), CODE))
+    assert device_problems(repository) == []
 
 
 def test_files_are_short(repository: Path) -> None:
@@ -148,6 +166,14 @@ def test_planted_include_is_found(sound_tree: Path, file: str, include: str, rea
     assert len(problems) == 1
     assert file in problems[0]
     assert reason in problems[0]
+
+
+@pytest.mark.parametrize("include", ["<cstdint>", '"zerohop/absent.cuh"', '"gpu/thing.hpp"'])
+def test_planted_include_of_a_device_header_is_found(sound_tree: Path, include: str) -> None:
+    path = sound_tree / DEVICE / "zerohop/a.cuh"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#include {include}\n")
+    assert len(device_problems(sound_tree)) == 1
 
 
 @pytest.mark.parametrize("file", ["cpp/base/a.cpp", "python/a.py", "tests/test_a.py"])

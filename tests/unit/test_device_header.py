@@ -1,0 +1,64 @@
+"""The header for kernels compiles by itself, for every generation of GPUs that the compiler knows best."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import zerohop as zh
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "gpu"))
+from device_kernels import SOURCE
+
+CALLS = """
+#include <zerohop/device.cuh>
+using namespace zerohop::device;
+
+template <typename Team>
+__device__ int all(Queue queue, Board board, u32* out) {
+  u64 old = 0;
+  Status last = put<Team>(queue, 0, 0, 8);
+  last = get<Team>(queue, 0, 0, 8);
+  last = notify<Team>(queue, 1, 2);
+  last = put_notify<Team>(queue, 0, 0, 8, 1, 2);
+  last = flush<Team>(queue);
+  last = wait_notify<Team>(board, 3, 1000, out);
+  last = wait_notify_any<Team>(board, 3, 4, 1000, out, out + 1, Reset::alone);
+  last = put_value(queue, 8, 1.0);
+  last = fetch_add(queue, 8, u64{1}, &old);
+  last = compare_swap(queue, 8, u32{1}, u32{2});
+  return static_cast<int>(last) + peek_notify(board, 3) + reset_notify(board, 3);
+}
+extern "C" __global__ void use(Queue queue, Board board, u32* out) {
+  out[2] = all<Thread>(queue, board, out) + all<Warp>(queue, board, out) + all<Block>(queue, board, out);
+}
+"""
+
+
+def nvcc() -> str:
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    found = shutil.which(f"{home}/bin/nvcc") or shutil.which("nvcc")
+    if found is None:
+        pytest.fail("no nvcc: pip install nvidia-cuda-nvcc, and set CUDA_HOME to its nvidia/cu13")
+    return found
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("source", [CALLS, SOURCE], ids=["calls", "kernels of the GPU tests"])
+def test_it_compiles(tmp_path: Path, source: str, architecture: str) -> None:
+    file = tmp_path / "use.cu"
+    file.write_text(source)
+    command = [nvcc(), "-std=c++17", "-cubin", f"-arch={architecture}", f"-I{zh.include_dir()}"]
+    command += ["-Werror", "all-warnings", "-o", str(tmp_path / "use.cubin"), str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_values_are_as_large_as_the_header_says() -> None:
+    text = (Path(zh.include_dir()) / "zerohop/types.h").read_text()
+    from zerohop import _core
+
+    assert f"sizeof(Queue) == {_core.DEVICE_QUEUE_NBYTES}" in text
+    assert f"sizeof(Board) == {_core.DEVICE_BOARD_NBYTES}" in text
