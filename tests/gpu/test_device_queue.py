@@ -5,6 +5,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import cupy
@@ -32,6 +33,7 @@ THEIRS = [f"cuda:{i}" for i in range(min(2, torch.cuda.device_count()))]
 NBYTES = 1 << 20
 SLOTS = 512
 TEAMS = {THREAD: 1, WARP: 32, BLOCK: 256}  # and its threads
+REOPEN = f"board = ep.device_board(0, {SLOTS}, device=str(array.device))"
 PATIENCE = 5_000_000_000  # nanoseconds
 
 FAR = """
@@ -78,16 +80,31 @@ status = cupy.zeros(8, "int32")
         self.board.close()
 
 
-@pytest.fixture(params=THEIRS)
-def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
+@contextmanager
+def both_ends(device: str, kind: str = "own", hears: str = "both") -> Iterator[Ends]:
     with zh.Endpoint("soft0", p2p=True, timeout=10.0) as ep, far_side(setup=FAR) as far:
-        ends = Ends(far, ep, request.param, "own", "both")
+        ends = Ends(far, ep, device, kind, hears)
         try:
             yield ends
         finally:
             if far.process.is_alive():
                 far.run("queue.close(); board.close()")
             ends.close()
+
+
+@pytest.fixture(params=THEIRS, scope="module")
+def lasting(request: pytest.FixtureRequest) -> Iterator[Ends]:
+    with both_ends(request.param) as ends:
+        yield ends
+
+
+@pytest.fixture
+def ends(lasting: Ends) -> Ends:
+    """The same for all tests, with fresh content."""
+    lasting.array.fill_(POISON)
+    torch.cuda.synchronize()
+    lasting.far.run("array.fill_(0xA5)")
+    return lasting
 
 
 def test_put_at_random_places(ends: Ends) -> None:
@@ -151,9 +168,8 @@ def test_what_does_not_fit_is_refused(ends: Ends, team: int) -> None:
 
 
 def test_rights_are_kept() -> None:
-    with zh.Endpoint("soft0", timeout=10.0) as ep, far_side(setup=FAR) as far:
-        ends = Ends(far, ep, THEIRS[-1], "own", "gpu")
-        far.run(
+    with both_ends(THEIRS[-1], hears="gpu") as ends:
+        ends.far.run(
             'ep.share("only", ep.register(allocate("own", 4096, array.device, ep), writable=False))'
         )
         status = cupy.zeros(8, "int32")
@@ -165,8 +181,6 @@ def test_rights_are_kept() -> None:
             assert status[0] == OK
             ends.kernels.swap_one(1, 1, queue.value, u64(0), u32(0), u32(1), status[4:], status)
             assert status[0] == NOT_ALLOWED
-        far.run("queue.close(); board.close()")
-        ends.close()
 
 
 @pytest.mark.parametrize("team", TEAMS)
@@ -206,6 +220,7 @@ def test_a_kernel_notifies_a_cpu_and_a_stream(ends: Ends) -> None:
     ends.far.begin("answer = ep.wait_notify(9, stream=torch.cuda.Stream(array.device)).wait(10.0)")
     assert ends.call("notify_one", 1, 1, ends.queue.value, u32(9), u32(90))[0] == OK
     assert ends.far.finish() == 90
+    ends.far.run(REOPEN)
 
 
 def test_cpus_and_streams_notify_a_kernel(ends: Ends) -> None:
@@ -234,11 +249,12 @@ def test_who_has_taken_a_notification_keeps_it(ends: Ends) -> None:
     assert ends.far.run("board.close(); answer = ep.peek_notify(20)") == 0
     ends.call("notify_one", 1, 1, ends.queue.value, u32(20), u32(2))
     assert ends.far.run("answer = ep.wait_notify(20, timeout=5.0)") == 2
-    ends.far.run(f"board = ep.device_board(0, {SLOTS}, device=str(array.device))")
+    ends.far.run(REOPEN)
     assert ends.far.run(take)[0] == TIMED_OUT
     ends.call("notify_one", 1, 1, ends.queue.value, u32(20), u32(3))
     assert ends.far.run("answer = ep.peek_notify(20)") == 0  # it is for kernels
     assert ends.far.run("board.close(); answer = ep.wait_notify(20, timeout=5.0)") == 3
+    ends.far.run(REOPEN)
 
 
 def test_atomics_of_many_threads(ends: Ends) -> None:
@@ -272,8 +288,12 @@ def test_a_wait_ends_by_its_bound(ends: Ends) -> None:
         assert 50_000 <= microseconds < 1_000_000
 
 
-@pytest.mark.parametrize("ends", [THEIRS[-1]], indirect=True)
-def test_a_wait_ends_when_the_peer_is_killed(ends: Ends) -> None:
+def test_a_wait_ends_when_the_peer_is_killed() -> None:
+    with both_ends(THEIRS[-1]) as ends:
+        check_a_kill(ends)
+
+
+def check_a_kill(ends: Ends) -> None:
     ends.status.fill(-1)
     ends.kernels.wait_any(
         1,
@@ -298,7 +318,7 @@ def test_a_wait_ends_when_the_peer_is_killed(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize(("blocks", "nbytes", "rounds"), [(64, 64, 160_000), (64, 4096, 8000)])
-@pytest.mark.parametrize("ends", [THEIRS[-1]], indirect=True)
+@pytest.mark.parametrize("lasting", [THEIRS[-1]], indirect=True)
 def test_no_notification_before_its_data(
     ends: Ends, rows: Any, blocks: int, nbytes: int, rounds: int
 ) -> None:
@@ -339,17 +359,14 @@ def test_no_notification_before_its_data(
 
 @pytest.mark.parametrize("kind", ["cudaMalloc", "own"])
 def test_kinds_of_memory(kind: str) -> None:
-    with zh.Endpoint("soft0", timeout=10.0) as ep, far_side(setup=FAR) as far:
-        ends = Ends(far, ep, THEIRS[-1], kind, "gpu")
+    with both_ends(THEIRS[-1], kind, "gpu") as ends:
         assert ends.queue.route.kind == "p2p"
         assert "kernels of cuda:0 load from and store to" in ends.queue.route.reason
         ends.array.fill_(3)
         torch.cuda.synchronize()
         one = (ends.queue.value, i32(BLOCK), u64(0), u64(0), u64(NBYTES))
         assert ends.call("put_one", 1, 512, *one)[0] == OK
-        assert far.run("answer = int((array == 3).sum())") == NBYTES
-        far.run("queue.close(); board.close()")
-        ends.close()
+        assert ends.far.run("answer = int((array == 3).sum())") == NBYTES
 
 
 def test_what_has_no_way(ends: Ends) -> None:
@@ -366,6 +383,7 @@ def test_what_has_no_way(ends: Ends) -> None:
         ends.peer.device_queue(ends.memory, ends.peer["host"])
     with pytest.raises(IndexError, match="slot"):
         ends.ep.device_board(65536)
-    ends.queue.close()
+    queue = ends.peer.device_queue(ends.memory, there)
+    queue.close()
     with pytest.raises(zh.Error, match="was closed"):
-        _ = ends.queue.value
+        _ = queue.value

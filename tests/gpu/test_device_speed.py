@@ -9,7 +9,7 @@ import pytest
 import torch
 import zerohop as zh
 from far_side import far_side
-from test_device_queue import FAR, Ends
+from test_device_queue import FAR, Ends, both_ends
 
 u32, u64, i32 = np.uint32, np.uint64, np.int32
 TIMES = 2000  # puts of each thread
@@ -22,11 +22,8 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(params=["gpu", "both"])
 def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
-    with zh.Endpoint("soft0", timeout=10.0) as ep, far_side(setup=FAR) as far:
-        ends = Ends(far, ep, "cuda:1", "own", request.param)
+    with both_ends("cuda:1", hears=request.param) as ends:
         yield ends
-        far.run("queue.close(); board.close()")
-        ends.close()
 
 
 def one_way(ends: Ends, team: str, threads: int, nbytes: int, rounds: int) -> float:
@@ -67,7 +64,7 @@ def test_rows_of_one_way(ends: Ends, rows: Any, request: pytest.FixtureRequest) 
         ("block", 512, 65536),
         ("block", 1024, 65536),
     ]:
-        seconds = min(one_way(ends, team, threads, nbytes, 2000) for _ in range(4))
+        seconds = min(one_way(ends, team, threads, nbytes, 2000) for _ in range(3))
         rows.add(
             "put_notify by kernels, one way",
             hears=hears,
