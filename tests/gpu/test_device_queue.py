@@ -214,7 +214,8 @@ def test_a_kernel_notifies_a_cpu_and_a_stream(ends: Ends) -> None:
     assert ends.call("notify_one", 1, 1, ends.queue.value, u32(7), u32(70))[0] == OK
     assert ends.far.run("answer = ep.wait_notify(7, timeout=5.0)") == 70
     ends.far.begin("answer = ep.wait_notify(8, timeout=20.0)")  # sleeps, and nobody wakes it
-    time.sleep(0.3)  # so that it does
+    pause = (ends.board.value, i32(THREAD), u32(30), u32(1), u64(300_000_000), i32(1))
+    assert ends.call("wait_any", 1, 1, *pause)[0] == TIMED_OUT  # until it does
     assert ends.call("notify_one", 1, 1, ends.queue.value, u32(8), u32(80))[0] == OK
     assert ends.far.finish() == 80
     ends.far.begin("answer = ep.wait_notify(9, stream=torch.cuda.Stream(array.device)).wait(10.0)")
