@@ -42,20 +42,20 @@ KernelReach Peer::reach_for_kernels(const Memory& local, const RemoteMemory& rem
   const Neighbour::Patience patience{.seconds = timeout.value_or(host_.default_timeout),
                                      .insists = true};
   auto pinned = local.pinned();
-  const Neighbour::ReachedByGpu reached = reach_by_gpu(pair, patience);
-  if (reached.places.empty()) refuse(reached.reason);
-  if (reached.places.size() > 1) {
-    refuse("it lies in " + std::to_string(reached.places.size()) +
+  const GpuReach reached = reach_by_gpu(pair, {}, patience);
+  if (!reached.reason.empty()) refuse(reached.reason);
+  if (reached.parts.size() > 1) {
+    refuse("it lies in " + std::to_string(reached.parts.size()) +
            " chunks, which this process maps apart: take memory of Endpoint.empty()");
   }
-  const auto& [window, memory, link] = reached.places.front();
+  const auto& [window, memory] = reached.parts.front();
   KernelReach found{.device = pinned->device,
-                    .remote = memory->at(remote.layout.address),
+                    .remote = remote.layout.address + reached.remote.front().shift,
                     .puts = window->writable && (remote.access & kRemoteWrite) != 0,
                     .gets = local.writable() && (remote.access & kRemoteRead) != 0,
-                    .atomics = gpu::carries_atomics(*pinned->device, *link),
+                    .atomics = gpu::carries_atomics(*pinned->device, *reached.link),
                     .notes = {},
-                    .route = {}};
+                    .route = kernel_route(*reached.route, remote.device)};
   found.kept.push_back(std::make_shared<const ipc::Visit::Hold>(reached.visit, window->entry.slot));
   found.kept.push_back(memory);
   found.kept.push_back(pinned);
@@ -64,8 +64,6 @@ KernelReach Peer::reach_for_kernels(const Memory& local, const RemoteMemory& rem
     refuse("its owner has closed that memory, or ended the connection");
   }
   found.notes = neighbour_->notes_for_kernels(reached.visit, found.device, hearers, patience);
-  found.route =
-      kernel_route(*neighbour_->gpu_route(*found.device, remote.device, *link), remote.device);
   return found;
 }
 
