@@ -52,7 +52,8 @@ def bench_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def main(results: Path, rows: Path, command: str, status: str) -> None:
-    found = json.loads(rows.read_text()) if rows.exists() else []
+    """rows: a folder, with a file of them for each run of pytest."""
+    found = [row for file in sorted(rows.glob("*.json")) for row in json.loads(file.read_text())]
     for name in PRINTING:
         found += printed_rows(results / f"{name}.log")
     found += bench_rows(results / "p2p.json")
