@@ -6,8 +6,10 @@
 #include <memory>
 #include <vector>
 
+#include "engine/gpu_reach.hpp"
 #include "engine/route.hpp"
 #include "gpu/device.hpp"
+#include "ipc/visit.hpp"
 
 namespace zerohop::engine {
 
@@ -32,5 +34,10 @@ struct KernelReach {
   std::shared_ptr<const Route> route;
   std::vector<std::shared_ptr<const void>> kept{};  // as long as kernels may touch anything
 };
+
+// While what it returns lives the owner does not take the memory away, nor is it unmapped. Throws
+// RouteUnavailable: it has been closed.
+std::shared_ptr<const void> hold_for_kernels(const std::shared_ptr<ipc::Visit>& visit,
+                                             GpuReach::Part part);
 
 }  // namespace zerohop::engine

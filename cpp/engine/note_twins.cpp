@@ -69,7 +69,7 @@ NoteTwins::Place NoteTwins::of(const std::shared_ptr<const gpu::Device>& device)
 // A stream takes a note, and a GPU puts one, by an atomic.
 std::shared_ptr<const gpu::PeerMemory> NoteTwins::reach(
     const std::shared_ptr<const gpu::Device>& device) const {
-  if (!gpu::has_native_atomics(*device, *words_->device())) {
+  if (!gpu::has_native_atomics(*device, words_->device()->handle())) {
     throw CudaError("there are no native atomics between the two", driver::kCudaErrorNotSupported);
   }
   return gpu::PeerMemory::own(device, words_->device(), words_->extent());

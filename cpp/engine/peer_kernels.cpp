@@ -27,6 +27,18 @@ std::shared_ptr<const Route> kernel_route(const Route& by_engine, const std::str
 
 }  // namespace
 
+std::shared_ptr<const void> hold_for_kernels(const std::shared_ptr<ipc::Visit>& visit,
+                                             GpuReach::Part part) {
+  const ipc::Window& window = *part.window;
+  auto held = std::make_shared<const GpuReach::Held>(
+      GpuReach::Held{.part = std::move(part), .hold = ipc::Visit::hold(visit, window)});
+  // Asked behind the hold: either this sees the end, or the owner the hold.
+  if (visit->refusal(&window) == ipc::Copied::all) return held;
+  throw RouteUnavailable(
+      "kernels cannot reach that memory by themselves, because its owner has closed it, or ended "
+      "the connection");
+}
+
 KernelReach Peer::reach_for_kernels(const Memory& local, const RemoteMemory& remote,
                                     Hearers hearers, const std::optional<double>& timeout) const {
   check_alive();
@@ -48,21 +60,16 @@ KernelReach Peer::reach_for_kernels(const Memory& local, const RemoteMemory& rem
     refuse("it lies in " + std::to_string(reached.parts.size()) +
            " chunks, which this process maps apart: take memory of Endpoint.empty()");
   }
-  const auto& [window, memory] = reached.parts.front();
-  KernelReach found{.device = pinned->device,
-                    .remote = remote.layout.address + reached.remote.front().shift,
-                    .puts = window->writable && (remote.access & kRemoteWrite) != 0,
-                    .gets = local.writable() && (remote.access & kRemoteRead) != 0,
-                    .atomics = gpu::carries_atomics(*pinned->device, *reached.link),
-                    .notes = {},
-                    .route = kernel_route(*reached.route, remote.device)};
-  found.kept.push_back(std::make_shared<const ipc::Visit::Hold>(reached.visit, window->entry.slot));
-  found.kept.push_back(memory);
+  KernelReach found{
+      .device = pinned->device,
+      .remote = remote.layout.address + reached.remote.front().shift,
+      .puts = reached.parts.front().window->writable && (remote.access & kRemoteWrite) != 0,
+      .gets = local.writable() && (remote.access & kRemoteRead) != 0,
+      .atomics = gpu::has_native_atomics(*pinned->device, *reached.link),
+      .notes = {},
+      .route = kernel_route(*reached.route, remote.device)};
+  found.kept.push_back(hold_for_kernels(reached.visit, reached.parts.front()));
   found.kept.push_back(pinned);
-  // Asked behind the hold: either this sees the end, or the owner the hold.
-  if (reached.visit->refusal(window.get()) != ipc::Copied::all) {
-    refuse("its owner has closed that memory, or ended the connection");
-  }
   found.notes = neighbour_->notes_for_kernels(reached.visit, found.device, hearers, patience);
   return found;
 }

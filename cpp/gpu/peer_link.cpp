@@ -27,14 +27,21 @@ PeerLink find_peer(const Device& device, const driver::CudaUuid& other) {
   return {};
 }
 
-bool has_native_atomics(const Device& device, const Device& owner) {
+bool has_native_atomics(const Device& device, driver::CudaDevice owner) {
   const driver::Cuda& cuda = device.cuda();
   int has = 0;
-  check_cuda(cuda,
-             cuda.device_get_p2p_attribute(&has, driver::kCudaP2pNativeAtomics, device.handle(),
-                                           owner.handle()),
-             "cuDeviceGetP2PAttribute of " + device.facts().device_name());
+  check_cuda(
+      cuda,
+      cuda.device_get_p2p_attribute(&has, driver::kCudaP2pNativeAtomics, device.handle(), owner),
+      "cuDeviceGetP2PAttribute of " + device.facts().device_name());
   return has != 0;
+}
+
+bool has_native_atomics(const Device& device, const PeerLink& link) {
+  if (link.kind != PeerLink::Kind::seen) return link.kind == PeerLink::Kind::same;
+  driver::CudaDevice owner = 0;
+  check_cuda(device.cuda(), device.cuda().device_get(&owner, link.ordinal), "cuDeviceGet");
+  return has_native_atomics(device, owner);
 }
 
 std::string why_out_of_reach(const Device& device, const PeerLink& link) {
@@ -53,17 +60,6 @@ std::string why_out_of_reach(const Device& device, const PeerLink& link) {
   if (!known || can != 0) return "";
   return "the driver sees no peer access between " + name +
          " and cuda:" + std::to_string(link.ordinal);
-}
-
-bool carries_atomics(const Device& device, const PeerLink& link) {
-  if (link.kind != PeerLink::Kind::seen) return link.kind == PeerLink::Kind::same;
-  const driver::Cuda& cuda = device.cuda();
-  driver::CudaDevice other = 0;
-  int native = 0;
-  return cuda.device_get(&other, link.ordinal) == driver::kCudaSuccess &&
-         cuda.device_get_p2p_attribute(&native, driver::kCudaP2pNativeAtomics, device.handle(),
-                                       other) == driver::kCudaSuccess &&
-         native != 0;
 }
 
 }  // namespace zerohop::gpu

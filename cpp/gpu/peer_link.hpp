@@ -17,14 +17,12 @@ struct PeerLink {
 // Opens no context on the other GPU. Throws CudaError.
 PeerLink find_peer(const Device& device, const driver::CudaUuid& other);
 
-// Whether atomics of `device` on memory of `owner`, another GPU of this process, are atomic with
-// the owner's. Throws CudaError.
-bool has_native_atomics(const Device& device, const Device& owner);
+// Whether atomics of `device` on memory of another GPU are atomic with that one's own. Throws
+// CudaError.
+bool has_native_atomics(const Device& device, driver::CudaDevice owner);
+bool has_native_atomics(const Device& device, const PeerLink& link);
 
 // Why `device` cannot reach the memory of that GPU; empty where the driver knows of no reason.
 std::string why_out_of_reach(const Device& device, const PeerLink& link);
-
-// Whether atomics of `device` on that GPU's memory are atomic with its own.
-bool carries_atomics(const Device& device, const PeerLink& link);
 
 }  // namespace zerohop::gpu
