@@ -22,17 +22,23 @@ from zerohop.topology import Topology, topology
 
 if TYPE_CHECKING:
     from zerohop import aio
+    from zerohop.segment import Segment
+    from zerohop.world import World
 else:
 
     def __getattr__(name):
-        if name == "aio":  # asyncio costs as much as all the rest of this import
-            from importlib import import_module
+        from importlib import import_module
 
+        if name == "aio":  # asyncio costs as much as all the rest of this import
             return import_module("zerohop.aio")
+        if name in _LATER:
+            return getattr(import_module(f"zerohop.{name.lower()}"), name)
         raise AttributeError(f"module 'zerohop' has no attribute {name!r}")
 
     def __dir__():
-        return [*globals(), "aio"]
+        return [*globals(), "aio", *_LATER]
+
+    _LATER = ("Segment", "World")  # imported when they are first asked for
 
 
 __version__ = "0.1.0"
@@ -52,10 +58,12 @@ __all__ = [
     "RemoteMemory",
     "Route",
     "RouteUnavailable",
+    "Segment",
     "Topology",
     "Transfer",
     "TransferTimeout",
     "VerbsError",
+    "World",
     "aio",
     "include_dir",
     "prometheus",

@@ -1,0 +1,119 @@
+"""The barrier of a World: by notifications, in as many steps as the size has bits.
+
+In step k a rank tells the one 2**k further on that it has come, and waits for the one 2**k before it
+(Hensgen, Finkel, Manber: Two algorithms for barrier synchronization, 1988). Behind the last step it has heard of all, at
+first or at second hand.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from zerohop.errors import Error, PeerLost, TransferTimeout
+
+if TYPE_CHECKING:
+    from zerohop.world import World
+
+__all__ = ["Barrier"]
+
+_STEPS = 32  # more than any size needs
+_SLICE = 0.25  # seconds after which a wait looks whether the rank it waits for still lives
+_ARRIVED = 1
+_LOST = 2  # plus the rank that is lost: whom that one tells need not wait for what does not come
+
+
+class Barrier:
+    """first_slot: of the SLOTS on every rank's board that are the barrier's."""
+
+    # Two rows, taken in turns: a rank may be one barrier ahead of another, but not two.
+    SLOTS = 2 * _STEPS
+
+    def __init__(self, world: World, first_slot: int) -> None:
+        self._world, self._first = world, first_slot
+        self._row = self._step = 0
+        self._told = False  # in this step
+        self._lost: int | None = None
+        self._inside = threading.Lock()
+
+    def wait(self, timeout: float) -> None:
+        if not self._inside.acquire(blocking=False):
+            raise RuntimeError(
+                "another thread of this rank is in the barrier: one of them is enough"
+            )
+        try:
+            self._go_on(time.monotonic() + timeout)
+        finally:
+            self._inside.release()
+
+    def _go_on(self, end: float) -> None:
+        """From where a call that timed out has left off."""
+        if self._lost is not None:
+            raise self._broken()
+        while 1 << self._step < self._world.size:
+            try:
+                self._tell(end)
+                self._hear(end)
+            except PeerLost:
+                self._warn_others()
+                raise
+            self._step, self._told = self._step + 1, False
+        self._row, self._step = 1 - self._row, 0
+
+    def _slot(self, step: int) -> int:
+        return self._first + self._row * _STEPS + step
+
+    def _target(self, step: int) -> int:
+        return (self._world.rank + (1 << step)) % self._world.size
+
+    def _tell(self, end: float) -> None:
+        if self._told:
+            return
+        target = self._target(self._step)
+        try:
+            peer = self._world.peer(target, max(0.0, end - time.monotonic()))
+            peer.notify(self._slot(self._step), _ARRIVED)
+        except PeerLost as error:
+            self._lost = target
+            raise self._broken() from error
+        self._told = True
+
+    def _hear(self, end: float) -> None:
+        source = (self._world.rank - (1 << self._step)) % self._world.size
+        slot = self._slot(self._step)
+        while (value := self._await(slot, source, end)) == 0:
+            if time.monotonic() >= end:
+                raise TransferTimeout(
+                    f"barrier of {self._world.name!r}: rank {source} has not come in time; call again to wait on"
+                )
+        if value != _ARRIVED:
+            self._lost = value - _LOST
+            raise self._broken()
+
+    def _await(self, slot: int, source: int, end: float) -> int:
+        """What came within a slice; 0: nothing, and the source lives. Raises PeerLost."""
+        found = self._world.find_note(slot, 1, min(_SLICE, end - time.monotonic()), reset=True)
+        if found is not None:
+            return found[1]
+        if self._world.lives(source, end - time.monotonic()):
+            return 0
+        if value := self._world.endpoint.reset_notify(slot):  # its last words
+            return value
+        self._lost = source
+        raise self._broken()
+
+    def _broken(self) -> PeerLost:
+        return PeerLost(
+            f"barrier of {self._world.name!r}: rank {self._lost} is lost, and without it there is no barrier any "
+            "more; state() tells who is left"
+        )
+
+    def _warn_others(self) -> None:
+        """Those who are still to hear of this rank, so that all learn of the loss."""
+        assert self._lost is not None
+        first = self._step + 1 if self._told else self._step
+        for step in range(first, (self._world.size - 1).bit_length()):
+            with suppress(Error):
+                self._world.peer(self._target(step), 0).notify(self._slot(step), _LOST + self._lost)

@@ -1,0 +1,372 @@
+"""A Segment: memory of every rank of a World that every rank reads and writes by offsets, and notifications."""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from zerohop import _core
+from zerohop.errors import PeerLost, TransferTimeout
+from zerohop.far_parts import FarPart, Parts
+from zerohop.parts import OwnPart
+from zerohop.queues import MOST_QUEUES, Queue
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from zerohop.world import World
+
+__all__ = ["Segment"]
+
+_SLICE = 0.25  # seconds after which a wait looks whether anybody is left who could notify
+_LARGEST = 2**32 - 1  # value of a notification
+_LEAST, _MOST = -(2**63), 2**64 - 1
+
+
+class Segment:
+    """Made by ``World.segment``; the names are GASPI's (GASPI: Global Address Space Programming Interface, 17.1).
+
+    Offsets and sizes are bytes. Where a call takes ``local`` and ``nbytes``: an offset into the own part and a
+    size, or a contiguous array or Memory, of which nbytes (default: all) from the beginning are moved; slices of
+    ``segment.local`` cost least. An array elsewhere is registered for the call.
+    A rank may name itself.
+
+    Operations return at once, a Transfer, and run in a queue; ``wait(queue)`` completes them: only then the source may
+    be changed, and only then what was read is there. Of a full queue the next call waits for the oldest operation. All
+    operations to one rank arrive before a notification that was called later, whichever queue they are in.
+
+    Timeouts are seconds; None, where GASPI would block, is the Endpoint's (30), for every wait is bounded; 0 is
+    GASPI_TEST; TransferTimeout is GASPI_TIMEOUT. The first use of a rank connects and looks its part up, within the
+    Endpoint's timeout.
+
+    Calls raise IndexError (rank, offset, slot, queue), ValueError, TypeError, TransferTimeout, and PeerLost for a
+    rank that is lost, within 5 s; others go on.
+
+    Attributes:
+        name: of the segment.
+        nbytes: of the own part.
+        slots: the range of slots on the Endpoint's board that are notifications 0, 1, ... on every rank.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        memory: Any,
+        *,
+        name: str,
+        device: str,
+        dtype: Any,
+        notifications: int,
+        queues: int,
+    ) -> None:
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise ValueError(f"name must be printable text, not {name!r}")
+        if not 1 <= operator.index(queues) <= MOST_QUEUES:
+            raise ValueError(f"queues must be from 1 to {MOST_QUEUES}, not {queues}")
+        if operator.index(notifications) < 1:
+            raise ValueError(f"notifications must be 1 at least, not {notifications}")
+        self.name, self._world = name, world
+        self._what = f"segment {name!r} of {world.name!r}"
+        self._queues = [Queue(f"queue {number} of {self._what}") for number in range(queues)]
+        self._part = OwnPart(world.endpoint, memory, dtype, device)
+        self.nbytes, self.closed = self._part.nbytes, False
+        self.slots = world.slot_ranges().take(notifications)
+        for slot in self.slots:  # what came late for a segment that was closed
+            world.endpoint.reset_notify(slot)
+        self._parts = Parts(world, self._part, self._what, self.slots)
+
+    @property
+    def local(self) -> Any:
+        """The own part (gaspi_segment_ptr): a NumPy array, or the array given; on a GPU Memory, for from_dlpack()."""
+        return self._part.local
+
+    def remote(self, rank: int) -> _core.RemoteMemory:
+        """That rank's part, for transfers of ``world.peer(rank)``; raises as the first use of a rank does."""
+        return self._parts.reach(rank).memory
+
+    # --- one-sided operations, into a queue ---
+
+    def write(
+        self,
+        rank: int,
+        local: Any,
+        remote: int,
+        nbytes: int | None = None,
+        *,
+        queue: int = 0,
+        stream: Any = None,
+    ) -> _core.Transfer:
+        """Write to that rank's part at offset `remote` (gaspi_write). stream: as of Peer.write."""
+        return self._write(rank, local, remote, nbytes, None, queue, stream)
+
+    def write_notify(
+        self,
+        rank: int,
+        local: Any,
+        remote: int,
+        slot: int,
+        value: int = 1,
+        nbytes: int | None = None,
+        *,
+        queue: int = 0,
+        stream: Any = None,
+    ) -> _core.Transfer:
+        """Write, and put a value (1 to 2**32 - 1) into that rank's slot behind the data (gaspi_write_notify)."""
+        return self._write(rank, local, remote, nbytes, self._note(slot, value), queue, stream)
+
+    def notify(self, rank: int, slot: int, value: int = 1, *, queue: int = 0) -> _core.Transfer:
+        """Put a value into a slot of that rank, behind the data of all earlier operations to it (gaspi_notify)."""
+        note, far = self._note(slot, value), self._parts.reach(rank)
+        return self._post(far, queue, lambda: far.peer.notify(*note))
+
+    def write_list(
+        self,
+        rank: int,
+        moves: Iterable[tuple[Any, int, int | None]],
+        *,
+        queue: int = 0,
+        stream: Any = None,
+    ) -> _core.Transfer:
+        """Write for each (local, remote, nbytes), as one operation (gaspi_write_list)."""
+        return self._write_list(rank, moves, None, queue, stream)
+
+    def write_list_notify(
+        self,
+        rank: int,
+        moves: Iterable[tuple[Any, int, int | None]],
+        slot: int,
+        value: int = 1,
+        *,
+        queue: int = 0,
+        stream: Any = None,
+    ) -> _core.Transfer:
+        """The same, and a notification behind the last (gaspi_write_list_notify)."""
+        return self._write_list(rank, moves, self._note(slot, value), queue, stream)
+
+    def read(
+        self,
+        rank: int,
+        local: Any,
+        remote: int,
+        nbytes: int | None = None,
+        *,
+        queue: int = 0,
+        stream: Any = None,
+    ) -> _core.Transfer:
+        """Read that rank's part from offset `remote` on, into `local` (gaspi_read)."""
+        far = self._parts.reach(rank)
+        here, there = far.ends(local, remote, nbytes)
+        return self._post(far, queue, lambda: far.peer.read(there, here, stream=stream))
+
+    def read_list(
+        self,
+        rank: int,
+        moves: Iterable[tuple[Any, int, int | None]],
+        *,
+        queue: int = 0,
+        stream: Any = None,
+    ) -> _core.Transfer:
+        """Read for each (local, remote, nbytes), as one operation (gaspi_read_list)."""
+        far = self._parts.reach(rank)
+        ends = [far.ends(*move) for move in moves]
+        pairs = [(there, here) for here, there in ends]
+        return self._post(far, queue, lambda: far.peer.read_many(pairs, stream=stream))
+
+    def read_notify(
+        self,
+        rank: int,
+        local: Any,
+        remote: int,
+        slot: int,
+        value: int = 1,
+        nbytes: int | None = None,
+        *,
+        queue: int = 0,
+    ) -> _core.Transfer:
+        """Read, and put a value into a slot of this rank once the data is here (gaspi_read_notify)."""
+        note = self._note(slot, value)
+        transfer = self.read(rank, local, remote, nbytes, queue=queue)
+        self._world.notify_after(transfer, *note)
+        return transfer
+
+    def wait(self, queue: int = 0, timeout: float | None = None) -> None:
+        """Complete what was posted to a queue before (gaspi_wait).
+
+        Raises TransferTimeout (the rest stays in the queue), or, once all have ended, the first failure of any: PeerLost,
+        VerbsError, ... whose ``effect`` tells what may have been written; then the queue is empty.
+        """
+        self._queue(queue).wait(self._world.bound(timeout))
+
+    def _write(
+        self,
+        rank: int,
+        local: Any,
+        remote: int,
+        nbytes: int | None,
+        note: tuple[int, int] | None,
+        queue: int,
+        stream: Any,
+    ) -> _core.Transfer:
+        far = self._parts.reach(rank)
+        here, there = far.ends(local, remote, nbytes)
+        return self._post(
+            far, queue, lambda: far.peer.write(here, there, notify=note, stream=stream)
+        )
+
+    def _write_list(
+        self,
+        rank: int,
+        moves: Iterable[tuple[Any, int, int | None]],
+        note: tuple[int, int] | None,
+        queue: int,
+        stream: Any,
+    ) -> _core.Transfer:
+        far = self._parts.reach(rank)
+        pairs = [far.ends(*move) for move in moves]
+        return self._post(
+            far, queue, lambda: far.peer.write_many(pairs, notify=note, stream=stream)
+        )
+
+    def _post(
+        self, far: FarPart, queue: int, begin: Callable[[], _core.Transfer]
+    ) -> _core.Transfer:
+        line = self._queue(queue)
+        line.make_room(self._world.endpoint.timeout)
+        transfer = far.begin(begin)
+        line.add(far.rank, transfer)
+        return transfer
+
+    # --- notifications of this rank ---
+
+    def notify_waitsome(
+        self, first: int = 0, count: int | None = None, timeout: float | None = None
+    ) -> int:
+        """Wait until one of the slots [first, first + count) has a value; returns which (gaspi_notify_waitsome).
+
+        The value stays there: notify_reset(slot) takes it. count: default all from `first` on. Of several slots the
+        lowest. Raises TransferTimeout, and PeerLost when no other rank is left; one rank that is lost among others
+        does not end the wait.
+        """
+        if count is None:
+            count = len(self.slots) - first
+        self._check_slots(first, count)
+        end = time.monotonic() + self._world.bound(timeout)
+        begin = self.slots.start + first
+        while True:
+            left = end - time.monotonic()
+            found = self._world.find_note(begin, count, min(_SLICE, left), reset=False)
+            if found is not None:
+                return found[0] - self.slots.start
+            if left <= 0:
+                raise TransferTimeout(
+                    f"{self._what}: no notification came to {_slots(first, count)} in time"
+                )
+            if not self._world.has_company(left):
+                self._check_last_words(begin, count)
+
+    def _check_last_words(self, begin: int, count: int) -> None:
+        if self._world.find_note(begin, count, 0, reset=False) is None:
+            raise PeerLost(
+                f"{self._what}: all other ranks are lost, so that none is left that could notify"
+            )
+
+    def notify_reset(self, slot: int) -> int:
+        """Empty a slot of this rank and return what was in it (gaspi_notify_reset); of several threads one gets it.
+
+        0: it was empty, or another thread was faster. Never waits.
+        """
+        self._check_slots(slot, 1)
+        return self._world.endpoint.reset_notify(self.slots.start + slot)
+
+    # --- atomics: 64 bits, at an offset that 8 divides, of a part in host memory ---
+
+    def atomic_fetch_add(
+        self, rank: int, offset: int, value: int, timeout: float | None = None
+    ) -> int:
+        """Add to the word at `offset`, modulo 2**64, and return what it was (gaspi_atomic_fetch_add).
+
+        Atomic among atomics of all ranks. value: from -2**63 to 2**64 - 1.
+        Returns 0 to 2**64 - 1. Raises ValueError (value, alignment), RouteUnavailable (the part has no words), and
+        TransferTimeout, after which the word may still change.
+        """
+        far, word = self._word(rank, offset, value)
+        return far.finish(lambda: far.peer.fetch_add(word, value), self._world.bound(timeout))
+
+    def atomic_compare_swap(
+        self, rank: int, offset: int, expected: int, desired: int, timeout: float | None = None
+    ) -> int:
+        """Replace the word by `desired` if it is `expected`; returns what it was (gaspi_atomic_compare_swap).
+
+        Otherwise as atomic_fetch_add().
+        """
+        far, word = self._word(rank, offset, expected, desired)
+        return far.finish(
+            lambda: far.peer.compare_swap(word, expected, desired), self._world.bound(timeout)
+        )
+
+    def _word(self, rank: int, offset: int, *values: int) -> tuple[FarPart, _core.RemoteMemory]:
+        for value in values:
+            if not _LEAST <= operator.index(value) <= _MOST:
+                raise ValueError(f"an atomic has 64 bits: from -2**63 to 2**64 - 1, not {value}")
+        far = self._parts.reach(rank)
+        return far, far.word(offset)
+
+    # --- checking ---
+
+    def _note(self, slot: int, value: int) -> tuple[int, int]:
+        """As the Endpoint's board has it."""
+        self._check_slots(slot, 1)
+        if not 1 <= operator.index(value) <= _LARGEST:
+            raise ValueError(
+                f"the value of a notification is from 1 to 2**32 - 1, not {value}: 0 is an empty slot"
+            )
+        return self.slots.start + slot, value
+
+    def _check_slots(self, first: int, count: int) -> None:
+        number = len(self.slots)
+        if not (
+            0 <= operator.index(first) < number and 1 <= operator.index(count) <= number - first
+        ):
+            raise IndexError(
+                f"{self._what}: {_slots(first, count)} is not among slots 0 to {number - 1}"
+            )
+
+    def _queue(self, queue: int) -> Queue:
+        if not 0 <= operator.index(queue) < len(self._queues):
+            raise IndexError(
+                f"{self._what}: queues go from 0 to {len(self._queues) - 1}, not to {queue}"
+            )
+        return self._queues[queue]
+
+    def close(self) -> None:
+        """End this rank's part (gaspi_segment_delete); transfers that use it finish first. Twice is once.
+
+        Its slots go to the next segment that is made: have all ranks come to a barrier before.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        self._parts.close()
+        self._world.slot_ranges().give_back(self.slots)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self.closed else ""
+        return f"<zerohop.Segment {self.name!r}: {self.nbytes} bytes on rank {self._world.rank}{state}>"
+
+
+def _slots(first: int, count: int) -> str:
+    return f"slot {first}" if count == 1 else f"slots {first} to {first + count - 1}"
