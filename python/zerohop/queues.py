@@ -92,11 +92,14 @@ def _outcome(transfer: _core.Transfer, timeout: float) -> Error | None:
     """What ended it, None if it ended well. Raises TransferTimeout if it has not ended."""
     try:
         transfer.wait(timeout)
+        return None
     except TransferTimeout:
         if not transfer.done:
             raise
     except Error as error:
         return error
-    else:
-        return None
-    return _outcome(transfer, 1.0)  # it ended at that very moment: this does not wait
+    try:
+        transfer.wait(0)  # it ended at that very moment, or a timeout of its own is what ended it
+    except Error as error:
+        return error
+    return None

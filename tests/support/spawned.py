@@ -39,7 +39,7 @@ class Spawned:
         """Sends a signal; of those that stop and kill, returns when they have done so."""
         self._process.send_signal(number)
         if number == signal.SIGSTOP:
-            until(lambda: _is_stopped(self.pid), "the partner has stopped")
+            until(lambda: is_stopped(self.pid), "the partner has stopped")
         if number == signal.SIGKILL:
             self.await_end()
 
@@ -65,7 +65,7 @@ class Spawned:
         self._stderr.close()
 
 
-def _is_stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
     """All its threads: the state is behind the name in parentheses (man 5 proc_pid_stat)."""
     stats = Path(f"/proc/{pid}/task").glob("*/stat")
     return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in stats)

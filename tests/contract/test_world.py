@@ -1,0 +1,209 @@
+"""World: ranks that find each other when they need each other, the barrier, and who is left."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+import zerohop as zh
+from support.attempt import LOST_WITHIN, Attempt, within
+from support.patience import SLOW
+from support.ranks import TIMEOUT, Job, close, results, worlds
+from support.victim import Victim
+
+ROUNDS = int(100 / SLOW)
+
+
+@pytest.fixture
+def job(device, tmp_path):
+    """Ranks are threads, which see each other's Python objects."""
+    return Job("thread", tmp_path / "job", device)
+
+
+@pytest.fixture
+def victim(job):
+    made = []
+
+    def make(size):
+        made.append(Victim(job, size))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def come_and_look(world, come):
+    for number in range(1, ROUNDS + 1):
+        come[world.rank] = number
+        world.barrier()
+        assert min(come) >= number, f"round {number}: {come}"
+        assert max(come) <= number + 1
+
+
+@pytest.mark.parametrize("size", range(1, 8))
+def test_nobody_leaves_the_barrier_before_all_have_come(job, size):
+    job(come_and_look, size, [0] * size, deadline=50.0)
+
+
+def test_a_barrier_that_timed_out_is_waited_on(job):
+    first, second = worlds(job, [0, 1], 2)
+    for timeout in (0, 0.2):
+        with pytest.raises(zh.TransferTimeout, match="rank 1 has not come"), within(3, timeout):
+            first.barrier(timeout)
+    late = Attempt(second.barrier)
+    first.barrier()
+    late.value()
+    later = Attempt(first.barrier)
+    later.stays_pending(0.1)
+    second.barrier()
+    later.value()
+    close([first, second])
+
+
+def test_one_thread_of_a_rank_is_in_the_barrier(job):
+    first, second = worlds(job, [0, 1], 2)
+    waiting = Attempt(first.barrier)
+    waiting.stays_pending(0.1)
+    with pytest.raises(RuntimeError, match="another thread of this rank"):
+        first.barrier()
+    second.barrier()
+    waiting.value()
+    close([first, second])
+
+
+def test_a_large_world_costs_nothing_until_it_is_used(job):
+    with within(2.0):
+        [world] = worlds(job, [500], 1000)
+        segment = world.segment(1 << 10)
+    assert world.endpoint.peers == []
+    assert world.state() == ["healthy"] * 1000
+    assert len(list(job.directory.iterdir())) == 1
+    assert segment.nbytes == 1 << 10
+    world.close()
+
+
+def test_ranks_are_connected_when_they_are_needed(job):
+    made = worlds(job, range(4), 4)
+    assert made[1].peer(2) is made[1].peer(2)
+    made[1].peer(2).notify(5, 7).wait()  # a slot of the program's own
+    assert made[2].endpoint.wait_notify(5) == 7
+    assert [len(world.endpoint.peers) for world in made] == [0, 1, 1, 0]
+    made[2].peer(1).notify(6, 8).wait()
+    assert made[1].endpoint.wait_notify(6) == 8
+    assert [len(world.endpoint.peers) for world in made] == [0, 1, 1, 0]
+    assert "rank 2 of world" in repr(made[1].peer(2))
+    close(made)
+
+
+def test_the_own_rank_is_a_peer_too(job):
+    [world] = worlds(job, [0], 1)
+    world.peer(0).notify(5, 7).wait()
+    assert world.endpoint.wait_notify(5) == 7
+    assert world.state() == ["healthy"]
+    world.close()
+    world.close()
+
+
+def test_who_has_not_started_is_waited_for(job):
+    [first] = worlds(job, [0], 2)
+    with (
+        pytest.raises(zh.TransferTimeout, match=r"rank 1.*has that rank made its World"),
+        within(2, 0.2),
+    ):
+        first.peer(1, timeout=0.2)
+    waiting = Attempt(first.peer, 1)
+    waiting.stays_pending(0.05)
+    [second] = worlds(job, [1], 2)
+    assert waiting.value().alive
+    close([first, second])
+
+
+def test_worlds_of_one_store_do_not_meet(job):
+    first, second = worlds(job, [0, 1], 2, name="one")
+    third, fourth = worlds(job, [0, 1], 2, name="other")
+    barrier = Attempt(first.barrier)
+    barrier.stays_pending(0.05)
+    both = [Attempt(third.barrier), Attempt(fourth.barrier)]
+    results(both)
+    second.barrier()
+    barrier.value()
+    close([first, second, third, fourth])
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_all_learn_in_the_barrier_that_a_rank_was_killed(job, victim, size):
+    dying = victim(size)
+    made = worlds(job, range(size - 1), size)
+    results([Attempt(world.barrier) for world in made])
+    pending = [Attempt(world.barrier) for world in made]
+    for attempt in pending:
+        attempt.stays_pending(0.02)
+    killed = dying.signal(signal.SIGKILL)
+    for attempt in pending:
+        error = attempt.failure(zh.PeerLost, LOST_WITHIN)
+        assert attempt.ended_at - killed < LOST_WITHIN
+        assert f"rank {size - 1} is lost" in str(error)
+    for world in made:
+        with pytest.raises(zh.PeerLost), within(1):
+            world.barrier()
+    close(made)
+
+
+def test_a_rank_that_hangs_is_lost(job, victim):
+    dying = victim(2)
+    [world] = worlds(job, [0], 2)
+    world.barrier()
+    pending = Attempt(world.barrier)
+    stopped = dying.signal(signal.SIGSTOP)
+    pending.failure(zh.PeerLost, LOST_WITHIN + 1)
+    assert pending.ended_at - stopped < LOST_WITHIN
+    assert world.state() == ["healthy", "corrupt"]
+    world.close()
+
+
+def test_a_rank_that_was_gone_before_it_was_needed_is_lost(job):
+    close(worlds(job, [0], 3))  # its address leads nowhere
+    [other] = worlds(job, [1], 3)
+    for _ in range(2):
+        with pytest.raises(zh.PeerLost, match="rank 0"), within(LOST_WITHIN):
+            other.peer(0)
+    assert other.state() == ["corrupt", "healthy", "healthy"]
+    other.close()
+
+
+def test_the_address_of_an_earlier_run_is_replaced(job):
+    close(worlds(job, [0, 1], 2))
+    [first] = worlds(job, [0], 2)
+    waiting = Attempt(first.peer, 1)
+    waiting.stays_pending(0.2)
+    [second] = worlds(job, [1], 2)
+    assert waiting.value(TIMEOUT).alive
+    close([first, second])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "kind", "words"),
+    [
+        ((2, 2), {}, ValueError, "ranks go from 0"),
+        ((-1, 2), {}, ValueError, "ranks go from 0"),
+        ((0, 0), {}, ValueError, "ranks go from 0"),
+        ((0.5, 2), {}, TypeError, "integer"),
+        ((0, 1), {"name": ""}, ValueError, "printable"),
+        ((0, 1), {"colour": 3}, TypeError, "no keyword 'colour'"),
+    ],
+)
+def test_wrong_arguments_are_refused(tmp_path, arguments, options, kind, words):
+    with pytest.raises(kind, match=words):
+        zh.World(tmp_path, *arguments, **options)
+
+
+def test_wrong_ranks_and_timeouts_are_refused(job):
+    [world] = worlds(job, [0], 3)
+    for rank in (-1, 3):
+        with pytest.raises(IndexError, match=rf"rank {rank} .*from 0 to 2"):
+            world.peer(rank)
+    for timeout in (-1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="seconds"):
+            world.barrier(timeout)
+    world.close()

@@ -1,0 +1,101 @@
+"""A queue of a Segment: room, failures and waits, on transfers that end when the test says so."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+import zerohop as zh
+from zerohop.queues import Queue
+
+
+class Scripted:
+    """A Transfer that ends with end(): well, or with an error."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._error: zh.Error | None = None
+
+    def end(self, error: zh.Error | None = None) -> None:
+        self._error = error
+        self._ended.set()
+
+    @property
+    def done(self) -> bool:
+        return self._ended.is_set()
+
+    def wait(self, timeout: float) -> None:
+        if not self._ended.wait(timeout):
+            raise zh.TransferTimeout("not yet")
+        if self._error is not None:
+            raise self._error
+
+
+def filled(count: int, depth: int = 1024) -> tuple[Queue, list[Any]]:
+    queue, transfers = Queue("queue 3", depth), [Scripted() for _ in range(count)]
+    for rank, transfer in enumerate(transfers):
+        queue.add(rank, transfer)  # type: ignore[arg-type]
+    return queue, transfers
+
+
+def test_wait_completes_all() -> None:
+    queue, transfers = filled(5)
+    for transfer in transfers:
+        transfer.end()
+    queue.wait(0)
+    assert len(queue) == 0
+    queue.wait(0)
+
+
+def test_what_is_under_way_stays() -> None:
+    queue, transfers = filled(3)
+    transfers[0].end()
+    with pytest.raises(
+        zh.TransferTimeout, match=r"queue 3: an operation with rank 1 .* and 1 behind"
+    ) as error:
+        queue.wait(0.05)
+    assert error.value.effect == "all"
+    assert len(queue) == 2
+    threading.Timer(0.1, transfers[1].end).start()
+    transfers[2].end()
+    queue.wait(10)
+    assert len(queue) == 0
+
+
+def test_the_first_failure_is_raised_once_when_all_have_ended() -> None:
+    queue, transfers = filled(4)
+    transfers[0].end()
+    transfers[1].end(zh.VerbsError("broke", 12, "some"))
+    transfers[2].end(zh.PeerLost("gone"))
+    with pytest.raises(zh.TransferTimeout):
+        queue.wait(0)
+    transfers[3].end()
+    with pytest.raises(zh.VerbsError, match="queue 3, rank 1: broke") as error:
+        queue.wait(0)
+    assert (error.value.code, error.value.effect) == (12, "some")
+    queue.wait(0)
+
+
+def test_a_full_queue_waits_for_its_oldest_operation() -> None:
+    queue, transfers = filled(3, depth=3)
+    begin = time.monotonic()
+    with pytest.raises(zh.TransferTimeout, match="rank 0"):
+        queue.make_room(0.1)
+    assert time.monotonic() - begin >= 0.1
+    transfers[1].end()  # it is not the oldest
+    with pytest.raises(zh.TransferTimeout):
+        queue.make_room(0)
+    threading.Timer(0.1, transfers[0].end, [zh.PeerLost("gone")]).start()
+    queue.make_room(10)
+    assert len(queue) == 1  # what has ended makes room, too
+    transfers[2].end()
+    with pytest.raises(zh.PeerLost, match="rank 0: gone"):  # for wait() to tell
+        queue.wait(0)
+
+
+def test_a_transfer_that_fails_by_a_timeout_of_its_own_has_ended() -> None:
+    queue, transfers = filled(1)
+    transfers[0].end(zh.TransferTimeout("the GPU did not copy in time", effect="some"))
+    with pytest.raises(zh.TransferTimeout, match="queue 3, rank 0: the GPU"):
+        queue.wait(0)
+    queue.wait(0)

@@ -1,0 +1,132 @@
+"""Where ranks find addresses: directories, dicts, PyTorch's stores; and launchers, by their variables."""
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zerohop as zh
+from zerohop.launch import job_from_environment
+from zerohop.store import Addresses, Directory, open_store
+
+
+class Shelf(dict[str, bytes]):
+    """A dict as a store: get() raises KeyError."""
+
+    def set(self, key: str, value: bytes) -> None:
+        self[key] = value
+
+    def get(self, key: str) -> bytes:  # type: ignore[override]
+        return self[key]
+
+
+class Box(Shelf):
+    """get() returns None for what is not there."""
+
+    def get(self, key: str) -> Any:  # type: ignore[override]
+        return dict.get(self, key)
+
+
+def torch_store(_: Path) -> Any:
+    import torch.distributed
+
+    return torch.distributed.HashStore()
+
+
+def torch_file(path: Path) -> Any:
+    import torch.distributed
+
+    return torch.distributed.FileStore(str(path / "file"), 2)
+
+
+STORES = {
+    "directory": str,
+    "path": lambda path: path / "new" / "folder",
+    "KeyError": lambda _: Shelf(),
+    "None": lambda _: Box(),
+    "torch": torch_store,
+    "torch file": torch_file,
+}
+ADDRESS = bytes(range(256))
+
+
+@pytest.fixture(params=STORES)
+def addresses(request: pytest.FixtureRequest, tmp_path: Path) -> Addresses:
+    return Addresses(open_store(STORES[request.param](tmp_path)), "prefix/with strange: letters")
+
+
+def test_an_address_comes_out_as_it_went_in(addresses: Addresses) -> None:
+    addresses.publish(3, ADDRESS)
+    assert addresses.wait(3, 5.0) == ADDRESS
+    addresses.publish(3, ADDRESS[1:])
+    assert addresses.wait(3, 0.0) == ADDRESS[1:]
+
+
+def test_an_address_is_waited_for(addresses: Addresses) -> None:
+    with pytest.raises(zh.TransferTimeout, match="has that rank made its World"):
+        addresses.wait(3, 0.0)
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError):
+        addresses.wait(3, 0.3)
+    assert 0.25 < time.monotonic() - begin < 5
+    later = threading.Timer(0.1, addresses.publish, (3, ADDRESS))
+    later.start()
+    assert addresses.wait(3, 20.0) == ADDRESS
+    later.join()
+
+
+def test_files_are_for_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = Directory(tmp_path / "job")
+    directory.set("a/b", ADDRESS)
+    [file] = directory.path.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert directory.path.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(PermissionError, match="could be anybody"):
+        directory.get("a/b")
+
+
+def test_a_file_is_never_seen_in_part(tmp_path: Path) -> None:
+    directory, end = Directory(tmp_path), time.monotonic() + 0.5
+    directory.set("key", bytes(10_000))
+
+    def replace() -> None:
+        while time.monotonic() < end:
+            directory.set("key", bytes(10_000))
+
+    writers = [threading.Thread(target=replace) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    while time.monotonic() < end:
+        assert len(directory.get("key")) == 10_000
+    for writer in writers:
+        writer.join()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_is_no_store_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"set\(key, bytes\) and get\(key\), not int"):
+        open_store(3)  # type: ignore[arg-type]
+
+
+def test_without_a_launcher_the_way_is_told() -> None:
+    with pytest.raises(RuntimeError, match=r"torchrun.*World\(directory, rank, size\)"):
+        job_from_environment({"PATH": "/bin"})
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [("MASTER_ADDR", "not set MASTER_ADDR"), ("MASTER_PORT", "MASTER_PORT='x'")],
+)
+def test_wrong_variables_are_named(missing: str, words: str) -> None:
+    variables = {
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "x",
+    }
+    if missing == "MASTER_ADDR":
+        del variables["MASTER_ADDR"]
+    with pytest.raises(ValueError, match=words):
+        job_from_environment(variables)
