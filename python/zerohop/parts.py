@@ -48,13 +48,13 @@ class OwnPart:
 def _made(endpoint: Endpoint, nbytes: int, dtype: Any, device: str) -> tuple[_core.Memory, Any]:
     if nbytes < 0:
         raise ValueError(f"a segment has no negative size such as {nbytes}")
-    made = endpoint.empty(nbytes, "uint8", device)
-    if made.device != "cpu":
+    if str(device) != "cpu":
         if str(dtype) not in ("uint8", "torch.uint8"):
             raise ValueError(
-                f"on {made.device} segment.local is of uint8, not {dtype}: take another view of it, "
+                f"on {device} segment.local is of uint8, not {dtype}: take another view of it, "
                 "torch.from_dlpack(segment.local).view(dtype)"
             )
+        made = endpoint.empty(nbytes, "uint8", device)
         return made, made
     import numpy as np
 
@@ -63,6 +63,7 @@ def _made(endpoint: Endpoint, nbytes: int, dtype: Any, device: str) -> tuple[_co
         raise ValueError(
             f"{nbytes} bytes are no whole number of {kind} ({kind.itemsize} bytes each)"
         )
+    made = endpoint.empty(nbytes)
     return made, np.asarray(made).view(kind)
 
 

@@ -93,9 +93,10 @@ class World:
     def from_env(cls, **options: Any) -> Self:
         """The World of the launcher that started this process, told by its variables.
 
-        ``torchrun``: through the store that it runs (this imports PyTorch). options: as of World.
+        ``torchrun``, and what sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as for torch.distributed: through
+        PyTorch's TCPStore, which is open to whoever reaches its port, as for PyTorch itself. options: as of World.
 
-        Raises RuntimeError (no launcher that is known), ValueError (a variable that says nothing).
+        Raises RuntimeError (no launcher that is known, no PyTorch), ValueError (a variable that says nothing).
         """
         job = job_from_environment(os.environ)
         options = {"local_rank": job.local_rank, **options}

@@ -13,6 +13,7 @@ from support.arrays import KINDS as ALL_KINDS
 from support.host_only import is_host_only
 from support.partner import Partners
 from support.patience import patient
+from support.ranks import Job
 from support.session import Remote
 
 # The one list of devices. "p2p": soft0, and what lies on this host is copied without it. Added from
@@ -32,8 +33,8 @@ TEST_TIMEOUT = 60  # seconds, for a test that names none
 FILES_WITHOUT_P2P = {
     "test_addresses.py", "test_connecting.py", "test_dtypes.py", "test_errors.py",
     "test_hostile_bytes.py", "test_load.py", "test_messages.py", "test_mistakes.py",
-    "test_partners.py", "test_shapes.py", "test_sharing.py", "test_timeouts.py",
-    "test_values.py", "test_verbs_operations.py",
+    "test_partners.py", "test_segment_mistakes.py", "test_shapes.py", "test_sharing.py", "test_timeouts.py",
+    "test_values.py", "test_verbs_operations.py", "test_world_torchrun.py",
 }  # fmt: skip
 KINDS_OVER_P2P = {"numpy", "empty"}
 
@@ -122,6 +123,23 @@ def process(partners: Partners, device: str) -> Remote:
 def thread(partners: Partners, device: str) -> Remote:
     """The partner is always a thread: for cases about this process only."""
     return Remote(partners, "thread", device)
+
+
+@pytest.fixture(params=["thread", "process"])
+def job(request: pytest.FixtureRequest, device: str, tmp_path: Path) -> Job:
+    """Ranks of a World: threads of this process, then processes."""
+    return Job(request.param, tmp_path / "job", device)
+
+
+@pytest.fixture
+def rank_threads(device: str, tmp_path: Path) -> Job:
+    """For cases that say no more of processes, and those in which ranks see each other's objects."""
+    return Job("thread", tmp_path / "job", device)
+
+
+@pytest.fixture
+def rank_processes(device: str, tmp_path: Path) -> Job:
+    return Job("process", tmp_path / "job", device)
 
 
 @pytest.fixture(params=["thread", "process"])

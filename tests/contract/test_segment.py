@@ -1,4 +1,4 @@
-"""Segment: memory of all ranks by offsets, notifications behind the data, queues, atomics."""
+"""Segment: memory of all ranks by offsets, operations in queues, atomics."""
 
 from __future__ import annotations
 
@@ -8,30 +8,13 @@ import os
 import numpy as np
 import pytest
 import zerohop as zh
-from support.attempt import Attempt, within
+from support.attempt import Attempt
 from support.patience import SLOW
-from support.ranks import Job
 
 ROUNDS = int(100_000 / SLOW)
 RING = 1000  # places that are written in turn
 CELL = 64  # bytes of each
 POISON = 0xA5
-
-
-@pytest.fixture(params=["thread", "process"])
-def job(request, device, tmp_path):
-    return Job(request.param, tmp_path / "job", device)
-
-
-@pytest.fixture
-def threads(device, tmp_path):
-    """Ranks are threads: for cases that say nothing else of processes."""
-    return Job("thread", tmp_path / "job", device)
-
-
-@pytest.fixture
-def processes(device, tmp_path):
-    return Job("process", tmp_path / "job", device)
 
 
 def stream_rounds(world, rounds):
@@ -63,8 +46,8 @@ def stream_rounds(world, rounds):
 
 
 @pytest.mark.timeout(300)
-def test_a_notification_comes_behind_its_data(processes):
-    processes(stream_rounds, 2, ROUNDS)
+def test_a_notification_comes_behind_its_data(rank_processes):
+    rank_processes(stream_rounds, 2, ROUNDS)
 
 
 def exchange(world):
@@ -151,203 +134,8 @@ def wrap(world):
         segment.atomic_fetch_add(target, 16, 1)
 
 
-def test_atomics_have_64_bits(threads):
-    threads(wrap, 2)
-
-
-def find_slots(world):
-    segment = world.segment(8, notifications=50)
-    if world.rank == 0:
-        for slot in (49, 0, 25):
-            segment.notify(1, slot, 1000 + slot)
-        segment.wait()
-        return
-    assert segment.notify_waitsome(25, 1) == 25  # the last one: the others are there, too
-    assert segment.notify_waitsome(49, 1) == 49
-    assert segment.notify_waitsome(25) == 25
-    assert segment.notify_waitsome(26) == 49
-    assert segment.notify_waitsome() == 0
-    assert segment.notify_waitsome(0, 50) == 0  # it stays until it is taken
-    for first, slots in ((1, 24), (26, 23)):
-        with pytest.raises(zh.TransferTimeout, match="no notification came to slots"):
-            segment.notify_waitsome(first, slots, timeout=0)
-    assert [segment.notify_reset(slot) for slot in (0, 25, 49)] == [1000, 1025, 1049]
-    assert segment.notify_reset(0) == 0
-    for first, slots in ((50, 1), (-1, 1), (0, 51), (49, 2), (3, 0), (3, -1)):
-        with pytest.raises(IndexError, match="not among slots 0 to 49"):
-            segment.notify_waitsome(first, slots)
-    with pytest.raises(IndexError, match="not among slots 0 to 49"):
-        segment.notify_reset(50)
-
-
-def test_waitsome_looks_at_its_range_only(threads):
-    threads(find_slots, 2)
-
-
-def take(world, slots):
-    """Rank 1: two threads take what comes to one range; who gets 0 was too late."""
-    segment = world.segment(8, notifications=slots)
-    if world.rank == 0:
-        for slot in range(slots):
-            segment.notify(1, slot, slot + 1)
-        segment.wait()
-        return None
-    taken: list[list[int]] = [[], []]
-
-    def reap(number):
-        while sum(map(len, taken)) < slots:
-            try:
-                slot = segment.notify_waitsome(timeout=0.05)
-            except zh.TransferTimeout:
-                continue
-            if value := segment.notify_reset(slot):
-                assert value == slot + 1
-                taken[number].append(slot)
-
-    reaping = [Attempt(reap, number) for number in range(2)]
-    for attempt in reaping:
-        attempt.value()
-    return sorted(taken[0] + taken[1])
-
-
-def test_of_two_threads_one_gets_the_value(threads):
-    slots = int(2000 / SLOW)
-    assert threads(take, 2, slots)[1] == list(range(slots))
-
-
-def segments_apart(world):
-    """Notifications of several segments, of the barrier and of the program do not meet."""
-    made = [world.segment(8, notifications=10) for _ in range(3)]
-    ranges = [segment.slots for segment in made]
-    assert all(a.stop <= b.start for a, b in itertools.pairwise(ranges))
-    target = 1 - world.rank
-    for number, segment in enumerate(made):
-        segment.notify(target, 9, 10 + number)
-    world.peer(target).notify(9, 5)
-    world.barrier()
-    values = []
-    for segment in made:
-        assert segment.notify_waitsome() == 9
-        values.append(segment.notify_reset(9))
-    assert values == [10, 11, 12]
-    assert world.endpoint.wait_notify(9) == 5
-    world.barrier()
-    made[1].notify(target, 3, 1)  # nobody takes it
-    made[1].wait()
-    world.barrier()
-    made[1].close()
-    made[1].close()
-    again = world.segment(8, notifications=10)
-    assert again.slots == ranges[1]
-    world.barrier()
-    with pytest.raises(zh.TransferTimeout):
-        again.notify_waitsome(timeout=0)
-    with pytest.raises(ValueError, match="take fewer notifications"):
-        world.segment(8, notifications=60_000)
-
-
-def test_every_segment_has_slots_of_its_own(threads):
-    threads(segments_apart, 2)
-
-
-def time_out(world):
-    segment = world.segment(8)
-    if world.rank == 0:
-        for timeout in (0, 0.2):
-            with (
-                within(2, timeout),
-                pytest.raises(zh.TransferTimeout, match="segment '0' of 'world'"),
-            ):
-                segment.notify_waitsome(timeout=timeout)
-        with within(2):
-            segment.wait(timeout=0)  # there is nothing to wait for
-    world.barrier()
-    for timeout in (-1, float("nan")):
-        for call in (segment.wait, segment.notify_waitsome):
-            with pytest.raises(ValueError, match="seconds"):
-                call(timeout=timeout)
-
-
-def test_waits_end_in_time(threads):
-    threads(time_out, 2)
-
-
-def differ(world):
-    """Who does not make the same segment is not found, and says so."""
-    segment = world.segment(8 * (world.rank + 1), name="x", notifications=10)
-    assert segment.remote(1 - world.rank).nbytes == 8 * (2 - world.rank)
-    other = world.segment(8, name="y", notifications=10 + world.rank)
-    with pytest.raises(zh.TransferTimeout, match=r"segment 'y'.*as many notifications"), within(5):
-        other.write(1 - world.rank, 0, 0, 8)
-    world.barrier()
-
-
-def test_segments_that_differ_do_not_meet(threads):
-    threads(differ, 2, timeout=1.0)
-
-
-def refuse(world):
-    segment = world.segment(100, name="s", notifications=5, queues=2)
-    other = (world.rank + 1) % 2
-    bounds = [
-        (96, 0, 5),
-        (-1, 0, 1),
-        (0, 96, 5),
-        (0, -1, 1),
-        (0, 101, 0),
-        (np.zeros(101, np.uint8), 0, None),
-    ]
-    for move in bounds:
-        for call in (segment.write, segment.read):
-            with pytest.raises(IndexError, match=r"segment 's' of 'world'.*not within the 100 of"):
-                call(other, *move)
-        with pytest.raises(IndexError):
-            segment.write_list(other, [(0, 0, 1), move])
-    with pytest.raises(ValueError, match="nbytes must be 0 at least"):
-        segment.write(other, 0, 0, -1)
-    with pytest.raises(TypeError, match="nbytes is needed"):
-        segment.write(other, 0, 0)
-    with pytest.raises(IndexError, match="9 bytes of an array that has 8"):
-        segment.write(other, np.zeros(8, np.uint8), 0, 9)
-    with pytest.raises(ValueError, match="contiguous"):
-        segment.write(other, np.zeros((4, 4), np.uint8)[:, 1], 0)
-    for rank in (2, -1):
-        with pytest.raises(IndexError, match="ranks go from 0 to 1"):
-            segment.write(rank, 0, 0, 1)
-    for queue in (2, -1):
-        with pytest.raises(IndexError, match="queues go from 0 to 1"):
-            segment.write(other, 0, 0, 1, queue=queue)
-        with pytest.raises(IndexError, match="queues go from 0 to 1"):
-            segment.wait(queue)
-    for slot in (5, -1):
-        with pytest.raises(IndexError, match="not among slots 0 to 4"):
-            segment.notify(other, slot)
-    for value in (0, -1, 2**32):
-        with pytest.raises(ValueError, match=r"from 1 to 2\*\*32 - 1"):
-            segment.write_notify(other, 0, 0, 0, value, 1)
-    frozen = np.zeros(8, np.uint8)
-    frozen.flags.writeable = False
-    with pytest.raises(ValueError, match="read-only"):
-        segment.read(other, frozen, 0)
-    with pytest.raises(ValueError, match="give a writable array"):
-        world.segment(frozen)
-    for options in (
-        {"queues": 17},
-        {"queues": 0},
-        {"notifications": 0},
-        {"name": ""},
-        {"dtype": "int64"},
-    ):
-        with pytest.raises(ValueError, match=r"must be|no whole number"):
-            world.segment(100, **options)
-    with pytest.raises(ValueError, match="no negative size"):
-        world.segment(-1)
-    segment.wait(0)
-    assert segment.notify(other, 4, 2**32 - 1).wait() is None
-
-
-def test_wrong_arguments_are_refused(threads):
-    threads(refuse, 2)
+def test_atomics_have_64_bits(rank_threads):
+    rank_threads(wrap, 2)
 
 
 def given(world):
@@ -359,6 +147,7 @@ def given(world):
     segment.write_notify(other, np.full(5, world.rank + 1, np.float32), 20, slot=0)
     segment.notify_waitsome(0, 1)
     assert array.tolist() == [[0] * 5, [other + 1] * 5, [0] * 5, [0] * 5]
+    world.barrier()
     assert segment.atomic_fetch_add(other, 72, 3) == 0
     segment.write(other, 80, 80, 0)
     segment.write_list_notify(other, [], slot=1)
@@ -371,17 +160,17 @@ def given(world):
     empty.wait()
     with pytest.raises(IndexError):
         empty.atomic_fetch_add(other, 0, 1)
-    odd = world.segment(
-        np.zeros(40, np.uint8)[1:33] if array.ctypes.data % 8 == 0 else array, name="odd"
-    )
-    if odd.nbytes == 32 and odd.local.ctypes.data % 8:
+    whole = np.zeros(48, np.uint8)
+    skip = (1 - whole.ctypes.data) % 8
+    odd = world.segment(whole[skip : skip + 32], name="odd")
+    for rank in range(2):
         with pytest.raises(zh.RouteUnavailable, match="keep counters in a segment of the host"):
-            odd.atomic_fetch_add(world.rank, 0, 1)
+            odd.atomic_fetch_add(rank, 0, 1)
     world.barrier()
 
 
-def test_a_given_array_is_the_part(threads):
-    threads(given, 2)
+def test_a_given_array_is_the_part(rank_threads):
+    rank_threads(given, 2)
 
 
 def flood(world, times):
@@ -397,9 +186,9 @@ def flood(world, times):
     return segment.local.tolist() if world.rank == 1 else None
 
 
-def test_a_full_queue_holds_the_caller_up(threads):
+def test_a_full_queue_holds_the_caller_up(rank_threads):
     times = int(5000 / SLOW)
-    assert threads(flood, 2, times)[1] == list(range(times))
+    assert rank_threads(flood, 2, times)[1] == list(range(times))
 
 
 def many_threads(world, times):
@@ -419,8 +208,8 @@ def many_threads(world, times):
     assert segment.local.tolist() == list(range(1, 4 * times + 1))
 
 
-def test_threads_share_queues(threads):
-    threads(many_threads, 2, int(300 / SLOW))
+def test_threads_share_queues(rank_threads):
+    rank_threads(many_threads, 2, int(300 / SLOW))
 
 
 def wait_long(world):
@@ -438,5 +227,5 @@ def wait_long(world):
     world.barrier()
 
 
-def test_a_wait_for_a_queue_is_repeated(threads):
-    threads(wait_long, 2)
+def test_a_wait_for_a_queue_is_repeated(rank_threads):
+    rank_threads(wait_long, 2)

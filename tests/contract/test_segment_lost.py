@@ -9,27 +9,22 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import LOST_WITHIN, Attempt, within
-from support.ranks import Job, close, results, worlds
+from support.ranks import close, results, worlds
 from support.victim import Victim
 
 
 @pytest.fixture
-def job(device, tmp_path):
-    return Job("thread", tmp_path / "job", device)
-
-
-@pytest.fixture
-def dying(job):
+def dying(rank_threads):
     """Rank 2 of three."""
-    victim = Victim(job, 3)
+    victim = Victim(rank_threads, 3)
     yield victim
     victim.close()
 
 
 @pytest.fixture
-def ranks(job, dying):
+def ranks(rank_threads, dying):
     """Ranks 0 and 1, each with its segment; all three have met."""
-    made = worlds(job, [0, 1], 3)
+    made = worlds(rank_threads, [0, 1], 3)
     segments = [world.segment(1 << 20, name="data") for world in made]
     results([Attempt(world.barrier) for world in made])
     yield list(zip(made, segments, strict=True))
@@ -108,7 +103,7 @@ def test_who_waits_for_a_notification_goes_on_while_others_are_left(ranks, dying
     assert waiting.value() == 9
 
 
-def test_who_only_waits_learns_that_nobody_is_left(job, dying, ranks):
+def test_who_only_waits_learns_that_nobody_is_left(rank_threads, dying, ranks):
     (first, segment), (second, _) = ranks
     waiting = Attempt(segment.notify_waitsome, 0, 5, 20)
     killed = dying.signal(signal.SIGKILL)

@@ -8,24 +8,18 @@ import pytest
 import zerohop as zh
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.patience import SLOW
-from support.ranks import TIMEOUT, Job, close, results, worlds
+from support.ranks import TIMEOUT, close, results, worlds
 from support.victim import Victim
 
 ROUNDS = int(100 / SLOW)
 
 
 @pytest.fixture
-def job(device, tmp_path):
-    """Ranks are threads, which see each other's Python objects."""
-    return Job("thread", tmp_path / "job", device)
-
-
-@pytest.fixture
-def victim(job):
+def victim(rank_threads):
     made = []
 
     def make(size):
-        made.append(Victim(job, size))
+        made.append(Victim(rank_threads, size))
         return made[-1]
 
     yield make
@@ -42,12 +36,12 @@ def come_and_look(world, come):
 
 
 @pytest.mark.parametrize("size", range(1, 8))
-def test_nobody_leaves_the_barrier_before_all_have_come(job, size):
-    job(come_and_look, size, [0] * size, deadline=50.0)
+def test_nobody_leaves_the_barrier_before_all_have_come(rank_threads, size):
+    rank_threads(come_and_look, size, [0] * size, deadline=50.0)
 
 
-def test_a_barrier_that_timed_out_is_waited_on(job):
-    first, second = worlds(job, [0, 1], 2)
+def test_a_barrier_that_timed_out_is_waited_on(rank_threads):
+    first, second = worlds(rank_threads, [0, 1], 2)
     for timeout in (0, 0.2):
         with pytest.raises(zh.TransferTimeout, match="rank 1 has not come"), within(3, timeout):
             first.barrier(timeout)
@@ -61,8 +55,8 @@ def test_a_barrier_that_timed_out_is_waited_on(job):
     close([first, second])
 
 
-def test_one_thread_of_a_rank_is_in_the_barrier(job):
-    first, second = worlds(job, [0, 1], 2)
+def test_one_thread_of_a_rank_is_in_the_barrier(rank_threads):
+    first, second = worlds(rank_threads, [0, 1], 2)
     waiting = Attempt(first.barrier)
     waiting.stays_pending(0.1)
     with pytest.raises(RuntimeError, match="another thread of this rank"):
@@ -72,19 +66,19 @@ def test_one_thread_of_a_rank_is_in_the_barrier(job):
     close([first, second])
 
 
-def test_a_large_world_costs_nothing_until_it_is_used(job):
+def test_a_large_world_costs_nothing_until_it_is_used(rank_threads):
     with within(2.0):
-        [world] = worlds(job, [500], 1000)
+        [world] = worlds(rank_threads, [500], 1000)
         segment = world.segment(1 << 10)
     assert world.endpoint.peers == []
     assert world.state() == ["healthy"] * 1000
-    assert len(list(job.directory.iterdir())) == 1
+    assert len(list(rank_threads.directory.iterdir())) == 1
     assert segment.nbytes == 1 << 10
     world.close()
 
 
-def test_ranks_are_connected_when_they_are_needed(job):
-    made = worlds(job, range(4), 4)
+def test_ranks_are_connected_when_they_are_needed(rank_threads):
+    made = worlds(rank_threads, range(4), 4)
     assert made[1].peer(2) is made[1].peer(2)
     made[1].peer(2).notify(5, 7).wait()  # a slot of the program's own
     assert made[2].endpoint.wait_notify(5) == 7
@@ -96,8 +90,8 @@ def test_ranks_are_connected_when_they_are_needed(job):
     close(made)
 
 
-def test_the_own_rank_is_a_peer_too(job):
-    [world] = worlds(job, [0], 1)
+def test_the_own_rank_is_a_peer_too(rank_threads):
+    [world] = worlds(rank_threads, [0], 1)
     world.peer(0).notify(5, 7).wait()
     assert world.endpoint.wait_notify(5) == 7
     assert world.state() == ["healthy"]
@@ -105,8 +99,8 @@ def test_the_own_rank_is_a_peer_too(job):
     world.close()
 
 
-def test_who_has_not_started_is_waited_for(job):
-    [first] = worlds(job, [0], 2)
+def test_who_has_not_started_is_waited_for(rank_threads):
+    [first] = worlds(rank_threads, [0], 2)
     with (
         pytest.raises(zh.TransferTimeout, match=r"rank 1.*has that rank made its World"),
         within(2, 0.2),
@@ -114,14 +108,14 @@ def test_who_has_not_started_is_waited_for(job):
         first.peer(1, timeout=0.2)
     waiting = Attempt(first.peer, 1)
     waiting.stays_pending(0.05)
-    [second] = worlds(job, [1], 2)
+    [second] = worlds(rank_threads, [1], 2)
     assert waiting.value().alive
     close([first, second])
 
 
-def test_worlds_of_one_store_do_not_meet(job):
-    first, second = worlds(job, [0, 1], 2, name="one")
-    third, fourth = worlds(job, [0, 1], 2, name="other")
+def test_worlds_of_one_store_do_not_meet(rank_threads):
+    first, second = worlds(rank_threads, [0, 1], 2, name="one")
+    third, fourth = worlds(rank_threads, [0, 1], 2, name="other")
     barrier = Attempt(first.barrier)
     barrier.stays_pending(0.05)
     both = [Attempt(third.barrier), Attempt(fourth.barrier)]
@@ -132,9 +126,9 @@ def test_worlds_of_one_store_do_not_meet(job):
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
-def test_all_learn_in_the_barrier_that_a_rank_was_killed(job, victim, size):
+def test_all_learn_in_the_barrier_that_a_rank_was_killed(rank_threads, victim, size):
     dying = victim(size)
-    made = worlds(job, range(size - 1), size)
+    made = worlds(rank_threads, range(size - 1), size)
     results([Attempt(world.barrier) for world in made])
     pending = [Attempt(world.barrier) for world in made]
     for attempt in pending:
@@ -150,9 +144,9 @@ def test_all_learn_in_the_barrier_that_a_rank_was_killed(job, victim, size):
     close(made)
 
 
-def test_a_rank_that_hangs_is_lost(job, victim):
+def test_a_rank_that_hangs_is_lost(rank_threads, victim):
     dying = victim(2)
-    [world] = worlds(job, [0], 2)
+    [world] = worlds(rank_threads, [0], 2)
     world.barrier()
     pending = Attempt(world.barrier)
     stopped = dying.signal(signal.SIGSTOP)
@@ -162,9 +156,9 @@ def test_a_rank_that_hangs_is_lost(job, victim):
     world.close()
 
 
-def test_a_rank_that_was_gone_before_it_was_needed_is_lost(job):
-    close(worlds(job, [0], 3))  # its address leads nowhere
-    [other] = worlds(job, [1], 3)
+def test_a_rank_that_was_gone_before_it_was_needed_is_lost(rank_threads):
+    close(worlds(rank_threads, [0], 3))  # its address leads nowhere
+    [other] = worlds(rank_threads, [1], 3)
     for _ in range(2):
         with pytest.raises(zh.PeerLost, match="rank 0"), within(LOST_WITHIN):
             other.peer(0)
@@ -172,12 +166,12 @@ def test_a_rank_that_was_gone_before_it_was_needed_is_lost(job):
     other.close()
 
 
-def test_the_address_of_an_earlier_run_is_replaced(job):
-    close(worlds(job, [0, 1], 2))
-    [first] = worlds(job, [0], 2)
+def test_the_address_of_an_earlier_run_is_replaced(rank_threads):
+    close(worlds(rank_threads, [0, 1], 2))
+    [first] = worlds(rank_threads, [0], 2)
     waiting = Attempt(first.peer, 1)
     waiting.stays_pending(0.2)
-    [second] = worlds(job, [1], 2)
+    [second] = worlds(rank_threads, [1], 2)
     assert waiting.value(TIMEOUT).alive
     close([first, second])
 
@@ -198,8 +192,8 @@ def test_wrong_arguments_are_refused(tmp_path, arguments, options, kind, words):
         zh.World(tmp_path, *arguments, **options)
 
 
-def test_wrong_ranks_and_timeouts_are_refused(job):
-    [world] = worlds(job, [0], 3)
+def test_wrong_ranks_and_timeouts_are_refused(rank_threads):
+    [world] = worlds(rank_threads, [0], 3)
     for rank in (-1, 3):
         with pytest.raises(IndexError, match=rf"rank {rank} .*from 0 to 2"):
             world.peer(rank)

@@ -18,6 +18,12 @@ LATE = "what the GPU of a killed process had begun may land later: tests/gpu/tes
 HOST_ONLY: dict[str, str] = {
     "test_forking.py": FORK,
     "test_scarcity.py": SCARCE,
+    "test_segment.py": NO_ARRAY,
+    "test_segment_lost.py": NO_ARRAY,
+    "test_segment_mistakes.py": NO_ARRAY,
+    "test_segment_slots.py": NO_ARRAY,
+    "test_world.py": NO_ARRAY,
+    "test_world_torchrun.py": NO_ARRAY,
     "test_values.py::test_memory_shares_its_bytes_with_numpy_and_torch": BUFFER,
     "test_values.py::test_slicing_describes_what_numpy_describes": BUFFER,
     "test_values.py::test_slices_of_slices": BUFFER,

@@ -1,6 +1,7 @@
 """Where ranks find addresses: directories, dicts, PyTorch's stores; and launchers, by their variables."""
 
 import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -109,6 +110,13 @@ def test_a_file_is_never_seen_in_part(tmp_path: Path) -> None:
 def test_what_is_no_store_is_refused() -> None:
     with pytest.raises(TypeError, match=r"set\(key, bytes\) and get\(key\), not int"):
         open_store(3)  # type: ignore[arg-type]
+
+
+def test_without_pytorch_the_way_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.distributed", None)
+    variables = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    with pytest.raises(RuntimeError, match=r"not installed: .*World\(directory, rank, size\)"):
+        job_from_environment(variables)
 
 
 def test_without_a_launcher_the_way_is_told() -> None:

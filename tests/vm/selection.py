@@ -28,11 +28,17 @@ FILES_LEFT_OUT = {
     "test_partners.py": "the tests' own tools",
     "test_rails.py": "several devices of soft0; test_two_wires.py has those of Soft-RoCE",
     "test_scarcity.py": "descriptors and memory of the process; starts an interpreter per case",
+    "test_segment.py": "made of write, read, notify and atomics, which have cases of their own",
+    "test_segment_lost.py": "the same; lost ranks are lost peers",
+    "test_segment_mistakes.py": "arguments refused before anything is posted",
+    "test_segment_slots.py": "which slots of the board are whose",
     "test_shapes.py": "how an array becomes a list of elements, in the engine",
     "test_sharing.py": "names, over the control channel",
     "test_signals.py": "waits in which nothing arrives are interrupted",
     "test_timeouts.py": "waits in which nothing arrives",
     "test_values.py": "arguments refused before anything is posted",
+    "test_world.py": "how ranks find each other, and a barrier of notifications",
+    "test_world_torchrun.py": "how ranks find each other; PyTorch, several times over",
 }
 # Of the other files. why not: cases; a name stands for all that begin with it.
 CASES_LEFT_OUT = {

@@ -1,0 +1,86 @@
+"""What Segment refuses, and how it says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.attempt import within
+
+
+def differ(world):
+    """Who does not make the same segment is not found, and says so."""
+    segment = world.segment(8 * (world.rank + 1), name="x", notifications=10)
+    assert segment.remote(1 - world.rank).nbytes == 8 * (2 - world.rank)
+    other = world.segment(8, name="y", notifications=10 + world.rank)
+    with pytest.raises(zh.TransferTimeout, match=r"segment 'y'.*as many notifications"), within(5):
+        other.write(1 - world.rank, 0, 0, 8)
+    world.barrier()
+
+
+def test_segments_that_differ_do_not_meet(rank_threads):
+    rank_threads(differ, 2, timeout=1.0)
+
+
+def refuse(world):
+    segment = world.segment(100, name="s", notifications=5, queues=2)
+    other = (world.rank + 1) % 2
+    bounds = [
+        (96, 0, 5),
+        (-1, 0, 1),
+        (0, 96, 5),
+        (0, -1, 1),
+        (0, 101, 0),
+        (np.zeros(101, np.uint8), 0, None),
+    ]
+    for move in bounds:
+        for call in (segment.write, segment.read):
+            with pytest.raises(IndexError, match=r"segment 's' of 'world'.*not within the 100 of"):
+                call(other, *move)
+        with pytest.raises(IndexError):
+            segment.write_list(other, [(0, 0, 1), move])
+    with pytest.raises(ValueError, match="nbytes must be 0 at least"):
+        segment.write(other, 0, 0, -1)
+    with pytest.raises(TypeError, match="nbytes is needed"):
+        segment.write(other, 0, 0)
+    with pytest.raises(IndexError, match="9 bytes of an array that has 8"):
+        segment.write(other, np.zeros(8, np.uint8), 0, 9)
+    with pytest.raises(ValueError, match="contiguous"):
+        segment.write(other, np.zeros((4, 4), np.uint8)[:, 1], 0)
+    for rank in (2, -1):
+        with pytest.raises(IndexError, match="ranks go from 0 to 1"):
+            segment.write(rank, 0, 0, 1)
+    for queue in (2, -1):
+        with pytest.raises(IndexError, match="queues go from 0 to 1"):
+            segment.write(other, 0, 0, 1, queue=queue)
+        with pytest.raises(IndexError, match="queues go from 0 to 1"):
+            segment.wait(queue)
+    for slot in (5, -1):
+        with pytest.raises(IndexError, match="not among slots 0 to 4"):
+            segment.notify(other, slot)
+    for value in (0, -1, 2**32):
+        with pytest.raises(ValueError, match=r"from 1 to 2\*\*32 - 1"):
+            segment.write_notify(other, 0, 0, 0, value, 1)
+    frozen = np.zeros(8, np.uint8)
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        segment.read(other, frozen, 0)
+    with pytest.raises(ValueError, match="give a writable array"):
+        world.segment(frozen)
+    for options in (
+        {"queues": 17},
+        {"queues": 0},
+        {"notifications": 0},
+        {"name": ""},
+        {"dtype": "int64"},
+    ):
+        with pytest.raises(ValueError, match=r"must be|no whole number"):
+            world.segment(100, **options)
+    with pytest.raises(ValueError, match="no negative size"):
+        world.segment(-1)
+    segment.wait(0)
+    assert segment.notify(other, 4, 2**32 - 1).wait() is None
+
+
+def test_wrong_arguments_are_refused(rank_threads):
+    rank_threads(refuse, 2)

@@ -1,0 +1,120 @@
+"""Segments on GPUs: two ranks, on one GPU and on two where the machine has them, by p2p and by soft0."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import zerohop as zh
+from zerohop.local import Link, Ranks
+
+NBYTES = 1 << 20
+ROUNDS = 200
+POISON = 0xA5
+APART = min(2, torch.cuda.device_count())  # GPUs that two ranks use at most
+
+
+def work(link: Link, directory: Path, p2p: bool, gpus: int) -> None:
+    gpu = f"cuda:{link.rank % gpus}"
+    torch.zeros(1, device=gpu)
+    with zh.World(directory, link.rank, 2, device="soft0", p2p=p2p, timeout=30.0) as world:
+        segment = world.segment(3 * NBYTES, name="gpu", device=gpu)
+        here = torch.from_dlpack(segment.local)
+        assert (str(here.device), here.dtype, here.shape) == (gpu, torch.uint8, (3 * NBYTES,))
+        world.barrier()
+        play(segment, here, 1 - link.rank)
+        move(segment, here, link.rank)
+        world.barrier()
+        refuse(world, segment, here)
+        world.barrier()
+
+
+def play(segment: Any, here: Any, other: int) -> None:
+    """Back and forth: the data is there before the notification."""
+    for number in range(1, ROUNDS + 1):
+        here[:NBYTES] = number % 251
+        segment.write_notify(other, 0, NBYTES, slot=3, value=number, nbytes=NBYTES)
+        assert segment.notify_waitsome(3, 1) == 3
+        assert segment.notify_reset(3) == number
+        came = here[NBYTES : 2 * NBYTES]
+        assert bool((came == number % 251).all()), f"round {number}: {came.unique()}"
+        came.fill_(POISON)
+        segment.wait()
+        torch.cuda.synchronize(here.device)
+        segment.notify(other, 4, number)
+        assert segment.notify_waitsome(4, 1) == 4
+        assert segment.notify_reset(4) == number
+
+
+def move(segment: Any, here: Any, rank: int) -> None:
+    """Tensors elsewhere, parts of the own part, lists, reads, and this rank itself."""
+    other = 1 - rank
+    tensor = torch.arange(4096, dtype=torch.float32, device=here.device) + rank
+    segment.write(other, tensor.view(torch.uint8), 2 * NBYTES)
+    here[:100] = 10 + rank
+    segment.write_list_notify(
+        other, [(here[:50], 2 * NBYTES + 20_000, None), (50, 2 * NBYTES + 30_000, 50)], 5
+    )
+    assert segment.notify_waitsome(5, 1) == 5
+    segment.wait()
+    came = here[2 * NBYTES : 2 * NBYTES + 16_384].view(torch.float32)
+    assert torch.equal(came, torch.arange(4096, dtype=torch.float32, device=here.device) + other)
+    for begin in (20_000, 30_000):
+        assert bool((here[2 * NBYTES + begin :][:50] == 10 + other).all())
+    segment.read_notify(other, 2 * NBYTES + 40_000, 2 * NBYTES, slot=6, nbytes=16_384)
+    assert segment.notify_waitsome(6, 1) == 6
+    segment.wait()
+    assert torch.equal(here[2 * NBYTES + 40_000 :][:16_384].view(torch.float32), tensor)
+    segment.write_notify(rank, 0, 2 * NBYTES + 60_000, slot=7, nbytes=100)
+    assert segment.notify_waitsome(7, 1) == 7
+    segment.wait()
+    assert bool((here[2 * NBYTES + 60_000 :][:100] == 10 + rank).all())
+
+
+def refuse(world: Any, segment: Any, here: Any) -> None:
+    other = 1 - world.rank
+    with pytest.raises(zh.RouteUnavailable, match="keep counters in a segment of the host"):
+        segment.atomic_fetch_add(other, 0, 1)
+    with pytest.raises(ValueError, match="one axis of uint8"):
+        segment.write(other, here[:8].view(torch.float32), 0)
+    with pytest.raises(ValueError, match="is of uint8, not float32"):
+        world.segment(8, name="floats", device=str(here.device), dtype="float32")
+    counters = world.segment(8, name="counters", dtype="int64")
+    counters.atomic_fetch_add(0, 0, 5)
+    world.barrier()
+    assert world.rank or counters.local.tolist() == [10]
+
+
+@pytest.mark.parametrize("gpus", range(1, APART + 1))
+@pytest.mark.parametrize("p2p", [True, False])
+def test_two_ranks_exchange_memory_of_gpus(tmp_path: Path, p2p: bool, gpus: int) -> None:
+    with Ranks(work, 2, tmp_path, p2p, gpus) as ranks:
+        ranks.results()
+
+
+def in_stream(link: Link, directory: Path, gpus: int) -> None:
+    """By p2p the data and its notification are put into the program's stream; nobody waits on a CPU."""
+    gpu = f"cuda:{link.rank % gpus}"
+    torch.zeros(1, device=gpu)
+    with zh.World(directory, link.rank, 2, device="soft0", timeout=30.0) as world:
+        segment = world.segment(2 * NBYTES, device=gpu)
+        here, other = torch.from_dlpack(segment.local), 1 - link.rank
+        world.barrier()
+        with torch.cuda.device(gpu), torch.cuda.stream(torch.cuda.Stream(gpu)) as _:
+            keep_busy: Any = torch.cuda._sleep
+            stream = torch.cuda.current_stream(gpu)
+            for number in range(1, 21):
+                keep_busy(2_000_000)
+                here[:NBYTES] = number
+                segment.write_notify(other, 0, NBYTES, 2, number, NBYTES, stream=stream)
+                assert segment.notify_waitsome(2, 1) == 2
+                assert segment.notify_reset(2) == number
+                assert bool((here[NBYTES:] == number).all())
+                segment.wait()
+                world.barrier()
+
+
+@pytest.mark.parametrize("gpus", range(1, APART + 1))
+def test_a_write_follows_its_stream(tmp_path: Path, gpus: int) -> None:
+    with Ranks(in_stream, 2, tmp_path, gpus) as ranks:
+        ranks.results()
