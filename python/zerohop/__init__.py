@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from zerohop.segment import Segment
     from zerohop.world import World
 else:
+    _LATER = ("Segment", "World")  # imported when they are first asked for
 
     def __getattr__(name):
         from importlib import import_module
@@ -37,8 +38,6 @@ else:
 
     def __dir__():
         return [*globals(), "aio", *_LATER]
-
-    _LATER = ("Segment", "World")  # imported when they are first asked for
 
 
 __version__ = "0.1.0"

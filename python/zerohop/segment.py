@@ -36,7 +36,7 @@ class Segment:
 
     Operations return at once, a Transfer, and run in a queue; ``wait(queue)`` completes them: only then the source may
     be changed, and only then what was read is there. Of a full queue the next call waits for the oldest operation. All
-    operations to one rank arrive before a notification that was called later, whichever queue they are in.
+    writes to one rank arrive before a notification that was called later, whichever queue they are in.
 
     Timeouts are seconds; None, where GASPI would block, is the Endpoint's (30), for every wait is bounded; 0 is
     GASPI_TEST; TransferTimeout is GASPI_TIMEOUT. The first use of a rank connects and looks its part up, within the
@@ -125,18 +125,18 @@ class Segment:
     def write_list(
         self,
         rank: int,
-        moves: Iterable[tuple[Any, int, int | None]],
+        moves: Iterable[tuple[Any, ...]],
         *,
         queue: int = 0,
         stream: Any = None,
     ) -> _core.Transfer:
-        """Write for each (local, remote, nbytes), as one operation (gaspi_write_list)."""
+        """Write for each (local, remote, nbytes), of arrays also (local, remote), as one operation (gaspi_write_list)."""
         return self._write_list(rank, moves, None, queue, stream)
 
     def write_list_notify(
         self,
         rank: int,
-        moves: Iterable[tuple[Any, int, int | None]],
+        moves: Iterable[tuple[Any, ...]],
         slot: int,
         value: int = 1,
         *,
@@ -164,7 +164,7 @@ class Segment:
     def read_list(
         self,
         rank: int,
-        moves: Iterable[tuple[Any, int, int | None]],
+        moves: Iterable[tuple[Any, ...]],
         *,
         queue: int = 0,
         stream: Any = None,
@@ -219,7 +219,7 @@ class Segment:
     def _write_list(
         self,
         rank: int,
-        moves: Iterable[tuple[Any, int, int | None]],
+        moves: Iterable[tuple[Any, ...]],
         note: tuple[int, int] | None,
         queue: int,
         stream: Any,
@@ -264,7 +264,7 @@ class Segment:
                 raise TransferTimeout(
                     f"{self._what}: no notification came to {_slots(first, count)} in time"
                 )
-            if not self._world.has_company(left):
+            if not self._world.has_company():
                 self._check_last_words(begin, count)
 
     def _check_last_words(self, begin: int, count: int) -> None:

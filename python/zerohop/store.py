@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from zerohop.errors import TransferTimeout
+from zerohop.errors import Error, TransferTimeout
 
 __all__ = ["Addresses", "Directory", "Store", "open_store"]
 
@@ -125,7 +125,7 @@ class Addresses:
             store.wait([key], timedelta(seconds=left))
         except RuntimeError as error:
             if time.monotonic() < end - 0.5:
-                raise  # it has another cause
+                raise Error(f"{store!r} cannot be asked for {key!r}: {error}") from error
             raise self._missing(key) from error
         return bytes(store.get(key))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from zerohop import _core
 from zerohop.barrier import Barrier
 from zerohop.endpoint import Endpoint
-from zerohop.errors import PeerLost, TransferTimeout
+from zerohop.errors import Error, PeerLost, TransferTimeout
 from zerohop.landings import Landings
 from zerohop.launch import job_from_environment
 from zerohop.queues import named
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["World"]
 
 _CONNECT = 2.0  # seconds that a first connection has, however short the wait that needs it
+_RARELY = 10  # times as long as it took a look that found nothing is not repeated
 _RENEWAL = 3.0  # seconds in which the address of an earlier run in a directory is replaced
 
 
@@ -87,7 +88,12 @@ class World:
         self._ranges = SlotRanges()
         self._segments = 0
         self._barrier = Barrier(self, BARRIER)
-        self._addresses.publish(self.rank, self.endpoint.address)
+        self._look_again = 0.0  # time.monotonic() before which has_company() does not look
+        try:
+            self._addresses.publish(self.rank, self.endpoint.address)
+        except BaseException:
+            self.endpoint.close()
+            raise
 
     @classmethod
     def from_env(cls, **options: Any) -> Self:
@@ -216,22 +222,21 @@ class World:
 
     def lives(self, rank: int, timeout: float) -> bool:
         """False if the rank is lost. It is connected for that; within the time it may also not have started."""
-        with suppress(TransferTimeout, PeerLost):
+        with suppress(Error):
             self.peer(rank, max(0.0, timeout))
         return self._seems_well(rank)
 
-    def has_company(self, timeout: float) -> bool:
+    def has_company(self) -> bool:
         """Whether another rank is left that might notify this one; connects to one, if there is no Peer yet."""
         others = [rank for rank in range(self.size) if rank != self.rank and self._seems_well(rank)]
-        if any(rank in self._peers for rank in others):
+        begin = time.monotonic()
+        if begin < self._look_again or any(rank in self._peers for rank in others):
             return True
-        end = time.monotonic() + timeout
-        for rank in others:
-            if self.lives(rank, end - time.monotonic()):
-                if rank not in self._peers:  # it has not started
-                    self._own_peer()  # an Endpoint whose last Peer has left does not wait
-                return True
-        return self.size == 1
+        alive = next((rank for rank in others if self.lives(rank, 0)), None)
+        if alive is not None and alive not in self._peers:  # it has not started, or does not answer
+            self._own_peer()  # an Endpoint whose last Peer has left does not wait
+            self._look_again = time.monotonic() + _RARELY * (time.monotonic() - begin)
+        return alive is not None or self.size == 1
 
     def find_note(
         self, first: int, count: int, seconds: float, *, reset: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 
@@ -171,6 +172,31 @@ def given(world):
 
 def test_a_given_array_is_the_part(rank_threads):
     rank_threads(given, 2)
+
+
+def of_torch(world):
+    """Tensors and buffers, as the part and beside it."""
+    import torch
+
+    tensor, other = torch.zeros(4, 3, dtype=torch.bfloat16), 1 - world.rank
+    segment = world.segment(tensor, name="tensor")
+    assert segment.local is tensor
+    segment.write_notify(other, torch.full((3,), 2.5, dtype=torch.bfloat16), 6, slot=0)
+    segment.write_notify(other, b"\x20\x40" * 3, 12, slot=1)  # 2.5 in bfloat16
+    segment.write_notify(other, memoryview(bytearray(b"\x20\x40")), 18, slot=2)
+    assert [segment.notify_waitsome(slot, 1) for slot in range(3)] == [0, 1, 2]
+    assert tensor.tolist() == [[0] * 3, [2.5] * 3, [2.5] * 3, [2.5, 0, 0]]
+    back = bytearray(6)
+    segment.read(other, back, 6)
+    segment.wait()
+    assert back == b"\x20\x40" * 3
+    with pytest.raises(ValueError, match="read-only"):
+        segment.read(other, b"\x20\x40", 6)
+
+
+def test_tensors_and_buffers_are_arrays_too(rank_threads):
+    importlib.import_module("torch")  # seconds, the first time
+    rank_threads(of_torch, 2)
 
 
 def flood(world, times):

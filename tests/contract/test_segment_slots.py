@@ -8,6 +8,7 @@ import pytest
 import zerohop as zh
 from support.attempt import Attempt, within
 from support.patience import SLOW
+from support.ranks import close, worlds
 
 
 def find_slots(world):
@@ -103,6 +104,16 @@ def segments_apart(world):
 
 def test_every_segment_has_slots_of_its_own(rank_threads):
     rank_threads(segments_apart, 2)
+
+
+def test_who_has_not_started_holds_nobody_up(rank_threads):
+    first, second = worlds(rank_threads, [1, 2], 3)  # rank 0 is asked for first
+    waiting = Attempt(first.segment(8).notify_waitsome)
+    waiting.stays_pending(0.6)
+    with within(3.0):
+        second.segment(8).notify(1, 3)
+        assert waiting.value() == 3
+    close([first, second])
 
 
 def time_out(world):

@@ -72,6 +72,18 @@ except AttributeError as error:
     ]
 
 
+def test_worlds_are_there_without_being_imported() -> None:
+    code = """
+import sys, zerohop
+print("zerohop.world" in sys.modules, {"World", "Segment"} <= set(dir(zerohop)))
+print(zerohop.World, zerohop.Segment)
+"""
+    assert run_python(code).splitlines() == [
+        "False True",
+        "<class 'zerohop.world.World'> <class 'zerohop.segment.Segment'>",
+    ]
+
+
 def test_import_loads_no_array_framework() -> None:
     loaded = run_python("import sys, zerohop; print(*sys.modules)").split()
     assert "zerohop" in loaded
