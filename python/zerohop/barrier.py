@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from zerohop.errors import Error, PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
-    from zerohop.world import World
+    from zerohop.roster import Roster
 
 __all__ = ["Barrier"]
 
@@ -31,8 +31,8 @@ class Barrier:
     # Two rows, taken in turns: a rank may be one barrier ahead of another, but not two.
     SLOTS = 2 * _STEPS
 
-    def __init__(self, world: World, first_slot: int) -> None:
-        self._world, self._first = world, first_slot
+    def __init__(self, roster: Roster, first_slot: int) -> None:
+        self._roster, self._first = roster, first_slot
         self._row = self._step = 0
         self._told = False  # in this step
         self._lost: int | None = None
@@ -52,7 +52,7 @@ class Barrier:
         """From where a call that timed out has left off."""
         if self._lost is not None:
             raise self._broken()
-        while 1 << self._step < self._world.size:
+        while 1 << self._step < self._roster.size:
             try:
                 self._tell(end)
                 self._hear(end)
@@ -66,14 +66,14 @@ class Barrier:
         return self._first + self._row * _STEPS + step
 
     def _target(self, step: int) -> int:
-        return (self._world.rank + (1 << step)) % self._world.size
+        return (self._roster.rank + (1 << step)) % self._roster.size
 
     def _tell(self, end: float) -> None:
         if self._told:
             return
         target = self._target(self._step)
         try:
-            peer = self._world.peer(target, max(0.0, end - time.monotonic()))
+            peer = self._roster.peer(target, max(0.0, end - time.monotonic()))
             peer.notify(self._slot(self._step), _ARRIVED)
         except PeerLost as error:
             self._lost = target
@@ -81,12 +81,12 @@ class Barrier:
         self._told = True
 
     def _hear(self, end: float) -> None:
-        source = (self._world.rank - (1 << self._step)) % self._world.size
+        source = (self._roster.rank - (1 << self._step)) % self._roster.size
         slot = self._slot(self._step)
         while (value := self._await(slot, source, end)) == 0:
             if time.monotonic() >= end:
                 raise TransferTimeout(
-                    f"barrier of {self._world.name!r}: rank {source} has not come in time; call again to wait on"
+                    f"barrier of {self._roster.name!r}: rank {source} has not come in time; call again to wait on"
                 )
         if value != _ARRIVED:
             self._lost = value - _LOST
@@ -94,19 +94,19 @@ class Barrier:
 
     def _await(self, slot: int, source: int, end: float) -> int:
         """What came within a slice; 0: nothing, and the source lives. Raises PeerLost."""
-        found = self._world.find_note(slot, 1, min(_SLICE, end - time.monotonic()), reset=True)
+        found = self._roster.find_note(slot, 1, min(_SLICE, end - time.monotonic()), reset=True)
         if found is not None:
             return found[1]
-        if self._world.lives(source, end - time.monotonic()):
+        if self._roster.lives(source, end - time.monotonic()):
             return 0
-        if value := self._world.endpoint.reset_notify(slot):  # its last words
+        if value := self._roster.endpoint.reset_notify(slot):  # its last words
             return value
         self._lost = source
         raise self._broken()
 
     def _broken(self) -> PeerLost:
         return PeerLost(
-            f"barrier of {self._world.name!r}: rank {self._lost} is lost, and without it there is no barrier any "
+            f"barrier of {self._roster.name!r}: rank {self._lost} is lost, and without it there is no barrier any "
             "more; state() tells who is left"
         )
 
@@ -114,6 +114,8 @@ class Barrier:
         """Those who are still to hear of this rank, so that all learn of the loss."""
         assert self._lost is not None
         first = self._step + 1 if self._told else self._step
-        for step in range(first, (self._world.size - 1).bit_length()):
+        for step in range(first, (self._roster.size - 1).bit_length()):
             with suppress(Error):
-                self._world.peer(self._target(step), 0).notify(self._slot(step), _LOST + self._lost)
+                self._roster.peer(self._target(step), 0).notify(
+                    self._slot(step), _LOST + self._lost
+                )

@@ -13,7 +13,7 @@ from zerohop.queues import named
 from zerohop.spans import Span
 
 if TYPE_CHECKING:
-    from zerohop.world import World
+    from zerohop.roster import Roster
 
 __all__ = ["FarPart", "Parts"]
 
@@ -116,32 +116,32 @@ class FarPart:
 class Parts:
     """what: the segment in messages. Shares the own part, under a name that the segment has on all ranks."""
 
-    def __init__(self, world: World, own: OwnPart, what: str, slots: range) -> None:
-        self._world, self._own, self._what, self._slots = world, own, what, slots
+    def __init__(self, roster: Roster, own: OwnPart, what: str, slots: range) -> None:
+        self._roster, self._own, self._what, self._slots = roster, own, what, slots
         self._known: dict[int, FarPart] = {}
         # The slots are a part of the name: ranks that do not agree on them do not find each other.
         self._name = f"{what}, slots {slots.start} to {slots.stop - 1}"
         self._words = f"{self._name}, words"
         if own.words is not None:
-            world.endpoint.share(self._words, own.words)
-        world.endpoint.share(self._name, own.bytes)  # the last: who finds it finds the words, too
+            roster.endpoint.share(self._words, own.words)
+        roster.endpoint.share(self._name, own.bytes)  # the last: who finds it finds the words, too
 
     def reach(self, rank: int) -> FarPart:
         """Raises IndexError, TransferTimeout, PeerLost."""
         known = self._known.get(rank)
         if known is None:
-            known = self._reach_own(rank) if rank == self._world.rank else self._reach_other(rank)
+            known = self._reach_own(rank) if rank == self._roster.rank else self._reach_other(rank)
             known = self._known.setdefault(known.rank, known)
         return known
 
     def _reach_own(self, rank: int) -> FarPart:
-        own, peer = self._own, self._world.peer(rank)
-        source = own.registered_with(self._world.endpoint_to(rank))
+        own, peer = self._own, self._roster.peer(rank, self._roster.endpoint.timeout)
+        source = own.registered_with(self._roster.own_endpoint())
         words = None if own.words is None else own.words.remote
         return FarPart(rank, self._what, peer, own.bytes.remote, own, source, lambda: words)
 
     def _reach_other(self, rank: int) -> FarPart:
-        peer = self._world.peer(rank)
+        peer = self._roster.peer(rank, self._roster.endpoint.timeout)
         rank, own = operator.index(rank), self._own
         try:
             memory = peer.lookup(self._name)
@@ -167,9 +167,9 @@ class Parts:
 
     def close(self) -> None:
         """Shares the own part no more and ends its registration."""
-        self._world.endpoint.unshare(self._name)
+        self._roster.endpoint.unshare(self._name)
         if self._own.words is not None:
-            self._world.endpoint.unshare(self._words)
+            self._roster.endpoint.unshare(self._words)
         for far in self._known.values():
             far.close()
         self._own.close()

@@ -17,7 +17,8 @@ from zerohop.queues import MOST_QUEUES, Queue
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from zerohop.world import World
+    from zerohop.roster import Roster
+    from zerohop.slots import SlotRanges
 
 __all__ = ["Segment"]
 
@@ -53,7 +54,8 @@ class Segment:
 
     def __init__(
         self,
-        world: World,
+        roster: Roster,
+        slots: SlotRanges,
         memory: Any,
         *,
         name: str,
@@ -68,15 +70,15 @@ class Segment:
             raise ValueError(f"queues must be from 1 to {MOST_QUEUES}, not {queues}")
         if operator.index(notifications) < 1:
             raise ValueError(f"notifications must be 1 at least, not {notifications}")
-        self.name, self._world = name, world
-        self._what = f"segment {name!r} of {world.name!r}"
+        self.name, self._roster, self._ranges = name, roster, slots
+        self._what = f"segment {name!r} of {roster.name!r}"
         self._queues = [Queue(f"queue {number} of {self._what}") for number in range(queues)]
-        self._part = OwnPart(world.endpoint, memory, dtype, device)
+        self._part = OwnPart(roster.endpoint, memory, dtype, device)
         self.nbytes, self.closed = self._part.nbytes, False
-        self.slots = world.slot_ranges().take(notifications)
+        self.slots = slots.take(notifications)
         for slot in self.slots:  # what came late for a segment that was closed
-            world.endpoint.reset_notify(slot)
-        self._parts = Parts(world, self._part, self._what, self.slots)
+            roster.endpoint.reset_notify(slot)
+        self._parts = Parts(roster, self._part, self._what, self.slots)
 
     @property
     def local(self) -> Any:
@@ -189,7 +191,7 @@ class Segment:
         """Read, and put a value into a slot of this rank once the data is here (gaspi_read_notify)."""
         note = self._note(slot, value)
         transfer = self.read(rank, local, remote, nbytes, queue=queue)
-        self._world.notify_after(transfer, *note)
+        self._roster.notify_after(transfer, *note)
         return transfer
 
     def wait(self, queue: int = 0, timeout: float | None = None) -> None:
@@ -198,7 +200,7 @@ class Segment:
         Raises TransferTimeout (the rest stays in the queue), or, once all have ended, the first failure of any: PeerLost,
         VerbsError, ... whose ``effect`` tells what may have been written; then the queue is empty.
         """
-        self._queue(queue).wait(self._world.bound(timeout))
+        self._queue(queue).wait(self._roster.bound(timeout))
 
     def _write(
         self,
@@ -234,7 +236,7 @@ class Segment:
         self, far: FarPart, queue: int, begin: Callable[[], _core.Transfer]
     ) -> _core.Transfer:
         line = self._queue(queue)
-        line.make_room(self._world.endpoint.timeout)
+        line.make_room(self._roster.endpoint.timeout)
         transfer = far.begin(begin)
         line.add(far.rank, transfer)
         return transfer
@@ -253,22 +255,22 @@ class Segment:
         if count is None:
             count = len(self.slots) - first
         self._check_slots(first, count)
-        end = time.monotonic() + self._world.bound(timeout)
+        end = time.monotonic() + self._roster.bound(timeout)
         begin = self.slots.start + first
         while True:
             left = end - time.monotonic()
-            found = self._world.find_note(begin, count, min(_SLICE, left), reset=False)
+            found = self._roster.find_note(begin, count, min(_SLICE, left), reset=False)
             if found is not None:
                 return found[0] - self.slots.start
             if left <= 0:
                 raise TransferTimeout(
                     f"{self._what}: no notification came to {_slots(first, count)} in time"
                 )
-            if not self._world.has_company():
+            if not self._roster.has_company():
                 self._check_last_words(begin, count)
 
     def _check_last_words(self, begin: int, count: int) -> None:
-        if self._world.find_note(begin, count, 0, reset=False) is None:
+        if self._roster.find_note(begin, count, 0, reset=False) is None:
             raise PeerLost(
                 f"{self._what}: all other ranks are lost, so that none is left that could notify"
             )
@@ -279,7 +281,7 @@ class Segment:
         0: it was empty, or another thread was faster. Never waits.
         """
         self._check_slots(slot, 1)
-        return self._world.endpoint.reset_notify(self.slots.start + slot)
+        return self._roster.endpoint.reset_notify(self.slots.start + slot)
 
     # --- atomics: 64 bits, at an offset that 8 divides, of a part in host memory ---
 
@@ -293,7 +295,7 @@ class Segment:
         TransferTimeout, after which the word may still change.
         """
         far, word = self._word(rank, offset, value)
-        return far.finish(lambda: far.peer.fetch_add(word, value), self._world.bound(timeout))
+        return far.finish(lambda: far.peer.fetch_add(word, value), self._roster.bound(timeout))
 
     def atomic_compare_swap(
         self, rank: int, offset: int, expected: int, desired: int, timeout: float | None = None
@@ -304,7 +306,7 @@ class Segment:
         """
         far, word = self._word(rank, offset, expected, desired)
         return far.finish(
-            lambda: far.peer.compare_swap(word, expected, desired), self._world.bound(timeout)
+            lambda: far.peer.compare_swap(word, expected, desired), self._roster.bound(timeout)
         )
 
     def _word(self, rank: int, offset: int, *values: int) -> tuple[FarPart, _core.RemoteMemory]:
@@ -350,7 +352,7 @@ class Segment:
             return
         self.closed = True
         self._parts.close()
-        self._world.slot_ranges().give_back(self.slots)
+        self._ranges.give_back(self.slots)
 
     def __enter__(self) -> Self:
         return self
@@ -365,7 +367,7 @@ class Segment:
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
-        return f"<zerohop.Segment {self.name!r}: {self.nbytes} bytes on rank {self._world.rank}{state}>"
+        return f"<zerohop.Segment {self.name!r}: {self.nbytes} bytes on rank {self._roster.rank}{state}>"
 
 
 def _slots(first: int, count: int) -> str:

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 import operator
 import os
-import socket
-import threading
-import time
-from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
 from zerohop.barrier import Barrier
-from zerohop.endpoint import Endpoint
-from zerohop.errors import Error, PeerLost, TransferTimeout
-from zerohop.landings import Landings
 from zerohop.launch import job_from_environment
-from zerohop.queues import named
+from zerohop.roster import Roster
 from zerohop.segment import Segment
 from zerohop.slots import BARRIER, SlotRanges
-from zerohop.store import Addresses, Store, open_store
+from zerohop.store import Store, open_store
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["World"]
-
-_CONNECT = 2.0  # seconds that a first connection has, however short the wait that needs it
-_RARELY = 10  # times as long as it took a look that found nothing is not repeated
-_RENEWAL = 3.0  # seconds in which the address of an earlier run in a directory is replaced
 
 
 class World:
@@ -72,28 +61,11 @@ class World:
             raise ValueError(f"rank {rank} of {size}: ranks go from 0 to size - 1")
         if not isinstance(name, str) or not name or not name.isprintable():
             raise ValueError(f"name must be printable text, not {name!r}")
-        self._addresses = Addresses(open_store(store), f"zerohop/{name}")
-        self._options = options
-        who = f"rank {self.rank} of {name} ({socket.gethostname()}:{os.getpid()})"
-        self.endpoint = Endpoint(name=who, **options)
-        self._peers: dict[int, _core.Peer] = {}
-        self._unreached: dict[
-            int, PeerLost
-        ] = {}  # ranks that were dead when they were first needed
-        self._own: Endpoint | None = None  # the one from which this rank reaches itself
-        self._lock = (
-            threading.RLock()
-        )  # around making what is made at the first need; no rank is waited for
-        self._landings: Landings | None = None
-        self._ranges = SlotRanges()
-        self._segments = 0
-        self._barrier = Barrier(self, BARRIER)
-        self._look_again = 0.0  # time.monotonic() before which has_company() does not look
-        try:
-            self._addresses.publish(self.rank, self.endpoint.address)
-        except BaseException:
-            self.endpoint.close()
-            raise
+        self._roster = Roster(open_store(store), name, self.rank, self.size, options)
+        self.endpoint = self._roster.endpoint
+        self._barrier = Barrier(self._roster, BARRIER)
+        self._slots = SlotRanges()
+        self._segments = itertools.count()
 
     @classmethod
     def from_env(cls, **options: Any) -> Self:
@@ -133,10 +105,10 @@ class World:
 
         Raises ValueError, TypeError, and what Endpoint.empty and Endpoint.register raise.
         """
-        with self._lock:
-            number, self._segments = self._segments, self._segments + 1
+        number = next(self._segments)
         return Segment(
-            self,
+            self._roster,
+            self._slots,
             memory,
             name=str(number) if name is None else name,
             device=device,
@@ -154,50 +126,7 @@ class World:
 
         Raises IndexError (rank), TransferTimeout, PeerLost.
         """
-        known = self._peers.get(rank)
-        if known is not None:
-            return known
-        self.check_rank(rank)
-        if rank == self.rank:
-            return self._own_peer()
-        if rank in self._unreached:
-            raise named(self._unreached[rank], f"rank {rank}")
-        seconds = self.bound(timeout)
-        try:
-            peer = self._dial(rank, time.monotonic() + seconds)
-        except PeerLost as error:
-            self._unreached[rank] = error
-            raise named(error, f"rank {rank}") from None
-        except TransferTimeout as error:
-            raise named(error, f"rank {rank}") from None
-        return self._peers.setdefault(rank, peer)
-
-    def _dial(self, rank: int, end: float) -> _core.Peer:
-        while True:
-            address = self._addresses.wait(rank, max(0.0, end - time.monotonic()))
-            try:
-                left = max(_CONNECT, end - time.monotonic())
-                return self.endpoint.connect(address, left)
-            except PeerLost:
-                if not self._addresses.renewed(rank, address, _RENEWAL):
-                    raise
-
-    def _own_peer(self) -> _core.Peer:
-        """An Endpoint does not connect to itself: a second one does."""
-        with self._lock:
-            if self._own is None:
-                options = {**self._options, "device": self.endpoint.device}
-                self._own = Endpoint(name=f"{self.endpoint.name}, to itself", **options)
-                self._peers[self.rank] = self._own.connect(self.endpoint.address)
-            return self._peers[self.rank]
-
-    def endpoint_to(self, rank: int) -> Endpoint:
-        """The Endpoint with which memory is registered that peer(rank) moves."""
-        if rank != self.rank:
-            return self.endpoint
-        self._own_peer()
-        assert self._own is not None
-        return self._own
+        return self._roster.peer(rank, self._roster.bound(timeout))
 
     def barrier(self, timeout: float | None = None) -> None:
         """Returns when all ranks have called it (gaspi_barrier). It completes no queue: wait for those before.
@@ -206,7 +135,7 @@ class World:
 
         Raises TransferTimeout, and PeerLost on every rank, now and ever after, when a rank was lost that has not come.
         """
-        self._barrier.wait(self.bound(timeout))
+        self._barrier.wait(self._roster.bound(timeout))
 
     def state(self) -> list[str]:
         """``"healthy"`` or ``"corrupt"`` for every rank, as this one knows it (gaspi_state_vec_get).
@@ -214,71 +143,12 @@ class World:
         Corrupt is a rank that died, hangs, left or could not be reached when it was needed; one that was never
         needed is healthy.
         """
-        return ["healthy" if self._seems_well(rank) else "corrupt" for rank in range(self.size)]
-
-    def _seems_well(self, rank: int) -> bool:
-        peer = self._peers.get(rank)
-        return peer.alive if peer is not None else rank not in self._unreached
-
-    def lives(self, rank: int, timeout: float) -> bool:
-        """False if the rank is lost. It is connected for that; within the time it may also not have started."""
-        with suppress(Error):
-            self.peer(rank, max(0.0, timeout))
-        return self._seems_well(rank)
-
-    def has_company(self) -> bool:
-        """Whether another rank is left that might notify this one; connects to one, if there is no Peer yet."""
-        others = [rank for rank in range(self.size) if rank != self.rank and self._seems_well(rank)]
-        begin = time.monotonic()
-        if begin < self._look_again or any(rank in self._peers for rank in others):
-            return True
-        alive = next((rank for rank in others if self.lives(rank, 0)), None)
-        if alive is not None and alive not in self._peers:  # it has not started, or does not answer
-            self._own_peer()  # an Endpoint whose last Peer has left does not wait
-            self._look_again = time.monotonic() + _RARELY * (time.monotonic() - begin)
-        return alive is not None or self.size == 1
-
-    def find_note(
-        self, first: int, count: int, seconds: float, *, reset: bool
-    ) -> tuple[int, int] | None:
-        """The first slot of [first, first + count) with a value, and that; None: not in time, or no Peer is left."""
-        with suppress(TransferTimeout, PeerLost):
-            return self.endpoint.wait_notify_any(first, count, max(0.0, seconds), reset)
-        return None
-
-    def notify_after(self, transfer: _core.Transfer, slot: int, value: int) -> None:
-        """Puts a value into a slot of this rank's own board when the transfer has ended well."""
-        with self._lock:
-            if self._landings is None:
-                own = self._own_peer()
-                self._landings = Landings(lambda *note: own.notify(*note))
-        self._landings.notify(transfer, slot, value)
-
-    def slot_ranges(self) -> SlotRanges:
-        return self._ranges
-
-    def check_rank(self, rank: int) -> None:
-        if not 0 <= operator.index(rank) < self.size:
-            raise IndexError(f"rank {rank} of {self.name!r}: ranks go from 0 to {self.size - 1}")
-
-    def bound(self, timeout: float | None) -> float:
-        """In seconds; None is the Endpoint's. Raises ValueError, TypeError."""
-        if timeout is None:
-            return self.endpoint.timeout
-        seconds = float(timeout)
-        if not 0 <= seconds < math.inf:
-            raise ValueError(f"timeout must be a number of seconds >= 0, not {timeout}")
-        return seconds
+        well = map(self._roster.seems_well, range(self.size))
+        return ["healthy" if each else "corrupt" for each in well]
 
     def close(self, timeout: float | None = None) -> None:
         """Lets what is posted finish, at most `timeout` seconds, and leaves; others see PeerLost. Twice is once."""
-        with self._lock:
-            landings, self._landings = self._landings, None
-        if landings is not None:
-            landings.close()
-        if self._own is not None:
-            self._own.close(timeout)
-        self.endpoint.close(timeout)
+        self._roster.close(timeout)
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,153 @@
+"""The ranks of a World as one of them reaches them: connected when they are first needed, and watched."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from zerohop import _core
+from zerohop.endpoint import Endpoint
+from zerohop.errors import Error, PeerLost, TransferTimeout
+from zerohop.landings import Landings
+from zerohop.queues import named
+from zerohop.store import Addresses, Store
+
+__all__ = ["Roster"]
+
+_CONNECT = 2.0  # seconds that a first connection has, however short the wait that needs it
+_RENEWAL = 3.0  # seconds in which the address of an earlier run in a directory is replaced
+_RARELY = 10  # times as long as it took a look that found nobody is not repeated
+
+
+class Roster:
+    """Owns the Endpoint of this rank. name: of the World; options: keywords of the Endpoint."""
+
+    def __init__(
+        self, store: Store, name: str, rank: int, size: int, options: Mapping[str, Any]
+    ) -> None:
+        self.name, self.rank, self.size = name, rank, size
+        self._addresses = Addresses(store, f"zerohop/{name}")
+        self._options = options
+        who = f"rank {rank} of {name} ({socket.gethostname()}:{os.getpid()})"
+        self.endpoint = Endpoint(name=who, **options)
+        self._peers: dict[int, _core.Peer] = {}
+        # Ranks that were gone when they were first needed.
+        self._unreached: dict[int, PeerLost] = {}
+        self._look_again = 0.0  # time.monotonic() before which has_company() does not look
+        # Made at the first need, under the lock; no other rank is waited for meanwhile.
+        self._lock = threading.RLock()
+        self._own: Endpoint | None = None  # from which this rank reaches itself
+        self._landings: Landings | None = None
+        try:
+            self._addresses.publish(rank, self.endpoint.address)
+        except BaseException:
+            self.endpoint.close()
+            raise
+
+    def peer(self, rank: int, timeout: float) -> _core.Peer:
+        """As World.peer()."""
+        known = self._peers.get(rank)
+        if known is not None:
+            return known
+        if not 0 <= operator.index(rank) < self.size:
+            raise IndexError(f"rank {rank} of {self.name!r}: ranks go from 0 to {self.size - 1}")
+        if rank == self.rank:
+            return self._own_peer()
+        if rank in self._unreached:
+            raise named(self._unreached[rank], f"rank {rank}")
+        try:
+            peer = self._dial(rank, time.monotonic() + timeout)
+        except PeerLost as error:
+            self._unreached[rank] = error
+            raise named(error, f"rank {rank}") from None
+        except TransferTimeout as error:
+            raise named(error, f"rank {rank}") from None
+        return self._peers.setdefault(rank, peer)
+
+    def _dial(self, rank: int, end: float) -> _core.Peer:
+        while True:
+            address = self._addresses.wait(rank, max(0.0, end - time.monotonic()))
+            try:
+                left = max(_CONNECT, end - time.monotonic())
+                return self.endpoint.connect(address, left)
+            except PeerLost:
+                if not self._addresses.renewed(rank, address, _RENEWAL):
+                    raise
+
+    def _own_peer(self) -> _core.Peer:
+        """An Endpoint does not connect to itself: a second one does."""
+        with self._lock:
+            if self._own is None:
+                options = {**self._options, "device": self.endpoint.device}
+                self._own = Endpoint(name=f"{self.endpoint.name}, to itself", **options)
+                self._peers[self.rank] = self._own.connect(self.endpoint.address)
+            return self._peers[self.rank]
+
+    def own_endpoint(self) -> Endpoint:
+        """With it memory is registered that the Peer of the own rank moves."""
+        self._own_peer()
+        assert self._own is not None
+        return self._own
+
+    def seems_well(self, rank: int) -> bool:
+        """False if it is known to be lost."""
+        peer = self._peers.get(rank)
+        return peer.alive if peer is not None else rank not in self._unreached
+
+    def lives(self, rank: int, timeout: float) -> bool:
+        """False if the rank is lost. It is connected for that; within the time it may also not have started."""
+        with suppress(Error):
+            self.peer(rank, max(0.0, timeout))
+        return self.seems_well(rank)
+
+    def has_company(self) -> bool:
+        """Whether another rank is left that might notify this one; connects to one, if there is no Peer yet."""
+        others = [rank for rank in range(self.size) if rank != self.rank and self.seems_well(rank)]
+        begin = time.monotonic()
+        if begin < self._look_again or any(rank in self._peers for rank in others):
+            return True
+        alive = next((rank for rank in others if self.lives(rank, 0)), None)
+        if alive is not None and alive not in self._peers:  # it has not started, or does not answer
+            self._own_peer()  # an Endpoint whose last Peer has left does not wait
+            self._look_again = time.monotonic() + _RARELY * (time.monotonic() - begin)
+        return alive is not None or self.size == 1
+
+    def find_note(
+        self, first: int, count: int, seconds: float, *, reset: bool
+    ) -> tuple[int, int] | None:
+        """The first of `count` slots with a value, and that; None: not in time, or no Peer is left to notify."""
+        with suppress(TransferTimeout, PeerLost):
+            return self.endpoint.wait_notify_any(first, count, max(0.0, seconds), reset)
+        return None
+
+    def notify_after(self, transfer: _core.Transfer, slot: int, value: int) -> None:
+        """Puts a value into a slot of this rank's own board when the transfer has ended well."""
+        with self._lock:
+            if self._landings is None:
+                self._landings = Landings(self._own_peer().notify)
+            self._landings.notify(transfer, slot, value)
+
+    def bound(self, timeout: float | None) -> float:
+        """In seconds; None is the Endpoint's. Raises ValueError, TypeError."""
+        if timeout is None:
+            return self.endpoint.timeout
+        seconds = float(timeout)
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"timeout must be a number of seconds >= 0, not {timeout}")
+        return seconds
+
+    def close(self, timeout: float | None) -> None:
+        with self._lock:
+            landings, self._landings = self._landings, None
+        if landings is not None:
+            landings.close()
+        if self._own is not None:
+            self._own.close(timeout)
+        self.endpoint.close(timeout)
