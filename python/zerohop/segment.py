@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import operator
-import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
-from zerohop.errors import PeerLost, TransferTimeout
 from zerohop.far_parts import FarPart, Parts
+from zerohop.notes import Notes
 from zerohop.parts import OwnPart
 from zerohop.queues import MOST_QUEUES, Queue
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Segment"]
 
-_SLICE = 0.25  # seconds after which a wait looks whether anybody is left who could notify
-_LARGEST = 2**32 - 1  # value of a notification
 _LEAST, _MOST = -(2**63), 2**64 - 1
 
 
@@ -76,8 +73,7 @@ class Segment:
         self._part = OwnPart(roster.endpoint, memory, dtype, device)
         self.nbytes, self.closed = self._part.nbytes, False
         self.slots = slots.take(notifications)
-        for slot in self.slots:  # what came late for a segment that was closed
-            roster.endpoint.reset_notify(slot)
+        self._notes = Notes(roster, self.slots, self._what)
         self._parts = Parts(roster, self._part, self._what, self.slots)
 
     @property
@@ -117,11 +113,11 @@ class Segment:
         stream: Any = None,
     ) -> _core.Transfer:
         """Write, and put a value (1 to 2**32 - 1) into that rank's slot behind the data (gaspi_write_notify)."""
-        return self._write(rank, local, remote, nbytes, self._note(slot, value), queue, stream)
+        return self._write(rank, local, remote, nbytes, self._notes.at(slot, value), queue, stream)
 
     def notify(self, rank: int, slot: int, value: int = 1, *, queue: int = 0) -> _core.Transfer:
         """Put a value into a slot of that rank, behind the data of all earlier operations to it (gaspi_notify)."""
-        note, far = self._note(slot, value), self._parts.reach(rank)
+        note, far = self._notes.at(slot, value), self._parts.reach(rank)
         return self._post(far, queue, lambda: far.peer.notify(*note))
 
     def write_list(
@@ -146,7 +142,7 @@ class Segment:
         stream: Any = None,
     ) -> _core.Transfer:
         """The same, and a notification behind the last (gaspi_write_list_notify)."""
-        return self._write_list(rank, moves, self._note(slot, value), queue, stream)
+        return self._write_list(rank, moves, self._notes.at(slot, value), queue, stream)
 
     def read(
         self,
@@ -189,7 +185,7 @@ class Segment:
         queue: int = 0,
     ) -> _core.Transfer:
         """Read, and put a value into a slot of this rank once the data is here (gaspi_read_notify)."""
-        note = self._note(slot, value)
+        note = self._notes.at(slot, value)
         transfer = self.read(rank, local, remote, nbytes, queue=queue)
         self._roster.notify_after(transfer, *note)
         return transfer
@@ -252,36 +248,14 @@ class Segment:
         lowest. Raises TransferTimeout, and PeerLost when no other rank is left; one rank that is lost among others
         does not end the wait.
         """
-        if count is None:
-            count = len(self.slots) - first
-        self._check_slots(first, count)
-        end = time.monotonic() + self._roster.bound(timeout)
-        begin = self.slots.start + first
-        while True:
-            left = end - time.monotonic()
-            found = self._roster.find_note(begin, count, min(_SLICE, left), reset=False)
-            if found is not None:
-                return found[0] - self.slots.start
-            if left <= 0:
-                raise TransferTimeout(
-                    f"{self._what}: no notification came to {_slots(first, count)} in time"
-                )
-            if not self._roster.has_company():
-                self._check_last_words(begin, count)
-
-    def _check_last_words(self, begin: int, count: int) -> None:
-        if self._roster.find_note(begin, count, 0, reset=False) is None:
-            raise PeerLost(
-                f"{self._what}: all other ranks are lost, so that none is left that could notify"
-            )
+        return self._notes.wait_some(first, count, self._roster.bound(timeout))
 
     def notify_reset(self, slot: int) -> int:
         """Empty a slot of this rank and return what was in it (gaspi_notify_reset); of several threads one gets it.
 
         0: it was empty, or another thread was faster. Never waits.
         """
-        self._check_slots(slot, 1)
-        return self._roster.endpoint.reset_notify(self.slots.start + slot)
+        return self._notes.reset(slot)
 
     # --- atomics: 64 bits, at an offset that 8 divides, of a part in host memory ---
 
@@ -316,26 +290,6 @@ class Segment:
         far = self._parts.reach(rank)
         return far, far.word(offset)
 
-    # --- checking ---
-
-    def _note(self, slot: int, value: int) -> tuple[int, int]:
-        """As the Endpoint's board has it."""
-        self._check_slots(slot, 1)
-        if not 1 <= operator.index(value) <= _LARGEST:
-            raise ValueError(
-                f"the value of a notification is from 1 to 2**32 - 1, not {value}: 0 is an empty slot"
-            )
-        return self.slots.start + slot, value
-
-    def _check_slots(self, first: int, count: int) -> None:
-        number = len(self.slots)
-        if not (
-            0 <= operator.index(first) < number and 1 <= operator.index(count) <= number - first
-        ):
-            raise IndexError(
-                f"{self._what}: {_slots(first, count)} is not among slots 0 to {number - 1}"
-            )
-
     def _queue(self, queue: int) -> Queue:
         if not 0 <= operator.index(queue) < len(self._queues):
             raise IndexError(
@@ -368,7 +322,3 @@ class Segment:
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
         return f"<zerohop.Segment {self.name!r}: {self.nbytes} bytes on rank {self._roster.rank}{state}>"
-
-
-def _slots(first: int, count: int) -> str:
-    return f"slot {first}" if count == 1 else f"slots {first} to {first + count - 1}"

@@ -1,0 +1,77 @@
+"""The notifications of a Segment on this rank: a range of slots of the Endpoint's board."""
+
+from __future__ import annotations
+
+import operator
+import time
+from typing import TYPE_CHECKING
+
+from zerohop.errors import PeerLost, TransferTimeout
+
+if TYPE_CHECKING:
+    from zerohop.roster import Roster
+
+__all__ = ["Notes"]
+
+_SLICE = 0.25  # seconds after which a wait looks whether anybody is left who could notify
+_LARGEST = 2**32 - 1  # value of a notification
+
+
+class Notes:
+    """slots: the board's, of which the first is notification 0; they are emptied. what: the segment in messages."""
+
+    def __init__(self, roster: Roster, slots: range, what: str) -> None:
+        self._roster, self._slots, self._what = roster, slots, what
+        for slot in slots:  # what came late for a segment that was closed
+            roster.endpoint.reset_notify(slot)
+
+    def at(self, slot: int, value: int) -> tuple[int, int]:
+        """(slot, value) as any rank's board has them. Raises IndexError, ValueError, TypeError."""
+        self._check(slot, 1)
+        if not 1 <= operator.index(value) <= _LARGEST:
+            raise ValueError(
+                f"the value of a notification is from 1 to 2**32 - 1, not {value}: 0 is an empty slot"
+            )
+        return self._slots.start + slot, value
+
+    def reset(self, slot: int) -> int:
+        self._check(slot, 1)
+        return self._roster.endpoint.reset_notify(self._slots.start + slot)
+
+    def wait_some(self, first: int, count: int | None, timeout: float) -> int:
+        """As Segment.notify_waitsome()."""
+        if count is None:
+            count = len(self._slots) - operator.index(first)
+        self._check(first, count)
+        end = time.monotonic() + timeout
+        begin = self._slots.start + first
+        while True:
+            left = end - time.monotonic()
+            found = self._roster.find_note(begin, count, min(_SLICE, left), reset=False)
+            if found is not None:
+                return found[0] - self._slots.start
+            if left <= 0:
+                raise TransferTimeout(
+                    f"{self._what}: no notification came to {_named(first, count)} in time"
+                )
+            if not self._roster.has_company():
+                self._check_last_words(begin, count)
+
+    def _check_last_words(self, begin: int, count: int) -> None:
+        if self._roster.find_note(begin, count, 0, reset=False) is None:
+            raise PeerLost(
+                f"{self._what}: all other ranks are lost, so that none is left that could notify"
+            )
+
+    def _check(self, first: int, count: int) -> None:
+        number = len(self._slots)
+        if not (
+            0 <= operator.index(first) < number and 1 <= operator.index(count) <= number - first
+        ):
+            raise IndexError(
+                f"{self._what}: {_named(first, count)} is not among slots 0 to {number - 1}"
+            )
+
+
+def _named(first: int, count: int) -> str:
+    return f"slot {first}" if count == 1 else f"slots {first} to {first + count - 1}"
