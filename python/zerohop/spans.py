@@ -16,7 +16,8 @@ class Span:
     """
 
     def __init__(self, array: Any) -> None:
-        view = _core.ArrayView(array)
+        # Memory says it all by itself; as an array of a GPU it would first wait for the default stream.
+        view = array if isinstance(array, _core.Memory) else _core.ArrayView(array)
         if not view.contiguous:
             raise ValueError(
                 "a segment moves bytes without gaps: make the array contiguous (numpy.ascontiguousarray, "

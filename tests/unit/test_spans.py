@@ -1,0 +1,71 @@
+"""Arrays as bytes and as words: the same memory, kept alive, or a reason why not."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import zerohop as zh
+from zerohop.spans import Span, host_words
+
+
+def test_bytes_and_words_are_the_same_memory() -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    span = Span(array)
+    assert (span.address, span.nbytes, span.device) == (array.ctypes.data, 24, "cpu")
+    assert span.bytes().tobytes() == array.tobytes()
+    span.bytes()[4] = 1
+    assert array[0, 1] != 1.0
+    words = host_words(span)
+    assert (words.dtype, words.shape) == (np.uint64, (3,))
+    words[2] = 0
+    assert array[1].tolist()[1:] == [0, 0]
+
+
+def test_the_array_lives_as_long_as_its_bytes() -> None:
+    class Array(np.ndarray):
+        pass
+
+    array = np.zeros(4).view(Array)
+    alive = weakref.ref(array)
+    seen = Span(array).bytes()
+    del array
+    gc.collect()
+    assert alive() is not None
+    del seen
+    gc.collect()
+    assert alive() is None
+
+
+def test_memory_is_taken_as_it_is() -> None:
+    with zh.Endpoint("soft0") as endpoint:
+        made, floats = endpoint.empty(16), endpoint.empty(4, "float32")
+        assert Span(made[4:]).address == made.address + 4
+        assert Span(made).is_memory
+        assert not Span(floats).is_memory  # not of bytes
+        assert not Span(np.asarray(made)).is_memory
+        assert Span(floats).bytes().nbytes == 16
+
+
+def test_read_only_stays_so() -> None:
+    span = Span(b"12345678")
+    assert not span.writable
+    with pytest.raises(ValueError, match="read-only"):
+        span.bytes()[0] = 1
+
+
+@pytest.mark.parametrize("begin", range(1, 8))
+def test_words_lie_at_multiples_of_eight(begin: int) -> None:
+    array = np.zeros(4, np.uint64).view(np.uint8)
+    assert array.ctypes.data % 8 == 0
+    assert host_words(Span(array[begin:])) is None
+    assert host_words(Span(array[:begin])) is None
+    assert host_words(Span(array[: 8 + begin])).shape == (1,)
+
+
+def test_what_has_gaps_is_refused() -> None:
+    with pytest.raises(ValueError, match="contiguous"):
+        Span(np.zeros((4, 4))[:, 1])
+    with pytest.raises(TypeError, match="is no array"):
+        Span(3.5)
+    assert Span(np.zeros((0, 4))).bytes().shape == (0,)
