@@ -42,6 +42,10 @@ class FarPart:
         self._words: _core.RemoteMemory | None = None
         self._find_words = find_words  # asked at the first atomic
 
+    def device_queue(self, hears: str) -> _core.DeviceQueue:
+        """From this rank's whole part to that one's, for kernels."""
+        return self.peer.device_queue(self._source, self.memory, hears=hears)
+
     def ends(
         self, local: Any, remote: int, nbytes: int | None = None
     ) -> tuple[Any, _core.RemoteMemory]:

@@ -297,6 +297,20 @@ class Segment:
             )
         return self._queues[queue]
 
+    # --- for kernels ---
+
+    def device_queue(self, rank: int, *, hears: str = "both") -> _core.DeviceQueue:
+        """For kernels to put, get and notify: from this rank's part to that rank's, with offsets as here.
+
+        Slot k of a segment is slot ``segment.slots[k]`` of a kernel's calls. hears: as of Peer.device_queue, whose
+        errors it raises: ValueError where a part is in the host's memory.
+        """
+        return self._parts.reach(rank).device_queue(hears)
+
+    def device_board(self, *, device: str = "cuda:0") -> _core.DeviceBoard:
+        """The slots of this segment, for kernels of `device` to wait on, until it is closed: Endpoint.device_board."""
+        return self._roster.endpoint.device_board(self.slots.start, len(self.slots), device=device)
+
     def close(self) -> None:
         """End this rank's part (gaspi_segment_delete); transfers that use it finish first. Twice is once.
 

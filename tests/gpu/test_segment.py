@@ -118,3 +118,43 @@ def in_stream(link: Link, directory: Path, gpus: int) -> None:
 def test_a_write_follows_its_stream(tmp_path: Path, gpus: int) -> None:
     with Ranks(in_stream, 2, tmp_path, gpus) as ranks:
         ranks.results()
+
+
+def by_kernels(link: Link, directory: Path, gpus: int) -> None:
+    """A kernel writes, notifies and waits, with a segment's offsets and slots."""
+    import cupy
+    import numpy as np
+    from device_kernels import BLOCK, OK, Kernels
+
+    gpu = link.rank % gpus
+    torch.zeros(1, device=f"cuda:{gpu}")
+    cupy.cuda.Device(gpu).use()
+    with zh.World(directory, link.rank, 2, device="soft0", timeout=30.0) as world:
+        segment = world.segment(2 * NBYTES, device=f"cuda:{gpu}")
+        here, other = torch.from_dlpack(segment.local), 1 - link.rank
+        here[:NBYTES] = 10 + link.rank
+        here[NBYTES:] = POISON
+        torch.cuda.synchronize(here.device)
+        kernels, status = Kernels(), cupy.zeros(8, "int32")
+        u32, u64, i32 = np.uint32, np.uint64, np.int32
+        slot = u32(segment.slots[3])
+        with (
+            segment.device_queue(other) as queue,
+            segment.device_board(device=f"cuda:{gpu}") as board,
+        ):
+            world.barrier()
+            move = (i32(BLOCK), u64(NBYTES), u64(0), u64(NBYTES), slot, u32(7 + link.rank))
+            kernels.put_notify_one(1, 256, queue.value, *move, status)
+            assert int(status[0]) == OK
+            kernels.wait_any(
+                1, 256, board.value, i32(BLOCK), slot, u32(1), u64(10**10), i32(1), status
+            )
+            assert status.get()[:3].tolist() == [OK, int(slot), 7 + other]
+            assert bool((here[NBYTES:] == 10 + other).all())
+            world.barrier()
+
+
+@pytest.mark.parametrize("gpus", range(1, APART + 1))
+def test_kernels_use_a_segment(tmp_path: Path, gpus: int) -> None:
+    with Ranks(by_kernels, 2, tmp_path, gpus) as ranks:
+        ranks.results()
