@@ -13,13 +13,17 @@ Mlx5dvLibrary load_mlx5dv(const char* soname) {
                          "): install ibverbs-providers (Debian, Ubuntu) or rdma-core"};
   }
   auto mlx5dv = std::make_shared<Mlx5dv>();
-#define ZEROHOP_MLX5DV_FILL(member, symbol, version, result, parameters)                       \
-  mlx5dv->member = reinterpret_cast<decltype(mlx5dv->member)>(library.find(#symbol, version)); \
-  if (mlx5dv->member == nullptr) {                                                             \
-    return {nullptr, std::string(soname) + " lacks " #symbol "@" version                       \
-                                           ": install rdma-core 54 or newer"};                 \
+#define ZEROHOP_MLX5DV_FILL(member, symbol, version, result, parameters) \
+  mlx5dv->member = reinterpret_cast<decltype(mlx5dv->member)>(library.find(#symbol, version));
+#define ZEROHOP_MLX5DV_INSIST(member, symbol, version, result, parameters)     \
+  if (mlx5dv->member == nullptr) {                                             \
+    return {nullptr, std::string(soname) + " lacks " #symbol "@" version       \
+                                           ": install rdma-core 15 or newer"}; \
   }
-  ZEROHOP_MLX5DV_SYMBOLS(ZEROHOP_MLX5DV_FILL)
+  ZEROHOP_MLX5DV_REQUIRED(ZEROHOP_MLX5DV_FILL)
+  ZEROHOP_MLX5DV_REQUIRED(ZEROHOP_MLX5DV_INSIST)
+  ZEROHOP_MLX5DV_OPTIONAL(ZEROHOP_MLX5DV_FILL)
+#undef ZEROHOP_MLX5DV_INSIST
 #undef ZEROHOP_MLX5DV_FILL
   return {std::move(mlx5dv), ""};
 }

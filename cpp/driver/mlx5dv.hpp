@@ -1,8 +1,10 @@
-// The mlx5dv function table: what only NVIDIA (Mellanox) adapters offer, found in libmlx5.
+// The mlx5dv function table: what only NVIDIA (Mellanox) adapters offer, found in libmlx5; the
+// software HCA fills its part of the table with its own functions (softhca/direct.hpp).
 //
-// The prototypes are spelled here, because distributions ship headers older than these functions.
+// The prototypes are spelled here, because distributions ship headers older than some functions.
 #pragma once
 
+#include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
 #include <cstddef>
@@ -15,8 +17,13 @@ namespace zerohop::driver {
 // Registers through the adapter's second PCIe function, which reaches the GPU without the CPU.
 constexpr int kMlx5DataDirect = 1;  // MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT
 
-// X(member, symbol, version that introduced it, result, parameters). All arrived together.
-#define ZEROHOP_MLX5DV_SYMBOLS(X)                                                           \
+// X(member, symbol, version, result, parameters). init_obj exists in two versions with different
+// structures (MLX5_1.0 and 1.2): 1.2 is what the header declares.
+#define ZEROHOP_MLX5DV_REQUIRED(X) \
+  X(init_obj, mlx5dv_init_obj, "MLX5_1.2", int, (mlx5dv_obj * objects, std::uint64_t types))
+
+// A missing optional symbol leaves a null member. Those of Data Direct arrived together.
+#define ZEROHOP_MLX5DV_OPTIONAL(X)                                                          \
   X(get_data_direct_sysfs_path, mlx5dv_get_data_direct_sysfs_path, "MLX5_1.25", int,        \
     (ibv_context * context, char* path, std::size_t nbytes))                                \
   X(reg_dmabuf_mr, mlx5dv_reg_dmabuf_mr, "MLX5_1.25", ibv_mr*,                              \
@@ -26,8 +33,14 @@ constexpr int kMlx5DataDirect = 1;  // MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT
 struct Mlx5dv {
 #define ZEROHOP_MLX5DV_MEMBER(member, symbol, version, result, parameters) \
   result(*member) parameters = nullptr;
-  ZEROHOP_MLX5DV_SYMBOLS(ZEROHOP_MLX5DV_MEMBER)
+  ZEROHOP_MLX5DV_REQUIRED(ZEROHOP_MLX5DV_MEMBER)
+  ZEROHOP_MLX5DV_OPTIONAL(ZEROHOP_MLX5DV_MEMBER)
 #undef ZEROHOP_MLX5DV_MEMBER
+
+  // No symbols of libmlx5: how the software HCA is told, before init_obj, in which memory of the
+  // caller the ring is to lie (softhca/direct.hpp). Null elsewhere.
+  int (*place_send_queue)(ibv_qp* qp, void* address, std::size_t nbytes) = nullptr;
+  int (*place_completion_queue)(ibv_cq* cq, void* address, std::size_t nbytes) = nullptr;
 };
 
 // What became of loading libmlx5: a table, or the sentence that says why there is none.

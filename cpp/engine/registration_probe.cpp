@@ -54,7 +54,7 @@ Trial try_it(Register register_it) {
 
 bool has_data_direct(const Adapter& adapter) {
   char path[256];
-  return adapter.mlx5dv != nullptr &&
+  return adapter.mlx5dv != nullptr && adapter.mlx5dv->get_data_direct_sysfs_path != nullptr &&
          adapter.mlx5dv->get_data_direct_sysfs_path(adapter.domain->device().context(), path,
                                                     sizeof path) == 0;
 }

@@ -103,9 +103,19 @@ TEST_CASE("an absent or too old libmlx5 is a sentence with a remedy") {
   CHECK(contains(absent.reason, "libzerohop-absent.so.1"));
   const Mlx5dvLibrary old = load_mlx5dv("libc.so.6");
   CHECK(old.mlx5dv == nullptr);
-  CHECK(contains(old.reason, "mlx5dv_get_data_direct_sysfs_path@MLX5_1.25"));
-  CHECK(contains(old.reason, "rdma-core 54"));
-  CHECK((libmlx5().mlx5dv != nullptr) == libmlx5().reason.empty());
+  CHECK(contains(old.reason, "mlx5dv_init_obj@MLX5_1.2"));
+  CHECK(contains(old.reason, "rdma-core 15"));
+}
+
+TEST_CASE("libmlx5 gives its direct objects whether or not it knows Data Direct") {
+  const Mlx5dvLibrary& library = libmlx5();
+  CHECK(&library == &libmlx5());
+  CHECK((library.mlx5dv != nullptr) == library.reason.empty());
+  if (library.mlx5dv == nullptr) return;
+  CHECK(bool(library.mlx5dv->init_obj));
+  CHECK((library.mlx5dv->reg_dmabuf_mr != nullptr) ==
+        (library.mlx5dv->get_data_direct_sysfs_path != nullptr));
+  CHECK(!bool(library.mlx5dv->place_send_queue));
 }
 
 // A driver that has every symbol but the one called `absent_symbol`.
