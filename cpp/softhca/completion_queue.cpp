@@ -31,13 +31,11 @@ CompletionQueue::~CompletionQueue() {
 
 bool CompletionQueue::push(const ibv_wc& completion, bool solicited) noexcept {
   std::lock_guard guard(mutex_);
-  if (overrun_ || tail_ - head_ == static_cast<std::uint32_t>(cqe)) {
+  if (overrun_ || !store(completion)) {
     if (!overrun_) Context::of(context).events.raise(IBV_EVENT_CQ_ERR, this);
     overrun_ = true;
     return false;
   }
-  ring_[tail_++ & mask_] = completion;
-  filled_.store(true, std::memory_order_release);
   const bool counts = solicited || completion.status != IBV_WC_SUCCESS;
   if (armed_ == Armed::any || (armed_ == Armed::solicited && counts)) {
     armed_ = Armed::no;
@@ -47,9 +45,18 @@ bool CompletionQueue::push(const ibv_wc& completion, bool solicited) noexcept {
   return true;
 }
 
+bool CompletionQueue::store(const ibv_wc& completion) noexcept {
+  if (direct_ != nullptr) return direct_->push(completion);
+  if (tail_ - head_ == static_cast<std::uint32_t>(cqe)) return false;
+  ring_[tail_++ & mask_] = completion;
+  filled_.store(true, std::memory_order_release);
+  return true;
+}
+
 int CompletionQueue::take(int most, ibv_wc* completions) noexcept {
   if (!filled_.load(std::memory_order_acquire)) return 0;
   std::lock_guard guard(mutex_);
+  if (direct_ != nullptr) return -1;
   const int count = std::min(most, static_cast<int>(tail_ - head_));
   for (int i = 0; i < count; ++i) completions[i] = ring_[head_++ & mask_];
   if (head_ == tail_ && overrun_) return count > 0 ? count : -1;
@@ -70,7 +77,7 @@ int CompletionQueue::resize(int depth) noexcept {
   std::unique_ptr<ibv_wc[]> ring(new (std::nothrow) ibv_wc[size]);
   if (!ring) return ENOMEM;
   std::lock_guard guard(mutex_);
-  if (tail_ - head_ > static_cast<std::uint32_t>(depth)) return EINVAL;
+  if (direct_ != nullptr || tail_ - head_ > static_cast<std::uint32_t>(depth)) return EINVAL;
   for (std::uint32_t at = head_; at != tail_; ++at) ring[at & (size - 1)] = ring_[at & mask_];
   ring_ = std::move(ring);
   mask_ = size - 1;
@@ -85,6 +92,20 @@ void CompletionQueue::purge(std::uint32_t qp_number) noexcept {
     if (ring_[at & mask_].qp_num != qp_number) ring_[kept++ & mask_] = ring_[at & mask_];
   }
   tail_ = kept;
+}
+
+int CompletionQueue::make_direct(std::unique_ptr<DirectCompletions> ring, bool this_one) noexcept {
+  std::lock_guard guard(mutex_);
+  if (direct_ != nullptr) return this_one ? EBUSY : 0;
+  if (head_ != tail_ || overrun_) return EBUSY;
+  direct_ = std::move(ring);
+  filled_.store(true, std::memory_order_release);  // so that take() looks, and refuses
+  return 0;
+}
+
+void CompletionQueue::describe(mlx5dv_cq& out) noexcept {
+  std::lock_guard guard(mutex_);
+  direct_->describe(out);
 }
 
 QueuePair* CompletionQueue::lock_hot() noexcept {

@@ -7,6 +7,8 @@
 #include <memory>
 #include <mutex>
 
+#include "softhca/direct_completions.hpp"
+
 namespace zerohop::softhca {
 
 class CompletionChannel;
@@ -29,6 +31,11 @@ class CompletionQueue : public ibv_cq {
   int arm(bool solicited_only) noexcept;             // 0 or errno
   int resize(int depth) noexcept;                    // 0 or errno
   void purge(std::uint32_t qp_number) noexcept;      // completions of a queue pair that was reset
+
+  // From now on completions go to `ring` and no longer to take(). 0 or errno; for one that is
+  // direct already 0 if the ring need not be this one.
+  int make_direct(std::unique_ptr<DirectCompletions> ring, bool this_one) noexcept;
+  void describe(mlx5dv_cq& out) noexcept;  // of one that is direct
 
   // The queue pair that poll_cq looks at first: the one last active on this completion queue.
   void set_hot(QueuePair& qp) noexcept {
@@ -55,10 +62,13 @@ class CompletionQueue : public ibv_cq {
  private:
   enum class Armed { no, solicited, any };
 
+  bool store(const ibv_wc& completion) noexcept;
+
   std::mutex mutex_;  // taken after a queue pair's lock, before the channel's
   std::unique_ptr<ibv_wc[]> ring_;
-  std::uint32_t mask_ = 0;  // of the ring, whose size is a power of two >= cqe
-  std::uint32_t head_ = 0;  // of the oldest completion; counts up without bound
+  std::unique_ptr<DirectCompletions> direct_;  // null unless direct; then ring_ stays empty
+  std::uint32_t mask_ = 0;                     // of the ring, whose size is a power of two >= cqe
+  std::uint32_t head_ = 0;                     // of the oldest completion; counts up without bound
   std::uint32_t tail_ = 0;
   std::atomic<bool> filled_{false};  // lets an empty poll return without the lock
   Armed armed_ = Armed::no;

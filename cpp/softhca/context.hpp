@@ -3,6 +3,7 @@
 // Locks, in the order in which they may be taken:
 //   1 Context::control      queue pair table, listener, sweeps over the connections; keeps every
 //                           queue pair alive that a sweep looks at
+//   1b Doorbells            its list; keeps every queue pair alive whose doorbell it looks at
 //   2 QueuePair::lock       everything of one queue pair, and its connection
 //   3 Context::copied_atomics, then a lane of a Copier (gpu/copier.hpp): waited for, given back by
 //     threads that wait for nothing but copies while they have it
@@ -21,6 +22,7 @@
 #include "base/fork.hpp"
 #include "softhca/async_events.hpp"
 #include "softhca/device.hpp"
+#include "softhca/doorbells.hpp"
 #include "softhca/listener.hpp"
 #include "softhca/memory_table.hpp"
 #include "softhca/poller.hpp"
@@ -44,6 +46,7 @@ class Context : public ibv_context {
   const ibv_gid& gid() const noexcept { return listener.gid(); }
 
   std::atomic<int> users{0};  // protection domains, channels and completion queues
+  std::atomic<std::uint32_t> direct_completion_queues{0};  // so far: they are numbered
 
   std::mutex control;
   std::unordered_map<std::uint32_t, QueuePair*> queue_pairs;  // by number; guarded by `control`
@@ -54,6 +57,7 @@ class Context : public ibv_context {
   Poller poller;
   Timers timers;
   Listener listener;
+  Doorbells doorbells;
   Progress progress;  // last: its thread uses all the others
 
  private:

@@ -1,5 +1,7 @@
 #include "softhca/poller.hpp"
 
+#include <poll.h>
+
 #include <cerrno>
 
 #include "base/error.hpp"
@@ -31,6 +33,14 @@ void Poller::fill(Batch& batch, int timeout_ms) noexcept {
 }
 
 void Poller::wait(Batch& batch) noexcept { fill(batch, -1); }
+
+void Poller::wait(Batch& batch, std::chrono::microseconds most) noexcept {
+  // epoll_wait(2) counts in milliseconds.
+  pollfd watched{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+  const timespec limit{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(most).count()};
+  batch.count = 0;
+  if (::ppoll(&watched, 1, &limit, nullptr) > 0) look(batch);
+}
 
 void Poller::look(Batch& batch) noexcept { fill(batch, 0); }
 

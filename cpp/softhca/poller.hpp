@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 #include "base/unique_fd.hpp"
@@ -41,6 +42,9 @@ class Poller {
 
   // Blocks until something is ready.
   void wait(Batch& batch) noexcept;
+
+  // Blocks until something is ready, or for `most`.
+  void wait(Batch& batch, std::chrono::microseconds most) noexcept;
 
   // Finds what is ready now.
   void look(Batch& batch) noexcept;

@@ -70,21 +70,39 @@ void enqueue(QueuePair& qp, const ibv_send_wr& work) {
   qp.sends.push();
 }
 
-// Everything posted so far: now if it can be, else when there is a connection.
-void ring_doorbell(QueuePair& qp) {
-  CompletionQueue::of(qp.send_cq).set_hot(qp);
-  CompletionQueue::of(qp.recv_cq).set_hot(qp);
-  if (qp.state == IBV_QPS_ERR) {
-    qp.flush_queues();
-  } else if (!qp.connection.is_open()) {
-    qp.connection.start_retry_budget();
-  } else if (!qp.connection.wants_write() && !qp.requester.gathers()) {
-    qp.flush();
-    if (!qp.connection.wants_write()) qp.device.progress.posted();
+}  // namespace
+
+bool QueuePair::send_posted() noexcept {
+  if (state == IBV_QPS_ERR) {
+    flush_queues();
+  } else if (!connection.is_open()) {
+    connection.start_retry_budget();
+  } else if (!connection.wants_write() && !requester.gathers()) {
+    flush();
+    return !connection.wants_write();
+  }
+  return false;
+}
+
+void QueuePair::take_direct() noexcept {
+  while (direct != nullptr && direct->has_due() && !sends.full()) {
+    Wqe& entry = direct->take();
+    if (entry.status == IBV_WC_SUCCESS && refuse(*this, entry.work) != 0) {
+      refuse_wqe(entry, IBV_WC_LOC_QP_OP_ERR);
+    }
+    SendEntry& posted = sends.at(sends.tail());
+    enqueue(*this, entry.work);
+    posted.refusal = entry.status;
+    posted.signaled = (entry.work.send_flags & IBV_SEND_SIGNALED) != 0;
   }
 }
 
-}  // namespace
+bool QueuePair::answer_doorbell() noexcept {
+  if ((state != IBV_QPS_RTS && state != IBV_QPS_ERR) || !direct->answer()) return false;
+  take_direct();
+  send_posted();
+  return true;
+}
 
 int post_send(ibv_qp* handle, ibv_send_wr* chain, ibv_send_wr** bad) {
   QueuePair& qp = QueuePair::of(handle);
@@ -92,6 +110,7 @@ int post_send(ibv_qp* handle, ibv_send_wr* chain, ibv_send_wr** bad) {
   if (qp.device.forked()) return ENODEV;
   std::lock_guard guard(qp.lock);
   if (qp.state != IBV_QPS_RTS && qp.state != IBV_QPS_ERR) return EINVAL;
+  if (qp.direct != nullptr) return EOPNOTSUPP;
   int error = 0;
   for (; chain != nullptr; chain = chain->next) {
     error = qp.sends.full() ? ENOMEM : refuse(qp, *chain);
@@ -99,7 +118,9 @@ int post_send(ibv_qp* handle, ibv_send_wr* chain, ibv_send_wr** bad) {
     enqueue(qp, *chain);
   }
   *bad = chain;
-  ring_doorbell(qp);
+  CompletionQueue::of(qp.send_cq).set_hot(qp);
+  CompletionQueue::of(qp.recv_cq).set_hot(qp);
+  if (qp.send_posted()) qp.device.progress.posted();
   return error;
 }
 

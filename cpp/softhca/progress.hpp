@@ -4,6 +4,9 @@
 // as there is work it looks for more before it sleeps. When it sees that somebody polls it steps
 // back and looks again every half millisecond: two threads on one message cost more than they
 // bring. Arming a completion queue calls it back at once, as its owner is about to sleep.
+//
+// Doorbells of direct queue pairs (doorbells.hpp) are looked at by the thread alone: without pause
+// for a while after one was rung, else at a bounded interval.
 #pragma once
 
 #include <atomic>
@@ -37,6 +40,9 @@ class Progress final : public Watched {
   // Whether the sweep in progress is driven by poll_cq. Read with Context::control held.
   bool sweep_is_polled() const noexcept { return sweep_is_polled_; }
 
+  // There is a direct queue pair: the thread must not sleep without end any more.
+  void watch_doorbells() noexcept { wake_.ring(); }
+
   // A completion queue was armed, or fired or went away.
   void armed() noexcept;
   void disarmed() noexcept { armed_.fetch_sub(1, std::memory_order_relaxed); }
@@ -52,6 +58,7 @@ class Progress final : public Watched {
   void run() noexcept;
   bool is_recent(const std::atomic<std::int64_t>& time) const noexcept;
   bool somebody_drives() const noexcept;
+  bool answer_doorbells() noexcept;
   void step_back() noexcept;
   void watch(Poller::Batch& batch) noexcept;
   bool spin(Poller::Batch& batch) noexcept;
@@ -67,9 +74,10 @@ class Progress final : public Watched {
   std::atomic<std::int64_t> last_poll_{0};  // Clock, in nanoseconds
   std::atomic<std::int64_t> last_post_{0};  // ... of one that left nothing unsent
   std::atomic<std::int64_t> last_sweep_{0};
-  std::atomic<unsigned> sweep_every_{1};  // empty polls
-  std::atomic<bool> busy_{false};         // the last sweep found something: look again soon
-  bool sweep_is_polled_ = false;          // guarded by Context::control
+  std::atomic<std::int64_t> last_ring_{0};  // ... of a doorbell
+  std::atomic<unsigned> sweep_every_{1};    // empty polls
+  std::atomic<bool> busy_{false};           // the last sweep found something: look again soon
+  bool sweep_is_polled_ = false;            // guarded by Context::control
 
   std::mutex mutex_;  // a leaf
   std::condition_variable called_back_;

@@ -129,6 +129,7 @@ int destroy_qp(ibv_qp* handle) {
   {
     std::lock_guard control(qp.device.control);  // no sweep looks at it any more
     qp.device.queue_pairs.erase(qp.qp_num);
+    qp.device.doorbells.remove(qp);
     std::lock_guard guard(qp.lock);  // nor does a poll or a post
     qp.to_reset();
     CompletionQueue::of(qp.send_cq).forget(qp);

@@ -11,10 +11,12 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
 #include "softhca/bounce.hpp"
 #include "softhca/connection.hpp"
+#include "softhca/direct_sends.hpp"
 #include "softhca/poller.hpp"
 #include "softhca/receive_queue.hpp"
 #include "softhca/requester.hpp"
@@ -60,6 +62,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   const ibv_qp_init_attr init;  // as granted
   ibv_qp_attr attributes{};     // as set by ibv_modify_qp
   SendQueue sends;
+  std::unique_ptr<DirectSends> direct;  // null unless `sends` are posted by its doorbell
   ReceiveQueue receives;
   Requester requester;
   Responder responder;
@@ -75,13 +78,19 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   // acknowledgement may then wait for the next poll or post, which often has data to travel with.
   // Returns whether there was anything to do on an open connection.
   bool serve(bool polled) noexcept;
-  void flush() noexcept;                       // writes what is due
+  void flush() noexcept;  // writes what is due
+  // What was posted: now if it can be, else when there is a connection. Whether all of it left.
+  bool send_posted() noexcept;
   void acknowledge_late() noexcept;            // sends an acknowledgement that found no company
   void fail(const Failure& failure) noexcept;  // the first one counts
   void settle() noexcept;                      // acts on a recorded failure
   void to_error() noexcept;                    // ERR by ibv_modify_qp: flushes everything at once
   void to_reset() noexcept;
   void flush_queues() noexcept;  // in ERR: completes with WR_FLUSH_ERR what was posted
+
+  // Posts what the doorbell of a direct queue pair announced; false when it was not rung. One that
+  // is not ready to send leaves it for later.
+  bool answer_doorbell() noexcept;
 
   void complete_send(const SendEntry& entry, ibv_wc_status status, int vendor = 0) noexcept;
   void complete_receive(const ReceiveEntry& entry, ibv_wc_status status) noexcept;
@@ -95,9 +104,11 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   QueuePair* next_late =
       nullptr;  // in Progress's list of late acknowledgements; guarded by its lock
   bool in_late_list = false;
+  QueuePair* next_direct = nullptr;  // in Doorbells; guarded by its lock
 
  private:
   bool serve_open(bool polled) noexcept;
+  void take_direct() noexcept;  // into `sends`, as far as there is room
   void write(bool acknowledge) noexcept;
   void fail_oldest(ibv_wc_status status, int vendor = 0) noexcept;
   void refuse_request(wire::Refusal refusal) noexcept;

@@ -49,6 +49,10 @@ bool QueuePair::serve(bool polled) noexcept {
     busy = serve_open(polled);
   }
   settle();
+  if (direct != nullptr && direct->has_due() && !sends.full() && state == IBV_QPS_RTS) {
+    take_direct();  // there was no room for it before
+    send_posted();
+  }
   return busy;
 }
 
@@ -183,6 +187,7 @@ void QueuePair::to_reset() noexcept {
   requester.reset();
   responder.reset();
   sends.clear();
+  if (direct != nullptr) direct->reset();
   receives.clear();
   attributes = {};
   CompletionQueue::of(send_cq).purge(qp_num);
@@ -195,8 +200,11 @@ void QueuePair::flush_queues() noexcept {
 }
 
 void QueuePair::flush_sends() noexcept {
-  if (!sends.empty() && std::exchange(lost_idle_, false)) fail_oldest(IBV_WC_RETRY_EXC_ERR);
-  for (; !sends.empty(); sends.pop()) complete_send(sends.at(sends.head()), IBV_WC_WR_FLUSH_ERR);
+  do {
+    take_direct();
+    if (!sends.empty() && std::exchange(lost_idle_, false)) fail_oldest(IBV_WC_RETRY_EXC_ERR);
+    for (; !sends.empty(); sends.pop()) complete_send(sends.at(sends.head()), IBV_WC_WR_FLUSH_ERR);
+  } while (direct != nullptr && direct->has_due());
   requester.reset();
   sends.clear();
 }

@@ -90,6 +90,10 @@ void Requester::emit(TrainWriter& train) noexcept {
 // Whether the request may leave now; records why it never will.
 bool Requester::may_start(const SendEntry& entry) noexcept {
   const bool awaits = entry.awaits_response();
+  if (entry.refusal != IBV_WC_SUCCESS) {
+    stop(entry.refusal);
+    return false;
+  }
   if (entry.fenced && reads_out_ > 0) return false;
   if (awaits && reads_out_ >= qp_.attributes.max_rd_atomic) return false;
   copied_ = false;

@@ -1,0 +1,59 @@
+#include "softhca/direct_completions.hpp"
+
+#include <endian.h>
+
+#include <array>
+#include <atomic>
+#include <bit>
+
+#include "softhca/cqe.hpp"
+
+namespace zerohop::softhca {
+namespace {
+
+constexpr std::uint32_t kTakenMask = 0xffffff;  // the counter in the record has 24 bits
+constexpr std::size_t kTaken = 0;               // its place there
+
+}  // namespace
+
+DirectCompletions::DirectCompletions(std::uint32_t number, std::uint32_t count, std::byte* ring)
+    : number_(number),
+      mask_(count - 1),
+      memory_(count * sizeof(mlx5_cqe64), ring, 1),
+      record_(reinterpret_cast<std::uint32_t*>(memory_.page(0))) {
+  for (std::uint32_t place = 0; place < count; ++place) write(place, invalid_cqe());
+}
+
+void DirectCompletions::describe(mlx5dv_cq& out) const noexcept {
+  out.buf = memory_.ring();
+  out.dbrec = record_;
+  out.cqe_cnt = mask_ + 1;
+  out.cqe_size = sizeof(mlx5_cqe64);
+  out.cq_uar = nullptr;  // armed by ibv_req_notify_cq alone
+  out.cqn = number_;
+  out.comp_mask = 0;
+}
+
+bool DirectCompletions::push(const ibv_wc& completion) noexcept {
+  // Acquire: the reader has read the entry that is overwritten.
+  const std::uint32_t taken =
+      be32toh(std::atomic_ref(record_[kTaken]).load(std::memory_order_acquire));
+  if (((tail_ - taken) & kTakenMask) > mask_) return false;
+  const bool owner = (tail_ & (mask_ + 1)) != 0;
+  write(tail_ & mask_, encode_cqe(completion, static_cast<std::uint16_t>(completion.wr_id), owner));
+  ++tail_;
+  return true;
+}
+
+void DirectCompletions::write(std::uint32_t place, const mlx5_cqe64& entry) noexcept {
+  const auto words = std::bit_cast<std::array<std::uint64_t, 8>>(entry);
+  static_assert(sizeof words == sizeof entry);
+  auto* to = reinterpret_cast<std::uint64_t*>(memory_.ring() + place * sizeof entry);
+  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+    std::atomic_ref(to[i]).store(words[i], std::memory_order_relaxed);
+  }
+  // Release: who sees the owner bit sees the entry, and what the completion stands for.
+  std::atomic_ref(to[words.size() - 1]).store(words.back(), std::memory_order_release);
+}
+
+}  // namespace zerohop::softhca

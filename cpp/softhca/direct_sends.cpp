@@ -1,0 +1,77 @@
+#include "softhca/direct_sends.hpp"
+
+#include <endian.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace zerohop::softhca {
+DirectSends::DirectSends(std::uint32_t qp_number, std::uint32_t blocks, std::byte* ring)
+    : qp_number_(qp_number),
+      mask_(blocks - 1),
+      memory_(blocks * kBlockBytes, ring, 2),
+      record_(reinterpret_cast<std::uint32_t*>(memory_.page(0))),
+      register_(reinterpret_cast<std::uint64_t*>(memory_.page(1))) {}
+
+void DirectSends::describe(mlx5dv_qp& out) const noexcept {
+  out.dbrec = record_;
+  out.sq = {memory_.ring(), mask_ + 1, kBlockBytes};
+  out.rq = {};
+  out.bf = {register_, 0};  // size 0: takes doorbells, no entries (BlueFlame)
+  out.comp_mask = 0;
+}
+
+bool DirectSends::is_rung() const noexcept {
+  return std::atomic_ref(*register_).load(std::memory_order_relaxed) != 0;
+}
+
+bool DirectSends::answer() noexcept {
+  // Acquire: what was written before the doorbell is seen below and in take(). The register is
+  // emptied before the record is read, so whatever is announced later rings anew.
+  const std::uint64_t rung = std::atomic_ref(*register_).exchange(0, std::memory_order_acq_rel);
+  if (rung == 0) return false;
+  std::array<std::uint32_t, 2> words;  // of a control segment
+  std::memcpy(words.data(), &rung, sizeof rung);
+  if (be32toh(words[1]) >> 8 != qp_number_) return false;
+  const std::uint32_t posted =
+      std::atomic_ref(record_[MLX5_SND_DBR]).load(std::memory_order_acquire);
+  due_ = static_cast<std::uint16_t>(be32toh(posted));
+  return true;
+}
+
+void DirectSends::copy_blocks(std::uint32_t first, std::uint32_t end) noexcept {
+  for (std::uint32_t block = first; block < end; ++block) {
+    const std::size_t place = (taken_ + block) & mask_;
+    auto* from = reinterpret_cast<std::uint64_t*>(memory_.ring() + place * kBlockBytes);
+    for (std::size_t at = 0; at < kBlockBytes; at += sizeof(std::uint64_t), ++from) {
+      const std::uint64_t word = std::atomic_ref(*from).load(std::memory_order_relaxed);
+      std::memcpy(&copy_[block * kBlockBytes + at], &word, sizeof word);
+    }
+  }
+}
+
+Wqe& DirectSends::take() noexcept {
+  const std::uint32_t most = announced();
+  copy_blocks(0, 1);
+  std::uint32_t blocks = wqe_blocks(std::span(copy_).first<kBlockBytes>());
+  blocks = std::min(blocks, most);
+  copy_blocks(1, blocks);
+  decode_wqe(std::span(copy_).first(blocks * kBlockBytes), qp_number_, taken_, entry_);
+  // More than the ring holds: entries were overwritten before they were taken.
+  if (most > mask_ + 1) {
+    refuse_wqe(entry_, IBV_WC_LOC_QP_OP_ERR);
+    blocks = most;
+  }
+  taken_ = static_cast<std::uint16_t>(taken_ + blocks);
+  return entry_;
+}
+
+void DirectSends::reset() noexcept {
+  taken_ = due_ = 0;
+  std::atomic_ref(*register_).store(0, std::memory_order_relaxed);
+  std::atomic_ref(record_[MLX5_RCV_DBR]).store(0, std::memory_order_relaxed);
+  std::atomic_ref(record_[MLX5_SND_DBR]).store(0, std::memory_order_release);
+}
+
+}  // namespace zerohop::softhca

@@ -1,0 +1,29 @@
+#include "softhca/ring_memory.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/error.hpp"
+
+namespace zerohop::softhca {
+
+RingMemory::RingMemory(std::size_t nbytes, std::byte* ring, std::size_t pages)
+    : page_nbytes_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))),
+      own_ring_nbytes_(ring != nullptr ? 0
+                                       : (nbytes + page_nbytes_ - 1) / page_nbytes_ * page_nbytes_),
+      nbytes_(own_ring_nbytes_ + pages * page_nbytes_) {
+  void* mapping =
+      ::mmap(nullptr, nbytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) throw Error(errno_message("mmap failed", errno), errno);
+  // A child would share the pages until either process writes to them; the one that then gets
+  // copies must not be the one whose pages a GPU has.
+  ::madvise(mapping, nbytes_, MADV_DONTFORK);
+  pages_ = static_cast<std::byte*>(mapping) + own_ring_nbytes_;
+  ring_ = ring != nullptr ? ring : static_cast<std::byte*>(mapping);
+}
+
+RingMemory::~RingMemory() { ::munmap(pages_ - own_ring_nbytes_, nbytes_); }
+
+}  // namespace zerohop::softhca

@@ -1,0 +1,29 @@
+// Where the ring of a direct queue lies, and the words beside it: in whole pages of zeroes, so that
+// each part can be page-locked and mapped into a GPU by itself.
+#pragma once
+
+#include <cstddef>
+
+namespace zerohop::softhca {
+
+class RingMemory {
+ public:
+  // A ring of nbytes, at `ring` or where null in pages of its own, and so many single pages. Throws
+  // Error.
+  RingMemory(std::size_t nbytes, std::byte* ring, std::size_t pages);
+  ~RingMemory();
+  RingMemory(const RingMemory&) = delete;
+  RingMemory& operator=(const RingMemory&) = delete;
+
+  std::byte* ring() const noexcept { return ring_; }
+  std::byte* page(std::size_t number) const noexcept { return pages_ + number * page_nbytes_; }
+
+ private:
+  std::size_t page_nbytes_;
+  std::size_t own_ring_nbytes_;  // 0 when it lies elsewhere
+  std::size_t nbytes_;           // of the mapping
+  std::byte* ring_;
+  std::byte* pages_;
+};
+
+}  // namespace zerohop::softhca
