@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -316,46 +315,6 @@ def check_a_kill(ends: Ends) -> None:
     # What it has mapped is there as long as the queue is open: a put harms nobody.
     one = (ends.queue.value, i32(BLOCK), u64(0), u64(0), u64(NBYTES))
     assert ends.call("put_one", 1, 256, *one)[0] == OK
-
-
-@pytest.mark.parametrize(("blocks", "nbytes", "rounds"), [(64, 64, 160_000), (64, 4096, 8000)])
-@pytest.mark.parametrize("lasting", [THEIRS[-1]], indirect=True)
-def test_no_notification_before_its_data(
-    ends: Ends, rows: Any, blocks: int, nbytes: int, rounds: int
-) -> None:
-    """The first: 10**7 rounds and more."""
-    if len(THEIRS) == 1:
-        rounds //= 1000  # the two processes take turns on the GPU
-    patience = 20_000_000_000
-    ends.far.begin(
-        f"bad = cupy.zeros(1, 'uint64'); status.fill(0);"
-        f"kernels.check_rounds({blocks}, 64, queue.value, board.value, u32({rounds}), u32({nbytes}), u32(100),"
-        f" u64({patience}), status, bad); answer = (int(status[0]), int(bad[0]))"
-    )
-    ends.status.fill(0)
-    began = time.monotonic()
-    ends.kernels.write_rounds(
-        blocks,
-        64,
-        ends.queue.value,
-        ends.board.value,
-        u32(rounds),
-        u32(nbytes),
-        u32(100),
-        u64(patience),
-        ends.status,
-    )
-    cupy.cuda.runtime.deviceSynchronize()
-    took = time.monotonic() - began
-    assert int(ends.status[0]) == 0
-    assert ends.far.finish() == (0, 0)
-    rows.add(
-        "kernels: rounds of data, notification and answer",
-        blocks=blocks,
-        nbytes=nbytes,
-        rounds=blocks * rounds,
-        seconds=took,
-    )
 
 
 @pytest.mark.parametrize("kind", ["cudaMalloc", "own"])

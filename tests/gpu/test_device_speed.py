@@ -1,5 +1,6 @@
 """How fast kernels communicate by themselves; beside what the same bare accesses take."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(params=["gpu", "both"])
+@pytest.fixture(params=["gpu", "both"], scope="module")
 def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
     with both_ends("cuda:1", hears=request.param) as ends:
         yield ends
@@ -141,3 +142,41 @@ def test_rows_of_bandwidth(rows: Any) -> None:
                     copy_engine_bytes_per_second=nbytes / bare,
                 )
         far.run("del big")
+
+
+@pytest.mark.parametrize(("blocks", "nbytes", "rounds"), [(64, 64, 160_000), (64, 4096, 8000)])
+@pytest.mark.parametrize("ends", ["gpu", "both"], indirect=True)
+def test_no_notification_before_its_data(
+    ends: Ends, rows: Any, blocks: int, nbytes: int, rounds: int
+) -> None:
+    """The first: 10**7 rounds and more."""
+    patience = 20_000_000_000
+    ends.far.begin(
+        f"bad = cupy.zeros(1, 'uint64'); status.fill(0);"
+        f"kernels.check_rounds({blocks}, 64, queue.value, board.value, u32({rounds}), u32({nbytes}), u32(100),"
+        f" u64({patience}), status, bad); answer = (int(status[0]), int(bad[0]))"
+    )
+    ends.status.fill(0)
+    began = time.monotonic()
+    ends.kernels.write_rounds(
+        blocks,
+        64,
+        ends.queue.value,
+        ends.board.value,
+        u32(rounds),
+        u32(nbytes),
+        u32(100),
+        u64(patience),
+        ends.status,
+    )
+    cupy.cuda.runtime.deviceSynchronize()
+    took = time.monotonic() - began
+    assert int(ends.status[0]) == 0
+    assert ends.far.finish() == (0, 0)
+    rows.add(
+        "kernels: rounds of data, notification and answer",
+        blocks=blocks,
+        nbytes=nbytes,
+        rounds=blocks * rounds,
+        seconds=took,
+    )
