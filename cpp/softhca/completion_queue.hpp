@@ -32,8 +32,8 @@ class CompletionQueue : public ibv_cq {
   int resize(int depth) noexcept;                    // 0 or errno
   void purge(std::uint32_t qp_number) noexcept;      // completions of a queue pair that was reset
 
-  // From now on completions go to `ring` and no longer to take(). 0 or errno; for one that is
-  // direct already 0 if the ring need not be this one.
+  // From now on completions go to `ring` and no longer to take(). 0 or errno; where another ring is
+  // in use already, 0 unless it must be `this_one`.
   int make_direct(std::unique_ptr<DirectCompletions> ring, bool this_one) noexcept;
   void describe(mlx5dv_cq& out) noexcept;  // of one that is direct
 

@@ -241,6 +241,10 @@ TEST_CASE("what is direct is refused to the calls that are not, and what came fi
 
   Side huge({.depth = 1 << 14, .sge = 30});
   CHECK(init(huge.qp, nullptr, &qp, nullptr) == EINVAL);  // more blocks than indices can name
+  alignas(64) static std::array<std::byte, 64 * 64> ring;
+  CHECK(mlx5().place_send_queue(huge.qp, ring.data(), ring.size()) == 0);
+  CHECK(init(huge.qp, nullptr, &qp, nullptr) == 0);
+  CHECK(qp.sq.wqe_cnt == 64);
 }
 
 TEST_CASE("a direct queue pair may complete to a queue that is polled") {
