@@ -2,20 +2,84 @@
 
 #include <pthread.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/fork.hpp"
+
 namespace zerohop::gpu {
+namespace {
+
+// What runs apart. The process ends some time: what still runs then would use a driver that is
+// being taken down, so it is waited for, and nothing more is begun.
+class Works {
+ public:
+  bool begin() {
+    const std::lock_guard lock(mutex_);
+    if (ending_) return false;
+    if (generation_ != fork_generation()) running_ = 0;  // the threads are the parent's
+    generation_ = fork_generation();
+    ++running_;
+    return true;
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    if (--running_ == 0) ended_.notify_all();
+  }
+  void end_all() {
+    constexpr std::chrono::seconds kMost{2};  // a GPU that hangs holds nobody up
+    std::unique_lock lock(mutex_);
+    ending_ = true;
+    if (generation_ != fork_generation()) return;
+    ended_.wait_for(lock, kMost, [this] { return running_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;  // guards the next
+  std::condition_variable ended_;
+  unsigned generation_ = fork_generation();
+  int running_ = 0;
+  bool ending_ = false;
+};
+
+// Made once the driver is in use: so it ends before the driver does.
+struct AtExit {
+  explicit AtExit(Works& all) : works(all) {}
+  ~AtExit() { works.end_all(); }
+  AtExit(const AtExit&) = delete;
+  AtExit& operator=(const AtExit&) = delete;
+  Works& works;
+};
+
+Works& works() {
+  static auto* const all = new Works;  // beyond exit, too: a thread may end later
+  static const AtExit at_exit(*all);
+  return *all;
+}
+
+}  // namespace
 
 void run_apart(std::function<void()> work) noexcept {
+  if (!works().begin()) {
+    new auto(std::move(work));  // the end of the process gives all of it back
+    return;
+  }
   try {
-    std::thread thread(work);
+    std::thread thread([work]() mutable {
+      work();
+      work = nullptr;  // with what it holds
+      works().end();
+    });
     ::pthread_setname_np(thread.native_handle(), "zh-free");
     thread.detach();
   } catch (const std::system_error&) {
     work();
+    works().end();
   }
 }
 

@@ -11,7 +11,9 @@
 
 namespace zerohop::gpu {
 
-void run_apart(std::function<void()> work) noexcept;  // here, where no thread is to be had
+// Here, where no thread is to be had. At the end of the process, which waits for what runs, two
+// seconds at most, nothing more is done.
+void run_apart(std::function<void()> work) noexcept;
 
 // Never destroys it: a GPU that hangs or has failed may still use it.
 void keep_for_good(std::shared_ptr<const void> what) noexcept;

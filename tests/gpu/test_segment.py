@@ -76,7 +76,7 @@ def refuse(world: Any, segment: Any, here: Any) -> None:
     with pytest.raises(zh.RouteUnavailable, match="keep counters in a segment of the host"):
         segment.atomic_fetch_add(other, 0, 1)
     with pytest.raises(ValueError, match="one axis of uint8"):
-        segment.write(other, here[:8].view(torch.float32), 0)
+        segment.write(other, torch.ones(2, device=here.device), 0)
     with pytest.raises(ValueError, match="is of uint8, not float32"):
         world.segment(8, name="floats", device=str(here.device), dtype="float32")
     counters = world.segment(8, name="counters", dtype="int64")
