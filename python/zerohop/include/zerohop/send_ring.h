@@ -1,0 +1,138 @@
+// A send queue and its completion queue in the mlx5 layout, which many threads drive together: how
+// they share it. Each reserves blocks, writes its entries, and submits them in the order of the
+// reservations; whoever is the last of those at work rings the doorbell for all of them.
+// Completions are taken by whichever thread looks, and give room to all.
+//
+// `Words` is how words are reached: by a GPU's threads, or, in tests, by a CPU's.
+//   load(u64 at) -> u32, store(u64 at, u32), swap(u64 at, u32 expected, u32 desired) -> bool: of
+//     the ring's own state; acquire, release, both.
+//   completion(u64 at) -> u64: acquires what the adapter wrote.
+//   block(u64 at, const Block&), record(u64 at, u32), ring(u64 at, u64): what the adapter reads;
+//     each of the last two is seen behind everything before it.
+//   nanoseconds() -> u64, relax().
+#pragma once
+
+#include "zerohop/mlx5.h"
+#include "zerohop/types.h"
+
+namespace zerohop::device {
+
+// In memory of the threads that share it; all zero in the beginning. Counts go on and on, modulo
+// 2**32.
+struct RingState {
+  u32 reserved = 0;  // blocks
+  u32 ready = 0;     // blocks whose entries are written, in order
+  u32 done = 0;      // blocks that the adapter has done with
+  u32 taken = 0;     // completions
+  u32 polling = 0;   // 1: a thread takes completions
+  u32 failed = 0;    // 1: an entry has; the queue carries out nothing any more
+};
+
+struct SendRing {
+  u64 entries = 0;
+  u64 record = 0;       // the doorbell record, 32 bits
+  u64 doorbell = 0;     // the register, 64 bits
+  u64 completions = 0;  // as many as blocks, at least
+  u64 consumed = 0;     // their doorbell record, 32 bits
+  u64 state = 0;        // a RingState
+  u32 queue_pair = 0;
+  u32 blocks = 0;  // powers of two
+  u32 places = 0;
+  u32 unused = 0;
+};
+
+// Blocks until it is done: what reserve() gave, and how many of them.
+struct Ticket {
+  u32 end = 0;
+};
+
+template <typename Words>
+class RingUser {
+ public:
+  ZEROHOP_BOTH explicit RingUser(const SendRing& ring) : ring_(ring) {}
+
+  // Room for `count` blocks, from `index` on. Status: ok, timed_out, failed.
+  ZEROHOP_BOTH Status reserve(u32 count, u64 nanoseconds, u32& index) const {
+    const u64 began = Words::nanoseconds();
+    for (;;) {
+      if (failed()) return Status::failed;
+      const u32 first = load(&RingState::reserved);
+      if (first + count - load(&RingState::done) <= ring_.blocks) {
+        if (!Words::swap(at(&RingState::reserved), first, first + count)) continue;
+        index = first;
+        return Status::ok;
+      }
+      poll();
+      if (Words::nanoseconds() - began >= nanoseconds) return Status::timed_out;
+      Words::relax();
+    }
+  }
+
+  ZEROHOP_BOTH void write(u32 index, const mlx5::Block& block) const {
+    Words::block(ring_.entries + u64{index & (ring_.blocks - 1)} * mlx5::kBlockBytes, block);
+  }
+
+  // All `count` blocks from `index` on are written, the last of them is that one. Who has reserved
+  // before submits before: nobody waits in between.
+  ZEROHOP_BOTH Ticket submit(u32 index, u32 count, const mlx5::Block& last) const {
+    while (load(&RingState::ready) != index) Words::relax();
+    const u32 end = index + count;
+    // Who reserves behind this look finds `ready` below its own index, and rings in its turn.
+    if (load(&RingState::reserved) == end) {
+      Words::record(ring_.record, mlx5::doorbell_record(end));
+      Words::ring(ring_.doorbell, last.doorbell());
+    }
+    Words::store(at(&RingState::ready), end);
+    return {end};
+  }
+
+  // Takes the completions that are there, unless another thread does.
+  ZEROHOP_BOTH void poll() const {
+    if (!Words::swap(at(&RingState::polling), 0, 1)) return;
+    const u32 before = load(&RingState::taken);
+    u32 taken = before;
+    u32 done = load(&RingState::done);
+    for (;; ++taken) {
+      const mlx5::Completion found{Words::completion(place(taken))};
+      if (!found.is_there(taken / ring_.places)) break;
+      done += (found.index() + 1 - done) & 0xffff;
+      if (found.failed()) Words::store(at(&RingState::failed), 1);
+    }
+    if (taken != before) {
+      Words::record(ring_.consumed, mlx5::swapped(taken & 0xffffff));
+      Words::store(at(&RingState::taken), taken);
+      Words::store(at(&RingState::done), done);
+    }
+    Words::store(at(&RingState::polling), 0);
+  }
+
+  // Whether the adapter has done with it, and with all before.
+  ZEROHOP_BOTH bool is_done(Ticket ticket) const {
+    return static_cast<int>(load(&RingState::done) - ticket.end) >= 0;
+  }
+
+  // Status: ok, timed_out, failed: it, or one before it.
+  ZEROHOP_BOTH Status wait(Ticket ticket, u64 nanoseconds) const {
+    const u64 began = Words::nanoseconds();
+    for (;;) {
+      poll();
+      if (is_done(ticket)) return failed() ? Status::failed : Status::ok;
+      if (Words::nanoseconds() - began >= nanoseconds) return Status::timed_out;
+      Words::relax();
+    }
+  }
+
+ private:
+  ZEROHOP_BOTH u64 at(u32 RingState::* word) const {
+    return reinterpret_cast<u64>(&(reinterpret_cast<RingState*>(ring_.state)->*word));
+  }
+  ZEROHOP_BOTH u32 load(u32 RingState::* word) const { return Words::load(at(word)); }
+  ZEROHOP_BOTH bool failed() const { return load(&RingState::failed) != 0; }
+  ZEROHOP_BOTH u64 place(u32 taken) const {  // the last 8 bytes
+    return ring_.completions + u64{taken & (ring_.places - 1)} * mlx5::kBlockBytes + 56;
+  }
+
+  const SendRing& ring_;
+};
+
+}  // namespace zerohop::device
