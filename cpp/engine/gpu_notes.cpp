@@ -18,7 +18,8 @@ gpu::Note GpuNotes::find(std::uint32_t slot) const noexcept {
   const auto found = slots_.find(slot);
   if (found == slots_.end()) return note;
   const Slot& known = found->second;
-  return known.streams > 0 || known.knows(gpu::tag_of(note)) ? 0 : note;
+  const bool for_streams = known.streams > 0 && (gpu::tag_of(note) & gpu::kForCpuAlone) == 0;
+  return for_streams || known.knows(gpu::tag_of(note)) ? 0 : note;
 }
 
 std::uint32_t GpuNotes::peek(std::uint32_t slot) const noexcept {

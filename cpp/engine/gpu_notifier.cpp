@@ -9,7 +9,7 @@ namespace zerohop::engine {
 namespace {
 
 // A tag is the writer's number above the count of what it has put into that slot.
-constexpr std::uint32_t kWriters = UINT32_MAX / gpu::kFirstTag;
+constexpr std::uint32_t kWriters = gpu::kForCpuAlone / gpu::kFirstTag - 1;
 constexpr std::uint32_t kCounts = gpu::kFirstTag;
 
 // Counted among those whose notes wake nobody.
@@ -134,6 +134,7 @@ KernelNotes GpuNotifier::for_kernels(const std::shared_ptr<ipc::Visit>& visit, G
     has_twins = board_.has_twins;
   }
   found.writer = next_writer(pages);
+  if (has_twins && hearers == Hearers::cpu) found.writer |= gpu::kForCpuAlone / gpu::kFirstTag;
   const bool kernels_hear = hearers != Hearers::cpu;
   if (kernels_hear && has_twins) {
     found.twins = reach_twins(visit, windows, device, found.kept, deadline);

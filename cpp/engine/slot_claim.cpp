@@ -108,7 +108,7 @@ void SlotClaim::forget_taken(const Deadline& deadline) {
 }
 
 // Of each slot the tag of the note that kernels have taken, 0: none. What lies on the board is
-// looked at before: whoever puts a note puts its twin first.
+// looked at before: its twin was put ahead of it, and is there by the time that a copy takes.
 std::vector<std::uint32_t> SlotClaim::find_taken(const Deadline& deadline) {
   const BoardPages& pages = board_->board().pages();
   std::vector<gpu::Note> notes(count());
@@ -118,7 +118,8 @@ std::vector<std::uint32_t> SlotClaim::find_taken(const Deadline& deadline) {
   const gpu::Note* const twins = look_at_twins(deadline);
   std::vector<std::uint32_t> tags(count());
   for (std::uint32_t i = 0; i < count(); ++i) {
-    if (notes[i] != 0 && notes[i] != twins[i]) tags[i] = gpu::tag_of(notes[i]);
+    const bool has_twin = (gpu::tag_of(notes[i]) & gpu::kForCpuAlone) == 0;
+    if (notes[i] != 0 && has_twin && notes[i] != twins[i]) tags[i] = gpu::tag_of(notes[i]);
   }
   return tags;
 }

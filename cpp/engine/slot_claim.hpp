@@ -18,8 +18,8 @@ class SlotClaim {
   // Throws RouteUnavailable, CudaError, TransferTimeout (the GPU is kept busy).
   SlotClaim(std::shared_ptr<GpuBoard> board, std::shared_ptr<const gpu::Device> device,
             std::uint32_t first, std::uint32_t count, const Deadline& deadline);
-  // What kernels have not taken is for the CPU again. Waits for the GPU, a second at most: the
-  // kernels that use the slots must have ended.
+  // What kernels have not taken is for the CPU again. The kernels that use the slots must have
+  // ended; may wait for others, so on a thread apart.
   ~SlotClaim();
   SlotClaim(const SlotClaim&) = delete;
   SlotClaim& operator=(const SlotClaim&) = delete;

@@ -1,7 +1,5 @@
 #include "gda/device_board.hpp"
 
-#include <utility>
-
 namespace zerohop::gda {
 namespace {
 
@@ -16,12 +14,11 @@ device::Board make_board(const engine::SlotClaim& claim) {
 
 }  // namespace
 
-DeviceBoard::DeviceBoard(std::unique_ptr<engine::SlotClaim> claim, const Deadline& deadline)
-    : claim_(std::move(claim)),
-      device_(claim_->device()->facts().device_name()),
-      board_(make_board(*claim_)),
-      memory_(claim_->device(), sizeof(board_),
-              {claim_->reached().kept.begin(), claim_->reached().kept.end()}) {
+DeviceBoard::DeviceBoard(const std::shared_ptr<const engine::SlotClaim>& claim,
+                         const Deadline& deadline)
+    : device_(claim->device()->facts().device_name()),
+      board_(make_board(*claim)),
+      memory_(claim->device(), sizeof(board_), {claim}) {
   memory_.set(std::as_bytes(std::span(&board_, 1)), deadline);
 }
 

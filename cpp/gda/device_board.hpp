@@ -14,14 +14,14 @@ namespace zerohop::gda {
 class DeviceBoard {
  public:
   // Throws CudaError, TransferTimeout (the GPU is kept busy).
-  DeviceBoard(std::unique_ptr<engine::SlotClaim> claim, const Deadline& deadline);
+  // The claim ends when the GPU has done what it was given before this object goes.
+  DeviceBoard(const std::shared_ptr<const engine::SlotClaim>& claim, const Deadline& deadline);
 
   const device::Board& value() const noexcept { return board_; }
   std::uint64_t address() const noexcept { return memory_.address(); }  // of the same on the GPU
   const std::string& device() const noexcept { return device_; }
 
  private:
-  const std::unique_ptr<engine::SlotClaim> claim_;
   const std::string device_;
   const device::Board board_;
   DeviceValue memory_;

@@ -1,6 +1,7 @@
 #include "gda/device_queue.hpp"
 
 #include <iterator>
+#include <random>
 #include <utility>
 
 #include "engine/board.hpp"
@@ -48,7 +49,8 @@ DeviceQueue::DeviceQueue(engine::KernelReach&& reach, const engine::Memory& loca
               std::make_move_iterator(reach.notes.kept.end()));
   memory_ = std::make_unique<DeviceValue>(reach.device, sizeof(Shared), std::move(kept));
   queue_.count = memory_->address() + offsetof(Shared, count);
-  const Shared shared{.queue = queue_};
+  // A random first one: numbers of writers come again, and so would their tags.
+  const Shared shared{.count = std::random_device()(), .queue = queue_};
   memory_->set(std::as_bytes(std::span(&shared, 1)), deadline);
 }
 

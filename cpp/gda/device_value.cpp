@@ -27,14 +27,19 @@ void DeviceValue::set(std::span<const std::byte> bytes, const Deadline& deadline
   const driver::Cuda& cuda = device_->cuda();
   const std::string what = "what kernels on " + device_->facts().device_name() + " are given";
   const gpu::DeviceGuard guard(*device_);
-  gpu::PinnedPages source = gpu::pin_pages(cuda, bytes.size());
-  std::memcpy(source.get(), bytes.data(), bytes.size());
-  gpu::Stream stream = gpu::make_stream(cuda);
-  check_cuda(cuda, cuda.copy_to_device(address_, source.get(), bytes.size(), stream.get()),
+  struct Parts {
+    gpu::PinnedPages source;
+    gpu::Stream stream;
+  };
+  auto parts =
+      std::make_unique<Parts>(Parts{gpu::pin_pages(cuda, bytes.size()), gpu::make_stream(cuda)});
+  std::memcpy(parts->source.get(), bytes.data(), bytes.size());
+  check_cuda(cuda,
+             cuda.copy_to_device(address_, parts->source.get(), bytes.size(), parts->stream.get()),
              "cuMemcpyHtoD of " + what);
-  if (gpu::wait_stream(*device_, stream.get(), what, deadline)) return;
-  (void)source.release();  // it may still be read
-  (void)stream.release();
+  const bool copied = gpu::wait_stream(*device_, parts->stream.get(), what, deadline);
+  if (copied) return gpu::destroy_apart(device_, std::move(parts));  // which waits for kernels
+  (void)parts.release();                                             // it may still be read
   throw TransferTimeout(what + " could not be copied in time: a kernel keeps the GPU busy");
 }
 
@@ -46,7 +51,7 @@ DeviceValue::~DeviceValue() {
   gpu::run_apart([device = device_, address = address_, kept = std::move(kept_)]() mutable {
     try {
       const gpu::DeviceGuard guard(*device);
-      (void)device->cuda().context_synchronize();
+      gpu::wait_until_idle(*device);
       (void)device->cuda().memory_free(address);
     } catch (const CudaError&) {
       // The context is gone, as at process exit, and the memory with it.

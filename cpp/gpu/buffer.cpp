@@ -111,18 +111,6 @@ std::vector<driver::CudaMemoryAccess> accesses_to(const Device& device) {
   return accesses;
 }
 
-// Waits for all that the GPU was given, whichever stream it is in. Like cudaFree, this spoils a
-// capture under way (CUDA Driver API, cuCtxSynchronize); the driver refuses, and is asked again
-// later.
-void wait_until_idle(const Device& device) {
-  constexpr std::chrono::milliseconds kNap{10};
-  for (;;) {
-    const driver::CudaResult result = device.cuda().context_synchronize();
-    if (result < driver::kCudaErrorCaptureFirst || result > driver::kCudaErrorCaptureLast) return;
-    std::this_thread::sleep_for(kNap);
-  }
-}
-
 }  // namespace
 
 struct Buffer::Mapping {

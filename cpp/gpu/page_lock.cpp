@@ -113,7 +113,7 @@ class PageLock::Registry {
         return *known;
       }
       if (deadline.passed()) {
-        throw RouteUnavailable("another thread locks its pages just now, or unlocks them");
+        throw TransferTimeout("another thread locks its pages just now, or unlocks them");
       }
       changed_.wait_until(lock, deadline.at());
     }

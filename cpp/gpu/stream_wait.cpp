@@ -43,4 +43,13 @@ void zero_memory(const Device& device, const Extent& extent, const std::string& 
                         "the Endpoint a longer timeout");
 }
 
+void wait_until_idle(const Device& device) {
+  constexpr std::chrono::milliseconds kNap{10};
+  for (;;) {
+    const driver::CudaResult result = device.cuda().context_synchronize();
+    if (result < driver::kCudaErrorCaptureFirst || result > driver::kCudaErrorCaptureLast) return;
+    std::this_thread::sleep_for(kNap);
+  }
+}
+
 }  // namespace zerohop::gpu

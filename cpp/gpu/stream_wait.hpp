@@ -19,4 +19,9 @@ bool wait_stream(const Device& device, driver::CudaStream stream, const std::str
 void zero_memory(const Device& device, const Extent& extent, const std::string& what,
                  const Deadline& deadline);
 
+// Waits for all that the GPU was given, whichever stream it is in; for ever, so on a thread apart.
+// Like cudaFree, this spoils a capture under way (CUDA Driver API, cuCtxSynchronize); the driver
+// refuses, and is asked again later. The caller has made the device current.
+void wait_until_idle(const Device& device);
+
 }  // namespace zerohop::gpu

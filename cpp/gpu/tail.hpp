@@ -18,6 +18,8 @@ using device::Note;
 using device::tag_of;
 using device::value_of;
 constexpr std::uint32_t kFirstTag = device::kCounts;  // smaller ones are Outcomes
+// Of writers whose notes have no twin, though there are twins: for the CPU alone.
+constexpr std::uint32_t kForCpuAlone = std::uint32_t{1} << 31;
 constexpr unsigned kTagsKnown = 8;  // that were taken last from a slot: the others are gone
 
 // Put by the last block of a launch once every block's copies are placed.

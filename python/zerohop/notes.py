@@ -6,7 +6,7 @@ import operator
 import time
 from typing import TYPE_CHECKING
 
-from zerohop.errors import PeerLost, TransferTimeout
+from zerohop.errors import Error, PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
     from zerohop.roster import Roster
@@ -25,6 +25,15 @@ class Notes:
         for slot in slots:  # what came late for a segment that was closed
             roster.endpoint.reset_notify(slot)
 
+    def close(self) -> None:
+        """The slots are another segment's from now on."""
+        self._slots = range(0)
+
+    def slots(self) -> tuple[int, int]:
+        """The first one on the board, and how many there are. Raises Error once closed."""
+        self._check(0, 1)
+        return self._slots.start, len(self._slots)
+
     def at(self, slot: int, value: int) -> tuple[int, int]:
         """(slot, value) as any rank's board has them. Raises IndexError, ValueError, TypeError."""
         self._check(slot, 1)
@@ -41,7 +50,7 @@ class Notes:
     def wait_some(self, first: int, count: int | None, timeout: float) -> int:
         """As Segment.notify_waitsome()."""
         if count is None:
-            count = len(self._slots) - operator.index(first)
+            count = max(1, len(self._slots) - operator.index(first))
         self._check(first, count)
         end = time.monotonic() + timeout
         begin = self._slots.start + first
@@ -65,6 +74,8 @@ class Notes:
 
     def _check(self, first: int, count: int) -> None:
         number = len(self._slots)
+        if number == 0:
+            raise Error(f"{self._what} is closed")
         if not (
             0 <= operator.index(first) < number and 1 <= operator.index(count) <= number - first
         ):

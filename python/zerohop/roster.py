@@ -14,7 +14,7 @@ from typing import Any
 
 from zerohop import _core
 from zerohop.endpoint import Endpoint
-from zerohop.errors import Error, PeerLost, TransferTimeout
+from zerohop.errors import AuthenticationError, Error, PeerLost, TransferTimeout
 from zerohop.landings import Landings
 from zerohop.queues import named
 from zerohop.store import Addresses, Store
@@ -77,17 +77,22 @@ class Roster:
             try:
                 left = max(_CONNECT, end - time.monotonic())
                 return self.endpoint.connect(address, left)
-            except PeerLost:
+            except (PeerLost, AuthenticationError) as error:  # nobody there, or by now another one
                 if not self._addresses.renewed(rank, address, _RENEWAL):
-                    raise
+                    raise PeerLost(str(error)) from error
 
     def _own_peer(self) -> _core.Peer:
         """An Endpoint does not connect to itself: a second one does."""
         with self._lock:
             if self._own is None:
                 options = {**self._options, "device": self.endpoint.device}
-                self._own = Endpoint(name=f"{self.endpoint.name}, to itself", **options)
-                self._peers[self.rank] = self._own.connect(self.endpoint.address)
+                own = Endpoint(name=f"{self.endpoint.name}, to itself", **options)
+                try:
+                    self._peers[self.rank] = own.connect(self.endpoint.address)
+                except BaseException:
+                    own.close()
+                    raise
+                self._own = own
             return self._peers[self.rank]
 
     def own_endpoint(self) -> Endpoint:

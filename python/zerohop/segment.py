@@ -73,8 +73,12 @@ class Segment:
         self._part = OwnPart(roster.endpoint, memory, dtype, device)
         self.nbytes, self.closed = self._part.nbytes, False
         self.slots = slots.take(notifications)
-        self._notes = Notes(roster, self.slots, self._what)
-        self._parts = Parts(roster, self._part, self._what, self.slots)
+        try:
+            self._notes = Notes(roster, self.slots, self._what)
+            self._parts = Parts(roster, self._part, self._what, self.slots)
+        except BaseException:  # the next segment has the slots that it has elsewhere
+            slots.give_back(self.slots)
+            raise
 
     @property
     def local(self) -> Any:
@@ -309,7 +313,8 @@ class Segment:
 
     def device_board(self, *, device: str = "cuda:0") -> _core.DeviceBoard:
         """The slots of this segment, for kernels of `device` to wait on, until it is closed: Endpoint.device_board."""
-        return self._roster.endpoint.device_board(self.slots.start, len(self.slots), device=device)
+        first, count = self._notes.slots()
+        return self._roster.endpoint.device_board(first, count, device=device)
 
     def close(self) -> None:
         """End this rank's part (gaspi_segment_delete); transfers that use it finish first. Twice is once.
@@ -319,6 +324,7 @@ class Segment:
         if self.closed:
             return
         self.closed = True
+        self._notes.close()
         self._parts.close()
         self._ranges.give_back(self.slots)
 

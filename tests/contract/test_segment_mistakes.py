@@ -84,3 +84,30 @@ def refuse(world):
 
 def test_wrong_arguments_are_refused(rank_threads):
     rank_threads(refuse, 2)
+
+
+def use_closed(world):
+    """The slots of a segment that was closed are the next one's: it keeps its hands off them."""
+    old = world.segment(8, name="old", notifications=5)
+    world.barrier()
+    old.close()
+    new = world.segment(8, name="new", notifications=5)
+    assert new.slots == old.slots
+    other = 1 - world.rank
+    new.notify(other, 3, 7)
+    assert new.notify_waitsome(3, 1) == 3
+    for call in (
+        lambda: old.notify_reset(3),
+        lambda: old.notify_waitsome(3, 1, 0),
+        lambda: old.notify_waitsome(timeout=0),
+        lambda: old.notify(other, 3),
+        lambda: old.device_board(),
+    ):
+        with pytest.raises(zh.Error, match=r"segment 'old' of 'world' is closed"):
+            call()
+    assert new.notify_reset(3) == 7
+    world.barrier()
+
+
+def test_a_closed_segment_is_refused(rank_threads):
+    rank_threads(use_closed, 2)

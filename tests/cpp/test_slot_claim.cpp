@@ -72,6 +72,24 @@ TEST_CASE_FIXTURE(Claims,
   CHECK(right.reset_notify(5) == 11);
 }
 
+TEST_CASE_FIXTURE(Claims, "what is put for the CPU alone is the CPU's, whoever has the slot") {
+  const RemoteMemory remote = theirs.remote();
+  const auto reach = to_right->reach_for_kernels(ours, remote, engine::Hearers::cpu, {});
+  REQUIRE(reach.notes.twins == 0);
+  const auto put = [&](std::uint32_t slot, std::uint32_t value) {  // as a kernel does
+    const std::uint32_t tag = reach.notes.writer * gpu::kFirstTag + value;
+    auto* const notes = reinterpret_cast<std::atomic<gpu::Note>*>(reach.notes.notes);
+    notes[slot].store(gpu::make_note(value, tag));
+  };
+  put(5, 11);
+  auto claimed = claim();
+  CHECK(right.peek_notify(5) == 11);
+  put(6, 12);
+  claimed.reset();
+  CHECK(right.reset_notify(5) == 11);
+  CHECK(right.reset_notify(6) == 12);
+}
+
 TEST_CASE_FIXTURE(Claims, "slots that do not exist are refused") {
   CHECK_THROWS_AS((void)claim(65535, 2), std::out_of_range);
   CHECK_THROWS_AS((void)claim(0, 0), std::invalid_argument);

@@ -121,8 +121,7 @@ __device__ Status compare_swap(const Queue& queue, u64 offset, T expected, T des
 // Waits until one of `count` slots from `first` on is not empty, at most that long (0: one look).
 // Sets which one it was and its value, and empties it as `reset` says. Of several it is the first
 // one. What CPUs put is found a few microseconds later than what GPUs do. Status: ok, timed_out,
-// bad_slot, closed (the Endpoint or the DeviceBoard was closed, or no peer is left that could
-// notify).
+// bad_slot, closed (the Endpoint was closed, or no peer is left that could notify).
 template <typename Team = Thread>
 __device__ Status wait_notify_any(const Board& board, u32 first, u32 count, u64 nanoseconds,
                                   u32* slot = nullptr, u32* value = nullptr,

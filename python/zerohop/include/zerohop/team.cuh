@@ -26,6 +26,7 @@ struct Warp {
   static __device__ void sync() { __syncwarp(); }
   template <typename T>
   static __device__ T from_first(T value) {
+    __syncwarp();  // a shuffle orders no memory
     return __shfl_sync(0xffffffffu, value, 0);
   }
 };

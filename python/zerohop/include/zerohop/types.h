@@ -14,7 +14,7 @@ enum class Status : int {
   not_allowed = 3,    // the array is read-only; nothing was done
   misaligned = 4,     // an atomic's offset is no multiple of its size; nothing was done
   bad_slot = 5,       // not one of the board's, or no value (0); nothing was done
-  closed = 6,         // the host closed it, or the peer is lost
+  closed = 6,         // the Endpoint was closed, or no peer is left that could notify
   failed = 7,         // the adapter has refused or could not carry out an entry
 };
 

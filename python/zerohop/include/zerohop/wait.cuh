@@ -33,7 +33,6 @@ __device__ inline u32 look_at_note(const Board& board, u32 slot, Reset reset) {
 }
 __device__ inline u32 look_at_word(const Board& board, u32 slot, Reset reset) {
   const u64 at = board.words + slot * sizeof(u32);
-  if (glance(at) == 0) return 0;
   return reset == Reset::no ? acquire(at) : take(at);
 }
 
@@ -57,8 +56,19 @@ __device__ inline Found find_note(const Board& board, Range range, Reset reset) 
 }
 
 __device__ inline Found find_word(const Board& board, Range range, Reset reset) {
-  for (u32 slot = range.first; slot < range.first + range.count; ++slot) {
-    if (const u32 value = look_at_word(board, slot, reset)) return {slot, value};
+  for (u32 i = 0; i < range.count; i += kAtOnce) {
+    u32 seen[kAtOnce];
+#pragma unroll
+    for (u32 k = 0; k < kAtOnce; ++k) {
+      const u32 slot = range.first + i + k;
+      seen[k] = i + k < range.count ? glance(board.words + slot * sizeof(u32)) : 0;
+    }
+#pragma unroll
+    for (u32 k = 0; k < kAtOnce; ++k) {
+      if (seen[k] == 0) continue;
+      const u32 slot = range.first + i + k;
+      if (const u32 value = look_at_word(board, slot, reset)) return {slot, value};
+    }
   }
   return {};
 }

@@ -1,0 +1,111 @@
+// What kernels are given, and when it is let go of.
+#include <thread>
+
+#include "gda/device_board.hpp"
+#include "gda/device_queue.hpp"
+#include "gpu_couple.hpp"
+
+namespace zerohop::testing {
+namespace {
+
+template <typename Happened>
+bool eventually(Happened happened) {
+  const Deadline deadline = soon();
+  while (!happened() && !deadline.passed()) std::this_thread::yield();
+  return happened();
+}
+
+struct Queues : GpuCouple {
+  Memory ours = array(left, {100});
+  Memory theirs = array(right, {100});
+
+  std::unique_ptr<gda::DeviceQueue> queue(engine::Hearers hearers = engine::Hearers::both) {
+    return std::make_unique<gda::DeviceQueue>(*to_right, ours, theirs.remote(), hearers,
+                                              std::nullopt, soon());
+  }
+  std::unique_ptr<gda::DeviceBoard> board() {
+    return std::make_unique<gda::DeviceBoard>(right.claim_slots("cuda:0", 5, 3, soon()), soon());
+  }
+  template <typename Value>
+  Value on_gpu(std::uint64_t address) {
+    const Bytes bytes = cuda.copies.read(address, sizeof(Value));
+    Value value;
+    std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+  }
+  // As a kernel of the left one does.
+  void notify(const device::Queue& queue, std::uint32_t slot, std::uint32_t value) {
+    const gpu::Note note = gpu::make_note(value, queue.writer * gpu::kFirstTag + value);
+    Bytes bytes(sizeof note);
+    std::memcpy(bytes.data(), &note, sizeof note);
+    if (queue.twins != 0) cuda.copies.write(queue.twins + slot * sizeof note, bytes);
+    if (queue.notes != 0) reinterpret_cast<std::atomic<gpu::Note>*>(queue.notes)[slot] = note;
+  }
+  void let_go_on() {
+    cuda.busy = false;
+    cuda.busy.notify_all();
+  }
+};
+
+TEST_CASE_FIXTURE(Queues, "a queue names both arrays, and lies in the GPU's memory, too") {
+  const auto made = queue();
+  const device::Queue& value = made->value();
+  CHECK(value.local == ours.layout().address);
+  CHECK(value.local_nbytes == 100);
+  CHECK(value.remote != 0);
+  CHECK(value.remote_nbytes == 100);
+  CHECK(value.slots == 65536);
+  CHECK((value.rights & (device::kPut | device::kGet)) == (device::kPut | device::kGet));
+  const auto there = on_gpu<device::Queue>(made->address());
+  CHECK(std::memcmp(&there, &value, sizeof value) == 0);
+  CHECK(made->route().kind == "p2p");
+}
+
+TEST_CASE_FIXTURE(Queues, "who hears decides where notifications go") {
+  const auto both = queue();
+  CHECK(both->value().twins != 0);
+  CHECK(both->value().notes != 0);
+  CHECK(queue(engine::Hearers::kernels)->value().notes == 0);
+  CHECK(queue(engine::Hearers::cpu)->value().twins == 0);
+  notify(both->value(), 9, 4);
+  CHECK(right.wait_notify(9, 1, true, soon()).second == 4);
+}
+
+TEST_CASE_FIXTURE(Queues, "a queue that is closed is let go of behind the kernels") {
+  auto made = queue();
+  cuda.busy = true;
+  const int allocated = cuda.allocated;
+  made.reset();  // returns all the same
+  CHECK(cuda.allocated == allocated);
+  let_go_on();
+  CHECK(eventually([&] { return cuda.allocated < allocated; }));
+}
+
+TEST_CASE_FIXTURE(Queues, "a capture under way does not end that early") {
+  auto made = queue();
+  cuda.capturing = true;
+  const int allocated = cuda.allocated;
+  const int calls = cuda.calls;
+  made.reset();
+  CHECK(eventually([&] { return cuda.calls > calls + 3; }));  // it asks again and again
+  CHECK(cuda.allocated == allocated);
+  cuda.capturing = false;
+  CHECK(eventually([&] { return cuda.allocated < allocated; }));
+}
+
+TEST_CASE_FIXTURE(Queues, "slots are for kernels until those have ended") {
+  const auto writer = queue();
+  auto made = board();
+  CHECK(made->value().first == 5);
+  CHECK(made->value().slots == 3);
+  CHECK(on_gpu<device::Board>(made->address()).notes == made->value().notes);
+  cuda.busy = true;
+  made.reset();
+  notify(writer->value(), 6, 21);
+  CHECK(right.peek_notify(6) == 0);
+  let_go_on();
+  CHECK(eventually([&] { return right.peek_notify(6) == 21; }));
+}
+
+}  // namespace
+}  // namespace zerohop::testing
