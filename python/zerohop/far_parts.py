@@ -171,9 +171,10 @@ class Parts:
 
     def close(self) -> None:
         """Shares the own part no more and ends its registration."""
-        self._roster.endpoint.unshare(self._name)
-        if self._own.words is not None:
-            self._roster.endpoint.unshare(self._words)
+        if not self._roster.endpoint.closed:  # with which all it shares has ended
+            self._roster.endpoint.unshare(self._name)
+            if self._own.words is not None:
+                self._roster.endpoint.unshare(self._words)
         for far in self._known.values():
             far.close()
         self._own.close()

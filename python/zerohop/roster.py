@@ -56,6 +56,8 @@ class Roster:
         known = self._peers.get(rank)
         if known is not None:
             return known
+        if self.endpoint.closed:
+            raise Error(f"the World {self.name!r} is closed")
         if not 0 <= operator.index(rank) < self.size:
             raise IndexError(f"rank {rank} of {self.name!r}: ranks go from 0 to {self.size - 1}")
         if rank == self.rank:
@@ -155,4 +157,7 @@ class Roster:
             landings.close()
         if self._own is not None:
             self._own.close(timeout)
+        if not self.endpoint.closed:
+            with suppress(OSError):  # the directory is gone
+                self._addresses.leave(self.rank, self.endpoint.address)
         self.endpoint.close(timeout)

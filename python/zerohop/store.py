@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from zerohop.errors import Error, TransferTimeout
+from zerohop.errors import Error, PeerLost, TransferTimeout
 
 __all__ = ["Addresses", "Directory", "Store", "open_store"]
 
 _FIRST_PAUSE = 1e-3  # seconds between two looks; it doubles
 _LONGEST_PAUSE = 50e-3
+_LEFT = b""  # in the place of an address
 
 
 class Store(Protocol):
@@ -63,6 +64,13 @@ class Directory:
                 )
             return file.read()
 
+    def since(self, key: str) -> float:
+        """When it was set, by the clock of the file system. Raises KeyError."""
+        try:
+            return self._file(key).stat().st_mtime
+        except FileNotFoundError:
+            raise KeyError(key) from None
+
     def _file(self, key: str) -> Path:
         return self.path / quote(key, safe="")
 
@@ -86,17 +94,27 @@ class Addresses:
 
     def __init__(self, store: Store, prefix: str) -> None:
         self._store, self._prefix = store, prefix
+        self._since = 0.0  # when the own address was published in a directory
 
     def publish(self, rank: int, address: bytes) -> None:
         self._store.set(self._key(rank), address)
+        if isinstance(self._store, Directory):
+            self._since = self._store.since(self._key(rank))
+
+    def leave(self, rank: int, address: bytes) -> None:
+        """A rank has published that address and leaves. Said in a directory alone, where others may look later."""
+        if isinstance(self._store, Directory) and self._look(self._key(rank)) == address:
+            self._store.set(self._key(rank), _LEFT)
 
     def wait(self, rank: int, timeout: float) -> bytes:
-        """The address, once it is there. Raises TransferTimeout after `timeout` seconds."""
+        """The address, once it is there. Raises TransferTimeout after `timeout` seconds, PeerLost: it has left."""
         key, end = self._key(rank), time.monotonic() + timeout
         if hasattr(self._store, "wait"):  # of PyTorch: its get() would wait for its own timeout
             return self._wait_in_torch(key, end)
         pause = _FIRST_PAUSE
-        while (address := self._look(key)) is None:
+        while not (address := self._look(key)):
+            if address is not None and self._has_left(key):
+                raise PeerLost(f"rank {rank} has left before it was needed")
             if time.monotonic() >= end:
                 raise self._missing(key)
             # No store says when it gets a key: the look decides, the pause leaves the CPU to others.
@@ -128,6 +146,12 @@ class Addresses:
                 raise Error(f"{store!r} cannot be asked for {key!r}: {error}") from error
             raise self._missing(key) from error
         return bytes(store.get(key))
+
+    def _has_left(self, key: str) -> bool:
+        """In this run: a rank that had left before this one came may as well be one of an earlier run."""
+        with suppress(KeyError):
+            return isinstance(self._store, Directory) and self._store.since(key) >= self._since
+        return False
 
     def _look(self, key: str) -> bytes | None:
         with suppress(KeyError):

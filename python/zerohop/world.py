@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 import os
 from types import TracebackType
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
 from zerohop.barrier import Barrier
+from zerohop.errors import Error
 from zerohop.launch import job_from_environment
 from zerohop.roster import Roster
 from zerohop.segment import Segment
@@ -30,7 +30,7 @@ class World:
 
     Args:
         store: what all ranks reach and nobody else reads, for the addresses are secrets. A directory (path) that
-            only this user may write, made if need be, best a fresh one; or an object with ``set(key, bytes)`` and
+            only this user may write, made if need be, of one run at a time; or an object with ``set(key, bytes)`` and
             ``get(key)``, as PyTorch's TCPStore, FileStore and HashStore.
         rank: of this process, from 0.
         size: number of ranks.
@@ -65,7 +65,7 @@ class World:
         self.endpoint = self._roster.endpoint
         self._barrier = Barrier(self._roster, BARRIER)
         self._slots = SlotRanges()
-        self._segments = itertools.count()
+        self._segments = 0  # how many have been made
 
     @classmethod
     def from_env(cls, **options: Any) -> Self:
@@ -85,8 +85,8 @@ class World:
         memory: Any,
         *,
         name: str | None = None,
-        device: str = "cpu",
-        dtype: Any = "uint8",
+        device: str | None = None,
+        dtype: Any = None,
         notifications: int = 1024,
         queues: int = 8,
     ) -> Segment:
@@ -98,24 +98,30 @@ class World:
         memory: bytes of this rank's part, zeroed, a multiple of the dtype's; or a contiguous writable array, which
             becomes the part (on a GPU of uint8, with one axis).
         name: the same on all ranks; default: by number, from 0.
-        device: of memory that is made, ``"cpu"`` or ``"cuda:<ordinal>"``.
-        dtype: of ``segment.local``; on a GPU that is uint8: torch.from_dlpack(segment.local).view(dtype).
+        device: of memory that is made, ``"cpu"`` (default) or ``"cuda:<ordinal>"``.
+        dtype: of ``segment.local`` that is made, default uint8; on a GPU that is uint8: torch.from_dlpack(segment.local).view(dtype).
         notifications: slots of this segment on every rank, the same number on all.
         queues: 1 to 16; each has up to 1024 operations under way.
 
         Raises ValueError, TypeError, and what Endpoint.empty and Endpoint.register raise.
         """
-        number = next(self._segments)
-        return Segment(
+        if self.endpoint.closed:
+            raise Error(f"the World {self.name!r} is closed")
+        made = hasattr(memory, "__index__") and not hasattr(memory, "__dlpack__")
+        if not made and (device is not None or dtype is not None):
+            raise ValueError("device and dtype are of memory that is made: an array has its own")
+        segment = Segment(
             self._roster,
             self._slots,
             memory,
-            name=str(number) if name is None else name,
-            device=device,
-            dtype=dtype,
+            name=str(self._segments) if name is None else name,
+            device=device or "cpu",
+            dtype="uint8" if dtype is None else dtype,
             notifications=notifications,
             queues=queues,
         )
+        self._segments += 1
+        return segment
 
     def peer(self, rank: int, timeout: float | None = None) -> _core.Peer:
         """The Peer of a rank, connected at the first call; of the own rank one that leads back here.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import LOST_WITHIN, Attempt, within
@@ -157,8 +158,8 @@ def test_a_rank_that_hangs_is_lost(rank_threads, victim):
 
 
 def test_a_rank_that_was_gone_before_it_was_needed_is_lost(rank_threads):
-    close(worlds(rank_threads, [0], 3))  # its address leads nowhere
-    [other] = worlds(rank_threads, [1], 3)
+    [gone, other] = worlds(rank_threads, [0, 1], 3)
+    gone.close()
     for _ in range(2):
         with pytest.raises(zh.PeerLost, match="rank 0"), within(LOST_WITHIN):
             other.peer(0)
@@ -201,3 +202,32 @@ def test_wrong_ranks_and_timeouts_are_refused(rank_threads):
         with pytest.raises(ValueError, match="seconds"):
             world.barrier(timeout)
     world.close()
+
+
+def test_a_directory_serves_one_run_after_the_other(tmp_path):
+    for late in (0, 1):
+        worlds = {}
+        for rank in (1 - late, late):
+            worlds[rank] = zh.World(tmp_path, rank, 2, device="soft0", timeout=10.0)
+            if rank == 1 - late:  # it looks for the other one, who is not there yet
+                with pytest.raises(zh.TransferTimeout):
+                    worlds[rank].peer(late, 0.2)
+        assert worlds[0].peer(1).alive
+        for world in worlds.values():
+            world.close()
+        with pytest.raises(zh.Error, match="the World 'world' is closed"):
+            worlds[0].peer(0)
+        with pytest.raises(zh.Error, match="the World 'world' is closed"):
+            worlds[0].segment(8)
+
+
+def test_a_segment_that_fails_takes_no_number(tmp_path):
+    with zh.World(tmp_path, 0, 1, device="soft0") as world:
+        with pytest.raises(ValueError, match="no whole number of float64"):
+            world.segment(9, dtype="float64")
+        with pytest.raises(ValueError, match="an array has its own"):
+            world.segment(np.zeros(4), dtype="float32")
+        segment = world.segment(16)
+        assert segment.name == "0"
+        world.close()
+        segment.close()  # with the World all that it shares has ended

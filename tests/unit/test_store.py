@@ -78,6 +78,22 @@ def test_an_address_is_waited_for(addresses: Addresses) -> None:
     later.join()
 
 
+def test_who_has_left_is_lost_in_the_same_run_and_awaited_in_the_next(tmp_path: Path) -> None:
+    ranks = [Addresses(Directory(tmp_path), "job") for _ in range(2)]
+    for rank, addresses in enumerate(ranks):
+        addresses.publish(rank, ADDRESS)
+    ranks[1].leave(1, ADDRESS[1:])  # not its address any more: another one has come
+    assert ranks[0].wait(1, 0.0) == ADDRESS
+    ranks[1].leave(1, ADDRESS)
+    with pytest.raises(zh.PeerLost, match="rank 1 has left"):
+        ranks[0].wait(1, 5.0)
+    os.utime(tmp_path / "job%2F1", (1.0, 1.0))  # of an earlier run
+    with pytest.raises(zh.TransferTimeout, match="has that rank made its World"):
+        ranks[0].wait(1, 0.0)
+    ranks[1].publish(1, ADDRESS)
+    assert ranks[0].wait(1, 5.0) == ADDRESS
+
+
 def test_files_are_for_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = Directory(tmp_path / "job")
     directory.set("a/b", ADDRESS)

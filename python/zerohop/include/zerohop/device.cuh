@@ -28,6 +28,10 @@
 // that finds a value acquires it: all threads of the team then see that data.
 #pragma once
 
+#if defined(__cplusplus) && __cplusplus < 201703L
+#error "zerohop/device.cuh needs C++17: -std=c++17"
+#endif
+
 #include "zerohop/check.cuh"
 #include "zerohop/mapped.cuh"
 #include "zerohop/wait.cuh"
