@@ -3,6 +3,7 @@
 #include <atomic>
 #include <future>
 #include <thread>
+#include <vector>
 
 #include "base/error.hpp"
 #include "softhca/softhca.hpp"
@@ -86,9 +87,13 @@ TEST_CASE_FIXTURE(StagedCouple, "close() of memory waits for the copies that a p
     far.close();
     closed = true;
   });
-  // Refused: so it has begun to close.
-  while (!contains(error_of(write(*to_right, near, remote)), "REM_ACCESS_ERR")) {
-  }
+  while (!far.closed()) std::this_thread::yield();
+  // Refused: peers have it no more. What comes just before that waits behind the copy that hangs.
+  std::vector<Peer::Transferring> asked;
+  do {
+    asked.push_back(write(*to_right, near, remote));
+  } while (!asked.back()->wait(within(0.01)));
+  CHECK(contains(error_of(asked.back()), "REM_ACCESS_ERR"));
   for (unsigned i = 1; i < 20; ++i) {
     finish(to_left->notify({1, i}));
     CHECK(left.wait_notify(1, 1, true, soon()).second == i);
