@@ -28,6 +28,11 @@ Layout Layout::contiguous(std::uint64_t address, DType dtype, std::span<const st
   return layout;
 }
 
+Layout Layout::bytes(std::uint64_t address, std::uint64_t nbytes) {
+  const auto size = static_cast<std::int64_t>(nbytes);
+  return contiguous(address, DType{}, std::span(&size, 1));
+}
+
 void Layout::validate() const {
   if (!dtype.supported()) {
     refuse(dtype.name() + " is not supported; use one of " + supported_dtypes());

@@ -26,6 +26,7 @@ struct Layout {
 
   // C order without gaps.
   static Layout contiguous(std::uint64_t address, DType dtype, std::span<const std::int64_t> shape);
+  static Layout bytes(std::uint64_t address, std::uint64_t nbytes);  // of one dimension
 
   // Throws std::invalid_argument unless the type is supported, shape and strides agree, no
   // dimension is negative, and every element lies inside the 64-bit address space. Layouts made

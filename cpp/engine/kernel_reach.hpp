@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/gpu_reach.hpp"
+#include "engine/memory.hpp"
 #include "engine/route.hpp"
 #include "gpu/device.hpp"
 #include "ipc/visit.hpp"
@@ -33,6 +34,15 @@ struct KernelReach {
   KernelNotes notes;
   std::shared_ptr<const Route> route;
   std::vector<std::shared_ptr<const void>> kept{};  // as long as kernels may touch anything
+};
+
+// The same where entries are carried out for kernels, by devices.
+struct EntryReach {
+  std::shared_ptr<const Pinned> local;
+  bool puts = false;
+  bool gets = false;
+  bool atomics = false;
+  std::shared_ptr<const Route> route;
 };
 
 // While what it returns lives the owner does not take the memory away, nor is it unmapped. Throws

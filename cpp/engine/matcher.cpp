@@ -94,8 +94,7 @@ std::optional<std::string> refuse_receive(const Layout& into, std::uint64_t nbyt
 
 Layout receive_part(const Layout& into, std::uint64_t nbytes) {
   if (nbytes == into.nbytes()) return into;
-  const auto size = static_cast<std::int64_t>(nbytes);
-  return Layout::contiguous(into.address, DType{}, std::span(&size, 1));
+  return Layout::bytes(into.address, nbytes);
 }
 
 void unpack(std::span<const std::byte> packed, const Layout& into) {

@@ -28,6 +28,12 @@ Memory Memory::reshape(std::span<const std::int64_t> shape) const {
   return same;
 }
 
+Memory Memory::range(std::uint64_t address, std::uint64_t nbytes) const {
+  Memory same = *this;
+  same.layout_ = Layout::bytes(address, nbytes);
+  return same;
+}
+
 void Memory::close() noexcept {
   std::shared_ptr<const Pinned> last;
   {

@@ -44,8 +44,9 @@ struct TransferOptions {
   std::string require;                            // the only kind of route allowed; empty: any
   std::optional<double> timeout;                  // seconds a full queue may hold the caller up
   std::optional<driver::CudaStream> stream = {};  // the transfer begins behind what it was given
+  bool p2p = true;  // whether a process of this host may be reached without a device
 
-  bool may_be_p2p() const { return require.empty() || require == "p2p"; }
+  bool may_be_p2p() const { return p2p && (require.empty() || require == "p2p"); }
 };
 
 class Peer : public std::enable_shared_from_this<Peer> {
@@ -109,6 +110,9 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // kept. Throws RouteUnavailable where there is no p2p, std::invalid_argument, CudaError.
   KernelReach reach_for_kernels(const Memory& local, const RemoteMemory& remote, Hearers hearers,
                                 const std::optional<double>& timeout) const;
+  // For entries that kernels write to be carried out by write() and others. Throws RouteUnavailable
+  // where no device serves, std::invalid_argument.
+  EntryReach reach_for_entries(const Memory& local, const RemoteMemory& remote) const;
 
   struct RailReport {
     std::string device;
@@ -160,6 +164,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
     Job job;
   };
   using Shares = std::vector<Share>;
+  using Stream = std::optional<driver::CudaStream>;
 
   Peer(Host host, std::shared_ptr<Poller> poller, Identity identity);
   void wait_for_its_copies();
@@ -175,6 +180,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void check_not_insisted(const TransferOptions& options, const std::string& reason) const;
   void check_ends(const Pair& pair) const;
   void check_rights(const Pair& pair, RemoteAccess needed) const;
+  void check_for_kernels(const Pair& pair) const;
+  bool has_atomics(const RemoteMemory& remote) const;
   void check_pair(const Pair& pair, RemoteAccess needed) const;
   void count(Transfer& transfer, ibv_wr_opcode opcode, bool data, bool notifies) const noexcept;
   Piece make_piece(const Pair& pair, RemoteAccess needed, RailIndex rail, Transfer& transfer) const;
@@ -214,7 +221,6 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Neighbour::Reached reach_gpu_as_neighbour(const Pair& pair,
                                             const Neighbour::Patience& patience) const;
   static bool touch_gpus(std::span<const Pair> pairs);
-  using Stream = std::optional<driver::CudaStream>;
   GpuReach reach_by_gpu(const Pair& pair, const Stream& stream,
                         const Neighbour::Patience& patience) const;
   static void reach_local(GpuReach& reached, const Memory& local,
@@ -272,6 +278,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::uint64_t nbytes;
     Routes::Kind kind;
     std::optional<Notification> notification;
+    Stream stream;  // that what is moved is ready behind
   };
   Transferring stage(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Move& move,
                      const Deadline& until);  // peer_staging.cpp
@@ -302,7 +309,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void post(const Transferring& transfer, Outgoing&& outgoing, VerbsPath& path) const;
   void post_later(const Transferring& transfer, Outgoing&& outgoing, StagedWork&& work);
   static void wait_for_program(const Memory& memory, const Deadline& deadline);
-  static void wait_for_program(std::span<const Pair> pairs, const Deadline& deadline);
+  void wait_for_program(std::span<const Pair> pairs, const Stream& stream,
+                        const Deadline& deadline) const;
   void wait_for_stream(driver::CudaStream stream, const Deadline& deadline) const;
   [[noreturn]] void throw_lost(Effect effect) const;
 

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "engine/atomics.hpp"
 #include "engine/peer.hpp"
 
 namespace zerohop::engine {
@@ -39,13 +40,17 @@ std::shared_ptr<const void> hold_for_kernels(const std::shared_ptr<ipc::Visit>& 
       "the connection");
 }
 
+void Peer::check_for_kernels(const Pair& pair) const {
+  check_alive();
+  check_ends(pair);
+  check_one_range(pair.first->layout(), "local");
+  check_one_range(pair.second->layout, "remote");
+}
+
 KernelReach Peer::reach_for_kernels(const Memory& local, const RemoteMemory& remote,
                                     Hearers hearers, const std::optional<double>& timeout) const {
-  check_alive();
   const Pair pair{&local, &remote};
-  check_ends(pair);
-  check_one_range(local.layout(), "local");
-  check_one_range(remote.layout, "remote");
+  check_for_kernels(pair);
   if (local.on_host()) {
     throw std::invalid_argument("the local array of a device queue must lie on a GPU");
   }
@@ -72,6 +77,28 @@ KernelReach Peer::reach_for_kernels(const Memory& local, const RemoteMemory& rem
   found.kept.push_back(pinned);
   found.notes = neighbour_->notes_for_kernels(reached.visit, found.device, hearers, patience);
   return found;
+}
+
+bool Peer::has_atomics(const RemoteMemory& remote) const {
+  const VerbsPath& path = atomics_path();
+  if (remote.staged() || remote.rkeys[path.rail()] == 0) return false;
+  try {
+    check_atomics(path.served_by(), remote);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+EntryReach Peer::reach_for_entries(const Memory& local, const RemoteMemory& remote) const {
+  const Pair pair{&local, &remote};
+  check_for_kernels(pair);
+  const RailMask rail = RailMask{1} << group_->message_rail();
+  return {.local = local.pinned(),
+          .puts = (remote.access & kRemoteWrite) != 0,
+          .gets = local.writable() && (remote.access & kRemoteRead) != 0,
+          .atomics = has_atomics(remote),
+          .route = routes_.over(route_kind(local, remote), rail)};
 }
 
 }  // namespace zerohop::engine

@@ -73,6 +73,12 @@ RemoteMemory RemoteMemory::slice(std::span<const Index> indices) const {
   return part;
 }
 
+RemoteMemory RemoteMemory::range(std::uint64_t address, std::uint64_t nbytes) const {
+  RemoteMemory same = *this;
+  same.layout = Layout::bytes(address, nbytes);
+  return same;
+}
+
 std::vector<std::byte> RemoteMemory::to_bytes() const {
   WireWriter out;
   out.number(kRemoteMemoryMagic);

@@ -32,6 +32,7 @@ struct RemoteMemory {
   bool staged() const noexcept { return staged_key != 0; }
 
   RemoteMemory slice(std::span<const Index> indices) const;
+  RemoteMemory range(std::uint64_t address, std::uint64_t nbytes) const;  // those bytes of it
 
   std::vector<std::byte> to_bytes() const;
   // Throws ProtocolError: truncated, changed, or a layout that leaves its registered range.

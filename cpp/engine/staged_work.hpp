@@ -17,11 +17,6 @@
 
 namespace zerohop::engine {
 
-inline Layout bytes_at(std::uint64_t address, std::uint64_t nbytes) {
-  const auto size = static_cast<std::int64_t>(nbytes);
-  return Layout::contiguous(address, DType{}, std::span(&size, 1));
-}
-
 // Two arrays of equal shape and item size.
 struct StagedPiece {
   // Who moves bytes between a slot and the far side of the piece.

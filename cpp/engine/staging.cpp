@@ -174,8 +174,8 @@ bool Staging::add_ranges(const StagedRequest& request, StagedWork& work) const {
     const auto memory =
         services_.memories->find(range.key, extent, work.direction() == StagedWork::Direction::in);
     if (!memory || range.nbytes > message.nbytes - at) return false;
-    StagedPiece piece{.near = bytes_at(range.address, range.nbytes),
-                      .far = bytes_at(message.address + at, range.nbytes),
+    StagedPiece piece{.near = Layout::bytes(range.address, range.nbytes),
+                      .far = Layout::bytes(message.address + at, range.nbytes),
                       .gpu = memory->device,
                       .right = range.key};
     piece.rkeys[request.rail] = message.value;

@@ -237,8 +237,8 @@ void Staging::move_by_device(Chunk& chunk) {
   job.reserve(chunk.spans.size());
   auto host = reinterpret_cast<std::uint64_t>(chunk.ring->slot(chunk.slot));
   for (const StagedSpan& span : chunk.spans) {
-    job.add({.local = bytes_at(host, span.nbytes),
-             .remote = bytes_at(span.far, span.nbytes),
+    job.add({.local = Layout::bytes(host, span.nbytes),
+             .remote = Layout::bytes(span.far, span.nbytes),
              .lkey = chunk.ring->regions().lkey(path.rail()),
              .rkey = span.piece->rkeys[path.rail()]});
     host += span.nbytes;

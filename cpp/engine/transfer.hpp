@@ -37,6 +37,7 @@ class Transfer {
   // ended the transfer, if anything did.
   std::uint64_t result() const;
 
+  void poll() const noexcept { poller_->poll(); }
   // False when the deadline passed first: the transfer goes on.
   bool wait(const Deadline& deadline) {
     return poller_->wait([this] { return done(); }, deadline);

@@ -19,6 +19,7 @@ class DirectCompletions {
   // Throws Error.
   DirectCompletions(std::uint32_t number, std::uint32_t count, std::byte* ring);
 
+  const RingMemory& memory() const noexcept { return memory_; }
   void describe(mlx5dv_cq& out) const noexcept;
 
   // False when the reader has not taken what lies in the next place.

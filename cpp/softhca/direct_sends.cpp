@@ -34,10 +34,14 @@ bool DirectSends::answer() noexcept {
   std::array<std::uint32_t, 2> words;  // of a control segment
   std::memcpy(words.data(), &rung, sizeof rung);
   if (be32toh(words[1]) >> 8 != qp_number_) return false;
+  read_record();
+  return true;
+}
+
+void DirectSends::read_record() noexcept {
   const std::uint32_t posted =
       std::atomic_ref(record_[MLX5_SND_DBR]).load(std::memory_order_acquire);
   due_ = static_cast<std::uint16_t>(be32toh(posted));
-  return true;
 }
 
 void DirectSends::copy_blocks(std::uint32_t first, std::uint32_t end) noexcept {

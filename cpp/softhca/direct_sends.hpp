@@ -29,6 +29,7 @@ class DirectSends {
   // Throws Error.
   DirectSends(std::uint32_t qp_number, std::uint32_t blocks, std::byte* ring);
 
+  const RingMemory& memory() const noexcept { return memory_; }
   void describe(mlx5dv_qp& out) const noexcept;
 
   // Whether somebody wrote to the register since answer(). Any thread may ask.
@@ -36,6 +37,8 @@ class DirectSends {
   // Notes how far the record says that entries are posted. False for a doorbell that names another
   // queue pair: an adapter would take it for that one's.
   bool answer() noexcept;
+  // The same where nobody rings.
+  void read_record() noexcept;
 
   bool has_due() const noexcept { return taken_ != due_; }
   // The next entry that was announced, valid until the next call. Only while has_due().

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 namespace zerohop::softhca {
 
@@ -16,6 +17,8 @@ class RingMemory {
   RingMemory& operator=(const RingMemory&) = delete;
 
   std::byte* ring() const noexcept { return ring_; }
+  // All whole pages: of the ring, unless it lies elsewhere, and the single ones behind it.
+  std::span<std::byte> all() const noexcept { return {pages_ - own_ring_nbytes_, nbytes_}; }
   std::byte* page(std::size_t number) const noexcept { return pages_ + number * page_nbytes_; }
 
  private:

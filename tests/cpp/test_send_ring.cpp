@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "cpu_words.hpp"
 #include "direct_side.hpp"
 #include "zerohop/send_ring.h"
 
@@ -15,39 +16,6 @@ using device::Status;
 
 namespace {
 
-template <typename T>
-std::atomic_ref<T> word(std::uint64_t at) {
-  return std::atomic_ref(*reinterpret_cast<T*>(at));
-}
-
-struct CpuWords {
-  static std::uint32_t load(std::uint64_t at) {
-    return word<std::uint32_t>(at).load(std::memory_order_acquire);
-  }
-  static void store(std::uint64_t at, std::uint32_t value) {
-    word<std::uint32_t>(at).store(value, std::memory_order_release);
-  }
-  static bool swap(std::uint64_t at, std::uint32_t expected, std::uint32_t desired) {
-    return word<std::uint32_t>(at).compare_exchange_strong(expected, desired);
-  }
-  static std::uint64_t completion(std::uint64_t at) {
-    return word<std::uint64_t>(at).load(std::memory_order_acquire);
-  }
-  static void block(std::uint64_t at, const mlx5_entries::Block& block) {
-    for (std::size_t i = 0; i < std::size(block.words); ++i) {
-      word<std::uint32_t>(at + 4 * i).store(block.words[i], std::memory_order_relaxed);
-    }
-  }
-  static void record(std::uint64_t at, std::uint32_t value) { store(at, value); }
-  static void ring(std::uint64_t at, std::uint64_t value) {
-    word<std::uint64_t>(at).store(value, std::memory_order_release);
-  }
-  static std::uint64_t nanoseconds() {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    return static_cast<std::uint64_t>(std::chrono::nanoseconds(now).count());
-  }
-  static void relax() { std::this_thread::yield(); }
-};
 using User = device::RingUser<CpuWords>;
 
 constexpr std::uint64_t kPatienceNs = 20'000'000'000;
@@ -76,22 +44,12 @@ struct Ring {
   // `count` writes of 8 bytes, of which the last is signaled, in one go, as a warp makes them.
   Status write(std::uint32_t first, std::uint32_t count, device::Ticket& ticket,
                std::uint64_t patience = kPatienceNs) {
-    std::uint32_t index = 0;
-    const Status status = user.reserve(count, patience, index);
-    if (status != Status::ok) return status;
-    mlx5_entries::Block block;
-    for (std::uint32_t i = 0; i < count; ++i) {
+    const auto fill = [&](std::uint32_t index, std::uint32_t flags, std::uint32_t i) {
       const std::uint64_t value = value_of(first + i);
-      const mlx5_entries::Head head{
-          .queue_pair = ring.queue_pair,
-          .index = index + i,
-          .flags = i + 1 == count ? mlx5_entries::kSignaled : mlx5_entries::kNone};
       const mlx5_entries::Range to{pair.b.at(8 * (first + i)), pair.b.mr->rkey};
-      block = mlx5_entries::write_inline(head, to, &value, sizeof value);
-      user.write(index + i, block);
-    }
-    ticket = user.submit(index, count, block);
-    return Status::ok;
+      return mlx5_entries::write_inline({ring.queue_pair, index, flags}, to, &value, sizeof value);
+    };
+    return user.post(count, patience, fill, ticket);
   }
   static std::uint64_t value_of(std::uint32_t number) { return 0x1234'5678'9abc'def0 ^ number; }
   bool has(std::uint32_t number) const {
@@ -154,7 +112,7 @@ TEST_CASE("an entry that fails is told to all") {
       mlx5_entries::write_inline({.queue_pair = ring.ring.queue_pair, .index = index},
                                  {ring.pair.b.at(0), ring.pair.b.mr->rkey + 99}, &value, 8);
   ring.user.write(index, wrong);
-  ticket = ring.user.submit(index, 1, wrong);
+  ticket = ring.user.submit(index, 1, wrong.doorbell());
   CHECK(ring.user.wait(ticket, kPatienceNs) == Status::failed);
   CHECK(ring.write(1, 1, ticket) == Status::failed);
   CHECK(ring.has(0));

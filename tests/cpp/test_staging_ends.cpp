@@ -176,7 +176,7 @@ TEST_CASE_FIXTURE(StagedCouple, "what is cut off tells how much of it may be in 
     work.end_chunk(placed);
   };
   SUBCASE("chunks of its own") {
-    work.add({.near = engine::bytes_at(1000, 200), .far = engine::bytes_at(5000, 200)});
+    work.add({.near = Layout::bytes(1000, 200), .far = Layout::bytes(5000, 200)});
     CHECK(effect() == Effect::nothing);
     move_chunk(true);
     CHECK(effect() == Effect::some);

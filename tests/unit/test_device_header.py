@@ -19,7 +19,9 @@ using namespace zerohop::device;
 template <typename Team>
 __device__ int all(Queue queue, Board board, u32* out) {
   u64 old = 0;
-  Status last = put<Team>(queue, 0, 0, 8);
+  Ticket ticket;
+  Status last = put<Team>(queue, 0, 0, 8, &ticket);
+  last = wait<Team>(queue, ticket, 1000);
   last = get<Team>(queue, 0, 0, 8);
   last = notify<Team>(queue, 1, 2);
   last = put_notify<Team>(queue, 0, 0, 8, 1, 2);
@@ -28,6 +30,9 @@ __device__ int all(Queue queue, Board board, u32* out) {
   last = wait_notify_any<Team>(board, 3, 4, 1000, out, out + 1, Reset::alone);
   last = put_value(queue, 8, 1.0);
   last = fetch_add(queue, 8, u64{1}, &old);
+  last = put_value(queue, 8, float2{1, 2});
+  last = fetch_add(queue, 8, 1ull);
+  last = fetch_add(queue, 8, -1);
   last = compare_swap(queue, 8, u32{1}, u32{2});
   return static_cast<int>(last) + peek_notify(board, 3) + reset_notify(board, 3);
 }

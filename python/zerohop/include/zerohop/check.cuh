@@ -28,4 +28,10 @@ __device__ inline Status check_element(const Queue& queue, u32 right, u64 offset
   return (queue.remote + offset) % size == 0 ? Status::ok : Status::misaligned;
 }
 
+// Adapters have atomics of 64 bits alone.
+__device__ inline Status check_atomic(const Queue& queue, u64 offset, u64 size) {
+  if (queue.way == Way::ring && size != sizeof(u64)) return Status::not_allowed;
+  return check_element(queue, kAtomics, offset, size);
+}
+
 }  // namespace zerohop::device

@@ -23,7 +23,16 @@ __device__ void copy_as(u64 to, u64 from, u64 nbytes) {
 #pragma unroll
     for (u32 k = 0; k < kUnderWay; ++k) __stcs(target + i + k * size, values[k]);
   }
-  for (; i < count; i += size) __stcs(target + i, __ldcs(source + i));
+  if (i >= count) return;
+  T values[kUnderWay];  // the rest, all at once as well
+#pragma unroll
+  for (u32 k = 0; k < kUnderWay; ++k) {
+    if (i + k * size < count) values[k] = __ldcs(source + i + k * size);
+  }
+#pragma unroll
+  for (u32 k = 0; k < kUnderWay; ++k) {
+    if (i + k * size < count) __stcs(target + i + k * size, values[k]);
+  }
 }
 
 // Bytes up to where T is aligned, whole Ts, and the bytes that are left.

@@ -20,12 +20,19 @@
 // threads call it with the same arguments and get the same Status; nothing traps. Offsets are bytes
 // into the arrays and are checked against them. Several teams and kernels may use one Queue.
 //
-// Order. A put is done by the threads of its team: what they wrote to the local array before is
-// sent only if the team has synchronised since. Puts are in no order among each other. notify() and
-// put_notify() make everything that the calling team has put before visible ahead of the value, to
-// GPUs and CPUs, and also what other teams have put that it has synchronised with (a fence of the
-// system by the first thread, behind the team's barrier; PTX memory model: cumulativity). A wait
-// that finds a value acquires it: all threads of the team then see that data.
+// Two ways lie behind the same calls. Where the Peer's memory is mapped (one host, NVLink or PCIe)
+// the threads of the team copy by themselves, and what a call began is done when it returns.
+// Elsewhere the first thread writes entries into a ring, which an adapter or a thread of the host
+// carries out: the source must stay as it is, and what is got is there, only once flush() or wait()
+// has said so; threads of one warp that call at once post together.
+//
+// Order. What the threads of a team wrote to the local array before a call is sent only if the team
+// has synchronised since. Puts are in no order among each other. notify() and put_notify() make
+// everything that the calling team has put before with this queue visible ahead of the value, to
+// GPUs and CPUs, and also what other teams have put with it that it has synchronised with (mapped: a
+// fence of the system by the first thread, behind the team's barrier; PTX memory model:
+// cumulativity. A ring: entries are carried out in their order). A wait that finds a value acquires
+// it: all threads of the team then see that data.
 #pragma once
 
 #if defined(__cplusplus) && __cplusplus < 201703L
@@ -34,80 +41,129 @@
 
 #include "zerohop/check.cuh"
 #include "zerohop/mapped.cuh"
+#include "zerohop/ring.cuh"
+#include "zerohop/values.cuh"
 #include "zerohop/wait.cuh"
 
 namespace zerohop::device {
 
-// Copies `nbytes` from the local array into the remote one. The source may be written again when
-// the call has returned and the team has synchronised; that the data is placed is said by flush()
-// or by a notification. Status: ok, not_allowed, out_of_bounds.
+// As long as the queue was made to wait (Peer.device_queue: timeout).
+constexpr u64 kPatience = ~u64{0};
+
+// Copies `nbytes` from the local array into the remote one. The source may be written again, and
+// the data is placed, when flush() has returned or wait() for the ticket; that it is placed may be
+// told to the Peer by a notification. Status: ok, not_allowed, out_of_bounds; of a ring timed_out
+// (it has no room), failed: nothing or a part was begun.
 template <typename Team = Thread>
-__device__ Status put(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes) {
+__device__ Status put(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes,
+                      Ticket* ticket = nullptr) {
   const Status status = check_move(queue, kPut, remote_offset, local_offset, nbytes);
-  if (status == Status::ok) mapped::put<Team>(queue, remote_offset, local_offset, nbytes);
+  if (status != Status::ok) return status;
+  if (queue.way == Way::ring) {
+    return ring::put<Team>(queue, remote_offset, local_offset, nbytes, ticket);
+  }
+  mapped::put<Team>(queue, remote_offset, local_offset, nbytes);
+  if (ticket != nullptr) *ticket = {};
   return status;
 }
 
 // One element, by the calling thread: T of 1, 2, 4 or 8 bytes, at an offset that is a multiple of
 // its size. Status: as put(), misaligned.
 template <typename T>
-__device__ Status put_value(const Queue& queue, u64 remote_offset, T value) {
+__device__ Status put_value(const Queue& queue, u64 remote_offset, T value,
+                            Ticket* ticket = nullptr) {
   const Status status = check_element(queue, kPut, remote_offset, sizeof(T));
-  if (status == Status::ok) {
-    *const_cast<volatile T*>(mapped::element<T>(queue, remote_offset)) = value;
+  if (status != Status::ok) return status;
+  const Word<T> word = to_word(value);
+  if (queue.way == Way::ring) {
+    return ring::put_value(queue, remote_offset, &word, sizeof word, ticket);
   }
+  *const_cast<volatile Word<T>*>(mapped::element<Word<T>>(queue, remote_offset)) = word;
+  if (ticket != nullptr) *ticket = {};
   return status;
 }
 
-// Copies from the remote array into the local one: there when the call has returned and the team
-// has synchronised. Status: ok, not_allowed, out_of_bounds.
+// Copies from the remote array into the local one: there when flush() has returned, or wait() for
+// the ticket; where it is mapped already when the call has and the team has synchronised. Status:
+// as put().
 template <typename Team = Thread>
-__device__ Status get(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes) {
+__device__ Status get(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes,
+                      Ticket* ticket = nullptr) {
   const Status status = check_move(queue, kGet, remote_offset, local_offset, nbytes);
-  if (status == Status::ok) mapped::get<Team>(queue, remote_offset, local_offset, nbytes);
+  if (status != Status::ok) return status;
+  if (queue.way == Way::ring) {
+    return ring::get<Team>(queue, remote_offset, local_offset, nbytes, ticket);
+  }
+  mapped::get<Team>(queue, remote_offset, local_offset, nbytes);
+  if (ticket != nullptr) *ticket = {};
   return status;
 }
 
 // Puts `value`, not 0, into a slot of the Peer's board, behind what the team has put (see Order).
-// One writer a slot: a later value replaces one that nobody has taken. Status: ok, bad_slot.
+// One writer a slot: a later value replaces one that nobody has taken. Status: ok, bad_slot; of a
+// ring timed_out, failed.
 template <typename Team = Thread>
-__device__ Status notify(const Queue& queue, u32 slot, u32 value) {
+__device__ Status notify(const Queue& queue, u32 slot, u32 value, Ticket* ticket = nullptr) {
   const Status status = check_note(queue, slot, value);
   if (status != Status::ok) return status;
+  if (queue.way == Way::ring) return ring::notify<Team>(queue, slot, value, ticket);
   Team::sync();
-  if (Team::rank() == 0) {
-    mapped::put_note(queue, slot, make_note(value, mapped::next_tag(queue)));
-  }
+  if (Team::rank() == 0) mapped::put_note(queue, slot, next_note(queue, value));
+  if (ticket != nullptr) *ticket = {};
   return status;
 }
 
-// put() and notify() in one. Status: ok, not_allowed, out_of_bounds, bad_slot.
+// put() and notify() in one. Status: ok, not_allowed, out_of_bounds, bad_slot; of a ring timed_out,
+// failed.
 template <typename Team = Thread>
 __device__ Status put_notify(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes,
-                             u32 slot, u32 value) {
+                             u32 slot, u32 value, Ticket* ticket = nullptr) {
   Status status = check_move(queue, kPut, remote_offset, local_offset, nbytes);
   if (status == Status::ok) status = check_note(queue, slot, value);
   if (status != Status::ok) return status;
+  if (queue.way == Way::ring) {
+    return ring::put_notify<Team>(queue, remote_offset, local_offset, nbytes, slot, value, ticket);
+  }
   mapped::put_notify<Team>(queue, remote_offset, local_offset, nbytes, slot, value);
+  if (ticket != nullptr) *ticket = {};
   return status;
 }
 
-// All that the team has put with this queue is placed when it returns. Status: ok.
+// Waits until what the ticket stands for, and all before it, is done, at most that long (0: one
+// look). Status: ok, timed_out, failed (an entry of the ring has; DeviceQueue.error tells why).
 template <typename Team = Thread>
-__device__ Status flush(const Queue&) {
+__device__ Status wait(const Queue& queue, Ticket ticket, u64 nanoseconds = kPatience) {
+  if (queue.way == Way::ring) return ring::wait<Team>(queue, &ticket, nanoseconds);
   mapped::flush<Team>();
   return Status::ok;
 }
 
-// Adds to a word of the remote array, T is u32 or u64, and sets `old` to what was there. By the
-// calling thread; atomic with atomics of CPUs and other GPUs; orders nothing. Status: ok,
-// not_allowed (also where the GPUs have no native atomics between them), out_of_bounds, misaligned.
+// The same for all that the team has begun with this queue.
+template <typename Team = Thread>
+__device__ Status flush(const Queue& queue, u64 nanoseconds = kPatience) {
+  if (queue.way == Way::ring) return ring::wait<Team>(queue, nullptr, nanoseconds);
+  mapped::flush<Team>();
+  return Status::ok;
+}
+
+// Adds to a word of the remote array, T is an integer of 4 or 8 bytes, and sets `old` to what was
+// there. By the calling thread, which waits for it; atomic with atomics of CPUs and other GPUs where
+// mapped, of a ring with those of adapters as they tell (Peer.fetch_add); orders nothing. Status:
+// ok, not_allowed (also where the GPUs have no native atomics between them, and for 4 bytes by a
+// ring), out_of_bounds, misaligned; of a ring timed_out (it may still happen), failed.
 template <typename T>
 __device__ Status fetch_add(const Queue& queue, u64 offset, T value, T* old = nullptr) {
-  const Status status = check_element(queue, kAtomics, offset, sizeof(T));
+  Status status = check_atomic(queue, offset, sizeof(T));
   if (status != Status::ok) return status;
-  const T before = mapped::fetch_add(queue, offset, value);
-  if (old != nullptr) *old = before;
+  Word<T> before = 0;
+  if (queue.way == Way::ring) {
+    u64 whole = 0;
+    status = ring::fetch_add(queue, offset, to_word(value), whole);
+    before = static_cast<Word<T>>(whole);
+  } else {
+    before = mapped::fetch_add(queue, offset, to_word(value));
+  }
+  if (old != nullptr && status == Status::ok) *old = from_word<T>(before);
   return status;
 }
 
@@ -115,10 +171,17 @@ __device__ Status fetch_add(const Queue& queue, u64 offset, T value, T* old = nu
 template <typename T>
 __device__ Status compare_swap(const Queue& queue, u64 offset, T expected, T desired,
                                T* old = nullptr) {
-  const Status status = check_element(queue, kAtomics, offset, sizeof(T));
+  Status status = check_atomic(queue, offset, sizeof(T));
   if (status != Status::ok) return status;
-  const T before = mapped::compare_swap(queue, offset, expected, desired);
-  if (old != nullptr) *old = before;
+  Word<T> before = 0;
+  if (queue.way == Way::ring) {
+    u64 whole = 0;
+    status = ring::compare_swap(queue, offset, to_word(expected), to_word(desired), whole);
+    before = static_cast<Word<T>>(whole);
+  } else {
+    before = mapped::compare_swap(queue, offset, to_word(expected), to_word(desired));
+  }
+  if (old != nullptr && status == Status::ok) *old = from_word<T>(before);
   return status;
 }
 

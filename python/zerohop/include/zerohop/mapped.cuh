@@ -3,6 +3,7 @@
 #pragma once
 
 #include "zerohop/copy.cuh"
+#include "zerohop/notes.cuh"
 #include "zerohop/types.h"
 #include "zerohop/words.cuh"
 
@@ -11,12 +12,6 @@ namespace zerohop::device::mapped {
 template <typename T>
 __device__ T* element(const Queue& queue, u64 offset) {
   return reinterpret_cast<T*>(queue.remote + offset);
-}
-
-// A tag of its own for the next note. Asked for early: it takes as long as a copy of a few KiB.
-__device__ inline u32 next_tag(const Queue& queue) {
-  const u32 count = atomicAdd(reinterpret_cast<u32*>(queue.count), 1u);
-  return queue.writer * kCounts + count % kCounts;
 }
 
 // Behind what the calling thread has placed, and what others have that it synchronised with: the
@@ -41,10 +36,10 @@ template <typename Team>
 __device__ void put_notify(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes,
                            u32 slot, u32 value) {
   const bool first = Team::rank() == 0;
-  const u32 tag = first ? next_tag(queue) : 0;
+  const Note note = first ? next_note(queue, value) : 0;
   mapped::put<Team>(queue, remote_offset, local_offset, nbytes);
   Team::sync();
-  if (first) put_note(queue, slot, make_note(value, tag));
+  if (first) put_note(queue, slot, note);
 }
 
 // All that the team has put is placed.

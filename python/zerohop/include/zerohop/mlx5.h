@@ -24,6 +24,9 @@ enum Flags : u32 {
   kNone = 0,
   kSignaled = 2u << 2,  // MLX5_WQE_CTRL_CQ_UPDATE
   kFence = 4u << 5,     // MLX5_WQE_CTRL_FENCE: reads and atomics before are done
+  // Nor does it overtake writes, of adapters that reorder them (STRONG_ORDER in UCX,
+  // rc_mlx5_common.c).
+  kStrongOrder = 3u << 5,
 };
 
 ZEROHOP_BOTH constexpr u32 swapped(u32 x) {

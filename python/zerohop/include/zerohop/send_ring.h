@@ -3,10 +3,10 @@
 // reservations; whoever is the last of those at work rings the doorbell for all of them.
 // Completions are taken by whichever thread looks, and give room to all.
 //
-// `Words` is how words are reached: by a GPU's threads, or, in tests, by a CPU's.
+// `Words` is how words are reached: by a GPU's threads (ring_words.cuh), or, in tests, by a CPU's.
 //   load(u64 at) -> u32, store(u64 at, u32), swap(u64 at, u32 expected, u32 desired) -> bool: of
 //     the ring's own state; acquire, release, both.
-//   completion(u64 at) -> u64: acquires what the adapter wrote.
+//   arrival(u64 at) -> u64: acquires what the adapter wrote.
 //   block(u64 at, const Block&), record(u64 at, u32), ring(u64 at, u64): what the adapter reads;
 //     each of the last two is seen behind everything before it.
 //   nanoseconds() -> u64, relax().
@@ -31,7 +31,7 @@ struct RingState {
 struct SendRing {
   u64 entries = 0;
   u64 record = 0;       // the doorbell record, 32 bits
-  u64 doorbell = 0;     // the register, 64 bits
+  u64 doorbell = 0;     // the register, 64 bits; 0: whoever carries out looks at the record
   u64 completions = 0;  // as many as blocks, at least
   u64 consumed = 0;     // their doorbell record, 32 bits
   u64 state = 0;        // a RingState
@@ -39,11 +39,6 @@ struct SendRing {
   u32 blocks = 0;  // powers of two
   u32 places = 0;
   u32 unused = 0;
-};
-
-// Blocks until it is done: what reserve() gave, and how many of them.
-struct Ticket {
-  u32 end = 0;
 };
 
 template <typename Words>
@@ -72,15 +67,31 @@ class RingUser {
     Words::block(ring_.entries + u64{index & (ring_.blocks - 1)} * mlx5::kBlockBytes, block);
   }
 
-  // All `count` blocks from `index` on are written, the last of them is that one. Who has reserved
+  // `count` entries of one block each, of which fill(index, flags, i) makes the i-th: the last is
+  // signaled. Status: as reserve().
+  template <typename Fill>
+  ZEROHOP_BOTH Status post(u32 count, u64 nanoseconds, Fill fill, Ticket& ticket) const {
+    u32 index = 0;
+    const Status status = reserve(count, nanoseconds, index);
+    if (status != Status::ok) return status;
+    mlx5::Block last;
+    for (u32 i = 0; i < count; ++i) {
+      last = fill(index + i, i + 1 == count ? mlx5::kSignaled : mlx5::kNone, i);
+      write(index + i, last);
+    }
+    ticket = submit(index, count, last.doorbell());
+    return Status::ok;
+  }
+
+  // All `count` blocks from `index` on are written; `doorbell`: of the last entry. Who has reserved
   // before submits before: nobody waits in between.
-  ZEROHOP_BOTH Ticket submit(u32 index, u32 count, const mlx5::Block& last) const {
+  ZEROHOP_BOTH Ticket submit(u32 index, u32 count, u64 doorbell) const {
     while (load(&RingState::ready) != index) Words::relax();
     const u32 end = index + count;
     // Who reserves behind this look finds `ready` below its own index, and rings in its turn.
     if (load(&RingState::reserved) == end) {
       Words::record(ring_.record, mlx5::doorbell_record(end));
-      Words::ring(ring_.doorbell, last.doorbell());
+      if (ring_.doorbell != 0) Words::ring(ring_.doorbell, doorbell);
     }
     Words::store(at(&RingState::ready), end);
     return {end};
@@ -93,7 +104,7 @@ class RingUser {
     u32 taken = before;
     u32 done = load(&RingState::done);
     for (;; ++taken) {
-      const mlx5::Completion found{Words::completion(place(taken))};
+      const mlx5::Completion found{Words::arrival(place(taken))};
       if (!found.is_there(taken / ring_.places)) break;
       done += (found.index() + 1 - done) & 0xffff;
       if (found.failed()) Words::store(at(&RingState::failed), 1);
@@ -105,6 +116,9 @@ class RingUser {
     }
     Words::store(at(&RingState::polling), 0);
   }
+
+  // All that was submitted before.
+  ZEROHOP_BOTH Ticket all() const { return {load(&RingState::ready)}; }
 
   // Whether the adapter has done with it, and with all before.
   ZEROHOP_BOTH bool is_done(Ticket ticket) const {
@@ -132,7 +146,7 @@ class RingUser {
     return ring_.completions + u64{taken & (ring_.places - 1)} * mlx5::kBlockBytes + 56;
   }
 
-  const SendRing& ring_;
+  const SendRing ring_;  // a copy: in registers
 };
 
 }  // namespace zerohop::device

@@ -15,11 +15,18 @@ enum class Status : int {
   misaligned = 4,     // an atomic's offset is no multiple of its size; nothing was done
   bad_slot = 5,       // not one of the board's, or no value (0); nothing was done
   closed = 6,         // the Endpoint was closed, or no peer is left that could notify
-  failed = 7,         // the adapter has refused or could not carry out an entry
+  failed = 7,         // an entry was refused or could not be carried out; nothing will be any more
 };
 
 enum class Way : u32 {
   mapped = 1,  // the peer's memory is mapped: loads and stores
+  ring = 2,    // entries in a ring, which an adapter or a thread of the host carries out
+};
+
+// What was begun with a queue up to some call. By the way of mapped memory all is done with the
+// call.
+struct Ticket {
+  u32 end = 0;  // blocks of the ring
 };
 
 // What becomes of the value that a wait has found.
@@ -39,8 +46,9 @@ enum Rights : u32 {
 struct Queue {
   u64 local = 0;
   u64 local_nbytes = 0;
-  u64 remote = 0;  // mapped: where this GPU has it
+  u64 remote = 0;  // mapped: where this GPU has it; ring: where the Peer has it
   u64 remote_nbytes = 0;
+  u64 ring = 0;   // a RingWay in this GPU's memory; 0: mapped
   u64 twins = 0;  // of slot 0 of the Peer's notes, in the memory of its GPU; 0: none hears there
   u64 notes = 0;  // of the same on its board, where CPUs hear; 0: none does
   u64 count = 0;  // 32 bits of this GPU's memory: how many notes this queue has put
@@ -59,6 +67,6 @@ struct Board {
   u32 slots = 0;
 };
 
-static_assert(sizeof(Queue) == 72 && sizeof(Board) == 32, "as Python packs them");
+static_assert(sizeof(Queue) == 80 && sizeof(Board) == 32, "as Python packs them");
 
 }  // namespace zerohop::device

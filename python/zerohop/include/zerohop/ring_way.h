@@ -1,0 +1,190 @@
+// The way of a ring: what a call asks for is written as entries in the mlx5 layout, which an
+// adapter carries out, or a thread of the host (the proxy). The two differ in addresses and keys
+// alone, which the host fills in.
+//
+// `Words`, and how threads share the ring: see send_ring.h. `Poster` has post(), wait() and all() of
+// RingUser.
+#pragma once
+
+#include "zerohop/note.h"
+#include "zerohop/send_ring.h"
+
+namespace zerohop::device {
+
+// In the memory of the GPU, beside its Queue.
+struct RingWay {
+  SendRing ring;
+  u64 results = 0;   // as many places of 8 bytes as blocks, where the old values of atomics land
+  u64 claims = 0;    // for each 32 bits of this GPU's memory; not 0: a thread waits for it
+  u64 patience = 0;  // nanoseconds: of calls that are given no bound
+  u32 results_key = 0;
+  u32 local_key = 0;
+  u32 remote_key = 0;
+  u32 twins_key = 0;
+  u32 notes_key = 0;
+  u32 unused = 0;
+};
+
+constexpr u64 kMostOfEntry = u64{1} << 30;  // bytes that one entry moves
+
+// The entries for what a Queue asks. Offsets were checked.
+class RingEntries {
+ public:
+  ZEROHOP_BOTH RingEntries(const Queue& queue, const RingWay& way) : queue_(queue), way_(way) {}
+
+  ZEROHOP_BOTH mlx5::Block move(u32 index, u32 flags, mlx5::Opcode opcode, u64 remote_offset,
+                                u64 local_offset, u32 nbytes) const {
+    return mlx5::move(head(index, flags), opcode, remote(remote_offset),
+                      {queue_.local + local_offset, way_.local_key}, nbytes);
+  }
+  ZEROHOP_BOTH mlx5::Block value(u32 index, u32 flags, u64 remote_offset, const void* data,
+                                 u32 nbytes) const {
+    return mlx5::write_inline(head(index, flags), remote(remote_offset), data, nbytes);
+  }
+  // Behind all that was posted before, on wires and buses that keep no order by themselves.
+  ZEROHOP_BOTH mlx5::Block note(u32 index, u32 flags, bool twin, u32 slot, Note note) const {
+    const u64 at = (twin ? queue_.twins : queue_.notes) + slot * sizeof(Note);
+    const u32 key = twin ? way_.twins_key : way_.notes_key;
+    return mlx5::write_inline(head(index, flags | mlx5::kStrongOrder), {at, key}, &note,
+                              sizeof note);
+  }
+  ZEROHOP_BOTH mlx5::Block add(u32 index, u32 flags, u64 offset, u32 place, u64 value) const {
+    return mlx5::fetch_add(head(index, flags), remote(offset), result(place), value);
+  }
+  ZEROHOP_BOTH mlx5::Block swap(u32 index, u32 flags, u64 offset, u32 place, u64 expected,
+                                u64 desired) const {
+    return mlx5::compare_swap(head(index, flags), remote(offset), result(place), expected, desired);
+  }
+
+ private:
+  ZEROHOP_BOTH mlx5::Head head(u32 index, u32 flags) const {
+    return {way_.ring.queue_pair, index, flags};
+  }
+  ZEROHOP_BOTH mlx5::Range remote(u64 offset) const {
+    return {queue_.remote + offset, way_.remote_key};
+  }
+  ZEROHOP_BOTH mlx5::Range result(u32 place) const {
+    return {way_.results + place * sizeof(u64), way_.results_key};
+  }
+
+  const Queue& queue_;
+  const RingWay& way_;
+};
+
+// By one thread each. A Ticket is of what the call has posted; what lies in the local array must be
+// there before, and stay until the ticket is done.
+template <typename Words, typename Poster = RingUser<Words>>
+class RingCalls {
+ public:
+  ZEROHOP_BOTH RingCalls(const Queue& queue, const RingWay& way)
+      : queue_(queue), way_(way), entries_(queue, way), poster_(way.ring) {}
+
+  ZEROHOP_BOTH Status put(u64 remote_offset, u64 local_offset, u64 nbytes, Ticket& ticket) const {
+    return move(mlx5::kWrite, remote_offset, local_offset, nbytes, ticket);
+  }
+  ZEROHOP_BOTH Status get(u64 remote_offset, u64 local_offset, u64 nbytes, Ticket& ticket) const {
+    return move(mlx5::kRead, remote_offset, local_offset, nbytes, ticket);
+  }
+  // mlx5::kMostInline bytes at most, which need not stay.
+  ZEROHOP_BOTH Status put_value(u64 remote_offset, const void* data, u32 nbytes,
+                                Ticket& ticket) const {
+    const auto fill = [&](u32 index, u32 flags, u32) {
+      return entries_.value(index, flags, remote_offset, data, nbytes);
+    };
+    return poster_.post(1, way_.patience, fill, ticket);
+  }
+  // Behind what was posted before.
+  ZEROHOP_BOTH Status notify(u32 slot, Note note, Ticket& ticket) const {
+    const auto fill = [&](u32 index, u32 flags, u32 i) {
+      return entries_.note(index, flags, is_twin(i), slot, note);
+    };
+    return poster_.post(notes(), way_.patience, fill, ticket);
+  }
+  ZEROHOP_BOTH Status put_notify(u64 remote_offset, u64 local_offset, u64 nbytes, u32 slot,
+                                 Note note, Ticket& ticket) const {
+    if (nbytes == 0) return notify(slot, note, ticket);
+    u64 done = 0;
+    for (; nbytes - done > kMostOfEntry; done += kMostOfEntry) {
+      const Status status = move(mlx5::kWrite, remote_offset + done, local_offset + done,
+                                 kMostOfEntry, ticket);
+      if (status != Status::ok) return status;
+    }
+    const auto fill = [&](u32 index, u32 flags, u32 i) {
+      if (i > 0) return entries_.note(index, flags, is_twin(i - 1), slot, note);
+      return entries_.move(index, flags, mlx5::kWrite, remote_offset + done, local_offset + done,
+                           static_cast<u32>(nbytes - done));
+    };
+    return poster_.post(1 + notes(), way_.patience, fill, ticket);
+  }
+  // Of 64 bits. Waits for the old value.
+  ZEROHOP_BOTH Status fetch_add(u64 offset, u64 value, u64& old) const {
+    const auto make = [&](u32 index, u32 flags, u32 place) {
+      return entries_.add(index, flags, offset, place, value);
+    };
+    return fetch(make, old);
+  }
+  ZEROHOP_BOTH Status compare_swap(u64 offset, u64 expected, u64 desired, u64& old) const {
+    const auto make = [&](u32 index, u32 flags, u32 place) {
+      return entries_.swap(index, flags, offset, place, expected, desired);
+    };
+    return fetch(make, old);
+  }
+
+  ZEROHOP_BOTH Status wait(Ticket ticket, u64 nanoseconds) const {
+    return poster_.wait(ticket, nanoseconds);
+  }
+  ZEROHOP_BOTH Ticket all() const { return poster_.all(); }
+
+ private:
+  // How many entries put a note, and which: those of kernels first, as they are in more of a hurry.
+  ZEROHOP_BOTH u32 notes() const { return (queue_.twins != 0) + (queue_.notes != 0); }
+  ZEROHOP_BOTH bool is_twin(u32 i) const { return i == 0 && queue_.twins != 0; }
+
+  ZEROHOP_BOTH Status move(mlx5::Opcode opcode, u64 remote_offset, u64 local_offset, u64 nbytes,
+                           Ticket& ticket) const {
+    if (nbytes == 0) ticket = poster_.all();
+    for (u64 done = 0; done < nbytes; done += kMostOfEntry) {
+      const u64 left = nbytes - done;
+      const auto part = static_cast<u32>(left < kMostOfEntry ? left : kMostOfEntry);
+      const auto fill = [&](u32 index, u32 flags, u32) {
+        return entries_.move(index, flags, opcode, remote_offset + done, local_offset + done, part);
+      };
+      const Status status = poster_.post(1, way_.patience, fill, ticket);
+      if (status != Status::ok) return status;
+    }
+    return Status::ok;
+  }
+
+  template <typename Make>
+  ZEROHOP_BOTH Status fetch(Make make, u64& old) const {
+    u32 place = 0;
+    Status status = claim(place);
+    if (status != Status::ok) return status;
+    Ticket ticket;
+    const auto fill = [&](u32 index, u32 flags, u32) { return make(index, flags, place); };
+    status = poster_.post(1, way_.patience, fill, ticket);
+    if (status == Status::ok) status = poster_.wait(ticket, way_.patience);
+    if (status == Status::ok) old = Words::arrival(way_.results + place * sizeof(u64));
+    // One that may still arrive keeps its place.
+    if (status != Status::timed_out) Words::store(claim_of(place), 0);
+    return status;
+  }
+  // A place for an old value, which no other thread has. Status: ok, timed_out.
+  ZEROHOP_BOTH Status claim(u32& place) const {
+    const u64 began = Words::nanoseconds();
+    const u32 first = poster_.all().end;  // another one for each, as a rule
+    for (u32 i = 0;; ++i) {
+      place = (first + i) & (way_.ring.blocks - 1);
+      if (Words::swap(claim_of(place), 0, 1)) return Status::ok;
+      if (Words::nanoseconds() - began >= way_.patience) return Status::timed_out;
+    }
+  }
+  ZEROHOP_BOTH u64 claim_of(u32 place) const { return way_.claims + place * sizeof(u32); }
+
+  const Queue& queue_;
+  const RingWay& way_;
+  const RingEntries entries_;
+  const Poster poster_;
+};
+
+}  // namespace zerohop::device
