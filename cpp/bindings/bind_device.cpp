@@ -53,14 +53,22 @@ py::object value_of(const DeviceHandle<Made>& self) {
       py::bytes(reinterpret_cast<const char*>(&value), sizeof value));
 }
 
+gda::WantedWay demand_way(const std::string& word) {
+  if (word == "auto") return gda::WantedWay::automatic;
+  if (word == "mapped") return gda::WantedWay::mapped;
+  if (word == "proxy") return gda::WantedWay::proxy;
+  throw py::value_error("way must be 'auto', 'mapped' or 'proxy', not '" + word + "'");
+}
+
 QueueHandle device_queue(const PeerHandle& self, py::handle local, Shown<RemoteMemory> remote,
-                         const std::string& hears, Timeout timeout) {
-  const engine::Hearers hearers = demand_hearers(hears);
+                         const std::string& hears, const std::string& way, Timeout timeout) {
+  const gda::DeviceQueue::Options options{
+      .hearers = demand_hearers(hears), .way = demand_way(way), .timeout = timeout.seconds};
   const RemoteMemory& theirs = demand_remote(remote.object, "remote", local);
   const LocalArray memory(*self.endpoint, local);
   return {self.endpoint, waiting(*self.endpoint, timeout.seconds, [&](const Deadline& deadline) {
-            return std::make_unique<gda::DeviceQueue>(*self.peer, *memory, theirs, hearers,
-                                                      timeout.seconds, deadline);
+            return std::make_unique<gda::DeviceQueue>(
+                gda::QueueArrays{*self.endpoint, self.peer, *memory, theirs}, options, deadline);
           })};
 }
 
@@ -107,6 +115,17 @@ the ``zerohop::device::Queue`` of ``<zerohop/device.cuh>``, found by ``zerohop.i
   queue.def_property_readonly(
       "route", [](const QueueHandle& self) { return self.open().route(); },
       "Which way the kernels' bytes go, and why.");
+  queue.def_property_readonly(
+      "way", [](const QueueHandle& self) { return self.open().way(); },
+      R"(``"mapped"``: kernels load and store by themselves. ``"proxy"``: they write entries into a ring (in the layout of
+mlx5 work queue entries), which a thread of this process carries out.)");
+  queue.def_property_readonly(
+      "error",
+      [](const QueueHandle& self) -> std::optional<std::string> {
+        std::string why = self.open().error();
+        return why.empty() ? std::nullopt : std::optional(std::move(why));
+      },
+      "Why calls of kernels return ``Status::failed`` from now on; None: nothing has failed.");
   py::class_<BoardHandle> board(m, "DeviceBoard", R"(
 Slots of this Endpoint's board, for kernels to wait on: made by ``Endpoint.device_board``. Its ``value`` is the
 ``zerohop::device::Board`` of ``<zerohop/device.cuh>``.)");
@@ -114,18 +133,25 @@ Slots of this Endpoint's board, for kernels to wait on: made by ``Endpoint.devic
 
   auto peer = py::reinterpret_borrow<PeerClass>(m.attr("Peer"));
   peer.def("device_queue", &device_queue, py::arg("local"), py::arg("remote"), py::kw_only(),
-           py::arg("hears") = "both", py::arg("timeout") = py::none(), R"(
-For kernels of `local`'s GPU to put, get and notify by themselves, with no CPU in the way: by loads and stores, as
-the other process is on this host and its memory is mapped (``route`` tells). Both arrays are contiguous and lie on
-GPUs, the remote one in a single chunk, as memory of ``Endpoint.empty()`` and cudaMalloc does.
+           py::arg("hears") = "both", py::arg("way") = "auto", py::arg("timeout") = py::none(), R"(
+For kernels of `local`'s GPU to put, get and notify by themselves. Both arrays are contiguous, the local one lies on a
+GPU. The ways (``DeviceQueue.way`` and ``.route`` tell which, and why not the other):
 
-hears: who hears the notifications that kernels put: the peer's kernels and streams (``"gpu"``), its ``wait_notify``
-(``"cpu"``), or ``"both"``, which takes a kernel that notifies again and again half a microsecond more each time. What
-kernels put wakes nobody: a CPU that sleeps in wait_notify looks every millisecond.
+- ``"mapped"``: loads and stores, with no CPU in the way, where the other process is on this host and its memory, on a
+  GPU and in a single chunk (as of ``Endpoint.empty()`` and cudaMalloc), is mapped. Until the queue is closed it stays
+  mapped; a peer that closes that memory or the connection waits for it, five seconds at most.
+- ``"proxy"``: everywhere else, to memory of GPUs and hosts alike: kernels write entries into a ring, which a thread of
+  this process carries out as the Peer's other transfers by devices are. It looks at the ring all the time while there
+  is something to do, and every millisecond when there was nothing for a second.
+- ``"auto"`` (default): the first of them that there is.
 
-Until it is closed the peer's memory stays mapped; a peer that closes that memory or the connection waits for it, five
-seconds at most. Raises RouteUnavailable, ValueError (such arrays it does not take), PeerLost, CudaError,
-TransferTimeout (`timeout` seconds; default: the Endpoint's).)");
+hears: who hears the notifications that kernels put by mapped memory: the peer's kernels and streams (``"gpu"``), its
+``wait_notify`` (``"cpu"``), or ``"both"``, which takes a kernel that notifies again and again half a microsecond more
+each time. Those wake nobody: a CPU that sleeps in wait_notify looks every millisecond. By the proxy all hear.
+
+timeout: seconds that a call of a kernel waits which is given no bound, and that this call may take (default: the
+Endpoint's). Raises RouteUnavailable, ValueError (such arrays it does not take), PeerLost, CudaError,
+RegistrationError, TransferTimeout.)");
   auto endpoint = py::reinterpret_borrow<py::class_<engine::Endpoint, EndpointHandle>>(
       py::object(m.attr("Endpoint")));
   endpoint.def("device_board", &device_board, py::arg("first"), py::arg("count") = 1, py::kw_only(),

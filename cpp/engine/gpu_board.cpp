@@ -15,7 +15,7 @@ std::shared_ptr<const void> GpuBoard::pages_of(const std::shared_ptr<const gpu::
   if (!pages_ || !device->facts().reaches_registered) {
     const Buffer& buffer = board_->buffer();
     pages_ = std::make_shared<const gpu::RegisteredPages>(device, board_, buffer.data(),
-                                                          buffer.nbytes());
+                                                          buffer.nbytes(), "a notification board");
   }
   return pages_;
 }

@@ -57,8 +57,8 @@ void GpuNotifier::enter(const std::shared_ptr<ipc::Visit>& visit,
   board_ = {};
   board_.visit = visit;  // once: where it fails it would fail again
   try {
-    board_.pages = std::make_shared<const gpu::RegisteredPages>(device, visit, visit->board(),
-                                                                sizeof(BoardPages));
+    board_.pages = std::make_shared<const gpu::RegisteredPages>(
+        device, visit, visit->board(), sizeof(BoardPages), "a notification board");
   } catch (const Error&) {
     return;  // then the CPU notifies, once it sees that the GPU has copied
   }

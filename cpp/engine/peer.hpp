@@ -44,9 +44,11 @@ struct TransferOptions {
   std::string require;                            // the only kind of route allowed; empty: any
   std::optional<double> timeout;                  // seconds a full queue may hold the caller up
   std::optional<driver::CudaStream> stream = {};  // the transfer begins behind what it was given
-  bool p2p = true;  // whether a process of this host may be reached without a device
+  // A kernel asks, which may keep the GPU and the streams of the program busy for good: devices
+  // move what it has made ready, and nothing is waited for.
+  bool for_kernel = false;
 
-  bool may_be_p2p() const { return p2p && (require.empty() || require == "p2p"); }
+  bool may_be_p2p() const { return !for_kernel && (require.empty() || require == "p2p"); }
 };
 
 class Peer : public std::enable_shared_from_this<Peer> {
@@ -164,7 +166,6 @@ class Peer : public std::enable_shared_from_this<Peer> {
     Job job;
   };
   using Shares = std::vector<Share>;
-  using Stream = std::optional<driver::CudaStream>;
 
   Peer(Host host, std::shared_ptr<Poller> poller, Identity identity);
   void wait_for_its_copies();
@@ -221,6 +222,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Neighbour::Reached reach_gpu_as_neighbour(const Pair& pair,
                                             const Neighbour::Patience& patience) const;
   static bool touch_gpus(std::span<const Pair> pairs);
+  using Stream = std::optional<driver::CudaStream>;
   GpuReach reach_by_gpu(const Pair& pair, const Stream& stream,
                         const Neighbour::Patience& patience) const;
   static void reach_local(GpuReach& reached, const Memory& local,
@@ -278,7 +280,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::uint64_t nbytes;
     Routes::Kind kind;
     std::optional<Notification> notification;
-    Stream stream;  // that what is moved is ready behind
+    bool for_kernel = false;
   };
   Transferring stage(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Move& move,
                      const Deadline& until);  // peer_staging.cpp
@@ -309,8 +311,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void post(const Transferring& transfer, Outgoing&& outgoing, VerbsPath& path) const;
   void post_later(const Transferring& transfer, Outgoing&& outgoing, StagedWork&& work);
   static void wait_for_program(const Memory& memory, const Deadline& deadline);
-  void wait_for_program(std::span<const Pair> pairs, const Stream& stream,
-                        const Deadline& deadline) const;
+  static void wait_for_program(std::span<const Pair> pairs, const Deadline& deadline);
   void wait_for_stream(driver::CudaStream stream, const Deadline& deadline) const;
   [[noreturn]] void throw_lost(Effect effect) const;
 

@@ -83,7 +83,7 @@ Job Peer::make_share(ibv_wr_opcode opcode, std::span<const Pair> pairs, const St
 
 Peer::Transferring Peer::transfer_over_rails(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                              const Move& move, const Deadline& until) {
-  const auto& [nbytes, kind, notification, stream] = move;
+  const auto& [nbytes, kind, notification, for_kernel] = move;
   std::optional<Message> message;
   if (notification) message = notify_message(*notification);
   for (;;) {

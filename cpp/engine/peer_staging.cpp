@@ -24,7 +24,7 @@ StagedPiece Peer::make_staged_piece(const Pair& pair, RemoteAccess needed,
 
 Peer::Transferring Peer::stage(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Move& move,
                                const Deadline& until) {
-  const auto& [nbytes, kind, notification, stream] = move;
+  const auto& [nbytes, kind, notification, for_kernel] = move;
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   const RailIndex rail = group_->message_rail();
   auto transfer =

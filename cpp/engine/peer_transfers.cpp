@@ -52,10 +52,7 @@ void Peer::wait_for_program(const Memory& memory, const Deadline& deadline) {
                         "longer timeout");
 }
 
-// The same of all pairs; but where the program names a stream, that it gave it.
-void Peer::wait_for_program(std::span<const Pair> pairs, const Stream& stream,
-                            const Deadline& deadline) const {
-  if (stream) return wait_for_stream(*stream, deadline);
+void Peer::wait_for_program(std::span<const Pair> pairs, const Deadline& deadline) {
   const Memory* last = nullptr;  // those of one GPU in a row wait once
   for (const auto& [local, remote] : pairs) {
     if (last != nullptr && last->device() == local->device()) continue;
@@ -185,10 +182,11 @@ Peer::Transferring Peer::transfer_by_devices(ibv_wr_opcode opcode, std::span<con
     kind = std::max(kind, taken);
   }
   const Deadline until = deadline(options.timeout);
+  if (options.stream) wait_for_stream(*options.stream, until);
   wait_for_copies(until);
-  Move move{nbytes, kind, options.notify, options.stream};
+  Move move{nbytes, kind, options.notify, options.for_kernel};
   if (kind == Routes::Kind::staged) {
-    wait_for_program(pairs, options.stream, until);
+    if (!move.for_kernel) wait_for_program(pairs, until);
     return stage(opcode, pairs, move, until);
   }
   if (options.notify && staging_->pending()) {
@@ -210,16 +208,16 @@ void Peer::count(Transfer& transfer, ibv_wr_opcode opcode, bool data,
 
 Peer::Transferring Peer::transfer_by_device(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                             const Move& move, const Deadline& until) {
-  const auto& [nbytes, kind, notification, stream] = move;
+  const auto& [nbytes, kind, notification, for_kernel] = move;
   if (group_->rails() > 1) {
-    wait_for_program(pairs, stream, until);
+    if (!for_kernel) wait_for_program(pairs, until);
     return transfer_over_rails(opcode, pairs, move, until);
   }
   VerbsPath& path = *paths_.front();
   auto transfer = std::make_shared<Transfer>(poller_, nbytes, routes_.over(kind, 1));
   Job job = make_job(opcode, pairs, 0, transfer);
   if (notification) job.then(notify_message(*notification));
-  wait_for_program(pairs, stream, until);
+  if (!for_kernel) wait_for_program(pairs, until);
   path.stats().count(opcode, nbytes);
   count(*transfer, opcode, !pairs.empty(), notification.has_value());
   path.submit(std::move(job), until);

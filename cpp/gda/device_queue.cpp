@@ -1,57 +1,60 @@
 #include "gda/device_queue.hpp"
 
-#include <iterator>
+#include <cstddef>
+#include <cstring>
 #include <random>
 #include <utility>
+#include <vector>
 
-#include "engine/board.hpp"
+#include "base/error.hpp"
 
 namespace zerohop::gda {
 namespace {
 
-// What lies in the GPU's memory: the count of notes on a line of its own, as every note changes it.
+// What lies in the GPU's memory: what threads change on lines of its own. Behind it, of a ring, the
+// claims of its places.
 struct Shared {
-  alignas(128) std::uint32_t count = 0;
+  alignas(128) std::uint32_t count = 0;  // every note changes it
+  alignas(128) device::RingState state{};
   alignas(128) device::Queue queue;
+  alignas(128) device::RingWay ring{};
 };
 
-device::Queue make_queue(const engine::KernelReach& reach, const engine::Memory& local,
-                         const engine::RemoteMemory& remote) {
-  return {.local = local.layout().address,
-          .local_nbytes = local.layout().nbytes(),
-          .remote = reach.remote,
-          .remote_nbytes = remote.layout.nbytes(),
-          .twins = reach.notes.twins,
-          .notes = reach.notes.notes,
-          .count = 0,
-          .writer = reach.notes.writer,
-          .slots = engine::Board::kSlots,
-          .rights = (reach.puts ? device::kPut : 0U) | (reach.gets ? device::kGet : 0U) |
-                    (reach.puts && reach.atomics ? device::kAtomics : 0U),
-          .way = device::Way::mapped};
+OpenedWay open(const QueueArrays& arrays, const DeviceQueue::Options& options) {
+  std::string not_mapped;
+  if (options.way != WantedWay::proxy) {
+    try {
+      return open_mapped(arrays, options.hearers, options.timeout);
+    } catch (const RouteUnavailable& error) {
+      if (options.way == WantedWay::mapped) throw;
+      not_mapped = error.what();
+    }
+  }
+  return open_proxy(arrays, options.timeout, not_mapped);
+}
+
+std::size_t claims_nbytes(const OpenedWay& way) {
+  return way.ring ? way.ring->ring.blocks * sizeof(std::uint32_t) : 0;
 }
 
 }  // namespace
 
-DeviceQueue::DeviceQueue(const engine::Peer& peer, const engine::Memory& local,
-                         const engine::RemoteMemory& remote, engine::Hearers hearers,
-                         const std::optional<double>& timeout, const Deadline& deadline)
-    : DeviceQueue(peer.reach_for_kernels(local, remote, hearers, timeout), local, remote,
-                  deadline) {}
-
-DeviceQueue::DeviceQueue(engine::KernelReach&& reach, const engine::Memory& local,
-                         const engine::RemoteMemory& remote, const Deadline& deadline)
-    : route_(std::move(reach.route)),
-      device_(reach.device->facts().device_name()),
-      queue_(make_queue(reach, local, remote)) {
-  DeviceValue::Kept kept = std::move(reach.kept);
-  kept.insert(kept.end(), std::make_move_iterator(reach.notes.kept.begin()),
-              std::make_move_iterator(reach.notes.kept.end()));
-  memory_ = std::make_unique<DeviceValue>(reach.device, sizeof(Shared), std::move(kept));
-  queue_.count = memory_->address() + offsetof(Shared, count);
-  // A random first one: numbers of writers come again, and so would their tags.
-  const Shared shared{.count = std::random_device()(), .queue = queue_};
-  memory_->set(std::as_bytes(std::span(&shared, 1)), deadline);
+DeviceQueue::DeviceQueue(const QueueArrays& arrays, const Options& options,
+                         const Deadline& deadline)
+    : way_(open(arrays, options)), device_(way_.device->facts().device_name()) {
+  std::vector<std::byte> bytes(sizeof(Shared) + claims_nbytes(way_));
+  memory_ = std::make_unique<DeviceValue>(way_.device, bytes.size(), std::move(way_.kept));
+  const std::uint64_t at = memory_->address();
+  way_.queue.count = at + offsetof(Shared, count);
+  if (way_.ring) {
+    way_.queue.ring = at + offsetof(Shared, ring);
+    way_.ring->ring.state = at + offsetof(Shared, state);
+    way_.ring->claims = at + sizeof(Shared);
+  }
+  Shared shared{.queue = way_.queue, .ring = way_.ring.value_or(device::RingWay{})};
+  shared.count = std::random_device()();  // numbers of writers come again, and so would their tags
+  std::memcpy(bytes.data(), &shared, sizeof shared);
+  memory_->set(bytes, deadline);
 }
 
 std::uint64_t DeviceQueue::address() const noexcept {

@@ -4,32 +4,34 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
-#include "engine/peer.hpp"
-#include "gda/device_value.hpp"
-#include "zerohop/types.h"
+#include "gda/opened_way.hpp"
 
 namespace zerohop::gda {
 
 class DeviceQueue {
  public:
-  // Throws what Peer::reach_for_kernels() throws, TransferTimeout.
-  DeviceQueue(const engine::Peer& peer, const engine::Memory& local,
-              const engine::RemoteMemory& remote, engine::Hearers hearers,
-              const std::optional<double>& timeout, const Deadline& deadline);
+  struct Options {
+    engine::Hearers hearers = engine::Hearers::both;  // by the way of mapped memory
+    WantedWay way = WantedWay::automatic;
+    std::optional<double> timeout{};  // seconds; none: the Endpoint's
+  };
+  // Throws RouteUnavailable (no way, or not that way), std::invalid_argument (arrays that it does
+  // not take), PeerLost, CudaError, RegistrationError, TransferTimeout.
+  DeviceQueue(const QueueArrays& arrays, const Options& options, const Deadline& deadline);
 
-  const device::Queue& value() const noexcept { return queue_; }
+  const device::Queue& value() const noexcept { return way_.queue; }
   std::uint64_t address() const noexcept;  // of the same in the GPU's memory
-  const engine::Route& route() const noexcept { return *route_; }
+  const engine::Route& route() const noexcept { return *way_.route; }
   const std::string& device() const noexcept { return device_; }
+  const char* way() const noexcept { return way_.proxy ? "proxy" : "mapped"; }
+  // Why nothing is carried out any more; empty: it is.
+  std::string error() const { return way_.proxy ? way_.proxy->error() : ""; }
 
  private:
-  DeviceQueue(engine::KernelReach&& reach, const engine::Memory& local,
-              const engine::RemoteMemory& remote, const Deadline& deadline);
-
-  const std::shared_ptr<const engine::Route> route_;
+  OpenedWay way_;
   const std::string device_;
-  device::Queue queue_;
   std::unique_ptr<DeviceValue> memory_;
 };
 

@@ -17,8 +17,8 @@ using std::chrono::microseconds;
 // At its end: what a lost peer holds up fails within 5 s.
 constexpr std::chrono::seconds kPatienceAtEnd{6};
 
-// A kernel wakes nobody: how long to be away from a ring where nothing has happened for so long. Who
-// is in the middle of an exchange is answered at once; an idle ring costs next to nothing.
+// A kernel wakes nobody: how long to be away from a ring where nothing has happened for so long.
+// Who is in the middle of an exchange is answered at once; an idle ring costs next to nothing.
 microseconds pause_after(Clock::duration idle) {
   using namespace std::chrono_literals;
   if (idle < 200us) return 0us;

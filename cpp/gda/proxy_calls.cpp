@@ -175,8 +175,7 @@ engine::Peer::Transferring ProxyCalls::call_batch(
   const engine::TransferOptions options{.notify = notification,
                                         .require = {},
                                         .timeout = {},
-                                        .stream = ends_.stream,
-                                        .p2p = false};
+                                        .for_kernel = true};
   return batch_.reads ? ends_.peer->read(pairs, options) : ends_.peer->write(pairs, options);
 }
 

@@ -23,7 +23,6 @@ struct ProxyEnds {
   engine::Memory local;
   engine::RemoteMemory remote;
   engine::Memory values;  // of the host: kValueNbytes for each block of the ring
-  std::optional<driver::CudaStream> stream;  // with nothing in it; none: memory of the host
 };
 
 class ProxyCalls {

@@ -11,7 +11,8 @@
 namespace zerohop::gpu {
 
 RegisteredPages::RegisteredPages(std::shared_ptr<const Device> device,
-                                 std::shared_ptr<const void> owner, void* begin, std::size_t nbytes)
+                                 std::shared_ptr<const void> owner, void* begin, std::size_t nbytes,
+                                 const std::string& what)
     : device_(std::move(device)),
       owner_(std::move(owner)),
       begin_(begin),
@@ -26,7 +27,7 @@ RegisteredPages::RegisteredPages(std::shared_ptr<const Device> device,
       cuda,
       cuda.host_register(begin, nbytes,
                          driver::kCudaRegisterPortable | driver::kCudaRegisterMapped),
-      "cuMemHostRegister of a notification board");
+      "cuMemHostRegister of " + what);
 }
 
 // On a thread of its own: the driver waits for the GPU, be it for a kernel that waits for another.

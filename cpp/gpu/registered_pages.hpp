@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "gpu/device.hpp"
 
@@ -10,10 +11,10 @@ namespace zerohop::gpu {
 
 class RegisteredPages {
  public:
-  // Pages that `owner` keeps mapped. For all GPUs that are like `device`. Throws RouteUnavailable
-  // (a GPU that would have another address for them), CudaError.
+  // Pages of `what` that `owner` keeps mapped. For all GPUs that are like `device`. Throws
+  // RouteUnavailable (a GPU that would have another address for them), CudaError.
   RegisteredPages(std::shared_ptr<const Device> device, std::shared_ptr<const void> owner,
-                  void* begin, std::size_t nbytes);
+                  void* begin, std::size_t nbytes, const std::string& what);
   // The GPUs must have done what touches them.
   ~RegisteredPages();
   RegisteredPages(const RegisteredPages&) = delete;

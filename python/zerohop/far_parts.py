@@ -42,9 +42,9 @@ class FarPart:
         self._words: _core.RemoteMemory | None = None
         self._find_words = find_words  # asked at the first atomic
 
-    def device_queue(self, hears: str) -> _core.DeviceQueue:
+    def device_queue(self, hears: str, way: str) -> _core.DeviceQueue:
         """From this rank's whole part to that one's, for kernels."""
-        return self.peer.device_queue(self._source, self.memory, hears=hears)
+        return self.peer.device_queue(self._source, self.memory, hears=hears, way=way)
 
     def ends(
         self, local: Any, remote: int, nbytes: int | None = None

@@ -303,13 +303,13 @@ class Segment:
 
     # --- for kernels ---
 
-    def device_queue(self, rank: int, *, hears: str = "both") -> _core.DeviceQueue:
+    def device_queue(self, rank: int, *, hears: str = "both", way: str = "auto") -> _core.DeviceQueue:
         """For kernels to put, get and notify: from this rank's part to that rank's, with offsets as here.
 
         Slot k of a segment is slot ``segment.slots[k]`` of a kernel's calls. hears: as of Peer.device_queue, whose
         errors it raises: ValueError where a part is in the host's memory.
         """
-        return self._parts.reach(rank).device_queue(hears)
+        return self._parts.reach(rank).device_queue(hears, way)
 
     def device_board(self, *, device: str = "cuda:0") -> _core.DeviceBoard:
         """The slots of this segment, for kernels of `device` to wait on, until it is closed: Endpoint.device_board."""

@@ -84,7 +84,7 @@ class Room {
   std::vector<std::byte> plain_;
 };
 
-inline Layout Layout::bytes(std::uint64_t address, std::uint64_t nbytes) {
+inline Layout bytes_at(std::uint64_t address, std::uint64_t nbytes) {
   const auto size = static_cast<std::int64_t>(nbytes);
   return Layout::contiguous(address, DType{.code = kDTypeUInt, .bits = 8, .lanes = 1},
                             std::span(&size, 1));
@@ -105,8 +105,8 @@ inline CopyResult copy(ipc::Visit& visit, const ipc::Window& window, ipc::Direct
 
 inline CopyResult copy(ipc::Visit& visit, const ipc::Window& window, ipc::Direction direction,
                        void* ours, std::uint64_t theirs, std::uint64_t nbytes) {
-  return copy(visit, window, direction, Layout::bytes(reinterpret_cast<std::uintptr_t>(ours), nbytes),
-              Layout::bytes(theirs, nbytes));
+  return copy(visit, window, direction, bytes_at(reinterpret_cast<std::uintptr_t>(ours), nbytes),
+              bytes_at(theirs, nbytes));
 }
 
 }  // namespace zerohop::testing

@@ -35,8 +35,7 @@ struct Proxied : Couple {
     return {.peer = to_right,
             .local = ours,
             .remote = theirs.remote(),
-            .values = left.empty({{kValues}}, DType{}),
-            .stream = {}};
+            .values = left.empty({{kValues}}, DType{})};
   }
   device::RingWay ring_way() {
     device::RingWay made = proxy->ring().describe();

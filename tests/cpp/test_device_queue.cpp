@@ -1,8 +1,11 @@
 // What kernels are given, and when it is let go of.
 #include <thread>
 
+#include "cpu_words.hpp"
+#include "driver/cuda_constants.hpp"
 #include "gda/device_board.hpp"
 #include "gda/device_queue.hpp"
+#include "gpu/device_guard.hpp"
 #include "gpu_couple.hpp"
 
 namespace zerohop::testing {
@@ -19,9 +22,13 @@ struct Queues : GpuCouple {
   Memory ours = array(left, {100});
   Memory theirs = array(right, {100});
 
+  std::unique_ptr<gda::DeviceQueue> queue_to(const engine::RemoteMemory& remote,
+                                             const gda::DeviceQueue::Options& options = {}) {
+    return std::make_unique<gda::DeviceQueue>(gda::QueueArrays{left, to_right, ours, remote},
+                                              options, soon());
+  }
   std::unique_ptr<gda::DeviceQueue> queue(engine::Hearers hearers = engine::Hearers::both) {
-    return std::make_unique<gda::DeviceQueue>(*to_right, ours, theirs.remote(), hearers,
-                                              std::nullopt, soon());
+    return queue_to(theirs.remote(), {.hearers = hearers});
   }
   std::unique_ptr<gda::DeviceBoard> board() {
     return std::make_unique<gda::DeviceBoard>(right.claim_slots("cuda:0", 5, 3, soon()), soon());
@@ -59,6 +66,8 @@ TEST_CASE_FIXTURE(Queues, "a queue names both arrays, and lies in the GPU's memo
   const auto there = on_gpu<device::Queue>(made->address());
   CHECK(std::memcmp(&there, &value, sizeof value) == 0);
   CHECK(made->route().kind == "p2p");
+  CHECK(made->way() == std::string("mapped"));
+  CHECK(value.way == device::Way::mapped);
 }
 
 TEST_CASE_FIXTURE(Queues, "who hears decides where notifications go") {
@@ -105,6 +114,69 @@ TEST_CASE_FIXTURE(Queues, "slots are for kernels until those have ended") {
   CHECK(right.peek_notify(6) == 0);
   let_go_on();
   CHECK(eventually([&] { return right.peek_notify(6) == 21; }));
+}
+
+// What kernels do with a ring, by the CPU: its state and the claims beside it.
+struct Ring {
+  explicit Ring(device::RingWay given) : way(given) {
+    way.ring.state = reinterpret_cast<std::uint64_t>(&state);
+    way.claims = reinterpret_cast<std::uint64_t>(claims.data());
+  }
+  device::RingState state;
+  std::vector<std::uint32_t> claims = std::vector<std::uint32_t>(gda::ProxyRing::kBlocks);
+  device::RingWay way;
+};
+using Calls = device::RingCalls<CpuWords>;
+
+TEST_CASE_FIXTURE(Queues, "a thread of the host serves where kernels reach nothing by themselves") {
+  const Memory host = right.empty({{100}}, kByte);
+  const auto made = queue_to(host.remote());
+  CHECK(made->way() == std::string("proxy"));
+  CHECK(contains(made->route().reason, "it is the host's"));
+  CHECK(made->route().kind == "staged");
+  const device::Queue value = made->value();
+  CHECK(value.way == device::Way::ring);
+  CHECK(value.rights == (device::kPut | device::kGet | device::kAtomics));
+  const auto there = on_gpu<device::Queue>(made->address());
+  CHECK(std::memcmp(&there, &value, sizeof value) == 0);
+  Ring ring(on_gpu<device::RingWay>(value.ring));
+  const Calls calls(value, ring.way);
+  const Bytes bytes = counted(100, 3);
+  put(ours, bytes);
+  device::Ticket ticket;
+  REQUIRE(calls.put_notify(0, 0, 100, 4, device::make_note(8, 1), ticket) == device::Status::ok);
+  CHECK(right.wait_notify(4, 1, true, soon()).second == 8);
+  CHECK(std::memcmp(reinterpret_cast<void*>(host.layout().address), bytes.data(), 100) == 0);
+  std::uint64_t old = 0;
+  REQUIRE(calls.fetch_add(0, 1, old) == device::Status::ok);
+  CHECK(std::memcmp(&old, bytes.data(), sizeof old) == 0);
+  REQUIRE(calls.get(0, 50, 50, ticket) == device::Status::ok);
+  REQUIRE(calls.wait(ticket, ring.way.patience) == device::Status::ok);
+  CHECK(get(ours)[51] == bytes[1]);
+  CHECK(made->error().empty());
+}
+
+TEST_CASE_FIXTURE(Queues, "what kernels keep busy holds up nothing that the proxy moves") {
+  const auto made = queue_to(theirs.remote(), {.way = gda::WantedWay::proxy});
+  Ring ring(on_gpu<device::RingWay>(made->value().ring));
+  const Calls calls(made->value(), ring.way);
+  put(ours, counted(100, 5));
+  // The default stream waits for what does not come.
+  const gpu::DeviceGuard guard(*ours.pinned()->device);
+  const auto waits = left.wait_notify_on(driver::kCudaLegacyStream, 50, true, kTimeout);
+  device::Ticket ticket;
+  REQUIRE(calls.put(0, 0, 100, ticket) == device::Status::ok);
+  CHECK(calls.wait(ticket, ring.way.patience) == device::Status::ok);
+  CHECK(get(theirs) == counted(100, 5));
+  CHECK(!waits->done());
+  finish(to_left->notify({50, 1}));
+  while (!cuda.copies.run(driver::kCudaLegacyStream)) std::this_thread::yield();
+  finish(waits);
+}
+
+TEST_CASE_FIXTURE(Queues, "a way that is asked for is not replaced by another") {
+  const Memory host = right.empty({{100}}, kByte);
+  CHECK_THROWS_AS(queue_to(host.remote(), {.way = gda::WantedWay::mapped}), RouteUnavailable);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ struct Arrays {
   }
 };
 
-Layout Layout::bytes(std::uint64_t address, const std::vector<std::int64_t>& shape) {
+Layout bytes_at(std::uint64_t address, const std::vector<std::int64_t>& shape) {
   return Layout::contiguous(address, kByte, shape);
 }
 
@@ -74,12 +74,12 @@ Indices shuffled(std::int64_t size, std::size_t count, std::mt19937& random) {
 TEST_CASE("the runs of a list are those of its pages") {
   std::mt19937 random(5);
   Layout strided{.address = 1 << 20, .dtype = kByte, .shape = {40, 3, 10}, .strides = {64, 20, 2}};
-  Layout reversed = Layout::bytes(1 << 24, {30, 3, 10});
+  Layout reversed = bytes_at(1 << 24, {30, 3, 10});
   reversed.address += 29 * 30;
   reversed.strides[0] = -30;
-  const Arrays cases[] = {{Layout::bytes(4096, {40, 3, 10}), Layout::bytes(1 << 24, {50, 3, 10})},
-                          {strided, Layout::bytes(1 << 24, {50, 3, 10})},
-                          {Layout::bytes(4096, {40, 3, 10}), reversed},
+  const Arrays cases[] = {{bytes_at(4096, {40, 3, 10}), bytes_at(1 << 24, {50, 3, 10})},
+                          {strided, bytes_at(1 << 24, {50, 3, 10})},
+                          {bytes_at(4096, {40, 3, 10}), reversed},
                           {strided, reversed}};
   for (const Arrays& arrays : cases) {
     const Indices ours = shuffled(arrays.local.layout().shape[0], 25, random);
@@ -94,7 +94,7 @@ TEST_CASE("the runs of a list are those of its pages") {
 }
 
 TEST_CASE("pages that follow one another in both lists are one run, and one pair") {
-  const Arrays arrays(Layout::bytes(4096, {100, 16}), Layout::bytes(1 << 24, {100, 16}));
+  const Arrays arrays(bytes_at(4096, {100, 16}), bytes_at(1 << 24, {100, 16}));
   Indices all(100);
   std::iota(all.begin(), all.end(), 0);
   REQUIRE(runs_of(arrays.pages(all, all)).size() == 1);
@@ -118,7 +118,7 @@ TEST_CASE("pages that follow one another in both lists are one run, and one pair
 }
 
 TEST_CASE("what does not fit is refused by name and position") {
-  const Arrays arrays(Layout::bytes(4096, {10, 16}), Layout::bytes(1 << 24, {20, 16}));
+  const Arrays arrays(bytes_at(4096, {10, 16}), bytes_at(1 << 24, {20, 16}));
   const auto refusal = [&](const Arrays& of, const Indices& ours, const Indices& theirs,
                            bool is_write = true) {
     return message_of<std::exception>([&] { of.pages(ours, theirs).check(is_write); });
@@ -133,19 +133,19 @@ TEST_CASE("what does not fit is refused by name and position") {
   for (const std::int64_t index : {INT64_MIN, INT64_MAX, INT64_MIN + 10}) {
     CHECK(contains(refusal(arrays, {2, index}, {2, 3}), "source_pages[1] is "));
   }
-  CHECK(contains(refusal({Layout::bytes(4096, {0, 16}), arrays.remote.layout}, {0}, {0}),
+  CHECK(contains(refusal({bytes_at(4096, {0, 16}), arrays.remote.layout}, {0}, {0}),
                  "the source has no pages"));
   CHECK(contains(refusal(arrays, {0, 1}, {0}), "2 source_pages and 1 destination_pages"));
   CHECK(contains(refusal(arrays, {0}, {0, 1}, false), "1 destination_pages and 2 source_pages"));
-  CHECK(contains(refusal({Layout::bytes(4096, {10, 4, 4}), arrays.remote.layout}, {0}, {0}),
+  CHECK(contains(refusal({bytes_at(4096, {10, 4, 4}), arrays.remote.layout}, {0}, {0}),
                  "of the source are (4, 4) of uint8 and those of the destination (16,) of uint8"));
   Layout floats = arrays.local.layout();
   floats.dtype = DType::parse("float16");
   CHECK(contains(refusal({floats, arrays.remote.layout}, {0}, {0}, false),
                  "of the source are (16,) of uint8 and those of the destination (16,) of float16"));
-  CHECK(contains(refusal({Layout::bytes(4096, {}), arrays.remote.layout}, {}, {}),
+  CHECK(contains(refusal({bytes_at(4096, {}), arrays.remote.layout}, {}, {}),
                  "the source has no first axis"));
-  CHECK(contains(refusal({arrays.local.layout(), Layout::bytes(4096, {})}, {}, {}),
+  CHECK(contains(refusal({arrays.local.layout(), bytes_at(4096, {})}, {}, {}),
                  "the destination has no first axis"));
 }
 
@@ -183,8 +183,8 @@ TEST_CASE("ranges are split where chunks end, and found in the mapping of each")
   Chunks chunks(3);
   REQUIRE(chunks.here(Chunks::kBegin) != Chunks::kBegin);
   constexpr std::int64_t kPage = 1 << 16;  // one lies across each border
-  const Arrays arrays(Layout::bytes(1 << 20, {80, kPage}),
-                      Layout::bytes(Chunks::kBegin + Chunks::kCut, {80, kPage}));
+  const Arrays arrays(bytes_at(1 << 20, {80, kPage}),
+                      bytes_at(Chunks::kBegin + Chunks::kCut, {80, kPage}));
   std::mt19937 random(2);
   for (const bool is_write : {true, false}) {
     const Indices ours = shuffled(80, 80, random);

@@ -29,8 +29,8 @@
 // Order. What the threads of a team wrote to the local array before a call is sent only if the team
 // has synchronised since. Puts are in no order among each other. notify() and put_notify() make
 // everything that the calling team has put before with this queue visible ahead of the value, to
-// GPUs and CPUs, and also what other teams have put with it that it has synchronised with (mapped: a
-// fence of the system by the first thread, behind the team's barrier; PTX memory model:
+// GPUs and CPUs, and also what other teams have put with it that it has synchronised with (mapped:
+// a fence of the system by the first thread, behind the team's barrier; PTX memory model:
 // cumulativity. A ring: entries are carried out in their order). A wait that finds a value acquires
 // it: all threads of the team then see that data.
 #pragma once
@@ -147,10 +147,10 @@ __device__ Status flush(const Queue& queue, u64 nanoseconds = kPatience) {
 }
 
 // Adds to a word of the remote array, T is an integer of 4 or 8 bytes, and sets `old` to what was
-// there. By the calling thread, which waits for it; atomic with atomics of CPUs and other GPUs where
-// mapped, of a ring with those of adapters as they tell (Peer.fetch_add); orders nothing. Status:
-// ok, not_allowed (also where the GPUs have no native atomics between them, and for 4 bytes by a
-// ring), out_of_bounds, misaligned; of a ring timed_out (it may still happen), failed.
+// there. By the calling thread, which waits for it; atomic with atomics of CPUs and other GPUs
+// where mapped, of a ring with those of adapters as they tell (Peer.fetch_add); orders nothing.
+// Status: ok, not_allowed (also where the GPUs have no native atomics between them, and for 4 bytes
+// by a ring), out_of_bounds, misaligned; of a ring timed_out (it may still happen), failed.
 template <typename T>
 __device__ Status fetch_add(const Queue& queue, u64 offset, T value, T* old = nullptr) {
   Status status = check_atomic(queue, offset, sizeof(T));

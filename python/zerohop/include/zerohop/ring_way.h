@@ -2,8 +2,8 @@
 // adapter carries out, or a thread of the host (the proxy). The two differ in addresses and keys
 // alone, which the host fills in.
 //
-// `Words`, and how threads share the ring: see send_ring.h. `Poster` has post(), wait() and all() of
-// RingUser.
+// `Words`, and how threads share the ring: see send_ring.h. `Poster` has post(), wait() and all()
+// of RingUser.
 #pragma once
 
 #include "zerohop/note.h"
@@ -105,8 +105,8 @@ class RingCalls {
     if (nbytes == 0) return notify(slot, note, ticket);
     u64 done = 0;
     for (; nbytes - done > kMostOfEntry; done += kMostOfEntry) {
-      const Status status = move(mlx5::kWrite, remote_offset + done, local_offset + done,
-                                 kMostOfEntry, ticket);
+      const Status status =
+          move(mlx5::kWrite, remote_offset + done, local_offset + done, kMostOfEntry, ticket);
       if (status != Status::ok) return status;
     }
     const auto fill = [&](u32 index, u32 flags, u32 i) {

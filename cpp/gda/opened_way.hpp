@@ -1,0 +1,42 @@
+// A way between two arrays for kernels, as it was opened: what a Queue takes from it.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/deadline.hpp"
+#include "engine/endpoint.hpp"
+#include "engine/kernel_reach.hpp"
+#include "gda/device_value.hpp"
+#include "gda/proxy.hpp"
+#include "zerohop/ring_way.h"
+#include "zerohop/types.h"
+
+namespace zerohop::gda {
+
+// Which way; automatic: mapped memory where there is that, else the proxy.
+enum class WantedWay { automatic, mapped, proxy };
+
+struct QueueArrays {
+  engine::Endpoint& endpoint;
+  const std::shared_ptr<engine::Peer>& peer;
+  const engine::Memory& local;
+  const engine::RemoteMemory& remote;
+};
+
+struct OpenedWay {
+  device::Queue queue;                    // but for what lies in the GPU's memory
+  std::optional<device::RingWay> ring{};  // the same
+  std::shared_ptr<const engine::Route> route;
+  std::shared_ptr<const gpu::Device> device;  // that runs the kernels
+  std::shared_ptr<const Proxy> proxy{};       // null: none
+  DeviceValue::Kept kept{};                   // as long as kernels may use it
+};
+
+// Throw what Peer::reach_for_kernels() and reach_for_entries() do, CudaError, RegistrationError.
+OpenedWay open_mapped(const QueueArrays& arrays, engine::Hearers hearers,
+                      const std::optional<double>& timeout);
+OpenedWay open_proxy(const QueueArrays& arrays, const std::optional<double>& timeout,
+                     const std::string& not_mapped);
+
+}  // namespace zerohop::gda
