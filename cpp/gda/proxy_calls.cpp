@@ -5,8 +5,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "zerohop/note.h"
-
 namespace zerohop::gda {
 namespace {
 
@@ -123,14 +121,14 @@ engine::Memory ProxyCalls::keep_value(const softhca::Wqe& entry) const {
 }
 
 void ProxyCalls::notify(const softhca::Wqe& entry, const Turn& turn) {
-  device::Note note = 0;
-  if (nbytes_of(entry) != sizeof note || entry.work.num_sge != 1) refuse("puts no notification");
-  std::memcpy(&note, reinterpret_cast<const void*>(entry.work.sg_list[0].addr), sizeof note);
-  const std::uint64_t slot = (entry.work.wr.rdma.remote_addr - kNotes) / sizeof note;
+  std::uint32_t value = 0;
+  if (nbytes_of(entry) != sizeof value || entry.work.num_sge != 1) refuse("puts no notification");
+  std::memcpy(&value, reinterpret_cast<const void*>(entry.work.sg_list[0].addr), sizeof value);
+  const std::uint64_t slot = (entry.work.wr.rdma.remote_addr - kNotes) / sizeof value;
   if (slot >= engine::Board::kSlots) refuse("names no slot");
   if (batch_.reads) begin_batch();
   if (turn.tells || !batch_.turn.tells) batch_.turn = turn;
-  begin_batch(engine::Notification{static_cast<std::uint32_t>(slot), device::value_of(note)});
+  begin_batch(engine::Notification{static_cast<std::uint32_t>(slot), value});
 }
 
 void ProxyCalls::fetch(const softhca::Wqe& entry, const Turn& turn) {
@@ -172,10 +170,8 @@ engine::Peer::Transferring ProxyCalls::call_batch(
   for (std::size_t i = 0; i < batch_.near.size(); ++i) {
     pairs.emplace_back(&batch_.near[i], &batch_.far[i]);
   }
-  const engine::TransferOptions options{.notify = notification,
-                                        .require = {},
-                                        .timeout = {},
-                                        .for_kernel = true};
+  const engine::TransferOptions options{
+      .notify = notification, .require = {}, .timeout = {}, .for_kernel = true};
   return batch_.reads ? ends_.peer->read(pairs, options) : ends_.peer->write(pairs, options);
 }
 

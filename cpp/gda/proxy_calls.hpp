@@ -27,7 +27,7 @@ struct ProxyEnds {
 
 class ProxyCalls {
  public:
-  // Where entries find the notes of the Peer's board: no memory lies there.
+  // Where entries find the slots of the Peer's board: no memory lies there.
   static constexpr std::uint64_t kNotes = std::uint64_t{1} << 63;
 
   ProxyCalls(ProxyEnds ends, ProxyRing& ring);

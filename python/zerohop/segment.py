@@ -303,7 +303,9 @@ class Segment:
 
     # --- for kernels ---
 
-    def device_queue(self, rank: int, *, hears: str = "both", way: str = "auto") -> _core.DeviceQueue:
+    def device_queue(
+        self, rank: int, *, hears: str = "both", way: str = "auto"
+    ) -> _core.DeviceQueue:
         """For kernels to put, get and notify: from this rank's part to that rank's, with offsets as here.
 
         Slot k of a segment is slot ``segment.slots[k]`` of a kernel's calls. hears: as of Peer.device_queue, whose

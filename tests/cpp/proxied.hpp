@@ -47,7 +47,6 @@ struct Proxied : Couple {
   static std::uint8_t* bytes(const engine::Memory& memory) {
     return reinterpret_cast<std::uint8_t*>(memory.layout().address);
   }
-  static device::Note note(std::uint32_t value) { return device::make_note(value, 1); }
 };
 
 }  // namespace zerohop::testing

@@ -144,7 +144,7 @@ TEST_CASE_FIXTURE(Queues, "a thread of the host serves where kernels reach nothi
   const Bytes bytes = counted(100, 3);
   put(ours, bytes);
   device::Ticket ticket;
-  REQUIRE(calls.put_notify(0, 0, 100, 4, device::make_note(8, 1), ticket) == device::Status::ok);
+  REQUIRE(calls.put_notify(0, 0, 100, 4, 8, ticket) == device::Status::ok);
   CHECK(right.wait_notify(4, 1, true, soon()).second == 8);
   CHECK(std::memcmp(reinterpret_cast<void*>(host.layout().address), bytes.data(), 100) == 0);
   std::uint64_t old = 0;

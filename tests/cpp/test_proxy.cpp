@@ -39,7 +39,7 @@ TEST_CASE_FIXTURE(Proxied, "nothing is put, too") {
   Ticket ticket;
   REQUIRE(calls.put(0, 0, 0, ticket) == Status::ok);
   CHECK(calls.wait(ticket, way.patience) == Status::ok);
-  REQUIRE(calls.put_notify(0, 0, 0, 9, note(6), ticket) == Status::ok);
+  REQUIRE(calls.put_notify(0, 0, 0, 9, 6, ticket) == Status::ok);
   CHECK(right.wait_notify(9, 1, true, soon()).second == 6);
 }
 
@@ -51,8 +51,7 @@ TEST_CASE_FIXTURE(Proxied, "a notification comes behind what was put before") {
     const auto fill = static_cast<std::uint8_t>(round);
     std::fill_n(bytes(ours), kEach, fill);
     REQUIRE(calls.put(0, 0, kEach / 2, ticket) == Status::ok);
-    REQUIRE(calls.put_notify(kEach / 2, kEach / 2, kEach / 2, 7, note(round), ticket) ==
-            Status::ok);
+    REQUIRE(calls.put_notify(kEach / 2, kEach / 2, kEach / 2, 7, round, ticket) == Status::ok);
     REQUIRE(right.wait_notify(7, 1, true, soon()).second == round);
     REQUIRE(std::all_of(bytes(theirs), bytes(theirs) + kEach, [&](auto b) { return b == fill; }));
     REQUIRE(calls.wait(ticket, way.patience) == Status::ok);
@@ -175,8 +174,8 @@ TEST_CASE_FIXTURE(Proxied, "entries that lie are refused") {
     why = "malformed";
   }
   SUBCASE("that notify a slot that is none") {
-    const mlx5::Range slot{queue.notes + 65536 * sizeof value, 0};
-    CHECK(post([&](auto head) { return mlx5::write_inline(head, slot, &value, 8); }) ==
+    const mlx5::Range slot{queue.notes + 65536 * 4, 0};
+    CHECK(post([&](auto head) { return mlx5::write_inline(head, slot, &value, 4); }) ==
           Status::failed);
     why = "names no slot";
   }

@@ -28,6 +28,43 @@ extern "C" __global__ void get_one(Queue queue, int team, u64 from, u64 to, u64 
   if (threadIdx.x == 0) *status = got;
 }
 
+// The same, which return when it is done.
+template <typename Team>
+__device__ Status done(Queue queue, Status begun) {
+  return begun == Status::ok ? flush<Team>(queue) : begun;
+}
+extern "C" __global__ void put_done(Queue queue, int team, u64 to, u64 from, u64 nbytes, int* status) {
+#define CALL(Team) done<Team>(queue, put<Team>(queue, to, from, nbytes))
+  const int got = FOR_TEAM(team, CALL);
+#undef CALL
+  if (threadIdx.x == 0) *status = got;
+}
+extern "C" __global__ void get_done(Queue queue, int team, u64 from, u64 to, u64 nbytes, int* status) {
+#define CALL(Team) done<Team>(queue, get<Team>(queue, from, to, nbytes))
+  const int got = FOR_TEAM(team, CALL);
+#undef CALL
+  if (threadIdx.x == 0) *status = got;
+}
+
+// Each thread puts `times` values of its own, and waits for the last. took: nanoseconds of thread 0, until
+// all were posted and until they were done.
+extern "C" __global__ void put_values(Queue queue, u32 times, int* status, u64* took) {
+  const u32 thread = blockIdx.x * blockDim.x + threadIdx.x;
+  const u64 began = nanoseconds_now();
+  Ticket ticket;
+  Status got = Status::ok;
+  for (u32 i = 0; i < times && got == Status::ok; ++i) {
+    const u64 at = u64{thread} * times + i;
+    got = put_value(queue, at * sizeof(u64), at * 3 + 1, &ticket);
+  }
+  const u64 posted = nanoseconds_now();
+  if (got == Status::ok) got = wait(queue, ticket);
+  if (got != Status::ok) atomicMax(status, static_cast<int>(got));
+  if (thread != 0) return;
+  took[0] = posted - began;
+  took[1] = nanoseconds_now() - began;
+}
+
 extern "C" __global__ void put_notify_one(Queue queue, int team, u64 to, u64 from, u64 nbytes, u32 slot,
                                           u32 value, int* status) {
 #define CALL(Team) put_notify<Team>(queue, to, from, nbytes, slot, value)
@@ -146,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(1024) put_wide(Queue queue, u64 nby
 """
 
 THREAD, WARP, BLOCK = 0, 1, 2
-OK, TIMED_OUT, OUT_OF_BOUNDS, NOT_ALLOWED, MISALIGNED, BAD_SLOT, CLOSED = range(7)
+OK, TIMED_OUT, OUT_OF_BOUNDS, NOT_ALLOWED, MISALIGNED, BAD_SLOT, CLOSED, FAILED = range(8)
 
 
 def kernels() -> Any:

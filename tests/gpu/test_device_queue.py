@@ -45,7 +45,9 @@ u32, u64, i32 = np.uint32, np.uint64, np.int32
 class Ends:
     """Here: an array on cuda:0, and a queue to one of the far side. There: the same the other way round."""
 
-    def __init__(self, far: FarSide, ep: zh.Endpoint, device: str, kind: str, hears: str) -> None:
+    def __init__(
+        self, far: FarSide, ep: zh.Endpoint, device: str, kind: str, hears: str, way: str
+    ) -> None:
         self.far, self.ep = far, ep
         memory = ep.empty(NBYTES, "uint8", device="cuda:0")
         self.array = torch.from_dlpack(memory).fill_(POISON)
@@ -61,11 +63,11 @@ status = cupy.zeros(8, "int32")
 """)
         self.peer = ep.connect(far.address)
         far.run(
-            f'peer = ep.accept(); queue = peer.device_queue(memory, peer["near"], hears={hears!r})'
+            f'peer = ep.accept(); queue = peer.device_queue(memory, peer["near"], hears={hears!r}, way={way!r})'
         )
         self.board = ep.device_board(0, SLOTS)
         self.memory = memory
-        self.queue = self.peer.device_queue(memory, self.peer["far"], hears=hears)
+        self.queue = self.peer.device_queue(memory, self.peer["far"], hears=hears, way=way)
         self.kernels = Kernels()
         self.status = cupy.zeros(8, "int32")
 
@@ -80,9 +82,11 @@ status = cupy.zeros(8, "int32")
 
 
 @contextmanager
-def both_ends(device: str, kind: str = "own", hears: str = "both") -> Iterator[Ends]:
+def both_ends(
+    device: str, kind: str = "own", hears: str = "both", way: str = "mapped"
+) -> Iterator[Ends]:
     with zh.Endpoint("soft0", p2p=True, timeout=10.0) as ep, far_side(setup=FAR) as far:
-        ends = Ends(far, ep, device, kind, hears)
+        ends = Ends(far, ep, device, kind, hears, way)
         try:
             yield ends
         finally:
@@ -340,7 +344,9 @@ def test_what_has_no_way(ends: Ends) -> None:
         ends.peer.device_queue(ends.memory, there, hears="nobody")
     ends.far.run('ep.share("host", ep.empty(16, "uint8"))')
     with pytest.raises(zh.RouteUnavailable, match="because it is the host's"):
-        ends.peer.device_queue(ends.memory, ends.peer["host"])
+        ends.peer.device_queue(ends.memory, ends.peer["host"], way="mapped")
+    with pytest.raises(ValueError, match="way must be"):
+        ends.peer.device_queue(ends.memory, there, way="quick")
     with pytest.raises(IndexError, match="slot"):
         ends.ep.device_board(65536)
     queue = ends.peer.device_queue(ends.memory, there)

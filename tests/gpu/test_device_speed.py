@@ -104,6 +104,29 @@ def test_rows_of_rates(ends: Ends, rows: Any) -> None:
         )
 
 
+def test_rows_of_entries(rows: Any) -> None:
+    """What it costs to write entries into a ring, and until the proxy has carried them out."""
+    with both_ends("cuda:1", way="proxy") as ends:
+        for threads, times in [(1, 512), (32, 16), (128, 4)]:
+            took = cupy.zeros(2, "uint64")
+            best = [float("inf")] * 2
+            for _ in range(5):
+                ends.status.fill(0)
+                ends.kernels.put_values(1, threads, ends.queue.value, u32(times), ends.status, took)
+                assert int(ends.status[0]) == 0
+                best = [min(b, int(t)) for b, t in zip(best, took, strict=True)]
+            each = threads * times * 1e9
+            rows.add(
+                "entries of 8 B written by kernels",
+                threads=threads,
+                seconds=best[0] / each,
+                done_seconds=best[1] / each,
+            )
+        for nbytes in (8, 4096, 65536):
+            seconds = min(one_way(ends, "thread", 1, nbytes, 200) for _ in range(3))
+            rows.add("put_notify by the proxy, one way", nbytes=nbytes, seconds=seconds)
+
+
 def test_rows_of_bandwidth(rows: Any) -> None:
     nbytes = 256 << 20
     with zh.Endpoint("soft0", timeout=10.0) as ep, far_side(setup=FAR) as far:

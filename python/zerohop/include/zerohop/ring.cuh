@@ -2,7 +2,6 @@
 #pragma once
 
 #include "zerohop/lanes.cuh"
-#include "zerohop/notes.cuh"
 #include "zerohop/ring_way.h"
 #include "zerohop/team.cuh"
 
@@ -47,7 +46,7 @@ __device__ Status get(const Queue& queue, u64 remote_offset, u64 local_offset, u
 template <typename Team>
 __device__ Status notify(const Queue& queue, u32 slot, u32 value, Ticket* ticket) {
   return by_first<Team>(queue, ticket, [&](const Calls& calls, Ticket& made) {
-    return calls.notify(slot, next_note(queue, value), made);
+    return calls.notify(slot, value, made);
   });
 }
 
@@ -55,8 +54,7 @@ template <typename Team>
 __device__ Status put_notify(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes,
                              u32 slot, u32 value, Ticket* ticket) {
   return by_first<Team>(queue, ticket, [&](const Calls& calls, Ticket& made) {
-    return calls.put_notify(remote_offset, local_offset, nbytes, slot, next_note(queue, value),
-                            made);
+    return calls.put_notify(remote_offset, local_offset, nbytes, slot, value, made);
   });
 }
 

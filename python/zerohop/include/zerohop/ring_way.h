@@ -6,7 +6,6 @@
 // of RingUser.
 #pragma once
 
-#include "zerohop/note.h"
 #include "zerohop/send_ring.h"
 
 namespace zerohop::device {
@@ -20,9 +19,7 @@ struct RingWay {
   u32 results_key = 0;
   u32 local_key = 0;
   u32 remote_key = 0;
-  u32 twins_key = 0;
   u32 notes_key = 0;
-  u32 unused = 0;
 };
 
 constexpr u64 kMostOfEntry = u64{1} << 30;  // bytes that one entry moves
@@ -41,12 +38,12 @@ class RingEntries {
                                  u32 nbytes) const {
     return mlx5::write_inline(head(index, flags), remote(remote_offset), data, nbytes);
   }
-  // Behind all that was posted before, on wires and buses that keep no order by themselves.
-  ZEROHOP_BOTH mlx5::Block note(u32 index, u32 flags, bool twin, u32 slot, Note note) const {
-    const u64 at = (twin ? queue_.twins : queue_.notes) + slot * sizeof(Note);
-    const u32 key = twin ? way_.twins_key : way_.notes_key;
-    return mlx5::write_inline(head(index, flags | mlx5::kStrongOrder), {at, key}, &note,
-                              sizeof note);
+  // A value into a slot, as CPUs put it; behind all that was posted before, on wires and buses that
+  // keep no order by themselves.
+  ZEROHOP_BOTH mlx5::Block note(u32 index, u32 flags, u32 slot, u32 value) const {
+    return mlx5::write_inline(head(index, flags | mlx5::kStrongOrder),
+                              {queue_.notes + slot * sizeof value, way_.notes_key}, &value,
+                              sizeof value);
   }
   ZEROHOP_BOTH mlx5::Block add(u32 index, u32 flags, u64 offset, u32 place, u64 value) const {
     return mlx5::fetch_add(head(index, flags), remote(offset), result(place), value);
@@ -94,27 +91,26 @@ class RingCalls {
     return poster_.post(1, way_.patience, fill, ticket);
   }
   // Behind what was posted before.
-  ZEROHOP_BOTH Status notify(u32 slot, Note note, Ticket& ticket) const {
-    const auto fill = [&](u32 index, u32 flags, u32 i) {
-      return entries_.note(index, flags, is_twin(i), slot, note);
+  ZEROHOP_BOTH Status notify(u32 slot, u32 value, Ticket& ticket) const {
+    const auto fill = [&](u32 index, u32 flags, u32) {
+      return entries_.note(index, flags, slot, value);
     };
-    return poster_.post(notes(), way_.patience, fill, ticket);
+    return poster_.post(1, way_.patience, fill, ticket);
   }
   ZEROHOP_BOTH Status put_notify(u64 remote_offset, u64 local_offset, u64 nbytes, u32 slot,
-                                 Note note, Ticket& ticket) const {
-    if (nbytes == 0) return notify(slot, note, ticket);
-    u64 done = 0;
-    for (; nbytes - done > kMostOfEntry; done += kMostOfEntry) {
-      const Status status =
-          move(mlx5::kWrite, remote_offset + done, local_offset + done, kMostOfEntry, ticket);
+                                 u32 value, Ticket& ticket) const {
+    if (nbytes == 0) return notify(slot, value, ticket);
+    const u64 before = (nbytes - 1) / kMostOfEntry * kMostOfEntry;
+    if (before > 0) {
+      const Status status = move(mlx5::kWrite, remote_offset, local_offset, before, ticket);
       if (status != Status::ok) return status;
     }
     const auto fill = [&](u32 index, u32 flags, u32 i) {
-      if (i > 0) return entries_.note(index, flags, is_twin(i - 1), slot, note);
-      return entries_.move(index, flags, mlx5::kWrite, remote_offset + done, local_offset + done,
-                           static_cast<u32>(nbytes - done));
+      if (i > 0) return entries_.note(index, flags, slot, value);
+      return entries_.move(index, flags, mlx5::kWrite, remote_offset + before,
+                           local_offset + before, static_cast<u32>(nbytes - before));
     };
-    return poster_.post(1 + notes(), way_.patience, fill, ticket);
+    return poster_.post(2, way_.patience, fill, ticket);
   }
   // Of 64 bits. Waits for the old value.
   ZEROHOP_BOTH Status fetch_add(u64 offset, u64 value, u64& old) const {
@@ -136,10 +132,6 @@ class RingCalls {
   ZEROHOP_BOTH Ticket all() const { return poster_.all(); }
 
  private:
-  // How many entries put a note, and which: those of kernels first, as they are in more of a hurry.
-  ZEROHOP_BOTH u32 notes() const { return (queue_.twins != 0) + (queue_.notes != 0); }
-  ZEROHOP_BOTH bool is_twin(u32 i) const { return i == 0 && queue_.twins != 0; }
-
   ZEROHOP_BOTH Status move(mlx5::Opcode opcode, u64 remote_offset, u64 local_offset, u64 nbytes,
                            Ticket& ticket) const {
     if (nbytes == 0) ticket = poster_.all();
