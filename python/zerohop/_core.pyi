@@ -845,20 +845,28 @@ class Peer:
         remote: RemoteMemory,
         *,
         hears: str = "both",
+        way: str = "auto",
         timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
     ) -> DeviceQueue:
         """
-        For kernels of `local`'s GPU to put, get and notify by themselves, with no CPU in the way: by loads and stores, as
-        the other process is on this host and its memory is mapped (``route`` tells). Both arrays are contiguous and lie on
-        GPUs, the remote one in a single chunk, as memory of ``Endpoint.empty()`` and cudaMalloc does.
+        For kernels of `local`'s GPU to put, get and notify by themselves. Both arrays are contiguous, the local one lies on a
+        GPU. The ways (``DeviceQueue.way`` and ``.route`` tell which, and why not the other):
 
-        hears: who hears the notifications that kernels put: the peer's kernels and streams (``"gpu"``), its ``wait_notify``
-        (``"cpu"``), or ``"both"``, which takes a kernel that notifies again and again half a microsecond more each time. What
-        kernels put wakes nobody: a CPU that sleeps in wait_notify looks every millisecond.
+        - ``"mapped"``: loads and stores, with no CPU in the way, where the other process is on this host and its memory, on a
+          GPU and in a single chunk (as of ``Endpoint.empty()`` and cudaMalloc), is mapped. Until the queue is closed it stays
+          mapped; a peer that closes that memory or the connection waits for it, five seconds at most.
+        - ``"proxy"``: everywhere else, to memory of GPUs and hosts alike: kernels write entries into a ring, which a thread of
+          this process carries out as the Peer's other transfers by devices are. It looks at the ring all the time while there
+          is something to do, and every millisecond when there was nothing for a second.
+        - ``"auto"`` (default): the first of them that there is.
 
-        Until it is closed the peer's memory stays mapped; a peer that closes that memory or the connection waits for it, five
-        seconds at most. Raises RouteUnavailable, ValueError (such arrays it does not take), PeerLost, CudaError,
-        TransferTimeout (`timeout` seconds; default: the Endpoint's).
+        hears: who hears the notifications that kernels put by mapped memory: the peer's kernels and streams (``"gpu"``), its
+        ``wait_notify`` (``"cpu"``), or ``"both"``, which takes a kernel that notifies again and again half a microsecond more
+        each time. Those wake nobody: a CPU that sleeps in wait_notify looks every millisecond. By the proxy all hear.
+
+        timeout: seconds that a call of a kernel waits which is given no bound, and that this call may take (default: the
+        Endpoint's). Raises RouteUnavailable, ValueError (such arrays it does not take), PeerLost, CudaError,
+        RegistrationError, TransferTimeout.
         """
     def fetch_add(
         self, remote: RemoteMemory, value: typing.SupportsInt | typing.SupportsIndex
@@ -1318,6 +1326,11 @@ class DeviceQueue:
         The GPU that runs the kernels, ``"cuda:0"``.
         """
     @property
+    def error(self) -> str | None:
+        """
+        Why calls of kernels return ``Status::failed`` from now on; None: nothing has failed.
+        """
+    @property
     def route(self) -> Route:
         """
         Which way the kernels' bytes go, and why.
@@ -1326,6 +1339,12 @@ class DeviceQueue:
     def value(self) -> typing.Any:
         """
         The plain value that a kernel takes by value: its bytes.
+        """
+    @property
+    def way(self) -> str:
+        """
+        ``"mapped"``: kernels load and store by themselves. ``"proxy"``: they write entries into a ring (in the layout of
+        mlx5 work queue entries), which a thread of this process carries out.
         """
 
 class DeviceBoard:
@@ -1502,4 +1521,4 @@ DEFAULT_CACHE_ENTRIES: int = 1024
 DEFAULT_P2P: int = 1
 DEFAULT_STAGING_CHUNK: int = 524288
 DEVICE_BOARD_NBYTES: int = 32
-DEVICE_QUEUE_NBYTES: int = 72
+DEVICE_QUEUE_NBYTES: int = 80
