@@ -3,6 +3,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <cstring>
 
 #include "softhca/ordering.hpp"
@@ -32,6 +34,25 @@ std::int64_t walk(MemoryTable& memory, const ibv_pd* domain, std::span<const ibv
     offset = 0;
   }
   return static_cast<std::int64_t>(done);
+}
+
+// False where it is none.
+template <typename Word>
+bool place_word(void* to, const std::byte* from, std::size_t nbytes) noexcept {
+  if (nbytes != sizeof(Word) || reinterpret_cast<std::uintptr_t>(to) % sizeof(Word) != 0) {
+    return false;
+  }
+  Word word;
+  std::memcpy(&word, from, sizeof word);
+  std::atomic_ref(*static_cast<Word*>(to)).store(word, std::memory_order_release);
+  return true;
+}
+
+// An aligned word comes whole, and behind all that came before: somebody may look for it in memory.
+void place(void* to, const std::byte* from, std::size_t nbytes) noexcept {
+  if (place_word<std::uint64_t>(to, from, nbytes)) return;
+  if (place_word<std::uint32_t>(to, from, nbytes)) return;
+  std::memcpy(to, from, nbytes);
 }
 
 }  // namespace
@@ -102,7 +123,7 @@ ssize_t receive_parts(int socket, IoVector& parts) noexcept {
 void copy_out(IoVector& vector, const std::byte* from, std::size_t nbytes) noexcept {
   for (iovec* part = vector.data(); nbytes > 0; ++part) {
     const std::size_t step = std::min(part->iov_len, nbytes);
-    std::memcpy(part->iov_base, from, step);
+    place(part->iov_base, from, step);
     from += step;
     nbytes -= step;
   }
