@@ -1,0 +1,7 @@
+"""Programs to run and to read, each with a check of every result against a reference computed apart.
+
+``python -m zerohop.examples.matvec``: a service that multiplies vectors by matrices, as host-driven server and as a
+persistent kernel that is notified and answers by itself.
+``python -m zerohop.examples.stencil``: the heat equation in rows of ranks, with a launch for each step and as one kernel
+that exchanges halos from inside.
+"""

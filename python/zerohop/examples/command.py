@@ -1,0 +1,71 @@
+"""What the command lines of the examples share: options, and how a job ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from zerohop.examples.failures import Stopped
+from zerohop.examples.job import launched_size
+from zerohop.examples.place import choose_devices, choose_ways
+
+__all__ = ["common_options", "ended", "ranks_of", "where_and_how"]
+
+
+def common_options(function: click.decorators.FC) -> click.decorators.FC:
+    """--ranks, --device, --by, --json."""
+    file = click.Path(dir_okay=False, path_type=Path, writable=True)
+    for option in (
+        click.option("--json", "json_path", type=file, help="Write all figures here."),
+        click.option(
+            "--by",
+            type=click.Choice(["kernel", "host", "both"]),
+            help="Who communicates: a persistent kernel, or the CPU. Default: both on GPUs, host on the CPU.",
+        ),
+        click.option(
+            "--device",
+            metavar="DEVICES",
+            help="cpu, or GPUs such as cuda:0,cuda:1, which the ranks take in turn. Default: all GPUs, else cpu.",
+        ),
+        click.option(
+            "--ranks",
+            type=click.IntRange(1, 64),
+            help="Processes to start on this host. Default: 2; under torchrun those of the job.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def ranks_of(wanted: int | None) -> int:
+    """Raises click.UsageError where a launcher says otherwise."""
+    launched = launched_size()
+    if launched is not None and wanted not in (None, launched):
+        raise click.UsageError(
+            f"--ranks {wanted}, but this job was launched with {launched}: leave --ranks out"
+        )
+    return launched or wanted or 2
+
+
+def where_and_how(device: str | None, by: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Devices and ways. Raises click.UsageError, which ends with status 2."""
+    try:
+        devices = choose_devices(device)
+        ways = choose_ways(by, devices)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    return devices or ("cpu",), ways
+
+
+def ended(name: str, job: Callable[[], bool]) -> int:
+    """The exit status: 0 if every check held, 1 if not or if the job was stopped, 130 after Ctrl-C."""
+    try:
+        return 0 if job() else 1
+    except Stopped as error:
+        click.echo(f"{name} stopped: {error}", err=True)
+        return 1
+    except KeyboardInterrupt:
+        click.echo(f"{name} was interrupted; its ranks have been ended", err=True)
+        return 130

@@ -1,0 +1,183 @@
+"""Client and server that communicate from inside a kernel: the CPU launches it and waits for its end."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zerohop.examples.matvec.face import Client, Lap, Looked, Server
+from zerohop.examples.matvec.host import take
+from zerohop.examples.matvec.plan import BUFFERS, MOST_BLOCKS, Plan
+from zerohop.examples.matvec.problem import SETS, SIDE, Problem
+from zerohop.examples.place import PATIENCE_NS, Gpu
+
+if TYPE_CHECKING:
+    from zerohop.segment import Segment
+    from zerohop.world import World
+
+__all__ = ["KernelClient", "KernelServer"]
+
+# Vectors of a block at least. Fewer would be done a little sooner, but each block has a notification to wait for, and the
+# client one to put.
+_LEAST_VECTORS = 16
+_REQUEST_THREADS = 256  # 16 bytes each: 32 vectors at once
+_SERVE_THREADS = 512  # 16 vectors at once
+_MATRIX_NBYTES = 4 * SIDE * SIDE
+_STATIC_NBYTES = (
+    1 << 10
+)  # of shared memory that the calls of the header have for themselves, and CUDA
+
+_LANE = np.dtype(
+    [
+        ("queue", "u8"),
+        *((name, "u4") for name in ("first", "first_there", "count", "slot", "slot_there", "_")),
+    ]
+)
+_LAYOUT = np.dtype(
+    [("batch", "u8"), ("buffer", "u8"), ("products", "u8"), ("sets", "u4"), ("lap", "u4")]
+)
+
+
+def layout_of(plan: Plan) -> Any:
+    """The Layout of matvec.cu."""
+    values = plan.batch_nbytes, plan.buffer_nbytes, plan.products_at(0), SETS, plan.lap
+    return np.void(np.array(values, _LAYOUT).tobytes())  # a scalar, which CuPy passes by value
+
+
+class KernelServer(Server):
+    """One kernel from the first batch to the last."""
+
+    def __init__(self, world: World, segment: Segment, plan: Plan, place: Gpu) -> None:
+        self._place, self._plan = place, plan
+        server = world.rank - 1
+        share = plan.share(server)
+        matrices = Problem(plan.batch).matrices(share.start, share.stop).transpose(0, 2, 1)
+        self._columns = place.xp.asarray(np.ascontiguousarray(matrices))
+        self._kernel = place.kernel("serve")
+        self._blocks = self._choose_blocks(len(share))
+        segment.notify(0, plan.blocks_slot(server), self._blocks).wait()
+        self._open = ExitStack()
+        queue = self._open.enter_context(segment.device_queue(0, hears="gpu"))
+        self._board = self._open.enter_context(segment.device_board(device=place.device))
+        self._lanes = place.xp.asarray(
+            np.array(
+                [
+                    self._lane(segment, queue.address, server, block)
+                    for block in range(self._blocks)
+                ],
+                _LANE,
+            ).view(np.uint64)
+        )
+        self._ending = place.new_ending()
+
+    def _choose_blocks(self, vectors: int) -> int:
+        """All of them run at once, each with room for as many of its matrices as a block can have."""
+        wanted = max(1, min(MOST_BLOCKS, vectors // _LEAST_VECTORS))
+        largest = (self._place.shared_nbytes() - _STATIC_NBYTES) // _MATRIX_NBYTES
+        self._room = min(-(-vectors // wanted), largest)
+        self._shared = self._room * _MATRIX_NBYTES
+        self._kernel.max_dynamic_shared_size_bytes = self._shared
+        return min(wanted, self._place.resident(self._kernel, _SERVE_THREADS, self._shared))
+
+    def _lane(self, segment: Segment, queue: int, server: int, block: int) -> tuple[int, ...]:
+        plan, slots = self._plan, segment.slots
+        share, piece = plan.share(server), plan.piece(server, block, self._blocks)
+        slot, slot_there = plan.slot(0, 0, block), plan.slot(server, 0, block)
+        begin = piece.start - share.start
+        return queue, begin, piece.start, len(piece), slots[slot], slots[slot_there], 0
+
+    def serve(self) -> None:
+        arguments = (
+            self._lanes,
+            layout_of(self._plan),
+            self._board.value,
+            self._columns,
+            np.uint32(self._room),
+            np.uint64(PATIENCE_NS),
+            self._ending,
+        )
+        self._kernel(
+            (self._blocks,),
+            (_SERVE_THREADS,),
+            arguments,
+            stream=self._place.stream,
+            shared_mem=self._shared,
+        )
+        self._place.await_kernel("the server's kernel", self._ending)
+
+    def close(self) -> None:
+        self._open.close()
+
+
+class KernelClient(Client):
+    """A kernel for each lap. Times are those of the GPU's clock, so without the launch."""
+
+    def __init__(self, world: World, segment: Segment, plan: Plan, place: Gpu) -> None:
+        super().__init__(segment, plan)
+        self._place, self._next = place, 0
+        most = tuple(range(1, MOST_BLOCKS + 1))
+        self._blocks = [
+            take(world, segment, plan.blocks_slot(server), most) for server in range(plan.servers)
+        ]
+        self._kernel = place.kernel("request")
+        self._grid = sum(self._blocks)
+        resident = place.resident(self._kernel, _REQUEST_THREADS)
+        if self._grid > resident:
+            raise ValueError(
+                f"{plan.servers} servers have {self._grid} blocks, of which {place.device} runs {resident} at once: "
+                "use fewer --ranks"
+            )
+        self._open = ExitStack()
+        enter = self._open.enter_context
+        queues = [
+            enter(segment.device_queue(1 + server, hears="gpu")) for server in range(plan.servers)
+        ]
+        self._board = enter(segment.device_board(device=place.device))
+        lanes = [
+            self._lane(queue.address, server, block)
+            for server, queue in enumerate(queues)
+            for block in range(self._blocks[server])
+        ]
+        self._lanes = place.xp.asarray(np.array(lanes, _LANE).view(np.uint64))
+
+    def _lane(self, queue: int, server: int, block: int) -> tuple[int, ...]:
+        plan, slots = self.plan, self.segment.slots
+        share, piece = plan.share(server), plan.piece(server, block, self._blocks[server])
+        slot, slot_there = plan.slot(server, 0, block), plan.slot(0, 0, block)
+        there = piece.start - share.start
+        return queue, piece.start, there, len(piece), slots[slot], slots[slot_there], 0
+
+    def send(self, first: int, count: int, window: int, looked: Looked) -> Lap:
+        xp, ending = self._place.xp, self._place.new_ending()
+        begun, ended = (xp.zeros((count, self._grid), "uint64") for _ in range(2))
+        self._place.finish()  # the zeros are there: they were not put into that stream
+        arguments = (
+            self._lanes,
+            layout_of(self.plan),
+            self._board.value,
+            *(np.uint32(word) for word in (first, count, window)),
+            *(begun, ended, np.uint64(PATIENCE_NS), ending),
+        )
+        self._kernel((self._grid,), (_REQUEST_THREADS,), arguments, stream=self._place.stream)
+        self._place.await_kernel("the client's kernel", ending)
+        looked(count)
+        self._next = first + count
+        return self._lap(begun, ended, window)
+
+    def _lap(self, begun: Any, ended: Any, window: int) -> Lap:
+        begins = self._place.to_host(begun).min(axis=1).astype(np.int64)
+        ends = self._place.to_host(ended).max(axis=1).astype(np.int64)
+        lap = Lap(float(ends.max() - begins.min()) * 1e-9)
+        if window == 1:
+            lap.latencies = [float(took) * 1e-9 for took in ends - begins]
+        return lap
+
+    def close(self) -> None:
+        self.stop(self._next, self._blocks)
+        self._open.close()
+
+
+assert _LANE.itemsize == _LAYOUT.itemsize == 32
+assert BUFFERS == 2  # as matvec.cu has it

@@ -1,0 +1,94 @@
+"""What the client found, as tables and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from zerohop.bench.rows import Row, header, write_json
+from zerohop.examples.matvec.rank import Finding
+from zerohop.host import human_seconds
+
+__all__ = ["TARGETS", "print_findings", "write_findings"]
+
+TARGETS = {480: 3.0, 15360: 1.0}  # of a batch: by how much the kernel is to be faster
+
+
+def print_findings(findings: Sequence[Finding], console: Console) -> None:
+    table = Table(title="products of 32x32 matrices and vectors", title_justify="left")
+    for name in ("batch", "by", "latency p50", "batches/s", "products/s", "/ host", "checked"):
+        table.add_column(name, justify="right")
+    for finding in findings:
+        ratio = _ratio(finding, findings)
+        table.add_row(
+            str(finding.batch),
+            finding.way,
+            human_seconds(finding.latency_s),
+            f"{finding.batches_per_s:,.0f}",
+            f"{finding.batches_per_s * finding.batch:.3g}",
+            "" if ratio is None else f"{ratio:.2f}",
+            str(finding.checked),
+        )
+    console.print(table)
+    console.print(f"The vectors go {findings[0].route}.", markup=False, soft_wrap=True)
+    _print_targets(findings, console)
+    _print_verdict(findings, console)
+
+
+def _ratio(finding: Finding, findings: Sequence[Finding]) -> float | None:
+    """How many times the host's batches/s this kernel has."""
+    if finding.way != "kernel":
+        return None
+    rates = [f.batches_per_s for f in findings if (f.batch, f.way) == (finding.batch, "host")]
+    return finding.batches_per_s / rates[0] if rates else None
+
+
+def _print_targets(findings: Sequence[Finding], console: Console) -> None:
+    for finding in findings:
+        ratio, target = _ratio(finding, findings), TARGETS.get(finding.batch)
+        if ratio is not None and target is not None:
+            verdict = "met" if ratio >= target else "missed"
+            console.print(
+                f"Target at {finding.batch}, kernel/host of {target:g} at least: {verdict}."
+            )
+
+
+def _print_verdict(findings: Sequence[Finding], console: Console) -> None:
+    wrong = [(finding, text) for finding in findings for text in finding.wrong[:1]]
+    for finding, text in wrong:
+        what = f"WRONG, by {finding.way}, {len(finding.wrong)} of {finding.checked} batches; the first is"
+        console.print(f"[bold red]{what}[/] {escape(text)}.", soft_wrap=True)
+    if not wrong:
+        console.print("Every product is that of the reference, bit for bit.")
+
+
+def write_findings(path: Path, findings: Sequence[Finding]) -> None:
+    """As the benchmarks do: a header and rows."""
+    rows = []
+    for finding in findings:
+        for metric, value, unit in (
+            ("p50", finding.latency_s, "s"),
+            ("batches", finding.batches_per_s, "1/s"),
+            ("products", finding.batches_per_s * finding.batch, "1/s"),
+            ("wrong", float(len(finding.wrong)), "batches"),
+        ):
+            rows.append(
+                Row(
+                    suite="matvec",
+                    test=f"batch {finding.batch}",
+                    route=finding.route,
+                    device=finding.device,
+                    memory=finding.device.partition(":")[0],
+                    driver=finding.way,
+                    nbytes=finding.batch * 128,
+                    impl="zerohop",
+                    metric=metric,
+                    value=value,
+                    unit=unit,
+                )
+            )
+    write_json(path, header("matvec", {}), rows)
