@@ -20,7 +20,7 @@ __all__ = ["PATIENCE_NS", "Cpu", "Gpu", "Place", "choose_devices", "choose_ways"
 # Of every wait inside a kernel. Longer than a peer takes to be lost (5 s), so that who was killed is told as such, and
 # than the CPU of the other side needs between two launches.
 PATIENCE_NS = 10_000_000_000
-_LOOK_S = 0.5e-3  # between two looks at whether a kernel has ended
+_LOOK_S = 1e-4  # between two looks at whether a kernel has ended
 _ENDINGS = {  # zerohop::device::Status, and what the kernels here have beside it
     1: "waited in vain for {seconds:.0f} s",
     2: "moved bytes out of an array's bounds",
