@@ -1,13 +1,11 @@
 """The header for kernels compiles by itself, for every generation of GPUs that the compiler knows best."""
 
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import zerohop as zh
+from support.nvcc import compiles
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "gpu"))
 from device_kernels import SOURCE
@@ -42,23 +40,12 @@ extern "C" __global__ void use(Queue queue, Board board, u32* out) {
 """
 
 
-def nvcc() -> str:
-    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
-    found = shutil.which(f"{home}/bin/nvcc") or shutil.which("nvcc")
-    if found is None:
-        pytest.fail("no nvcc: pip install nvidia-cuda-nvcc, and set CUDA_HOME to its nvidia/cu13")
-    return found
-
-
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("source", [CALLS, SOURCE], ids=["calls", "kernels of the GPU tests"])
 def test_it_compiles(tmp_path: Path, source: str, architecture: str) -> None:
     file = tmp_path / "use.cu"
     file.write_text(source)
-    command = [nvcc(), "-std=c++17", "-cubin", f"-arch={architecture}", f"-I{zh.include_dir()}"]
-    command += ["-Werror", "all-warnings", "-o", str(tmp_path / "use.cubin"), str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    compiles(file, architecture, tmp_path)
 
 
 def test_the_values_are_as_large_as_the_header_says() -> None:

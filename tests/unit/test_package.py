@@ -141,6 +141,9 @@ def test_wheel_is_small_and_depends_on_little(wheel: Path) -> None:
     assert requirement_names(fields.get_all("Requires-Dist")) == RUN_TIME
     assert {n.split("/")[0].split("-")[0] for n in names} == {"zerohop"}
     assert any(n.endswith("/licenses/LICENSE") for n in names)
+    kernels = ("include/zerohop/device", "examples/blocks")
+    assert {f"zerohop/{kernel}.cuh" for kernel in kernels} <= set(names)
+    assert {f"zerohop/examples/{name}/{name}.cu" for name in ("matvec", "stencil")} <= set(names)
 
 
 NO_HEADERS = ["-DCMAKE_FIND_ROOT_PATH=/nonexistent", "-DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import time
 from collections.abc import Callable
@@ -15,8 +16,18 @@ import numpy.typing as npt
 from zerohop.device import include_dir
 from zerohop.examples.failures import KernelFailed
 
-__all__ = ["PATIENCE_NS", "Cpu", "Gpu", "Place", "choose_devices", "choose_ways", "open_place"]
+__all__ = [
+    "HERE",
+    "PATIENCE_NS",
+    "Cpu",
+    "Gpu",
+    "Place",
+    "choose_devices",
+    "choose_ways",
+    "open_place",
+]
 
+HERE = Path(__file__).parent
 # Of every wait inside a kernel. Longer than a peer takes to be lost (5 s), so that who was killed is told as such, and
 # than the CPU of the other side needs between two launches.
 PATIENCE_NS = 10_000_000_000
@@ -66,9 +77,10 @@ class Gpu:
         self._gpu = self.xp.cuda.Device(self.ordinal)
         self._gpu.use()
         self.stream = self.xp.cuda.Stream(non_blocking=True)
-        includes = (f"-I{include_dir()}", f"-I{Path(__file__).parent}")
-        code = source.read_text()
-        self._module = self.xp.RawModule(code=code, options=("-std=c++17", *includes))
+        options = ("-std=c++17", f"-I{include_dir()}", f"-I{HERE}")
+        # CuPy finds what it has compiled before by the code alone, whatever that includes.
+        code = f"// with headers {_digest()}\n{source.read_text()}"
+        self._module = self.xp.RawModule(code=code, options=options)
         self._module.compile()
 
     def kernel(self, name: str) -> Any:
@@ -117,6 +129,12 @@ class Gpu:
 
 
 Place = Cpu | Gpu
+
+
+def _digest() -> str:
+    """Of all headers that a kernel of the examples may include."""
+    headers = sorted([*HERE.glob("*.cuh"), *(Path(include_dir()) / "zerohop").iterdir()])
+    return hashlib.sha256(b"".join(header.read_bytes() for header in headers)).hexdigest()
 
 
 def open_place(device: str, source: Path) -> Place:

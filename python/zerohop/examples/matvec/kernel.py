@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zerohop.examples.failures import KernelFailed
 from zerohop.examples.matvec.face import Client, Lap, Looked, Server
 from zerohop.examples.matvec.host import take
-from zerohop.examples.matvec.plan import BUFFERS, MOST_BLOCKS, Plan
-from zerohop.examples.matvec.problem import SETS, SIDE, Problem
+from zerohop.examples.matvec.lanes import client_lanes, layout_of, server_lanes
+from zerohop.examples.matvec.plan import MOST_BLOCKS, Plan
+from zerohop.examples.matvec.problem import SIDE, Problem
 from zerohop.examples.place import PATIENCE_NS, Gpu
 
 if TYPE_CHECKING:
@@ -25,25 +27,7 @@ _LEAST_VECTORS = 16
 _REQUEST_THREADS = 256  # 16 bytes each: 32 vectors at once
 _SERVE_THREADS = 512  # 16 vectors at once
 _MATRIX_NBYTES = 4 * SIDE * SIDE
-_STATIC_NBYTES = (
-    1 << 10
-)  # of shared memory that the calls of the header have for themselves, and CUDA
-
-_LANE = np.dtype(
-    [
-        ("queue", "u8"),
-        *((name, "u4") for name in ("first", "first_there", "count", "slot", "slot_there", "_")),
-    ]
-)
-_LAYOUT = np.dtype(
-    [("batch", "u8"), ("buffer", "u8"), ("products", "u8"), ("sets", "u4"), ("lap", "u4")]
-)
-
-
-def layout_of(plan: Plan) -> Any:
-    """The Layout of matvec.cu."""
-    values = plan.batch_nbytes, plan.buffer_nbytes, plan.products_at(0), SETS, plan.lap
-    return np.void(np.array(values, _LAYOUT).tobytes())  # a scalar, which CuPy passes by value
+_STATIC_NBYTES = 1 << 10  # of shared memory that the header's calls have for themselves
 
 
 class KernelServer(Server):
@@ -61,15 +45,8 @@ class KernelServer(Server):
         self._open = ExitStack()
         queue = self._open.enter_context(segment.device_queue(0, hears="gpu"))
         self._board = self._open.enter_context(segment.device_board(device=place.device))
-        self._lanes = place.xp.asarray(
-            np.array(
-                [
-                    self._lane(segment, queue.address, server, block)
-                    for block in range(self._blocks)
-                ],
-                _LANE,
-            ).view(np.uint64)
-        )
+        lanes = server_lanes(plan, segment.slots, server, queue.address, self._blocks)
+        self._lanes = place.xp.asarray(lanes.view(np.uint64))
         self._ending = place.new_ending()
 
     def _choose_blocks(self, vectors: int) -> int:
@@ -80,13 +57,6 @@ class KernelServer(Server):
         self._shared = self._room * _MATRIX_NBYTES
         self._kernel.max_dynamic_shared_size_bytes = self._shared
         return min(wanted, self._place.resident(self._kernel, _SERVE_THREADS, self._shared))
-
-    def _lane(self, segment: Segment, queue: int, server: int, block: int) -> tuple[int, ...]:
-        plan, slots = self._plan, segment.slots
-        share, piece = plan.share(server), plan.piece(server, block, self._blocks)
-        slot, slot_there = plan.slot(0, 0, block), plan.slot(server, 0, block)
-        begin = piece.start - share.start
-        return queue, begin, piece.start, len(piece), slots[slot], slots[slot_there], 0
 
     def serve(self) -> None:
         arguments = (
@@ -125,29 +95,19 @@ class KernelClient(Client):
         self._grid = sum(self._blocks)
         resident = place.resident(self._kernel, _REQUEST_THREADS)
         if self._grid > resident:
-            raise ValueError(
+            raise KernelFailed(
                 f"{plan.servers} servers have {self._grid} blocks, of which {place.device} runs {resident} at once: "
                 "use fewer --ranks"
             )
         self._open = ExitStack()
         enter = self._open.enter_context
         queues = [
-            enter(segment.device_queue(1 + server, hears="gpu")) for server in range(plan.servers)
+            enter(segment.device_queue(1 + server, hears="gpu")).address
+            for server in range(plan.servers)
         ]
         self._board = enter(segment.device_board(device=place.device))
-        lanes = [
-            self._lane(queue.address, server, block)
-            for server, queue in enumerate(queues)
-            for block in range(self._blocks[server])
-        ]
-        self._lanes = place.xp.asarray(np.array(lanes, _LANE).view(np.uint64))
-
-    def _lane(self, queue: int, server: int, block: int) -> tuple[int, ...]:
-        plan, slots = self.plan, self.segment.slots
-        share, piece = plan.share(server), plan.piece(server, block, self._blocks[server])
-        slot, slot_there = plan.slot(server, 0, block), plan.slot(0, 0, block)
-        there = piece.start - share.start
-        return queue, piece.start, there, len(piece), slots[slot], slots[slot_there], 0
+        lanes = client_lanes(plan, segment.slots, queues, self._blocks)
+        self._lanes = place.xp.asarray(lanes.view(np.uint64))
 
     def send(self, first: int, count: int, window: int, looked: Looked) -> Lap:
         xp, ending = self._place.xp, self._place.new_ending()
@@ -177,7 +137,3 @@ class KernelClient(Client):
     def close(self) -> None:
         self.stop(self._next, self._blocks)
         self._open.close()
-
-
-assert _LANE.itemsize == _LAYOUT.itemsize == 32
-assert BUFFERS == 2  # as matvec.cu has it

@@ -1,0 +1,108 @@
+"""The programs of zerohop.examples on GPUs: both ways of each, with two processes on one GPU and on two."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import zerohop as zh
+from support.examples import example, rows_of, running
+from zerohop.examples.failures import KernelFailed
+from zerohop.examples.place import open_place
+from zerohop.examples.stencil import kernel as stencil_kernel
+from zerohop.examples.stencil.plan import SLOTS, Plan
+from zerohop.examples.stencil.rank import SOURCE
+from zerohop.local import Link, Ranks
+
+DEVICES = [",".join(f"cuda:{i}" for i in range(gpus)) for gpus in range(1, 3)]
+DEVICES = DEVICES[: torch.cuda.device_count()]
+
+
+@pytest.fixture(autouse=True)
+def soft0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROHOP_DEVICE", "soft0")
+
+
+# Small: two processes on one GPU take turns of milliseconds, and each round trip needs two.
+@pytest.mark.parametrize("devices", DEVICES)
+def test_every_product_is_right(tmp_path: Path, devices: str, rows: Any) -> None:
+    file = tmp_path / "rows.json"
+    sizes = ["--batch=480", "--batch=37", "--batch=15360"]
+    done = example("matvec", *sizes, "--rounds=40", f"--device={devices}", f"--json={file}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Every product is that of the reference, bit for bit." in done.stdout
+    found = rows_of(file)
+    for size in (480, 37, 15360):
+        rates = {way: found[f"batch {size}", way, "batches"] for way in ("host", "kernel")}
+        assert min(rates.values()) > 0
+        rows.add("matvec", devices=devices, batch=size, batches_per_second=rates)
+
+
+@pytest.mark.parametrize("devices", DEVICES)
+def test_three_ranks_share_the_batches(devices: str) -> None:
+    done = example("matvec", "--batch=97", "--rounds=10", "--ranks=3", f"--device={devices}")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("devices", DEVICES)
+@pytest.mark.parametrize(("ranks", "side"), [(1, 300), (2, 300), (2, 1030), (3, 7)])
+def test_every_cell_is_right(
+    tmp_path: Path, devices: str, ranks: int, side: int, rows: Any
+) -> None:
+    file = tmp_path / "rows.json"
+    shape = [f"--side={side}", "--steps=61", f"--ranks={ranks}"]
+    done = example("stencil", *shape, f"--device={devices}", f"--json={file}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Every cell is that of the reference, bit for bit." in done.stdout
+    found = rows_of(file)
+    rates = {way: found[f"{side} x {side}", way, "steps"] for way in ("host", "kernel")}
+    assert min(rates.values()) > 0
+    rows.add("stencil", devices=devices, ranks=ranks, side=side, steps_per_second=rates)
+
+
+@pytest.mark.parametrize("name", ["matvec", "stencil"])
+def test_a_rank_that_is_killed_ends_the_kernels_of_all(name: str) -> None:
+    long = {"matvec": ["--batch=480", "--rounds=100000000"], "stencil": ["--steps=100000000"]}[name]
+    with running(name, *long, "--by=kernel", f"--device={DEVICES[-1]}") as job:
+        assert job.line.startswith(f"{name}: "), job.line
+        os.kill(job.ranks[1], signal.SIGKILL)
+        status, errors = job.end()
+    assert status == 1
+    assert f"{name} stopped: rank 1 was killed by SIGKILL" in errors
+
+
+def wait_alone(link: Link, directory: Path, gpus: int, leave: bool) -> str:
+    """Rank 0 steps, while its neighbour launches nothing, or leaves."""
+    stencil_kernel.PATIENCE_NS = 8_000_000_000 if leave else 300_000_000
+    world = zh.World(directory, link.rank, 2, timeout=30.0)
+    place, plan = open_place(f"cuda:{link.rank % gpus}", SOURCE), Plan(600, 2)
+    nbytes = plan.nbytes(link.rank)
+    segment = world.segment(nbytes, device=place.device, notifications=SLOTS)
+    stepper = stencil_kernel.KernelStepper(world, segment, plan, place)
+    world.barrier()
+    said = ""
+    if link.rank == 0:
+        with pytest.raises(KernelFailed) as raised:
+            stepper.run(5, lambda done: None)
+        said = str(raised.value)
+    elif leave:
+        world.close()
+    link.exchange(None)
+    world.close()
+    return said
+
+
+@pytest.mark.parametrize(
+    ("leave", "words"),
+    [(False, "waited in vain"), (True, "found that no peer is left that could notify")],
+)
+def test_a_kernel_whose_neighbour_does_nothing_ends(
+    tmp_path: Path, leave: bool, words: str
+) -> None:
+    with Ranks(wait_alone, 2, tmp_path / "job", len(DEVICES), leave) as ranks:
+        said = ranks.results()[0]
+    assert said.startswith("the kernel of all steps on cuda:0: block ")
+    assert words in said
+    assert said.endswith(", in round 1")

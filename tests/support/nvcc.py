@@ -1,0 +1,27 @@
+"""The compiler of kernels: where it is, and that it has nothing to say about a file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import zerohop as zh
+
+
+def nvcc() -> str:
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    found = shutil.which(f"{home}/bin/nvcc") or shutil.which("nvcc")
+    if found is None:
+        pytest.fail("no nvcc: pip install nvidia-cuda-nvcc, and set CUDA_HOME to its nvidia/cu13")
+    return found
+
+
+def compiles(file: Path, architecture: str, out: Path, *options: str) -> None:
+    """Without a warning; the result goes to the folder `out`."""
+    command = [nvcc(), "-std=c++17", "-cubin", f"-arch={architecture}", f"-I{zh.include_dir()}"]
+    command += [*options, "-Werror", "all-warnings", "-o", str(out / "kernels.cubin"), str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
