@@ -177,7 +177,7 @@ def _parse_size(word: str) -> int:
     return int(digits) * scale
 
 
-def _check_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+def check_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
     """Refuses at once what could not be written once all is measured."""
     if path is not None and not os.access(path if path.exists() else path.parent, os.W_OK):
         why = "cannot be written" if path.exists() else f"{str(path.parent)!r} cannot be written to"
@@ -186,7 +186,7 @@ def _check_file(context: click.Context, option: click.Parameter, path: Path | No
 
 
 def _check_plot(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    if _check_file(context, option, path) is None:
+    if check_file(context, option, path) is None:
         return None
     from zerohop.bench.plot import check_plot
 
@@ -204,7 +204,7 @@ def _bench_options(function: click.decorators.FC) -> click.decorators.FC:
         click.option("--sizes", callback=_split_sizes, metavar="SIZES", help=_SIZES_HELP),
         click.option("--quick", is_flag=True, help="Fewer sizes, shorter runs."),
         click.option("--plot", "plot_path", type=file, callback=_check_plot, help=_PLOT_HELP),
-        click.option("--json", "json_path", type=file, callback=_check_file, help=_JSON_HELP),
+        click.option("--json", "json_path", type=file, callback=check_file, help=_JSON_HELP),
         _device_option,
     ):
         function = option(function)

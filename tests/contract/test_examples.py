@@ -17,6 +17,7 @@ from support.ranks import Job
 from zerohop.examples import command, job, place
 from zerohop.examples.matvec import __main__ as matvec
 from zerohop.examples.matvec import host as matvec_host
+from zerohop.examples.matvec import plan as matvec_plan
 from zerohop.examples.stencil import __main__ as stencil
 from zerohop.examples.stencil import host as stencil_host
 
@@ -93,6 +94,22 @@ def invoke(name, *arguments):
 @pytest.mark.parametrize("name", MAINS)
 def test_what_is_not_spoilt_is_right(threads, name):
     assert invoke(name).exit_code == 0
+
+
+@pytest.mark.parametrize("lap", [2, 5])
+def test_products_of_several_laps_take_the_same_places(threads, monkeypatch, lap):
+    monkeypatch.setattr(matvec_plan, "_PRODUCTS_NBYTES", lap * 40 * 128)
+    calls, right = itertools.count(0), matvec_host.multiply
+
+    def multiply(matrices, vectors, products):
+        if next(calls) != 24:  # whose answer then is that of another batch
+            right(matrices, vectors, products)
+
+    assert invoke("matvec").exit_code == 0
+    monkeypatch.setattr(matvec_host, "multiply", multiply)
+    done = invoke("matvec")
+    assert done.exit_code == 1
+    assert "1 of 26 batches; the first is batch 24: " in " ".join(done.output.split())
 
 
 @pytest.mark.parametrize(("call", "batch"), [(1, 0), (20, 19), (24, 23)])
@@ -199,6 +216,7 @@ def usage_error(name, *arguments):
         ("matvec", ["--batch=2", "--ranks=5"], "--batch 2 is too small for 4 servers"),
         ("matvec", ["--batch=0"], "0 is not in the range"),
         ("stencil", ["--side=7", "--ranks=4"], "--side 7 is less than 2 rows for each of 4 ranks"),
+        ("matvec", ["--json=/nowhere/rows.json"], "'/nowhere' cannot be written to"),
         ("stencil", ["--steps=0"], "0 is not in the range"),
         ("stencil", ["--device=gpu"], "'gpu' is no device: --device cpu, or GPUs such as"),
         ("stencil", ["--device=cuda:"], "'cuda:' is no device"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from zerohop.cli import check_file
 from zerohop.examples.failures import Stopped
 from zerohop.examples.job import launched_size
 from zerohop.examples.place import choose_devices, choose_ways
@@ -16,9 +17,11 @@ __all__ = ["common_options", "ended", "ranks_of", "where_and_how"]
 
 def common_options(function: click.decorators.FC) -> click.decorators.FC:
     """--ranks, --device, --by, --json."""
-    file = click.Path(dir_okay=False, path_type=Path, writable=True)
+    file = click.Path(dir_okay=False, path_type=Path)
     for option in (
-        click.option("--json", "json_path", type=file, help="Write all figures here."),
+        click.option(
+            "--json", "json_path", type=file, callback=check_file, help="Write all figures here."
+        ),
         click.option(
             "--by",
             type=click.Choice(["kernel", "host", "both"]),

@@ -139,8 +139,8 @@ def compare(finals: Segment, plan: Plan, expected: Grid) -> str:
         if len(differing):
             row, column = differing[0]
             return (
-                f"cell {column} of row {strip.first + row}, on rank {rank}, is {cells[row, column]!r}, not "
-                f"{right[row, column]!r}; of {cells.size} cells there {len(differing)} are wrong"
+                f"cell {column} of row {strip.first + row}, on rank {rank}, is {cells[row, column]:.9g}, not "
+                f"{right[row, column]:.9g}; of {cells.size} cells there {len(differing)} are wrong"
             )
     return ""
 
