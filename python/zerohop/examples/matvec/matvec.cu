@@ -34,7 +34,7 @@ static_assert(sizeof(Lane) == 32, "as Python packs it");
 // Where the arrays lie, in bytes from the beginnings of both parts; as Python packs it.
 struct Layout {
   u64 batch;     // bytes of a batch, in the client's part
-  u64 buffer;    // of a buffer, in the server's
+  u64 buffer;    // of a buffer, in the server's: kTurns of vectors, then kTurns of products
   u64 products;  // where they begin in the client's part
   u32 sets;      // of vectors there, from its beginning on
   u32 lap;       // batches of products
@@ -80,24 +80,25 @@ __device__ inline void hold(float* held, const float* matrices, u32 count) {
   __syncthreads();
 }
 
-// A product goes from registers straight into the client's memory, 128 bytes from each warp.
+// Products are gathered in this side's memory first: from there they travel 16 bytes at a time,
+// which fills a link, and as they do the number of the notification is asked for.
 __device__ Status answer(const Lane& lane, const Layout& layout, const float* held, u32 room,
                          const float* matrices, u32 number) {
   const Queue& queue = queue_of(lane);
-  const u64 from = number % kTurns * layout.buffer + lane.first * kVector;
-  const u64 to = layout.products + number % layout.lap * layout.batch + lane.first_there * kVector;
-  // Not through the L1 cache: another GPU wrote it.
-  const float* const vectors = reinterpret_cast<const float*>(queue.local + from);
-  Status status = Status::ok;
+  const u64 vectors_at = number % kTurns * layout.buffer + lane.first * kVector;
+  const u64 answer_at = vectors_at + kTurns * layout.buffer;
+  const float* const vectors = reinterpret_cast<const float*>(queue.local + vectors_at);
+  float* const products = reinterpret_cast<float*>(queue.local + answer_at);
   for (u32 i = threadIdx.x / kSide; i < lane.count; i += blockDim.x / kSide) {
-    const float element = __ldcg(vectors + i * kSide + Warp::rank());
-    const float* const matrix = i < room ? held + i * kMatrix : matrices + u64{i} * kMatrix;
-    const u64 place = to + i * kVector + Warp::rank() * sizeof(float);
-    const Status put = put_value(queue, place, product(matrix, element));
-    if (put != Status::ok) status = put;
+    const u32 place = i * kSide + Warp::rank();
+    const float element = __ldcg(vectors + place);  // not by the L1 cache: another GPU wrote it
+    products[place] = i < room ? product(held + i * kMatrix, element)  // loads of shared memory
+                               : product(matrices + u64{i} * kMatrix, element);
   }
-  if (__syncthreads_or(status != Status::ok) != 0) return Status::out_of_bounds;
-  return notify<Block>(queue, lane.slot_there + number % kTurns, number + 1);
+  __syncthreads();  // what all threads wrote is what each of them may send
+  const u64 to = layout.products + number % layout.lap * layout.batch + lane.first_there * kVector;
+  const u32 slot = lane.slot_there + number % kTurns;
+  return put_notify<Block>(queue, to, answer_at, lane.count * kVector, slot, number + 1);
 }
 
 extern "C" __global__ void __launch_bounds__(512)
