@@ -44,7 +44,11 @@ def route(verbs, device, monkeypatch):
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_every_product_is_right(route, tmp_path, ranks):
-    sizes = ["--batch", "480", "--batch", "37"]  # and one that no number of servers divides
+    sizes = [
+        "--batch=480",
+        "--batch=37",
+        "--batch=480",
+    ]  # and one that no number of servers divides
     file = tmp_path / "rows.json"
     arguments = [*sizes, "--rounds", "7", f"--ranks={ranks}", "--device=cpu", f"--json={file}"]
     done = example("matvec", *arguments)

@@ -49,7 +49,7 @@ def main(
     size = ranks_of(ranks)
     if size < 2:
         raise click.UsageError("a client and a server are two ranks at least: --ranks 2")
-    sizes = batches or BATCHES
+    sizes = tuple(dict.fromkeys(batches)) or BATCHES
     if min(sizes) < size - 1:
         raise click.UsageError(f"--batch {min(sizes)} is too small for {size - 1} servers to share")
     devices, ways = where_and_how(device, by)
