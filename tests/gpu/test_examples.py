@@ -25,12 +25,12 @@ def soft0(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEROHOP_DEVICE", "soft0")
 
 
-# Small: two processes on one GPU take turns of milliseconds, and each round trip needs two.
+# Few rounds: all processes that use a GPU take turns of milliseconds, and each round trip needs two.
 @pytest.mark.parametrize("devices", DEVICES)
 def test_every_product_is_right(tmp_path: Path, devices: str, rows: Any) -> None:
     file = tmp_path / "rows.json"
     sizes = ["--batch=480", "--batch=37", "--batch=15360"]
-    done = example("matvec", *sizes, "--rounds=40", f"--device={devices}", f"--json={file}")
+    done = example("matvec", *sizes, "--rounds=10", f"--device={devices}", f"--json={file}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Every product is that of the reference, bit for bit." in done.stdout
     found = rows_of(file)
@@ -42,17 +42,17 @@ def test_every_product_is_right(tmp_path: Path, devices: str, rows: Any) -> None
 
 @pytest.mark.parametrize("devices", DEVICES)
 def test_three_ranks_share_the_batches(devices: str) -> None:
-    done = example("matvec", "--batch=97", "--rounds=10", "--ranks=3", f"--device={devices}")
+    done = example("matvec", "--batch=97", "--rounds=5", "--ranks=3", f"--device={devices}")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("devices", DEVICES)
-@pytest.mark.parametrize(("ranks", "side"), [(1, 300), (2, 300), (2, 1030), (3, 7)])
+@pytest.mark.parametrize(("ranks", "side"), [(1, 300), (2, 1030), (3, 7)])
 def test_every_cell_is_right(
     tmp_path: Path, devices: str, ranks: int, side: int, rows: Any
 ) -> None:
     file = tmp_path / "rows.json"
-    shape = [f"--side={side}", "--steps=61", f"--ranks={ranks}"]
+    shape = [f"--side={side}", "--steps=21", f"--ranks={ranks}"]
     done = example("stencil", *shape, f"--device={devices}", f"--json={file}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Every cell is that of the reference, bit for bit." in done.stdout
