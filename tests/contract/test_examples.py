@@ -192,16 +192,25 @@ def test_a_killed_rank_ends_all(route, name):
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize("name", MAINS)
-def test_ctrl_c_ends_all(name):
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("matvec", signal.SIGINT), ("stencil", signal.SIGINT), ("stencil", signal.SIGTERM)],
+)
+def test_an_interruption_ends_all(tmp_path, monkeypatch, name, number):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with running(name, *LONG[name], "--device=cpu") as job_:
         assert job_.line.startswith(f"{name}: ")
-        os.killpg(job_.process.pid, signal.SIGINT)
+        assert [path.name for path in tmp_path.iterdir() if path.name.startswith("zerohop-")]
+        if number == signal.SIGINT:  # as a shell sends it
+            os.killpg(job_.process.pid, number)
+        else:
+            job_.process.send_signal(number)
         with within(LOST_WITHIN):
             status, errors = job_.end()
     assert status == 130
     assert f"{name} was interrupted; its ranks have been ended" in errors
     assert "Traceback" not in errors
+    assert list(tmp_path.iterdir()) == []  # there were secrets
 
 
 # --- wrong usage ---

@@ -63,7 +63,7 @@ def where_and_how(device: str | None, by: str | None) -> tuple[tuple[str, ...], 
 
 
 def ended(name: str, job: Callable[[], bool]) -> int:
-    """The exit status: 0 if every check held, 1 if not or if the job was stopped, 130 after Ctrl-C."""
+    """The exit status: 0 if every check held, 1 if not or if the job was stopped, 130 after Ctrl-C or SIGTERM."""
     try:
         return 0 if job() else 1
     except Stopped as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -53,6 +54,7 @@ def run(name: str, work: Work, spec: Any, ranks: int) -> Any:
     try:
         if launched_size() is not None:
             return _joined(work, spec, ticker)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
         with (
             TemporaryDirectory(prefix="zerohop-") as store,
             Ranks(_started, ranks, work, spec, Path(store), on_report=_told(ticker)) as running,
