@@ -1,11 +1,13 @@
 """The parts of zerohop.examples: numbers that are exact, places that fit together, kernels that compile."""
 
+import io
 import itertools
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from support.nvcc import compiles
 from zerohop.examples import place
 from zerohop.examples.failures import KernelFailed
@@ -14,6 +16,8 @@ from zerohop.examples.matvec import lanes, plan, problem
 from zerohop.examples.matvec.plan import BUFFERS, MOST_BLOCKS, Plan
 from zerohop.examples.matvec.problem import NBYTES, SETS, SIDE, Problem, first_wrong, poison
 from zerohop.examples.matvec.rank import SOURCE as MATVEC
+from zerohop.examples.matvec.rank import Finding
+from zerohop.examples.matvec.report import print_findings
 from zerohop.examples.stencil import host
 from zerohop.examples.stencil import kernel as stencil_kernel
 from zerohop.examples.stencil.plan import LEFT
@@ -228,6 +232,23 @@ def test_a_long_job_says_how_far_it_is(
         ticker("batches", number, 50)
     said = capsys.readouterr().err.splitlines()
     assert said == [f"matvec: batches, {number} of 50" for number in (15, 31, 47)]
+
+
+def test_ways_are_compared_and_targets_judged() -> None:
+    findings = [
+        Finding(480, "host", "cuda:0", "p2p", 40e-6, 10_000.0, 5),
+        Finding(480, "kernel", "cuda:0", "p2p", 8e-6, 45_000.0, 5),
+        Finding(15360, "host", "cuda:0", "p2p", 60e-6, 20_000.0, 5),
+        Finding(15360, "kernel", "cuda:0", "p2p", 70e-6, 19_000.0, 5, ["batch 2: it is wrong"]),
+    ]
+    console = Console(width=120, record=True, file=io.StringIO())
+    print_findings(findings, console)
+    text = console.export_text()
+    assert "Target at 480, kernel/host of 3 at least: met." in text
+    assert "Target at 15360, kernel/host of 1 at least: missed." in text
+    assert "4.50" in text
+    assert "WRONG, by kernel, 1 of 5 batches; the first is batch 2: it is wrong." in text
+    assert "bit for bit" not in text
 
 
 def test_problems_of_two_ranks_are_the_same() -> None:

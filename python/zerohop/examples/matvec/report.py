@@ -35,6 +35,10 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
         )
     console.print(table)
     console.print(f"The vectors go {findings[0].route}.", markup=False, soft_wrap=True)
+    if any(finding.way == "kernel" for finding in findings):
+        console.print(
+            "Times of kernels are by the GPU's clock: without the launch, one for each lap."
+        )
     _print_targets(findings, console)
     _print_verdict(findings, console)
 
