@@ -43,7 +43,7 @@ class KernelServer(Server):
         self._blocks = self._choose_blocks(len(share))
         segment.notify(0, plan.blocks_slot(server), self._blocks).wait()
         self._open = ExitStack()
-        queue = self._open.enter_context(segment.device_queue(0, hears="gpu"))
+        queue = self._open.enter_context(segment.device_queue(0, hears="gpu", way="mapped"))
         self._board = self._open.enter_context(segment.device_board(device=place.device))
         lanes = server_lanes(plan, segment.slots, server, queue.address, self._blocks)
         self._lanes = place.xp.asarray(lanes.view(np.uint64))
@@ -102,7 +102,7 @@ class KernelClient(Client):
         self._open = ExitStack()
         enter = self._open.enter_context
         queues = [
-            enter(segment.device_queue(1 + server, hears="gpu")).address
+            enter(segment.device_queue(1 + server, hears="gpu", way="mapped")).address
             for server in range(plan.servers)
         ]
         self._board = enter(segment.device_board(device=place.device))

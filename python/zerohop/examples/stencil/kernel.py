@@ -62,7 +62,7 @@ class KernelStepper(Stepper):
         """The Side of stencil.cu; with no neighbour nothing but the row counts."""
         if side is None:
             return 0, (0, 0), (0, 0), row, 0, 0, 0
-        queue = enter(self.segment.device_queue(side.rank, hears="gpu"))
+        queue = enter(self.segment.device_queue(side.rank, hears="gpu", way="mapped"))
         plan, slots = self.plan, self.segment.slots
         edges = tuple(plan.cells_at(self.world.rank, turn, side.edge) for turn in range(2))
         frames = tuple(plan.cells_at(side.rank, turn, side.frame_there) for turn in range(2))
