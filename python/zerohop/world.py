@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
 from zerohop.barrier import Barrier
+from zerohop.collectives import CollectiveCalls, Desk
 from zerohop.errors import Error
 from zerohop.launch import job_from_environment
 from zerohop.roster import Roster
 from zerohop.segment import Segment
-from zerohop.slots import BARRIER, SlotRanges
+from zerohop.slots import BARRIER, SlotRanges, collective_slots
 from zerohop.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["World"]
 
 
-class World:
+class World(CollectiveCalls):
     """Rank, size and Peers of a job whose processes find each other through a store.
 
     Nothing is collective here: a World of 1000 ranks costs an Endpoint and an entry in the store, and ranks are connected
@@ -64,7 +65,9 @@ class World:
         self._roster = Roster(open_store(store), name, self.rank, self.size, options)
         self.endpoint = self._roster.endpoint
         self._barrier = Barrier(self._roster, BARRIER)
-        self._slots = SlotRanges()
+        slots = collective_slots(self.size)
+        self._desk = Desk(self._roster, slots)
+        self._slots = SlotRanges(slots.start)
         self._segments = 0  # how many have been made
 
     @classmethod

@@ -1,0 +1,168 @@
+"""Arrays of the program as collectives move them: bytes in a row, cut into blocks, on a host or a GPU."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from zerohop import _core
+from zerohop.spans import Span
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from zerohop.endpoint import Endpoint
+
+__all__ = ["Block", "Flat", "check_apart", "cut", "cut_evenly"]
+
+
+class Flat:
+    """A contiguous array in one row, registered when that is first needed until close().
+
+    what: names it in messages. An array of a GPU is registered at once, and what the GPU's default stream was given before
+    is waited for. Raises TypeError (no array), ValueError (gaps, read-only).
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, array: Any, what: str, *, writable: bool = False
+    ) -> None:
+        # Memory says it all by itself; as an array of a GPU it would first wait for the default stream.
+        view = array if isinstance(array, _core.Memory) else _core.ArrayView(array)
+        if not view.contiguous:
+            raise ValueError(
+                f"{what} must be contiguous: make it so (numpy.ascontiguousarray, tensor.contiguous()); as an output "
+                "copy from that afterwards"
+            )
+        if writable and not view.writable:
+            raise ValueError(f"{what} is written, but read-only: give a writable array")
+        self.what, self.array, self._view, self._endpoint = what, array, view, endpoint
+        self.address, self.nbytes, self.device = view.address, view.nbytes, view.device
+        self.dtype, self.shape = view.dtype, tuple(view.shape)
+        count = 1
+        for length in self.shape:
+            count *= length
+        self.itemsize = self.nbytes // count if count else 1
+        self._bytes: NDArray[np.uint8] | None = None
+        self._memory: _core.Memory | None = None
+        if self.device != "cpu" and self.nbytes:
+            self.memory.__dlpack__()  # waits for the default stream
+
+    @property
+    def bytes(self) -> NDArray[np.uint8]:
+        """Of a host's array, as uint8."""
+        if self._bytes is None:
+            self._bytes = Span(self.array).bytes()
+        return self._bytes
+
+    @property
+    def memory(self) -> _core.Memory:
+        """With one axis."""
+        if self._memory is None:
+            given = isinstance(self.array, _core.Memory)
+            memory = self.array if given else self._endpoint.register(self.array)
+            self._memory = memory.reshape(-1)
+        return self._memory
+
+    def whole(self) -> Block:
+        return Block(self, 0, self.nbytes)
+
+    def close(self) -> None:
+        """Other ranks reach it no more, unless the program has registered it itself."""
+        memory, self._memory = self._memory, None
+        if memory is not None and not isinstance(self.array, _core.Memory):
+            memory.close()
+
+
+@dataclass(frozen=True)
+class Block:
+    """nbytes of a Flat from the byte `begin` on: whole elements."""
+
+    flat: Flat
+    begin: int
+    nbytes: int
+
+    @property
+    def on_host(self) -> bool:
+        return self.flat.device == "cpu"
+
+    @property
+    def address(self) -> int:
+        return self.flat.address + self.begin
+
+    @property
+    def bytes(self) -> NDArray[np.uint8]:
+        return self.flat.bytes[self.begin : self.begin + self.nbytes]
+
+    @property
+    def memory(self) -> _core.Memory:
+        return self.flat.memory[self.elements]
+
+    @property
+    def elements(self) -> slice:
+        size = self.flat.itemsize
+        return slice(self.begin // size, (self.begin + self.nbytes) // size)
+
+    def is_at(self, other: Block) -> bool:
+        """Whether the two are the same memory."""
+        return _place(self) == _place(other)
+
+    def pieces(self, nbytes: int) -> list[Block]:
+        """Of so many bytes, the last one perhaps fewer; of an empty block one, which is empty."""
+        size = max(1, nbytes // self.flat.itemsize) * self.flat.itemsize
+        begins = range(0, max(self.nbytes, 1), size)
+        return [Block(self.flat, self.begin + at, min(size, self.nbytes - at)) for at in begins]
+
+
+def cut_evenly(flat: Flat, size: int) -> list[Block]:
+    """A block for each rank, along the first axis. Raises ValueError."""
+    rows = flat.shape[0] if flat.shape else 0
+    if not flat.shape or rows % size:
+        raise ValueError(
+            f"{flat.what} of shape {flat.shape} is not cut into {size} equal blocks along its first axis: say counts=, "
+            "or give a list of arrays"
+        )
+    return _cut(flat, [rows // size] * size)
+
+
+def cut(flat: Flat, counts: Iterable[int], size: int) -> list[Block]:
+    """A block of so many rows along the first axis for each rank. Raises ValueError, TypeError."""
+    numbers = [operator.index(count) for count in counts]
+    rows = flat.shape[0] if flat.shape else -1
+    if len(numbers) != size or min(numbers) < 0 or sum(numbers) != rows:
+        raise ValueError(
+            f"the counts of {flat.what} must be {size} numbers of rows, with the sum {rows}, not {numbers}"
+        )
+    return _cut(flat, numbers)
+
+
+def _cut(flat: Flat, counts: Sequence[int]) -> list[Block]:
+    rows = sum(counts)
+    row = flat.nbytes // rows if rows else 0
+    blocks, begin = [], 0
+    for count in counts:
+        blocks.append(Block(flat, begin, count * row))
+        begin += count * row
+    return blocks
+
+
+def check_apart(outputs: Iterable[Block], inputs: Iterable[Block]) -> None:
+    """Raises ValueError for memory that is written and at the same time read, or written twice."""
+    ends: dict[str, tuple[int, int]] = {}  # of a device: of what is written so far, and of all
+    places = [(_place(block), True, block) for block in outputs if block.nbytes]
+    places += [(_place(block), False, block) for block in inputs if block.nbytes]
+    for (device, begin, nbytes), written, block in sorted(places, key=lambda place: place[0]):
+        writes_end, all_end = ends.get(device, (0, 0))
+        if begin < (all_end if written else writes_end):
+            raise ValueError(
+                f"{block.flat.what} overlaps with what is read or written at the same time: only a rank's own block may lie "
+                "exactly where it goes to"
+            )
+        end = begin + nbytes
+        ends[device] = (max(writes_end, end) if written else writes_end, max(all_end, end))
+
+
+def _place(block: Block) -> tuple[str, int, int]:
+    return (block.flat.device, block.address, block.nbytes)

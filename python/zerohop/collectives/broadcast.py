@@ -1,0 +1,47 @@
+"""Broadcast: along a binomial tree; a large array in pieces, along a chain where that takes fewer steps.
+
+In a tree of `size` ranks a piece is there after log2(size) steps, and the root sends it as often. In a chain each rank
+sends it once, and passes it on while the next one comes: pieces + size - 2 steps in all.
+"""
+
+from __future__ import annotations
+
+from zerohop.collectives.blocks import Block
+from zerohop.collectives.line import EAGER
+from zerohop.collectives.turn import Turn
+
+__all__ = ["PIECE", "broadcast"]
+
+PIECE = 4 << 20  # bytes
+
+
+def broadcast(turn: Turn, block: Block) -> None:
+    pieces = block.pieces(PIECE) if block.nbytes > EAGER else [block]
+    position = (turn.rank - turn.root) % turn.size
+    parent, children = _neighbours(position, turn.size, len(pieces))
+    source = [] if parent is None else [(parent + turn.root) % turn.size]
+    targets = [(child + turn.root) % turn.size for child in children]
+    for number in range(len(pieces) + 1):  # one comes while the one before it goes on
+        receives = [
+            turn.move(rank, pieces[number], whole=block.nbytes, part=number)
+            for rank in source
+            if number < len(pieces)
+        ]
+        sends = [
+            turn.move(rank, pieces[number - 1], whole=block.nbytes, part=number - 1)
+            for rank in targets
+            if number > 0
+        ]
+        turn.exchange(sends, receives)
+
+
+def _neighbours(position: int, size: int, pieces: int) -> tuple[int | None, list[int]]:
+    """From whom and to whom a rank has it, counted from the root."""
+    if pieces + size - 2 < pieces * (size - 1).bit_length():
+        following = [position + 1] if position + 1 < size else []
+        return (position - 1 if position else None), following
+    lowest = position & -position if position else 1 << (size - 1).bit_length()
+    steps = [1 << step for step in reversed(range(lowest.bit_length() - 1))]
+    return (position - lowest if position else None), [
+        position + step for step in steps if position + step < size
+    ]

@@ -1,0 +1,239 @@
+"""The collectives of a World, as a program calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from zerohop.collectives.all_gather import all_gather
+from zerohop.collectives.all_to_all import all_to_all, send_recv
+from zerohop.collectives.blocks import Block, Flat, check_apart
+from zerohop.collectives.broadcast import broadcast
+from zerohop.collectives.desk import Desk, How
+from zerohop.collectives.order import Collective
+from zerohop.collectives.scatter import gather, scatter
+
+__all__ = ["CollectiveCalls"]
+
+_REDUCTIONS = ("reduce", "all_reduce", "allreduce", "reduce_scatter", "scan", "exscan")
+
+
+class CollectiveCalls:
+    """Collectives: all ranks call them in the same order, with arrays of the same dtype and of sizes that fit.
+
+    Arrays are contiguous, of a host (NumPy, PyTorch, JAX, ...) or a GPU, and may differ in that from rank to rank; Memory of
+    the World's Endpoint saves the registration of a large one. Where a call has `parts`, or several outputs, those are a list
+    of arrays, one for each rank, or one array that is cut along its first axis: evenly, or into `counts` rows (the "v"
+    calls of MPI). Memory that is written must not overlap with what else the call reads or writes, but the own block of a
+    rank may lie where it goes to.
+
+    Each returns a Collective. wait: False has it run behind the program, after those called before; the arrays belong to it
+    until ``.wait()`` has returned. timeout: seconds, of the whole call; default: the Endpoint's. stream: of a GPU, which the
+    call waits for first, as it does for the default streams of the arrays' GPUs: outputs are complete when it returns.
+
+    Raise TypeError, ValueError, IndexError for arguments that are wrong by themselves: nothing has happened then. A call that
+    fails later is the last one of the World, on all ranks that are in it: PeerLost (a rank was lost, within 5 s), ValueError
+    (ranks have called different things), TransferTimeout, CudaError, ...; later ones raise at once.
+    """
+
+    rank: int
+    size: int
+    _desk: Desk
+
+    def broadcast(
+        self,
+        array: Any,
+        root: int = 0,
+        *,
+        stream: Any = None,
+        timeout: float | None = None,
+        wait: bool = True,
+    ) -> Collective:
+        """Every rank's array becomes the root's."""
+        root = self._desk.rank(root)
+        flat = self._desk.flat(array, "array", writable=self.rank != root)
+        return self._desk.start(
+            "broadcast",
+            root,
+            [flat],
+            How(stream, timeout, wait),
+            lambda turn: broadcast(turn, flat.whole()),
+        )
+
+    def scatter(
+        self,
+        out: Any,
+        parts: Any = None,
+        root: int = 0,
+        *,
+        counts: Iterable[int] | None = None,
+        stream: Any = None,
+        timeout: float | None = None,
+        wait: bool = True,
+    ) -> Collective:
+        """`out` becomes this rank's part of the root's `parts`, which other ranks need not give. counts: of parts."""
+        root = self._desk.rank(root)
+        target = self._desk.flat(out, "out", writable=True)
+        flats = [target]
+        blocks: list[Block] = []
+        if self.rank == root:
+            sources, blocks = self._desk.parts(parts, "parts", counts)
+            flats += sources
+            _check_own(target.whole(), blocks[root])
+            check_apart([target.whole()], _elsewhere(blocks, target.whole()))
+        _check_dtypes(flats)
+        return self._desk.start(
+            "scatter",
+            root,
+            flats,
+            How(stream, timeout, wait),
+            lambda turn: scatter(turn, target.whole(), blocks),
+        )
+
+    def gather(
+        self,
+        parts: Any,
+        array: Any,
+        root: int = 0,
+        *,
+        counts: Iterable[int] | None = None,
+        stream: Any = None,
+        timeout: float | None = None,
+        wait: bool = True,
+    ) -> Collective:
+        """The root's `parts`, None elsewhere, become the arrays of all ranks. counts: of parts."""
+        root = self._desk.rank(root)
+        source = self._desk.flat(array, "array")
+        flats = [source]
+        blocks: list[Block] = []
+        if self.rank == root:
+            targets, blocks = self._desk.parts(parts, "parts", counts, writable=True)
+            flats += targets
+            _check_own(source.whole(), blocks[root])
+            check_apart(blocks, _elsewhere([source.whole()], blocks[root]))
+        _check_dtypes(flats)
+        return self._desk.start(
+            "gather",
+            root,
+            flats,
+            How(stream, timeout, wait),
+            lambda turn: gather(turn, blocks, source.whole()),
+        )
+
+    def all_gather(
+        self,
+        out: Any,
+        array: Any,
+        *,
+        counts: Iterable[int] | None = None,
+        stream: Any = None,
+        timeout: float | None = None,
+        wait: bool = True,
+    ) -> Collective:
+        """Everybody's `out` becomes the arrays of all ranks, in their order. counts: of out."""
+        source = self._desk.flat(array, "array")
+        flats, blocks = self._desk.parts(out, "out", counts, writable=True)
+        _check_own(source.whole(), blocks[self.rank])
+        check_apart(blocks, _elsewhere([source.whole()], blocks[self.rank]))
+        _check_dtypes([source, *flats])
+        return self._desk.start(
+            "all_gather",
+            None,
+            [source, *flats],
+            How(stream, timeout, wait),
+            lambda turn: all_gather(turn, blocks, source.whole()),
+        )
+
+    def all_to_all(
+        self,
+        out: Any,
+        parts: Any,
+        *,
+        counts: Iterable[int] | None = None,
+        out_counts: Iterable[int] | None = None,
+        stream: Any = None,
+        timeout: float | None = None,
+        wait: bool = True,
+    ) -> Collective:
+        """Part `i` goes to rank `i`, and into its `out` at this rank's place. counts: of parts; out_counts: of out."""
+        sources, mine = self._desk.parts(parts, "parts", counts)
+        targets, theirs = self._desk.parts(out, "out", out_counts, writable=True)
+        _check_own(theirs[self.rank], mine[self.rank])
+        check_apart(theirs, _elsewhere(mine, theirs[self.rank]))
+        _check_dtypes([*sources, *targets])
+        return self._desk.start(
+            "all_to_all",
+            None,
+            [*sources, *targets],
+            How(stream, timeout, wait),
+            lambda turn: all_to_all(turn, theirs, mine),
+        )
+
+    def send_recv(
+        self,
+        *,
+        to: int | None = None,
+        array: Any = None,
+        from_: int | None = None,
+        out: Any = None,
+        stream: Any = None,
+        timeout: float | None = None,
+        wait: bool = True,
+    ) -> Collective:
+        """`array` goes to one rank while `out` comes from another, or the same (MPI_Sendrecv); either pair may be left out.
+
+        Only those ranks call it, in the same order with regard to each other. Between two ranks the n-th array sent is the
+        n-th received.
+        """
+        sends = [(self._desk.rank(to), self._desk.flat(array, "array"))] if to is not None else []
+        receives = (
+            [(self._desk.rank(from_), self._desk.flat(out, "out", writable=True))]
+            if from_ is not None
+            else []
+        )
+        if (to is None) != (array is None) or (from_ is None) != (out is None):
+            raise ValueError("to= goes with array=, and from_= with out=")
+        if (to == self.rank) != (from_ == self.rank):
+            raise ValueError("what a rank sends to itself it receives in the same call")
+        if sends and receives and to == self.rank:
+            _check_own(receives[0][1].whole(), sends[0][1].whole())
+            _check_dtypes([sends[0][1], receives[0][1]])
+        check_apart([flat.whole() for _, flat in receives], [flat.whole() for _, flat in sends])
+        desk = self._desk
+        return desk.start(
+            "send_recv",
+            None,
+            [flat for _, flat in (*sends, *receives)],
+            How(stream, timeout, wait),
+            lambda turn: send_recv(
+                turn,
+                [desk.sending(turn, rank, flat.whole()) for rank, flat in sends],
+                [desk.receiving(turn, rank, flat.whole()) for rank, flat in receives],
+            ),
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        advice = ""
+        if name in _REDUCTIONS:
+            advice = ": its collectives move arrays and add nothing up; take torch.distributed, with NCCL between GPUs, or mpi4py"
+        raise AttributeError(f"World has no {name!r}{advice}")
+
+
+def _check_own(one: Block, other: Block) -> None:
+    if one.nbytes != other.nbytes:
+        raise ValueError(
+            f"{one.flat.what} has {one.nbytes} bytes, this rank's part of {other.flat.what} {other.nbytes}"
+        )
+
+
+def _check_dtypes(flats: list[Flat]) -> None:
+    for flat in flats:
+        if flat.dtype != flats[0].dtype:
+            raise ValueError(
+                f"{flats[0].what} is of {flats[0].dtype}, {flat.what} of {flat.dtype}: one collective has one dtype"
+            )
+
+
+def _elsewhere(blocks: Iterable[Block], place: Block) -> list[Block]:
+    """Without the one that lies where it goes to."""
+    return [block for block in blocks if not block.is_at(place)]

@@ -1,0 +1,143 @@
+"""A Line: messages between this rank and another one, in order both ways.
+
+Each side has an inbox of a few cells, which the other one fills in turn; a notification tells how many have been filled so
+far, and another one, back, how many have been emptied.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerohop import _core
+from zerohop.collectives.deadline import Deadline
+from zerohop.collectives.header import NBYTES, Label, Message, What, pack, unpack
+from zerohop.errors import Error, TransferTimeout
+from zerohop.queues import named
+
+if TYPE_CHECKING:
+    from zerohop.collectives.outbox import Outbox
+    from zerohop.endpoint import Endpoint
+
+__all__ = ["CELL", "EAGER", "OVER", "Line", "Slots"]
+
+# Bytes of a block that goes along with its header; a larger one is written to where it belongs, once that is known.
+EAGER = 32 << 10
+CELL = NBYTES + EAGER
+CELLS = 4  # a call needs three: READY, ANNOUNCE and DONE, before the other side has looked
+_RETURN = 2  # cells emptied, of which the other side is told at once
+_MODULUS = 1 << 30  # counts go round; a slot has 32 bits, and 0 is an empty one
+OVER = 1 << 31  # in a slot, beside the count: that rank's collectives have come to an end
+
+
+class Slots:
+    """One range for each purpose, of a slot for each rank that writes there: first, first + 1, ..."""
+
+    def __init__(self, slots: range) -> None:
+        self.size = len(slots) // 2
+        self.messages, self.credits = slots.start, slots.start + self.size
+
+
+class Line:
+    """rank: the other one; own_rank: this one; name: of the World. outbox: from which all lines send.
+
+    watch: listens for credits so many seconds while the other side keeps this one waiting; raises when that is no use.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        own_rank: int,
+        name: str,
+        peer: _core.Peer,
+        endpoint: Endpoint,
+        outbox: Outbox,
+        slots: Slots,
+        watch: Callable[[Line, Deadline, float], None],
+    ) -> None:
+        self.rank, self.peer = rank, peer
+        self._outbox, self._watch = outbox, watch
+        self._message_slot, self._credit_slot = slots.messages + own_rank, slots.credits + own_rank
+        self._memory = endpoint.empty(CELLS * CELL)
+        self._inbox = memoryview(self._memory)  # type: ignore[arg-type]
+        self._far: _core.RemoteMemory | None = None
+        self._far_name = _inbox_name(name, own_rank, rank)
+        self._sent = self._free = self._arrived = self._taken = 0  # messages; free: emptied there
+        self._early: deque[Message] = deque()  # of send_recv, for a later call
+        self.far_is_over = False
+        endpoint.share(_inbox_name(name, rank, own_rank), self._memory)
+
+    # --- what the slots tell ---
+
+    def heard(self, value: int) -> None:
+        """Of the other side's messages."""
+        self._arrived += (value - 1 - self._arrived) % _MODULUS
+        self.far_is_over |= value >= OVER
+
+    def has_room(self, value: int) -> None:
+        """Of this side's messages, over there."""
+        self._free += (value - 1 - self._free) % _MODULUS
+        self.far_is_over |= value >= OVER
+
+    # --- messages ---
+
+    def send(
+        self, what: What, label: Label, payload: NDArray[np.uint8], deadline: Deadline
+    ) -> None:
+        """Done when the payload is copied. Raises TransferTimeout, PeerLost."""
+        while self._sent - self._free >= CELLS:
+            self._watch(self, deadline, deadline.slice)
+        inbox = self._far or self._look_up(deadline)
+        begin = self._sent % CELLS * CELL
+        there = inbox[begin : begin + NBYTES + len(payload)]
+        self._sent += 1
+        note = (self._message_slot, 1 + self._sent % _MODULUS)
+        header = pack(what, label, len(payload))
+        self._outbox.write(self.rank, self.peer, there, header, payload, note, deadline)
+
+    def take(self, wanted: set[What]) -> Message | None:
+        """The next one, None if there is none. One of send_recv that is not wanted yet is kept for later."""
+        for number, message in enumerate(self._early):
+            if message.what in wanted:
+                del self._early[number]
+                return message
+        while self._taken < self._arrived:
+            message = self._next()
+            if message.what in wanted or message.label.kind != "send_recv":
+                return message
+            self._early.append(message)
+        return None
+
+    def _next(self) -> Message:
+        begin = self._taken % CELLS * CELL
+        message = unpack(self._inbox[begin : begin + CELL])
+        self._taken += 1
+        if self._taken % _RETURN == 0:
+            with suppress(Error):  # a rank that has left wants no more
+                self.peer.notify(self._credit_slot, 1 + self._taken % _MODULUS)
+        return message
+
+    def _look_up(self, deadline: Deadline) -> _core.RemoteMemory:
+        while self._far is None:
+            try:
+                self._far = self.peer.lookup(self._far_name, deadline.slice)
+            except TransferTimeout:
+                self._watch(self, deadline, 0)
+            except Error as error:
+                raise named(error, f"rank {self.rank}") from None
+        return self._far
+
+    def ring_off(self) -> None:
+        """Tells the other side that there is nothing more to wait for here."""
+        with suppress(Error):
+            self.peer.notify(self._message_slot, OVER | 1 + self._sent % _MODULUS)
+            self.peer.notify(self._credit_slot, OVER | 1 + self._taken % _MODULUS)
+
+
+def _inbox_name(name: str, source: int, target: int) -> str:
+    return f"collectives of {name!r}, from rank {source} to {target}"

@@ -1,0 +1,176 @@
+"""The order of a World's collectives: one at a time, as they were called, in the caller's thread or behind it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from zerohop import _core
+from zerohop.collectives.blocks import Flat
+from zerohop.collectives.deadline import Deadline
+from zerohop.collectives.ending import Cause, Ending, Over
+from zerohop.collectives.exchange import Mismatch
+from zerohop.collectives.lines import Lines, Told
+from zerohop.errors import Error, PeerLost, TransferTimeout
+
+__all__ = ["Collective", "Order"]
+
+
+class Collective:
+    """One call, which may be under way. Dropping it changes nothing.
+
+    timeout: bound of the call, from when those before it have ended; seconds.
+    """
+
+    def __init__(self, text: str, timeout: float) -> None:
+        self._text, self.timeout = text, timeout
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, with or without error. Never blocks."""
+        return self._ended.is_set()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Until outputs are complete and inputs may be changed. Any number of threads may wait.
+
+        timeout: seconds (default: what the call was given); after TransferTimeout it goes on. Raises what ended it: PeerLost,
+        TransferTimeout, ValueError (ranks have made different calls), ...
+        """
+        if not self._ended.wait(self.timeout if timeout is None else max(0.0, float(timeout))):
+            raise TransferTimeout(f"{self._text} is still under way; it goes on", effect="all")
+        if self._error is not None:
+            raise self._error
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Waits until it has ended, whichever way; None: which it does within its own timeout."""
+        return self._ended.wait(seconds)
+
+    def end(self, error: BaseException | None) -> None:
+        self._error = error
+        self._ended.set()
+
+    def __repr__(self) -> str:
+        state = "under way" if not self.done else "done" if self._error is None else "failed"
+        return f"<zerohop.Collective {self._text}, {state}>"
+
+
+class _Work:
+    """A Collective that has been called, what it does, and the one before it."""
+
+    def __init__(
+        self,
+        collective: Collective,
+        text: str,
+        body: Callable[[Deadline], None],
+        flats: Sequence[Flat],
+        before: Collective | None,
+    ) -> None:
+        self.collective, self.text, self.body = collective, text, body
+        self.flats, self.before = flats, before
+
+    def finish(self, error: BaseException | None) -> None:
+        """From here on no other rank touches what the program has given."""
+        for flat in self.flats:
+            try:
+                flat.close()
+            except Error as failure:
+                _core.report(f"{self.text}: {failure}")
+        self.before = None
+        self.collective.end(error)
+
+
+class Order:
+    def __init__(self, lines: Lines, ending: Ending) -> None:
+        self._lines, self._ending = lines, ending
+        self._lock = threading.Lock()  # around the following; never held while waiting
+        self._number = 0  # of collectives that all ranks call
+        self._last: Collective | None = None
+        self._behind: deque[_Work] = deque()  # for the thread, which ends when there is no more
+        self._thread: threading.Thread | None = None
+
+    def start(
+        self,
+        kind: str,
+        body: Callable[[int, Deadline], None],
+        flats: Sequence[Flat],
+        seconds: float,
+        wait: bool,
+    ) -> Collective:
+        """body: runs it, with its number. flats: closed when it has ended. Raises what ends it, if it is waited for."""
+        deadline = Deadline(seconds)
+        with self._lock:
+            if kind != "send_recv":  # those concern two ranks, which count them by themselves
+                self._number += 1
+            number = self._number
+            text = f"{kind} of {self._lines.roster.name!r}"
+            if kind != "send_recv":
+                text += f", call {number}"
+            self._ending.refuse(text)
+            collective = Collective(text, seconds)
+            work = _Work(collective, text, lambda until: body(number, until), flats, self._last)
+            self._last = collective
+            if not wait:
+                self._behind.append(work)
+                self._start_thread()
+        if wait:
+            self._run(work, deadline)
+            collective.wait()
+        return collective
+
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._serve, name="zerohop collectives", daemon=True
+            )
+            self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            with self._lock:
+                if not self._behind:
+                    self._thread = None
+                    return
+                work = self._behind.popleft()
+            if work.before is not None:
+                work.before.join()
+            self._run(work, Deadline(work.collective.timeout))
+
+    def _run(self, work: _Work, deadline: Deadline) -> None:
+        error: BaseException | None = None
+        try:
+            if work.before is not None and not work.before.join(deadline.left):
+                raise TransferTimeout("the collective before it has not ended in time")
+            self._ending.refuse(work.text)
+            work.body(deadline)
+        except BaseException as caught:
+            error = self._give_up(caught, work.text)
+            if not isinstance(caught, Exception):
+                raise
+        finally:
+            work.finish(error)
+
+    def _give_up(self, caught: BaseException, text: str) -> BaseException:
+        """Tells the others; returns what to raise here."""
+        if isinstance(caught, Over):
+            return caught
+        cause, error = _diagnosis(caught, text, self._lines.roster.rank)
+        self._ending.declare(cause)
+        self._lines.ring_off()
+        return error
+
+
+def _diagnosis(caught: BaseException, text: str, rank: int) -> tuple[Cause, BaseException]:
+    """For the other ranks, and for this one."""
+    if isinstance(caught, Told):
+        return caught.cause, caught.cause.error(text)
+    if isinstance(caught, Mismatch):
+        cause = Cause("mismatch", str(caught))
+        return cause, cause.error(text)
+    if not isinstance(caught, Error):
+        return Cause("", f"rank {rank} failed in {text}: {type(caught).__name__}: {caught}"), caught
+    kind = "lost" if isinstance(caught, PeerLost) else ""
+    found = f"{caught} (so found rank {rank} in {text})"
+    return Cause(kind, found), type(caught)(f"{text}: {caught}", caught.code, "some")
