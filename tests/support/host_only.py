@@ -16,6 +16,11 @@ QUICK = "the case needs a copy that takes long: 64 MiB take a GPU less than it t
 LATE = "what the GPU of a killed process had begun may land later: tests/gpu/test_p2p.py has the bounds"
 
 HOST_ONLY: dict[str, str] = {
+    "test_collectives.py": NO_ARRAY,
+    "test_collectives_lost.py": NO_ARRAY,
+    "test_collectives_mistakes.py": NO_ARRAY,
+    "test_collectives_order.py": NO_ARRAY,
+    "test_collectives_torchrun.py": NO_ARRAY,
     "test_examples.py": NO_ARRAY,
     "test_forking.py": FORK,
     "test_scarcity.py": SCARCE,

@@ -23,7 +23,8 @@ class Flat:
     """A contiguous array in one row, registered when that is first needed until close().
 
     what: names it in messages. An array of a GPU is registered at once, and what the GPU's default stream was given before
-    is waited for. Raises TypeError (no array), ValueError (gaps, read-only).
+    is waited for. Raises TypeError (no array), ValueError (gaps, read-only, Memory of another Endpoint),
+    RegistrationError.
     """
 
     def __init__(
@@ -47,6 +48,9 @@ class Flat:
         self.itemsize = self.nbytes // count if count else 1
         self._bytes: NDArray[np.uint8] | None = None
         self._memory: _core.Memory | None = None
+        if isinstance(array, _core.Memory):
+            if array.remote.endpoint_id != endpoint.id:  # raises RegistrationError once closed
+                raise ValueError(f"{what} is Memory of another Endpoint than the World's")
         if self.device != "cpu" and self.nbytes:
             self.memory.__dlpack__()  # waits for the default stream
 

@@ -80,7 +80,7 @@ class CollectiveCalls:
             sources, blocks = self._desk.parts(parts, "parts", counts)
             flats += sources
             _check_own(target.whole(), blocks[root])
-            check_apart([target.whole()], _elsewhere(blocks, target.whole()))
+            check_apart([target.whole()], _moved(blocks, root, target.whole()))
         _check_dtypes(flats)
         return self._desk.start(
             "scatter",
@@ -110,7 +110,7 @@ class CollectiveCalls:
             targets, blocks = self._desk.parts(parts, "parts", counts, writable=True)
             flats += targets
             _check_own(source.whole(), blocks[root])
-            check_apart(blocks, _elsewhere([source.whole()], blocks[root]))
+            check_apart(blocks, _moved([source.whole()], 0, blocks[root]))
         _check_dtypes(flats)
         return self._desk.start(
             "gather",
@@ -134,7 +134,7 @@ class CollectiveCalls:
         source = self._desk.flat(array, "array")
         flats, blocks = self._desk.parts(out, "out", counts, writable=True)
         _check_own(source.whole(), blocks[self.rank])
-        check_apart(blocks, _elsewhere([source.whole()], blocks[self.rank]))
+        check_apart(blocks, _moved([source.whole()], 0, blocks[self.rank]))
         _check_dtypes([source, *flats])
         return self._desk.start(
             "all_gather",
@@ -159,7 +159,7 @@ class CollectiveCalls:
         sources, mine = self._desk.parts(parts, "parts", counts)
         targets, theirs = self._desk.parts(out, "out", out_counts, writable=True)
         _check_own(theirs[self.rank], mine[self.rank])
-        check_apart(theirs, _elsewhere(mine, theirs[self.rank]))
+        check_apart(theirs, _moved(mine, self.rank, theirs[self.rank]))
         _check_dtypes([*sources, *targets])
         return self._desk.start(
             "all_to_all",
@@ -234,6 +234,8 @@ def _check_dtypes(flats: list[Flat]) -> None:
             )
 
 
-def _elsewhere(blocks: Iterable[Block], place: Block) -> list[Block]:
-    """Without the one that lies where it goes to."""
-    return [block for block in blocks if not block.is_at(place)]
+def _moved(blocks: list[Block], own: int, place: Block) -> list[Block]:
+    """Without this rank's own if that lies where it goes to."""
+    if blocks[own].is_at(place):
+        return blocks[:own] + blocks[own + 1 :]
+    return blocks

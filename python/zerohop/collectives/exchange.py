@@ -1,9 +1,9 @@
 """What collectives are made of: blocks that go to some ranks while others come from some.
 
 A small block goes along with its header (DATA). Of a large one the receiver says at once where it belongs (READY), and the
-sender, who has told of it (ANNOUNCE), writes it there and says so (DONE). So does the sender of a block on a GPU, however
-small: then the receiver is READY when it hears of it. Every rank tells each partner of its call before it waits for any,
-so that calls that do not match are found.
+sender writes it there and says so (DONE). So does the sender of a block on a GPU, however small; the receiver cannot know
+and is told before (ANNOUNCE). A sender who waits for long announces a large block, too: a receiver who has made another call,
+and does not know of any large one, finds that.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Exchange:
         self._outgoing: defaultdict[int, deque[Move]] = defaultdict(deque)  # wait for READY
         self._incoming: defaultdict[int, deque[Move]] = defaultdict(deque)
         self._missing: dict[int, int] = {}  # messages by rank without which run() does not end
+        self._announced = False
         self._posted: list[tuple[int, _core.Transfer]] = []
 
     def run(self, sends: Iterable[Move], receives: Iterable[Move]) -> None:
@@ -70,6 +71,8 @@ class Exchange:
             heard = self._lines.hear(self._missing, self._deadline)
             if heard is not None:
                 self._take_from(heard)
+            else:
+                self._announce()
         for rank, transfer in self._posted:
             try:
                 transfer.wait(self._deadline.left)
@@ -102,7 +105,17 @@ class Exchange:
             self._tell(move, What.DATA, block.bytes)
         else:
             self._expect(self._outgoing, move)
-            self._tell(move, What.ANNOUNCE)
+            if block.nbytes <= EAGER:
+                self._tell(move, What.ANNOUNCE)
+
+    def _announce(self) -> None:
+        """Once: those that wait are told of what they have not asked for."""
+        if not self._announced:
+            self._announced = True
+            for moves in self._outgoing.values():
+                for move in moves:
+                    if move.block.nbytes > EAGER:
+                        self._tell(move, What.ANNOUNCE)
 
     def _take_from(self, rank: int) -> None:
         line = self._lines.to(rank, self._deadline)

@@ -20,7 +20,7 @@ assert _FORM.size == NBYTES
 
 class What(IntEnum):
     DATA = 0  # the block itself, behind the header
-    ANNOUNCE = 1  # a block is to be written as soon as the other side is READY
+    ANNOUNCE = 1  # a block will be written as soon as the other side is READY
     READY = 2  # where to: the bytes of a RemoteMemory, behind the header
     DONE = 3  # it has been written there
 

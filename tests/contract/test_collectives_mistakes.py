@@ -1,0 +1,225 @@
+"""What collectives refuse, how calls that do not match are found, and what is left after that."""
+
+from __future__ import annotations
+
+import operator
+import re
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.attempt import Attempt, within
+from support.ranks import TIMEOUT, close, worlds
+from zerohop.collectives.line import EAGER
+
+
+@pytest.fixture
+def pair(rank_threads):
+    made = worlds(rank_threads, [0, 1], 2)
+    yield made
+    close(made)
+
+
+LARGE = EAGER // 4 + 1  # elements of float32
+
+
+def broadcast(world, count=5, dtype="float32", root=0):
+    world.broadcast(np.zeros(count, dtype), root)
+
+
+def all_gather(world, count=5):
+    world.all_gather(np.zeros(2 * count, "f4"), np.zeros(count, "f4"))
+
+
+def gather(world, count=5):
+    world.gather(np.zeros(2 * count, "f4") if world.rank == 0 else None, np.zeros(count, "f4"), 0)
+
+
+def scatter(world, count=5):
+    world.scatter(np.zeros(count, "f4"), np.zeros(2 * count, "f4") if world.rank == 0 else None, 0)
+
+
+def all_to_all(world, count=5):
+    world.all_to_all(np.zeros(2 * count, "f4"), np.zeros(2 * count, "f4"))
+
+
+def send_recv(world, count=5):
+    other = 1 - world.rank
+    world.send_recv(to=other, array=np.zeros(count, "f4"), from_=other, out=np.zeros(count, "f4"))
+
+
+# What the two ranks call, and what is said of it.
+PAIRS = {
+    "dtype": (lambda w: broadcast(w, dtype="float32"), lambda w: broadcast(w, dtype="int32"),
+              "with 20 bytes of float32", "with 20 bytes of int32"),
+    "size": (broadcast, lambda w: broadcast(w, 6), "20 bytes", "24 bytes"),
+    "large": (lambda w: broadcast(w, LARGE), lambda w: broadcast(w, LARGE + 1), "65540", "65544"),
+    "small, large": (broadcast, lambda w: broadcast(w, LARGE), "20 bytes", "65540 bytes"),
+    "large, small": (lambda w: broadcast(w, LARGE), broadcast, "65540 bytes", "20 bytes"),
+    "kind": (scatter, broadcast, "scatter (call 1, root 0)", "broadcast (call 1, root 0)"),
+    "exchange": (all_to_all, all_gather, "all_to_all (call 1)", "all_gather (call 1)"),
+    "large kind": (lambda w: all_to_all(w, LARGE), lambda w: send_recv(w, LARGE),
+                   "all_to_all (call 1)", "send_recv (call 1)"),
+    "gather": (gather, all_gather, "gather (call 1, root 0)", "all_gather (call 1)"),
+    "large gather": (lambda w: gather(w, LARGE), lambda w: all_to_all(w, LARGE), "gather", "all_to_all"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_calls_that_do_not_match_are_named_on_both_sides(pair, name):
+    first, second, here, there = PAIRS[name]
+    calls = [
+        Attempt(follow, call, world) for call, world in zip((first, second), pair, strict=True)
+    ]
+    errors = [str(call.failure(ValueError, 5)) for call in calls]
+    for error in errors:
+        assert re.search(r"rank [01] has called .*, rank [01] .*make the same calls", error), error
+        assert here in error
+        assert there in error
+    for world in pair:
+        with pytest.raises(zh.Error, match=r"collectives of this World are over: rank"), within(1):
+            broadcast(world)
+
+
+def follow(call, world):
+    """A rank that only sent something small, or nothing, learns of the mismatch in the next call."""
+    call(world)
+    all_gather(world)
+
+
+def test_roots_that_differ_are_found_in_the_next_call(pair):
+    calls = [Attempt(follow, lambda w: broadcast(w, root=w.rank), world) for world in pair]
+    for call in calls:
+        error = call.failure(ValueError, 5)
+        assert "all_gather (call 2)" in str(error)
+        assert "broadcast (call 1, root" in str(error)
+
+
+def test_who_does_not_come_is_named(pair):
+    first, second = pair
+    with (
+        pytest.raises(
+            zh.TransferTimeout, match=r"broadcast of 'world', call 1: rank 1 has not come in time"
+        ),
+        within(2, 0.3),
+    ):
+        first.broadcast(np.zeros(EAGER + 1, np.uint8), timeout=0.3)
+    with pytest.raises(zh.Error, match="over: rank 1 has not come in time"), within(1):
+        first.broadcast(np.zeros(3))
+    with (
+        pytest.raises(zh.Error, match=r"call 1: rank 1 has not come in time .*found rank 0"),
+        within(2),
+    ):
+        second.broadcast(np.zeros(EAGER + 1, np.uint8))
+    barriers = [Attempt(world.barrier) for world in pair]
+    for barrier in barriers:
+        barrier.value()
+    second.peer(0).notify(3, 4).wait()  # the World itself goes on
+    assert first.endpoint.wait_notify(3) == 4
+
+
+def test_outputs_stay_as_they_are_after_a_timeout(pair):
+    """What the other rank has yet to write it can write no more."""
+    first, second = pair
+    out = np.zeros(4 * EAGER, np.uint8)
+    with pytest.raises(zh.TransferTimeout):
+        second.broadcast(out, timeout=0.3)
+    out[:] = 5
+    with pytest.raises(zh.Error, match="has not come in time"):
+        first.broadcast(np.ones(4 * EAGER, np.uint8))
+    assert (out == 5).all()
+
+
+def test_a_timeout_of_what_is_not_waited_for_is_told_later(pair):
+    call = pair[0].gather(np.zeros(6), np.zeros(3), timeout=0.2, wait=False)
+    behind = pair[0].broadcast(np.zeros(3), wait=False)
+    with pytest.raises(zh.TransferTimeout, match="gather of 'world', call 1: rank 1 has not come"):
+        call.wait(TIMEOUT)
+    with pytest.raises(
+        zh.Error, match=r"broadcast of 'world', call 2: the collectives .* are over"
+    ):
+        behind.wait(TIMEOUT)
+    assert "failed" in repr(call)
+
+
+def test_arguments_are_refused_before_anything_happens(rank_threads):
+    [world] = worlds(rank_threads, [0], 2)
+    table, row = np.zeros((4, 3)), np.zeros((2, 3))
+    read_only = np.zeros(3)
+    read_only.flags.writeable = False
+    foreign = zh.Endpoint("soft0")
+    refused = [
+        (IndexError, "ranks go from 0 to 1", lambda: world.broadcast(row, 2)),
+        (IndexError, "ranks go from 0 to 1", lambda: world.send_recv(to=-1, array=row)),
+        (TypeError, "integer", lambda: world.broadcast(row, 0.5)),
+        (TypeError, "list", lambda: world.broadcast([1, 2, 3])),
+        (TypeError, "None", lambda: world.scatter(row)),
+        (ValueError, "array must be contiguous", lambda: world.broadcast(table[:, 1])),
+        (ValueError, "array is written, but read-only", lambda: world.broadcast(read_only, 1)),
+        (ValueError, "another Endpoint", lambda: world.broadcast(foreign.empty(3))),
+        (zh.RegistrationError, "closed", lambda: world.broadcast(closed_memory(world))),
+        (ValueError, "not cut into 2 equal", lambda: world.scatter(row, np.zeros((5, 3)))),
+        (ValueError, "not cut into 2 equal", lambda: world.all_gather(np.array(3.0), np.zeros(0))),
+        (ValueError, r"with the sum 4, not \[1, 2\]", lambda: world.scatter(row, table, counts=[1, 2])),
+        (ValueError, "2 numbers of rows", lambda: world.scatter(row, table, counts=[5, -1])),
+        (ValueError, "2 numbers of rows", lambda: world.scatter(row, table, counts=[2, 1, 1])),
+        (ValueError, "no counts", lambda: world.scatter(row, [row, row], counts=[2, 2])),
+        (ValueError, "parts has 3 arrays for 2", lambda: world.scatter(row, [row] * 3)),
+        (ValueError, "out has 48 bytes, this rank's part of parts 24",
+         lambda: world.scatter(row, np.zeros((2, 3)))),
+        (ValueError, "array is of float32, out of float64",
+         lambda: world.all_gather(table, np.zeros((4, 3), "f4"))),
+        (ValueError, "overlaps", lambda: world.all_gather(table, table[1:3])),
+        (ValueError, "overlaps", lambda: world.gather([row, row], np.zeros((2, 3)))),
+        (ValueError, "overlaps", lambda: world.all_to_all(table, table)),
+        (ValueError, "overlaps", lambda: world.scatter(table[2:], table)),
+        (ValueError, "overlaps", lambda: world.send_recv(to=1, array=row, from_=1, out=row)),
+        (ValueError, "goes with", lambda: world.send_recv(to=1)),
+        (ValueError, "goes with", lambda: world.send_recv(from_=1, out=row, array=row)),
+        (ValueError, "to itself", lambda: world.send_recv(to=0, array=row)),
+        (ValueError, "seconds", lambda: world.broadcast(row, timeout=-1)),
+    ]  # fmt: skip
+    for kind, words, call in refused:
+        with pytest.raises(kind, match=words):
+            call()
+    foreign.close()
+    [other] = worlds(rank_threads, [1], 2)
+    came = Attempt(other.broadcast, row)
+    world.broadcast(np.ones((2, 3)))
+    came.value()
+    assert (row == 1).all()
+    close([world, other])
+
+
+def closed_memory(world):
+    memory = world.endpoint.empty(3)
+    memory.close()
+    return memory
+
+
+@pytest.mark.parametrize("name", ["reduce", "all_reduce", "reduce_scatter", "scan"])
+def test_what_adds_up_is_elsewhere(rank_threads, name):
+    [world] = worlds(rank_threads, [0], 1)
+    assert not hasattr(world, name)
+    with pytest.raises(AttributeError, match=rf"no '{name}': .*NCCL.*mpi4py"):
+        getattr(world, name)(np.zeros(3))
+    with pytest.raises(AttributeError, match=r"no 'colour'$"):
+        operator.attrgetter("colour")(world)
+    world.close()
+
+
+def test_a_world_of_very_many_ranks_has_no_collectives(rank_threads):
+    [world] = worlds(rank_threads, [0], 10_000)
+    with pytest.raises(zh.RouteUnavailable, match="10000 ranks has not two slots left for each"):
+        world.broadcast(np.zeros(3))
+    world.segment(8).close()
+    world.close()
+
+
+def test_segments_keep_out_of_the_slots_of_collectives(rank_threads):
+    [world] = worlds(rank_threads, [0], 1000)
+    free = 65536 - 64 - 16384 - 2000
+    with pytest.raises(ValueError, match=f"of {free} the World's"):
+        world.segment(8, notifications=free + 1)
+    assert world.segment(8, notifications=free).slots.stop == 65536 - 64 - 2000
+    world.close()
