@@ -48,9 +48,9 @@ class Flat:
         self.itemsize = self.nbytes // count if count else 1
         self._bytes: NDArray[np.uint8] | None = None
         self._memory: _core.Memory | None = None
-        if isinstance(array, _core.Memory):
-            if array.remote.endpoint_id != endpoint.id:  # raises RegistrationError once closed
-                raise ValueError(f"{what} is Memory of another Endpoint than the World's")
+        # Of Memory that is closed `remote` raises.
+        if isinstance(array, _core.Memory) and array.remote.endpoint_id != endpoint.id:
+            raise ValueError(f"{what} is Memory of another Endpoint than the World's")
         if self.device != "cpu" and self.nbytes:
             self.memory.__dlpack__()  # waits for the default stream
 

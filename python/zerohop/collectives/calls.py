@@ -185,14 +185,14 @@ class CollectiveCalls:
         Only those ranks call it, in the same order with regard to each other. Between two ranks the n-th array sent is the
         n-th received.
         """
+        if (to is None) != (array is None) or (from_ is None) != (out is None):
+            raise ValueError("to= goes with array=, and from_= with out=")
         sends = [(self._desk.rank(to), self._desk.flat(array, "array"))] if to is not None else []
         receives = (
             [(self._desk.rank(from_), self._desk.flat(out, "out", writable=True))]
             if from_ is not None
             else []
         )
-        if (to is None) != (array is None) or (from_ is None) != (out is None):
-            raise ValueError("to= goes with array=, and from_= with out=")
         if (to == self.rank) != (from_ == self.rank):
             raise ValueError("what a rank sends to itself it receives in the same call")
         if sends and receives and to == self.rank:

@@ -57,7 +57,9 @@ class Exchange:
     def run(self, sends: Iterable[Move], receives: Iterable[Move]) -> None:
         """Returns when all that is to come is there and what is sent may be changed."""
         sends, receives = list(sends), list(receives)
-        for move in (*receives, *sends):  # a sender may wait until its partner has an inbox for it
+        moves = (*receives, *sends)
+        self._lines.begin(self._missing, any(move.label.kind != "send_recv" for move in moves))
+        for move in moves:  # a sender may wait until its partner has an inbox for it
             self._lines.to(move.rank, self._deadline)
         for move in receives:
             self._expect(self._incoming, move)
@@ -68,7 +70,7 @@ class Exchange:
         for rank in list(self._missing):
             self._take_from(rank)
         while self._missing:
-            heard = self._lines.hear(self._missing, self._deadline)
+            heard = self._lines.hear(self._deadline)
             if heard is not None:
                 self._take_from(heard)
             else:

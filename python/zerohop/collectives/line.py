@@ -89,6 +89,11 @@ class Line:
 
     # --- messages ---
 
+    @property
+    def has_news(self) -> bool:
+        """Whether a message has come that nobody has taken."""
+        return self._taken < self._arrived
+
     def send(
         self, what: What, label: Label, payload: NDArray[np.uint8], deadline: Deadline
     ) -> None:

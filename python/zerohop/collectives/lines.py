@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from zerohop import _core
 from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.ending import Cause, Ending
 from zerohop.collectives.line import CELL, Line, Slots
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from zerohop.roster import Roster
 
 __all__ = ["Lines", "Told"]
+
+_STEP = 1.0  # seconds of waiting for a rank that has not started, between two looks
 
 
 class Told(Exception):
@@ -34,17 +37,26 @@ class Lines:
         self._made: dict[int, Line] = {}
         self._outbox: Outbox | None = None
         self._turns = itertools.count()  # whom to ask next
-        self._rung = False  # whether another rank has said that its collectives are over
+        self._needed: Collection[int] = ()
+        self._all_needed = False
+        self._over: dict[int, Line] = {}  # that have rung off
+
+    def begin(self, needed: Collection[int], all_needed: bool) -> None:
+        """For one exchange: the ranks from which it has yet to hear, and whether the call is everybody's.
+
+        Then one that has rung off ends it, although it may not be the next one to be heard.
+        """
+        self._needed, self._all_needed = needed, all_needed
 
     def to(self, rank: int, deadline: Deadline) -> Line:
-        """Connects at the first use. Raises TransferTimeout, PeerLost."""
+        """Connects at the first use. Raises TransferTimeout, PeerLost, Told."""
         line = self._made.get(rank)
         if line is None:
             roster = self.roster
-            peer = roster.peer(rank, deadline.left)
+            peer = self._connect(rank, deadline)
             if self._outbox is None:
                 self._outbox = Outbox(roster.endpoint, CELL)
-            line = Line(
+            line = self._made[rank] = Line(
                 rank,
                 roster.rank,
                 roster.name,
@@ -54,25 +66,33 @@ class Lines:
                 self._slots,
                 self._watch,
             )
-            self._made[rank] = line
         return line
 
-    def hear(self, ranks: Iterable[int], deadline: Deadline) -> int | None:
+    def hear(self, deadline: Deadline) -> int | None:
         """A rank from which something has come, any; None: nothing yet.
 
-        Raises PeerLost and Told for what makes waiting for these ranks useless, TransferTimeout.
+        Raises PeerLost and Told for what makes waiting useless, TransferTimeout.
         """
-        lines = [self._made[rank] for rank in ranks] if self._rung else []
-        rank = None
-        if not any(line.far_is_over for line in lines):
-            rank = self._listen(deadline.slice)
+        rank = None if self._rung_off() else self._listen(deadline.slice)
         if rank is None:
-            rank = self._check([self._made[each] for each in ranks], deadline)
+            rank = self._check(self._waited_for())
+            if rank is None and deadline.passed:
+                raise TransferTimeout(f"{_named(self._needed)} not come in time")
         return rank
 
     def ring_off(self) -> None:
         for line in self._made.values():
             line.ring_off()
+
+    def _connect(self, rank: int, deadline: Deadline) -> _core.Peer:
+        while True:
+            try:
+                return self.roster.peer(rank, min(_STEP, deadline.left))
+            except TransferTimeout:
+                self._listen(0)
+                self._check(self._waited_for())
+                if deadline.passed:
+                    raise
 
     def _listen(self, seconds: float) -> int | None:
         slots = self._slots
@@ -84,21 +104,34 @@ class Lines:
         if line is None:  # it has given up; should this rank come to need it, it asks
             return None
         line.heard(found[1])
-        self._rung |= line.far_is_over
+        if line.far_is_over:
+            self._over[rank] = line
         return rank
 
     def _watch(self, line: Line, deadline: Deadline, seconds: float) -> None:
-        """As Line has it."""
+        """As Line has it. What makes the call useless ends this wait, too."""
         slots = self._slots
         found = self.roster.find_note(slots.credits, slots.size, seconds, reset=True)
         if found is not None:
             rank = found[0] - slots.credits
             if rank in self._made:
                 self._made[rank].has_room(found[1])
-        else:
-            self._check([line], deadline)
+            return
+        self._listen(0)
+        heard = self._check([line, *self._waited_for()])
+        if heard is None and deadline.passed:
+            raise TransferTimeout(f"{_named([line.rank])} not come in time")
 
-    def _check(self, waited_for: list[Line], deadline: Deadline) -> int | None:
+    def _waited_for(self) -> list[Line]:
+        """Those that have yet to say something."""
+        lines = [self._made[rank] for rank in self._needed if rank in self._made]
+        return [line for line in lines if not line.has_news]
+
+    def _rung_off(self) -> list[Line]:
+        lines = self._over.values()
+        return [line for line in lines if self._all_needed or line.rank in self._needed]
+
+    def _check(self, waited_for: list[Line]) -> int | None:
         """As hear(): what a rank has said before it was lost still counts."""
         if self.roster.endpoint.closed:
             raise Error(f"the World {self.roster.name!r} is closed")
@@ -108,10 +141,9 @@ class Lines:
             if rank is None:
                 raise _lost(lost[0])
             return rank
-        over = [line for line in waited_for if line.far_is_over]
-        self._ask(over[0] if over else waited_for[next(self._turns) % len(waited_for)])
-        if deadline.passed:
-            raise TransferTimeout(f"{_named(waited_for)} not come in time")
+        over = self._rung_off() or [line for line in waited_for if line.far_is_over]
+        if over or waited_for:
+            self._ask(over[0] if over else waited_for[next(self._turns) % len(waited_for)])
         return None
 
     def _ask(self, line: Line) -> None:
@@ -128,8 +160,8 @@ def _lost(rank: int) -> PeerLost:
     return PeerLost(f"rank {rank} is lost; state() tells who is left")
 
 
-def _named(lines: list[Line]) -> str:
-    ranks = [str(line.rank) for line in lines]
+def _named(waited_for: Collection[int]) -> str:
+    ranks = [str(rank) for rank in waited_for]
     if len(ranks) == 1:
         return f"rank {ranks[0]} has"
     shown = ", ".join(ranks[:8]) + (", ..." if len(ranks) > 8 else "")
