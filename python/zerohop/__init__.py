@@ -22,10 +22,12 @@ from zerohop.topology import Topology, topology
 
 if TYPE_CHECKING:
     from zerohop import aio
+    from zerohop.collectives import Collective
     from zerohop.segment import Segment
     from zerohop.world import World
 else:
-    _LATER = ("Segment", "World")  # imported when they are first asked for
+    # Imported when they are first asked for.
+    _LATER = {"Collective": "collectives", "Segment": "segment", "World": "world"}
 
     def __getattr__(name):
         from importlib import import_module
@@ -33,7 +35,7 @@ else:
         if name == "aio":  # asyncio costs as much as all the rest of this import
             return import_module("zerohop.aio")
         if name in _LATER:
-            return getattr(import_module(f"zerohop.{name.lower()}"), name)
+            return getattr(import_module(f"zerohop.{_LATER[name]}"), name)
         raise AttributeError(f"module 'zerohop' has no attribute {name!r}")
 
     def __dir__():
@@ -44,6 +46,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuthenticationError",
+    "Collective",
     "CudaError",
     "DeviceBoard",
     "DeviceQueue",

@@ -26,7 +26,7 @@ __all__ = ["World"]
 class World(CollectiveCalls):
     """Rank, size and Peers of a job whose processes find each other through a store.
 
-    Nothing is collective here: a World of 1000 ranks costs an Endpoint and an entry in the store, and ranks are connected
+    To make one waits for nobody: a World of 1000 ranks costs an Endpoint and an entry in the store, and ranks are connected
     when one first needs the other.
 
     Args:
@@ -40,8 +40,10 @@ class World(CollectiveCalls):
         options: keywords of the Endpoint, such as ``device=`` and ``timeout=``.
 
     The Endpoint is ``world.endpoint``. Slots 0 to 16383 of its board are the program's own; those above belong
-    to segments and the barrier. Closed by ``close()`` and ``with``, after which other ranks see PeerLost: so call
+    to segments, collectives and the barrier. Closed by ``close()`` and ``with``, after which other ranks see PeerLost: so call
     ``barrier()`` before.
+
+    What all collectives have in common is told in ``help(zerohop.collectives.CollectiveCalls)``.
 
     Raises ValueError and TypeError (rank, size, name, store), and what Endpoint raises.
     """
@@ -156,7 +158,10 @@ class World(CollectiveCalls):
         return ["healthy" if each else "corrupt" for each in well]
 
     def close(self, timeout: float | None = None) -> None:
-        """Lets what is posted finish, at most `timeout` seconds, and leaves; others see PeerLost. Twice is once."""
+        """Lets what is posted finish, at most `timeout` seconds, and leaves; others see PeerLost. Twice is once.
+
+        Collectives that nobody has waited for and that have not ended do so with an Error.
+        """
         self._roster.close(timeout)
 
     def __enter__(self) -> Self:

@@ -75,7 +75,7 @@ except AttributeError as error:
 def test_worlds_are_there_without_being_imported() -> None:
     code = """
 import sys, zerohop
-print("zerohop.world" in sys.modules, {"World", "Segment"} <= set(dir(zerohop)))
+print("zerohop.world" in sys.modules, {"World", "Segment", "Collective"} <= set(dir(zerohop)))
 print(zerohop.World, zerohop.Segment)
 """
     assert run_python(code).splitlines() == [

@@ -87,11 +87,18 @@ def test_ranks_write_to_each_other(repository: Path, tmp_path: Path) -> None:
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
 
 
+def test_ranks_share_what_they_have(repository: Path, tmp_path: Path) -> None:
+    code = examples(repository)[4]
+    with python(code, "1", cwd=tmp_path) as second, python(code, "0", cwd=tmp_path) as first:
+        assert first.communicate() == ("0 1.0 [0.0, 1.0, 2.0] [3.0, 12.0]\n", "")
+        assert second.communicate() == ("1 1.0 [3.0, 4.0, 5.0] [3.0, 12.0]\n", "")
+
+
 def test_rails_are_what_they_are_said_to_be(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ZEROHOP_P2P", "0")  # as if the other end were on another host
-    code = examples(repository)[4].replace("mlx5_0", "soft0").replace("mlx5_1", "soft0@127.0.0.2")
+    code = examples(repository)[5].replace("mlx5_0", "soft0").replace("mlx5_1", "soft0@127.0.0.2")
     made, route, rails = [re.sub(r"#.*", "", line) for line in code.splitlines()]
     names = {"zh": zh}
     exec(made, names)  # noqa: S102
@@ -121,7 +128,7 @@ def test_the_benchmarks_take_the_arguments_that_are_shown(repository: Path, monk
 def test_the_counters_are_served(repository: Path) -> None:
     with zh.Endpoint("soft0", name="served") as ep:
         names: dict[str, Any] = {"zh": zh, "ep": ep, "wsgiref": wsgiref}
-        exec(examples(repository)[5].replace("9400", "0"), names)  # noqa: S102
+        exec(examples(repository)[6].replace("9400", "0"), names)  # noqa: S102
         with names["server"] as server:
             scraped = threading.Thread(target=server.handle_request)
             scraped.start()
