@@ -11,6 +11,7 @@ from support.attempt import Attempt
 from support.collective_calls import KINDS, Given, Guarded
 from support.patience import SLOW
 from support.ranks import close, results, worlds
+from zerohop.collectives.blocks import Block
 from zerohop.collectives.broadcast import PIECE
 from zerohop.collectives.line import EAGER
 
@@ -31,6 +32,18 @@ def every_size(world, sizes):
 @pytest.mark.timeout(180)
 def test_what_is_sent_arrives(rank_threads, size):
     rank_threads(every_size, size, SIZES, deadline=150.0)
+
+
+@pytest.mark.parametrize("elsewhere", [("array", "out", "parts"), ("out",), ("array", "parts")])
+def test_what_a_cpu_does_not_reach_arrives(rank_threads, monkeypatch, elsewhere):
+    """As with arrays of GPUs: no block goes along with its header, nothing is copied by NumPy."""
+
+    def on_host(block):
+        return not block.flat.what.startswith(elsewhere)
+
+    monkeypatch.setattr(Block, "on_host", property(on_host))
+    rank_threads(every_size, 3, SIZES)
+    rank_threads(every_dtype, 3, of_numpy, ("float32", "int64"))
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -31,7 +31,8 @@ def _disseminate(turn: Turn, out: Sequence[Block], block: Block) -> None:
     begins = [0]
     for each in order:
         begins.append(begins[-1] + each.nbytes)
-    room = turn.copier.scratch(begins[-1], block)
+    for_gpus = not all(each.on_host for each in (block, *out))
+    room = turn.copier.scratch(begins[-1], block, for_gpus=for_gpus)
 
     def blocks(first: int, last: int) -> Block:
         return Block(room.flat, begins[first], begins[last] - begins[first])

@@ -16,7 +16,8 @@ PIECE = 4 << 20  # bytes
 
 
 def broadcast(turn: Turn, block: Block) -> None:
-    pieces = block.pieces(PIECE) if block.nbytes > EAGER else [block]
+    passed_on = block.nbytes > EAGER and turn.size > 2
+    pieces = block.pieces(PIECE) if passed_on else [block]
     position = (turn.rank - turn.root) % turn.size
     parent, children = _neighbours(position, turn.size, len(pieces))
     source = [] if parent is None else [(parent + turn.root) % turn.size]

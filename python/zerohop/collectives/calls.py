@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerohop.collectives.all_gather import all_gather
 from zerohop.collectives.all_to_all import all_to_all, send_recv
@@ -182,8 +182,9 @@ class CollectiveCalls:
     ) -> Collective:
         """`array` goes to one rank while `out` comes from another, or the same (MPI_Sendrecv); either pair may be left out.
 
-        Only those ranks call it, in the same order with regard to each other. Between two ranks the n-th array sent is the
-        n-th received.
+        Only those ranks call it, in an order that fits: between two ranks the n-th array sent is the n-th received, and what is
+        sent before a collective of all is received before it. Small arrays (64 KiB) are on their way when it returns, larger
+        ones have arrived.
         """
         if (to is None) != (array is None) or (from_ is None) != (out is None):
             raise ValueError("to= goes with array=, and from_= with out=")
@@ -212,11 +213,16 @@ class CollectiveCalls:
             ),
         )
 
-    def __getattr__(self, name: str) -> Any:
-        advice = ""
-        if name in _REDUCTIONS:
-            advice = ": its collectives move arrays and add nothing up; take torch.distributed, with NCCL between GPUs, or mpi4py"
-        raise AttributeError(f"World has no {name!r}{advice}")
+    if not TYPE_CHECKING:  # which would take any name for an attribute
+
+        def __getattr__(self, name):
+            advice = ""
+            if name in _REDUCTIONS:
+                advice = (
+                    ": its collectives move arrays and add nothing up; take torch.distributed, with NCCL between GPUs, "
+                    "or mpi4py"
+                )
+            raise AttributeError(f"World has no {name!r}{advice}")
 
 
 def _check_own(one: Block, other: Block) -> None:

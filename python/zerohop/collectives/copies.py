@@ -38,21 +38,19 @@ class Copier:
         if target.on_host:
             target.bytes[:] = source
         elif target.nbytes:
-            between = self.scratch(target.nbytes, target)
+            between = self.scratch(target.nbytes, target, for_gpus=True)
             between.bytes[:] = source
             self.copy(target, between, deadline)
 
-    def scratch(self, nbytes: int, like: Block) -> Block:
-        """Memory of the host, of the same dtype."""
-        flat = like.flat
-        endpoint = self._roster.own_endpoint() if nbytes and not like.on_host else None
-        if endpoint is None:
-            made: Any = np.empty(nbytes, np.uint8)
-            scratch = Flat(self._roster.endpoint, made, "scratch")
-            scratch.dtype, scratch.itemsize = flat.dtype, flat.itemsize
-        else:
-            made = endpoint.empty(nbytes // flat.itemsize, flat.dtype)
-            scratch = Flat(endpoint, made, "scratch")
+    def scratch(self, nbytes: int, like: Block, *, for_gpus: bool) -> Block:
+        """Memory of the host, of the same dtype. for_gpus: copies between it and GPUs are to come."""
+        endpoint, flat = self._roster.endpoint, like.flat
+        if for_gpus and nbytes:
+            return Flat(
+                endpoint, endpoint.empty(nbytes // flat.itemsize, flat.dtype), "scratch"
+            ).whole()
+        scratch = Flat(endpoint, np.empty(nbytes, np.uint8), "scratch")
+        scratch.dtype, scratch.itemsize = flat.dtype, flat.itemsize
         return scratch.whole()
 
     def wait_for(self, stream: Any, deadline: Deadline) -> None:
