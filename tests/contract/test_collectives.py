@@ -19,10 +19,10 @@ SIZES = (0, 1, 1237, EAGER - 1, EAGER, EAGER + 1, 5 * EAGER + 3)
 ROUNDS = int(60 / SLOW)
 
 
-def every_size(world, sizes):
+def every_size(world, sizes, kinds=KINDS):
     number = 0
     for nbytes in sizes:
-        for kind in KINDS:
+        for kind in kinds:
             for root in {0, world.size - 1}:
                 number += 1
                 getattr(Given(world, number), kind)(nbytes, root)()
@@ -46,10 +46,17 @@ def test_what_a_cpu_does_not_reach_arrives(rank_threads, monkeypatch, elsewhere)
     rank_threads(every_dtype, 3, of_numpy, ("float32", "int64"))
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [3, 4, 7])
+def test_a_broadcast_in_pieces_arrives(rank_threads, monkeypatch, size):
+    monkeypatch.setattr("zerohop.collectives.broadcast.PIECE", 100_000)
+    rank_threads(every_size, size, (EAGER + 1, 200_001, 1_000_003), ["broadcast"])
+
+
+@pytest.mark.parametrize(("size", "nbytes"), [(2, 20_000_001), (3, 2 * PIECE + 77)])
 @pytest.mark.timeout(180)
-def test_large_arrays_arrive(rank_processes, size):
-    rank_processes(every_size, size, (PIECE + 1, 5 * PIECE + 77), timeout=60.0)
+def test_large_arrays_arrive(rank_processes, size, nbytes):
+    rank_processes(every_size, size, (5_000_001,), timeout=60.0)
+    rank_processes(every_size, size, (nbytes,), ["broadcast", "send_recv"], timeout=60.0)
 
 
 def random_calls(world, seed, rounds):

@@ -12,7 +12,9 @@ from zerohop.collectives.turn import Turn
 
 __all__ = ["PIECE", "broadcast"]
 
-PIECE = 4 << 20  # bytes
+# Bytes. Each piece costs messages: 64 MiB to 3 ranks, by p2p on a busy host of two cores, took 67 ms in pieces of 1 MiB, 36 ms
+# of 4 MiB and 19 ms of 16 MiB.
+PIECE = 16 << 20
 
 
 def broadcast(turn: Turn, block: Block) -> None:
