@@ -65,11 +65,12 @@ def test_a_killed_rank_ends_it_everywhere(rank_threads, victim, kind, size, nbyt
     close(made)
 
 
-def test_a_rank_that_hangs_is_lost(rank_threads, victim):
+@pytest.mark.parametrize("nbytes", [100, 2 * EAGER])
+def test_a_rank_that_hangs_is_lost(rank_threads, victim, nbytes):
     dying = victim(3)
     made = worlds(rank_threads, range(2), 3)
     results([Attempt(world.barrier) for world in made])
-    pending = [Attempt(call, world, "all_gather", 100) for world in made]
+    pending = [Attempt(call, world, "all_gather", nbytes) for world in made]
     for attempt in pending:
         attempt.stays_pending(0.05)
     stopped = dying.signal(signal.SIGSTOP)

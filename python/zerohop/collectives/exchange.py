@@ -9,7 +9,7 @@ and does not know of any large one, finds that.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -54,9 +54,8 @@ class Exchange:
         self._announced = False
         self._posted: list[tuple[int, _core.Transfer]] = []
 
-    def run(self, sends: Iterable[Move], receives: Iterable[Move]) -> None:
+    def run(self, sends: Sequence[Move], receives: Sequence[Move]) -> None:
         """Returns when all that is to come is there and what is sent may be changed."""
-        sends, receives = list(sends), list(receives)
         moves = (*receives, *sends)
         self._lines.begin(self._missing, any(move.label.kind != "send_recv" for move in moves))
         for move in moves:  # a sender may wait until its partner has an inbox for it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zerohop.collectives.blocks import Block
@@ -47,8 +47,9 @@ class Turn:
         label = Label(self.kind, number, self.root, nbytes, part, block.flat.dtype)
         return Move(rank, block, label)
 
-    def exchange(self, sends: Iterable[Move], receives: Iterable[Move]) -> None:
-        Exchange(self.lines, self.copier, self.deadline).run(sends, receives)
+    def exchange(self, sends: Sequence[Move], receives: Sequence[Move]) -> None:
+        if sends or receives:
+            Exchange(self.lines, self.copier, self.deadline).run(sends, receives)
 
     def copy(self, target: Block, source: Block) -> None:
         self.copier.copy(target, source, self.deadline)
