@@ -39,6 +39,7 @@ class Lines:
         self._turns = itertools.count()  # whom to ask next
         self._needed: Collection[int] = ()
         self._all_needed = False
+        self._heard: set[int] = set()  # from whom something has come that hear() has not told
         self._over: dict[int, Line] = {}  # that have rung off
 
     def begin(self, needed: Collection[int], all_needed: bool) -> None:
@@ -73,12 +74,15 @@ class Lines:
 
         Raises PeerLost and Told for what makes waiting useless, TransferTimeout.
         """
-        rank = None if self._rung_off() else self._listen(deadline.slice)
-        if rank is None:
-            rank = self._check(self._waited_for())
-            if rank is None and deadline.passed:
-                raise TransferTimeout(f"{_named(self._needed)} not come in time")
-        return rank
+        if not self._heard and not self._rung_off():
+            self._listen(deadline.slice)
+        if not self._heard:
+            self._check(self._waited_for())
+        if self._heard:
+            return self._heard.pop()
+        if deadline.passed:
+            raise TransferTimeout(f"{_named(self._needed)} not come in time")
+        return None
 
     def ring_off(self) -> None:
         for line in self._made.values():
@@ -94,19 +98,21 @@ class Lines:
                 if deadline.passed:
                     raise
 
-    def _listen(self, seconds: float) -> int | None:
+    def _listen(self, seconds: float) -> bool:
+        """Whether a notification of a message has come."""
         slots = self._slots
         found = self.roster.find_note(slots.messages, slots.size, seconds, reset=True)
         if found is None:
-            return None
+            return False
         rank = found[0] - slots.messages
         line = self._made.get(rank)
         if line is None:  # it has given up; should this rank come to need it, it asks
-            return None
+            return True
         line.heard(found[1])
+        self._heard.add(rank)
         if line.far_is_over:
             self._over[rank] = line
-        return rank
+        return True
 
     def _watch(self, line: Line, deadline: Deadline, seconds: float) -> None:
         """As Line has it. What makes the call useless ends this wait, too."""
@@ -117,9 +123,11 @@ class Lines:
             if rank in self._made:
                 self._made[rank].has_room(found[1])
             return
+        if not line.peer.alive:
+            raise _lost(line.rank)
         self._listen(0)
-        heard = self._check([line, *self._waited_for()])
-        if heard is None and deadline.passed:
+        self._check([line, *self._waited_for()])
+        if deadline.passed:
             raise TransferTimeout(f"{_named([line.rank])} not come in time")
 
     def _waited_for(self) -> list[Line]:
@@ -131,20 +139,20 @@ class Lines:
         lines = self._over.values()
         return [line for line in lines if self._all_needed or line.rank in self._needed]
 
-    def _check(self, waited_for: list[Line]) -> int | None:
+    def _check(self, waited_for: list[Line]) -> None:
         """As hear(): what a rank has said before it was lost still counts."""
         if self.roster.endpoint.closed:
             raise Error(f"the World {self.roster.name!r} is closed")
-        lost = [line.rank for line in waited_for if not line.peer.alive]
-        if lost:
-            rank = self._listen(0)
-            if rank is None:
-                raise _lost(lost[0])
-            return rank
+        lost = [line for line in waited_for if not line.peer.alive]
+        while lost and self._listen(0):
+            pass
+        for line in lost:
+            if not line.has_news:
+                raise _lost(line.rank)
         over = self._rung_off() or [line for line in waited_for if line.far_is_over]
-        if over or waited_for:
-            self._ask(over[0] if over else waited_for[next(self._turns) % len(waited_for)])
-        return None
+        silent = over or [line for line in waited_for if line not in lost]
+        if silent:
+            self._ask(silent[next(self._turns) % len(silent)])
 
     def _ask(self, line: Line) -> None:
         """Also those who have given up before they knew of this rank, and so did not ring."""
