@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+import weakref
+
 import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import Attempt, within
-from support.patience import SLOW
+from support.patience import SLOW, patient
 from support.ranks import close, results, worlds
 from zerohop.collectives.line import EAGER
 
@@ -115,3 +120,50 @@ def test_threads_may_call_in_turns(pair):
         ]
         results(calls)
     assert came.tolist() == list(range(1, 11))
+
+
+_LEAVE = """
+import sys
+import numpy as np
+import zerohop as zh
+
+world = zh.World(sys.argv[1], 0, 2, device="soft0")
+calls = [world.broadcast(np.zeros(3), wait=False) for _ in range(2)]
+print(*(call.done for call in calls))
+"""
+
+
+def test_a_program_may_end_with_calls_under_way(tmp_path):
+    with within(10):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", _LEAVE, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            timeout=patient(30),
+            check=False,
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False False\n", "")
+
+
+class Watched(np.ndarray):
+    """An array to which there are weak references."""
+
+
+def lend(world, nbytes, wait):
+    """What a call was given it lets go when it has ended."""
+    array, out = np.zeros(nbytes, np.uint8).view(Watched), np.zeros((world.size, nbytes), np.uint8)
+    call = world.all_gather(out, array, wait=wait)
+    call.wait()
+    gone = weakref.ref(array)
+    del array
+    end = time.monotonic() + patient(10)
+    while gone() is not None and time.monotonic() < end:
+        world.barrier()  # the thread behind the program has yet to come to its end
+    assert gone() is None
+    assert call.done
+
+
+@pytest.mark.parametrize("wait", [True, False])
+@pytest.mark.parametrize("nbytes", [100, 2 * EAGER])
+def test_arrays_are_given_back(rank_threads, nbytes, wait):
+    rank_threads(lend, 1, nbytes, wait)
