@@ -20,6 +20,11 @@ INSIDE = Path("tests/vm/inside")  # tests of programs that need a real RDMA devi
 FILES_LEFT_OUT = {
     "test_addresses.py": "the format of addresses, and the control channel's secret",
     "test_asyncio.py": "how a loop is woken; a transfer is awaited in test_peer_killed.py",
+    "test_collectives.py": "made of writes and notifications, which have cases of their own",
+    "test_collectives_lost.py": "the same; lost ranks are lost peers",
+    "test_collectives_mistakes.py": "calls that do not match; what they send each other are small writes",
+    "test_collectives_order.py": "threads behind the program",
+    "test_collectives_torchrun.py": "PyTorch, several times over",
     "test_dtypes.py": "what an array is; bytes are bytes to a device",
     "test_examples.py": "programs that start processes; their writes and notifications have cases of their own",
     "test_hostile_bytes.py": "the control channel and the wire of soft0",
