@@ -17,7 +17,7 @@ from zerohop.errors import Error, PeerLost, TransferTimeout
 if TYPE_CHECKING:
     from zerohop.roster import Roster
 
-__all__ = ["Cause", "Ending", "Over"]
+__all__ = ["Cause", "Ending"]
 
 _READ = 2.0  # seconds for reading what another rank says of it
 _LONGEST = 4096  # bytes of that
@@ -37,14 +37,6 @@ class Cause(NamedTuple):
         return PeerLost(text) if self.kind == "lost" else Error(text)
 
 
-class Over(Error):
-    """A call that comes after the end."""
-
-
-class _OverAsLost(Over, PeerLost):
-    pass
-
-
 class Ending:
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
@@ -62,12 +54,12 @@ class Ending:
             self._note = self._roster.endpoint.register(note)
             self._roster.endpoint.share(self._name, self._note)
 
-    def refuse(self, call: str) -> None:
-        """Raises Over, which is PeerLost if that was the cause, when there are no more collectives."""
+    def refusal(self, call: str) -> Error | None:
+        """What to raise for a call that comes after the end; None: there has been none."""
         if self.cause is None:
-            return
-        kind = _OverAsLost if self.cause.kind == "lost" else Over
-        raise kind(
+            return None
+        kind = PeerLost if self.cause.kind == "lost" else Error
+        return kind(
             f"{call}: the collectives of this World are over: {self.cause.text}. Make a World of another name"
         )
 

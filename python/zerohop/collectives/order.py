@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from zerohop import _core
 from zerohop.collectives.blocks import Flat
 from zerohop.collectives.deadline import Deadline
-from zerohop.collectives.ending import Cause, Ending, Over
+from zerohop.collectives.ending import Cause, Ending
 from zerohop.collectives.exchange import Mismatch
 from zerohop.collectives.lines import Lines, Told
 from zerohop.errors import Error, PeerLost, TransferTimeout
@@ -113,7 +113,9 @@ class Order:
             text = f"{kind} of {self._lines.roster.name!r}"
             if kind != "send_recv":
                 text += f", call {number}"
-            self._ending.refuse(text)
+            refusal = self._ending.refusal(text)
+            if refusal is not None:
+                raise refusal
             collective = Collective(text, seconds)
             work = _Work(collective, text, lambda until: body(number, until), flats, self._last)
             self._last = collective
@@ -148,8 +150,9 @@ class Order:
         try:
             if work.before is not None and not work.before.join(deadline.left):
                 raise TransferTimeout("the collective before it has not ended in time")
-            self._ending.refuse(work.text)
-            work.body(deadline)
+            error = self._ending.refusal(work.text)
+            if error is None:
+                work.body(deadline)
         except BaseException as caught:
             error = self._give_up(caught, work.text)
             if not isinstance(caught, Exception):
@@ -159,8 +162,6 @@ class Order:
 
     def _give_up(self, caught: BaseException, text: str) -> BaseException:
         """Tells the others; returns what to raise here."""
-        if isinstance(caught, Over):
-            return caught
         cause, error = _diagnosis(caught, text, self._lines.roster.rank)
         self._ending.declare(cause)
         self._lines.ring_off()
