@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/index.hpp"
+#include "base/reshape.hpp"
+#include "base/view.hpp"
 #include "bindings/arguments.hpp"
 #include "bindings/array_import.hpp"
 #include "bindings/buffer_export.hpp"
@@ -30,6 +32,18 @@ ImportedArray select(const ImportedArray& array, py::handle key) {
   ImportedArray part = array;
   part.layout = apply_index(array.layout, parse_index(key));
   return part;
+}
+
+ImportedArray reshape(const ImportedArray& array, const py::args& shape) {
+  ImportedArray same = array;
+  same.layout = zerohop::reshape(array.layout, parse_new_shape(shape).span());
+  return same;
+}
+
+ImportedArray view(const ImportedArray& array, py::handle dtype) {
+  ImportedArray same = array;
+  same.layout = zerohop::view(array.layout, parse_dtype(dtype));
+  return same;
 }
 
 std::string represent(const ImportedArray& array) {
@@ -68,6 +82,10 @@ void bind_array_view(py::module_& m) {
           "why_read_only", [](const ImportedArray& a) { return std::string(a.why_read_only); },
           "The reason, or an empty string for a writable array.")
       .def("__getitem__", &select, py::arg("key"), "A part of the same bytes, as numpy indexes it.")
+      .def("reshape", &reshape,
+           "The same bytes in another shape; ValueError as of ``Memory.reshape``.")
+      .def("view", &view, py::arg("dtype"),
+           "The same bytes as elements of another dtype; ValueError as of ``Memory.view``.")
       .def("__repr__", &represent)
       .def(
           "__dlpack__",

@@ -90,6 +90,11 @@ Memory reshape(const Memory& memory, const py::args& shape) {
   return memory.reshape(parse_new_shape(shape).span());
 }
 
+Memory view(const Memory& memory, py::handle dtype) {
+  (void)memory.pinned();  // refuses closed memory
+  return memory.view(parse_dtype(dtype));
+}
+
 std::string describe(const Memory& memory) {
   return "<zerohop.Memory " + shape_string(memory.layout().shape.span()) + " " +
          memory.layout().dtype.name() + " on " + memory.device() +
@@ -137,6 +142,10 @@ writable. Raises RegistrationError once closed.)")
       .def("reshape", &reshape, R"(
 The same memory in another shape, as numpy has it: ``m.reshape(2, 3)``, ``m.reshape((2, -1))``. ValueError for
 memory with gaps, which would have to be copied. Raises RegistrationError once closed.)")
+      .def("view", &view, py::arg("dtype"), R"(
+The same bytes as elements of another dtype (as ``Endpoint.empty`` takes it): ``m.view("float32")``. Another item size scales
+the last axis, which must have no gaps then. ValueError says what stands in the way: gaps, a last axis that the
+new item size does not divide, an address or strides that it does not divide. Raises RegistrationError once closed.)")
       .def("__array__", &to_numpy, py::arg("dtype") = py::none(), py::arg("copy") = py::none(), R"(
 The bytes as a numpy array. bfloat16 and float8 need the package ml_dtypes, else TypeError. Raises
 RegistrationError once closed.)")

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/reshape.hpp"
+#include "base/view.hpp"
 #include "bindings/arguments.hpp"
 #include "bindings/convert.hpp"
 #include "bindings/demands.hpp"
@@ -27,6 +28,12 @@ RemoteMemory unpack(const py::bytes& bytes) { return RemoteMemory::from_bytes(as
 RemoteMemory reshape(const RemoteMemory& memory, const py::args& shape) {
   RemoteMemory same = memory;
   same.layout = zerohop::reshape(memory.layout, parse_new_shape(shape).span());
+  return same;
+}
+
+RemoteMemory view(const RemoteMemory& memory, py::handle dtype) {
+  RemoteMemory same = memory;
+  same.layout = zerohop::view(memory.layout, parse_dtype(dtype));
   return same;
 }
 
@@ -71,6 +78,8 @@ belongs to; ``Endpoint.register(array, cache=False)`` makes one that covers the 
                              py::handle key) { return memory.slice(parse_index(key)); })
       .def("reshape", &reshape,
            "The same memory in another shape, as numpy has it; ValueError for memory with gaps.")
+      .def("view", &view, py::arg("dtype"),
+           "The same bytes as elements of another dtype; ValueError as of ``Memory.view``.")
       .def("__len__", [](const RemoteMemory& memory) { return layout_length(memory.layout); })
       .def("__eq__",
            [](const RemoteMemory& memory, py::handle other) {

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/report.hpp"
 #include "base/reshape.hpp"
+#include "base/view.hpp"
 
 namespace zerohop::engine {
 
@@ -31,6 +32,12 @@ Memory Memory::reshape(std::span<const std::int64_t> shape) const {
 Memory Memory::range(std::uint64_t address, std::uint64_t nbytes) const {
   Memory same = *this;
   same.layout_ = Layout::bytes(address, nbytes);
+  return same;
+}
+
+Memory Memory::view(DType dtype) const {
+  Memory same = *this;
+  same.layout_ = zerohop::view(layout_, dtype);
   return same;
 }
 

@@ -64,10 +64,12 @@ class Memory {
   const std::string& place() const noexcept { return kind_.place; }
   const RegistrationChoice* registration() const noexcept { return kind_.registration.get(); }
 
-  // A part or another shape of the same memory; closing either closes both.
+  // A part of the same memory, or all of it in another shape or element type; closing either closes
+  // both.
   Memory slice(std::span<const Index> indices) const;
   Memory reshape(std::span<const std::int64_t> shape) const;
   Memory range(std::uint64_t address, std::uint64_t nbytes) const;  // those bytes of it
+  Memory view(DType dtype) const;
 
   // Ends the right to use this memory, here and at the peers who have its RemoteMemory. Transfers
   // that run finish first; until then it stays registered. Copies that a process of this host makes

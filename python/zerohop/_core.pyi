@@ -503,6 +503,14 @@ class ArrayView:
         """
     def __init__(self, array: typing.Any) -> None: ...
     def __repr__(self) -> str: ...
+    def reshape(self, *args) -> ArrayView:
+        """
+        The same bytes in another shape; ValueError as of ``Memory.reshape``.
+        """
+    def view(self, dtype: typing.Any) -> ArrayView:
+        """
+        The same bytes as elements of another dtype; ValueError as of ``Memory.view``.
+        """
     @property
     def address(self) -> int: ...
     @property
@@ -560,6 +568,10 @@ class RemoteMemory:
         The same memory in another shape, as numpy has it; ValueError for memory with gaps.
         """
     def to_bytes(self) -> bytes: ...
+    def view(self, dtype: typing.Any) -> RemoteMemory:
+        """
+        The same bytes as elements of another dtype; ValueError as of ``Memory.view``.
+        """
     @property
     def access(self) -> str:
         """
@@ -644,6 +656,12 @@ class Memory:
         """
         The same memory in another shape, as numpy has it: ``m.reshape(2, 3)``, ``m.reshape((2, -1))``. ValueError for
         memory with gaps, which would have to be copied. Raises RegistrationError once closed.
+        """
+    def view(self, dtype: typing.Any) -> Memory:
+        """
+        The same bytes as elements of another dtype (as ``Endpoint.empty`` takes it): ``m.view("float32")``. Another item size scales
+        the last axis, which must have no gaps then. ValueError says what stands in the way: gaps, a last axis that the
+        new item size does not divide, an address or strides that it does not divide. Raises RegistrationError once closed.
         """
     @property
     def address(self) -> int:

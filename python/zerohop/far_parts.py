@@ -70,8 +70,8 @@ class FarPart:
         if offset is not None:
             return self._source[offset : offset + nbytes], nbytes
         # The own rank's Peer is another Endpoint's: that one registers for itself.
-        registered = span.is_memory and self._source is self._own.bytes
-        return (array if registered else span.bytes())[:nbytes], nbytes
+        registered = span.registered if self._source is self._own.bytes else None
+        return (span.bytes() if registered is None else registered)[:nbytes], nbytes
 
     def _check(self, whose: str, begin: int, nbytes: int, bound: int) -> None:
         if operator.index(nbytes) < 0:

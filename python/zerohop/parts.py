@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
-from zerohop.spans import Span, host_words
+from zerohop.spans import Span
 
 if TYPE_CHECKING:
     from zerohop.endpoint import Endpoint
@@ -26,7 +26,7 @@ class OwnPart:
             self.bytes, self.local = _given(endpoint, memory), memory
         self._span = Span(self.bytes)
         self.address, self.nbytes = self._span.address, self._span.nbytes
-        words = host_words(self._span)
+        words = self._span.words()
         self.words = None if words is None else endpoint.register(words)
 
     def registered_with(self, endpoint: Endpoint) -> _core.Memory:
@@ -48,23 +48,13 @@ class OwnPart:
 def _made(endpoint: Endpoint, nbytes: int, dtype: Any, device: str) -> tuple[_core.Memory, Any]:
     if nbytes < 0:
         raise ValueError(f"a segment has no negative size such as {nbytes}")
-    if str(device) != "cpu":
-        if str(dtype) not in ("uint8", "torch.uint8"):
-            raise ValueError(
-                f"on {device} segment.local is of uint8, not {dtype}: take another view of it, "
-                "torch.from_dlpack(segment.local).view(dtype)"
-            )
-        made = endpoint.empty(nbytes, "uint8", device)
-        return made, made
+    made = endpoint.empty(nbytes, "uint8", device)
+    local = made.view(dtype)
+    if local.device != "cpu":
+        return made, local
     import numpy as np
 
-    kind = np.dtype(dtype)
-    if nbytes % kind.itemsize:
-        raise ValueError(
-            f"{nbytes} bytes are no whole number of {kind} ({kind.itemsize} bytes each)"
-        )
-    made = endpoint.empty(nbytes)
-    return made, np.asarray(made).view(kind)
+    return made, np.asarray(local)
 
 
 def _given(endpoint: Endpoint, array: Any) -> _core.Memory:

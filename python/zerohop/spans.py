@@ -6,24 +6,26 @@ from typing import Any
 
 from zerohop import _core
 
-__all__ = ["Span", "host_words"]
+__all__ = ["Span"]
+
+_WORD = 8  # bytes
 
 
 class Span:
     """Where a contiguous array lies. Holding it keeps the array alive.
 
-    Raises TypeError (no array), ValueError (gaps between the elements; on a GPU: elements other than bytes).
+    Raises TypeError (no array), ValueError (gaps between the elements).
     """
 
     def __init__(self, array: Any) -> None:
         # Memory says it all by itself; as an array of a GPU it would first wait for the default stream.
-        view = array if isinstance(array, _core.Memory) else _core.ArrayView(array)
-        if not view.contiguous:
+        self._view = array if isinstance(array, _core.Memory) else _core.ArrayView(array)
+        if not self._view.contiguous:
             raise ValueError(
                 "a segment moves bytes without gaps: make the array contiguous (numpy.ascontiguousarray, "
                 "tensor.contiguous())"
             )
-        self._array, self._view = array, view
+        view = self._view
         self.address, self.nbytes, self.device = view.address, view.nbytes, view.device
 
     @property
@@ -31,49 +33,24 @@ class Span:
         return self._view.writable
 
     @property
-    def is_memory(self) -> bool:
-        """Whether it is registered, as bytes with one axis."""
-        one_axis = len(self._view.shape) == 1
-        return isinstance(self._array, _core.Memory) and self._view.dtype == "uint8" and one_axis
+    def registered(self) -> _core.Memory | None:
+        """All of it as uint8 with one axis, with the registration that it has; None: it has none."""
+        if not isinstance(self._view, _core.Memory):
+            return None
+        return self._view.reshape(-1).view("uint8")
 
-    def bytes(self) -> Any:
-        """An array of uint8 with one axis, as transfers and register() take it."""
-        if self.device == "cpu":
-            return _typed(self, "|u1", self.nbytes)
-        if self._view.dtype != "uint8" or len(self._view.shape) != 1:
-            raise ValueError(
-                f"an array on {self.device} must be one axis of uint8 here, not {self._view.shape} of "
-                f"{self._view.dtype}: pass array.reshape(-1).view(torch.uint8)"
-            )
-        return self._array
+    def bytes(self) -> _core.ArrayView:
+        """All of it as an array of uint8 with one axis, which whoever moves it registers."""
+        return self._array().reshape(-1).view("uint8")
 
+    def words(self) -> _core.ArrayView | None:
+        """The whole uint64 elements in it, of which atomics need one; None where there is none.
 
-def host_words(span: Span) -> Any:
-    """The whole uint64 elements in a span, of which atomics need one; None where there is none.
+        Of host memory that begins at a multiple of 8 bytes.
+        """
+        if self.device != "cpu" or self.address % _WORD or self.nbytes < _WORD:
+            return None
+        return self.bytes()[: self.nbytes // _WORD * _WORD].view("uint64")
 
-    Of host memory that begins at a multiple of 8 bytes.
-    """
-    if span.device != "cpu" or span.address % 8 or span.nbytes < 8:
-        return None
-    return _typed(span, "=u8", span.nbytes // 8)
-
-
-class _Interface:
-    """What numpy.asarray() makes an array of; that array keeps it, and so the span, alive."""
-
-    def __init__(self, span: Span, kind: str, count: int) -> None:
-        self._span = span
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": (count,),
-            "typestr": kind,
-            "data": (span.address, not span.writable),
-        }
-
-
-def _typed(span: Span, kind: str, count: int) -> Any:
-    import numpy as np
-
-    if count == 0:
-        return np.empty(0, kind)
-    return np.asarray(_Interface(span, np.dtype(kind).str, count))
+    def _array(self) -> _core.ArrayView:
+        return _core.ArrayView(self._view) if isinstance(self._view, _core.Memory) else self._view

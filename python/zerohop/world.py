@@ -101,10 +101,10 @@ class World(CollectiveCalls):
         for anybody: who first uses a rank's part waits until that rank has made it.
 
         memory: bytes of this rank's part, zeroed, a multiple of the dtype's; or a contiguous writable array, which
-            becomes the part (on a GPU of uint8, with one axis).
+            becomes the part.
         name: the same on all ranks; default: by number, from 0.
         device: of memory that is made, ``"cpu"`` (default) or ``"cuda:<ordinal>"``.
-        dtype: of ``segment.local`` that is made, default uint8; on a GPU that is uint8: torch.from_dlpack(segment.local).view(dtype).
+        dtype: of ``segment.local`` that is made, as of Endpoint.empty; default uint8.
         notifications: slots of this segment on every rank, the same number on all.
         queues: 1 to 16; each has up to 1024 operations under way.
 

@@ -186,6 +186,9 @@ def of_torch(world):
     segment.write_notify(other, memoryview(bytearray(b"\x20\x40")), 18, slot=2)
     assert [segment.notify_waitsome(slot, 1) for slot in range(3)] == [0, 1, 2]
     assert tensor.tolist() == [[0] * 3, [2.5] * 3, [2.5] * 3, [2.5, 0, 0]]
+    halves = world.segment(8, name="halves", dtype=torch.float16)
+    assert halves.local.dtype == "float16"
+    assert halves.local.tolist() == [0.0] * 4
     back = bytearray(6)
     segment.read(other, back, 6)
     segment.wait()

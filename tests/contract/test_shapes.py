@@ -199,6 +199,42 @@ def test_memory_of_as_many_elements_is_reshaped_at_either_end(remote):
         keeper.end()
 
 
+def test_memory_is_viewed_as_another_dtype_at_either_end(remote):
+    numbers = np.arange(24, dtype=np.int16).reshape(4, 6)
+    with remote(keep) as s:
+        keeper = Keeper(s.link)
+        memory, view = array(s.ep, "numpy", numbers.copy())
+        target = keeper.array("numpy", np.zeros((4, 6), np.int16))
+        words, floats = target.remote.view(np.uint32), memory.view("float32")
+        assert (words.dtype, words.shape, words.strides) == ("uint32", (4, 3), (12, 4))
+        assert (floats.dtype, floats.shape, floats.address) == ("float32", (4, 3), memory.address)
+        np.testing.assert_array_equal(np.asarray(floats), view.view(np.float32))
+        with pytest.raises(ValueError, match="dtypes differ"):
+            s.peer.write(floats, words)
+        s.peer.write(floats.view("uint32")[1:, 1], words[:3, 2]).wait()
+        placed = np.zeros((4, 3), np.uint32)
+        placed[:3, 2] = view.view(np.uint32)[1:, 1]
+        np.testing.assert_array_equal(target.show(), placed.view(np.int16))
+        s.peer.read(words.view("int16"), memory).wait()
+        np.testing.assert_array_equal(view.view(np.uint32), placed)
+        for wrong in (memory, target.remote):
+            with pytest.raises(ValueError, match=r"12 bytes of its last axis are no whole number"):
+                wrong.view("float64")
+            with pytest.raises(
+                ValueError, match=r"address \d+ is no multiple of 4; begin the slice"
+            ):
+                wrong[:, 1:5].view("float32")
+            with pytest.raises(ValueError, match="last axis has gaps"):
+                wrong[:, ::2].view("int8")
+            with pytest.raises(TypeError, match="a dtype is a name"):
+                wrong.view(3.5)
+        memory.close()
+        assert floats.closed
+        with pytest.raises(zh.RegistrationError, match="closed"):
+            memory.view("int8")
+        keeper.end()
+
+
 READ_ONLY = (ValueError, TypeError, BufferError, zh.Error)
 
 

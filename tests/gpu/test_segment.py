@@ -25,6 +25,7 @@ def work(link: Link, directory: Path, p2p: bool, gpus: int) -> None:
         play(segment, here, 1 - link.rank)
         move(segment, here, link.rank)
         world.barrier()
+        of_floats(world, here.device)
         refuse(world, segment, here)
         world.barrier()
 
@@ -50,7 +51,7 @@ def move(segment: Any, here: Any, rank: int) -> None:
     """Tensors elsewhere, parts of the own part, lists, reads, and this rank itself."""
     other = 1 - rank
     tensor = torch.arange(4096, dtype=torch.float32, device=here.device) + rank
-    segment.write(other, tensor.view(torch.uint8), 2 * NBYTES)
+    segment.write(other, tensor, 2 * NBYTES)
     here[:100] = 10 + rank
     segment.write_list_notify(
         other, [(here[:50], 2 * NBYTES + 20_000, None), (50, 2 * NBYTES + 30_000, 50)], 5
@@ -71,14 +72,41 @@ def move(segment: Any, here: Any, rank: int) -> None:
     assert bool((here[2 * NBYTES + 60_000 :][:100] == 10 + rank).all())
 
 
+def of_floats(world: Any, device: Any) -> None:
+    """Parts of another dtype, made and given, and Memory of another one."""
+    other = 1 - world.rank
+    made = world.segment(48, name="made", device=str(device), dtype="float32")
+    matrix = torch.zeros(3, 4, device=device, dtype=torch.bfloat16)
+    given = world.segment(matrix, name="given")
+    assert (made.local.dtype, made.local.shape, given.nbytes) == ("float32", (12,), 24)
+    assert given.local is matrix
+    floats = torch.from_dlpack(made.local)
+    assert (floats.dtype, str(floats.device)) == (torch.float32, str(device))
+    floats[:4] = world.rank + 1
+    matrix[0] = world.rank + 1
+    memory = world.endpoint.empty((2, 2), "float32", device)
+    torch.from_dlpack(memory)[...] = 10 + world.rank
+    world.barrier()
+    made.write_notify(other, made.local[:4], 16, slot=0)
+    made.write_notify(other, memory, 32, slot=1)
+    given.write_notify(other, matrix[0], 8, slot=0)
+    for segment, slot in ((made, 0), (made, 1), (given, 0)):
+        assert segment.notify_waitsome(slot, 1) == slot
+    assert floats.tolist() == [world.rank + 1] * 4 + [other + 1] * 4 + [10 + other] * 4
+    assert matrix.tolist() == [[world.rank + 1] * 4, [other + 1] * 4, [0] * 4]
+    made.write_notify(world.rank, memory, 16, slot=2)  # by another Endpoint
+    assert made.notify_waitsome(2, 1) == 2
+    assert floats[4:8].tolist() == [10 + world.rank] * 4
+    made.wait()
+    given.wait()
+
+
 def refuse(world: Any, segment: Any, here: Any) -> None:
     other = 1 - world.rank
     with pytest.raises(zh.RouteUnavailable, match="keep counters in a segment of the host"):
         segment.atomic_fetch_add(other, 0, 1)
-    with pytest.raises(ValueError, match="one axis of uint8"):
-        segment.write(other, torch.ones(2, device=here.device), 0)
-    with pytest.raises(ValueError, match="is of uint8, not float32"):
-        world.segment(8, name="floats", device=str(here.device), dtype="float32")
+    with pytest.raises(ValueError, match="no whole number of float32"):
+        world.segment(9, name="floats", device=str(here.device), dtype="float32")
     counters = world.segment(8, name="counters", dtype="int64")
     counters.atomic_fetch_add(0, 0, 5)
     world.barrier()

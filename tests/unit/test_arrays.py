@@ -202,6 +202,23 @@ def test_indexing_is_numpys(key: Any) -> None:
         np.testing.assert_array_equal(np.asarray(twice), source[::-1][key])
 
 
+def test_views_are_numpys() -> None:
+    base = np.arange(4 * 12, dtype="int16").reshape(4, 12)
+    for source in (base, base[::-2], base[1], base[:, :0]):
+        assert ArrayView(source).view("int16").shape == source.shape
+        for dtype in ("uint8", "float32", "complex64"):
+            expected = source.view(dtype)
+            seen = ArrayView(source).view(dtype)
+            assert (seen.shape, seen.dtype) == (expected.shape, dtype)
+            np.testing.assert_array_equal(np.asarray(seen).view("u1"), expected.view("u1"))
+    flat = ArrayView(base).reshape(-1).view("uint8")
+    assert (flat.shape, flat.address) == ((96,), base.ctypes.data)
+    with pytest.raises(ValueError, match="has gaps"):
+        ArrayView(base.T).view("uint8")
+    with pytest.raises(ValueError, match="with gaps has no other shape"):
+        ArrayView(base.T).reshape(-1)
+
+
 @pytest.mark.parametrize(
     "key", [4, -5, (0, 5), (0, 0, 0, 0), (..., ...), 2**70, [0], True, 1.0, "a", np.array([1])]
 )

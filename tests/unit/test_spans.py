@@ -6,17 +6,19 @@ import weakref
 import numpy as np
 import pytest
 import zerohop as zh
-from zerohop.spans import Span, host_words
+from support.dlpack import CUDA, Producer
+from zerohop._core import ArrayView
+from zerohop.spans import Span
 
 
 def test_bytes_and_words_are_the_same_memory() -> None:
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     span = Span(array)
     assert (span.address, span.nbytes, span.device) == (array.ctypes.data, 24, "cpu")
-    assert span.bytes().tobytes() == array.tobytes()
-    span.bytes()[4] = 1
+    assert np.asarray(span.bytes()).tobytes() == array.tobytes()
+    np.asarray(span.bytes())[4] = 1
     assert array[0, 1] != 1.0
-    words = host_words(span)
+    words = np.asarray(span.words())
     assert (words.dtype, words.shape) == (np.uint64, (3,))
     words[2] = 0
     assert array[1].tolist()[1:] == [0, 0]
@@ -41,26 +43,37 @@ def test_memory_is_taken_as_it_is() -> None:
     with zh.Endpoint("soft0") as endpoint:
         made, floats = endpoint.empty(16), endpoint.empty(4, "float32")
         assert Span(made[4:]).address == made.address + 4
-        assert Span(made).is_memory
-        assert not Span(floats).is_memory  # not of bytes
-        assert not Span(np.asarray(made)).is_memory
-        assert Span(floats).bytes().nbytes == 16
+        for memory in (made, floats, floats.reshape(2, 2)):
+            registered = Span(memory).registered
+            assert (registered.dtype, registered.shape) == ("uint8", (16,))
+            assert registered.remote.address == memory.address
+            assert Span(memory).bytes().nbytes == 16
+        assert Span(np.asarray(made)).registered is None
+
+
+def test_any_array_of_a_gpu_is_bytes() -> None:
+    floats = Producer(1 << 20, (3, 4), code=2, bits=32, device_type=CUDA, device_id=1)
+    span = Span(floats)
+    assert (span.address, span.nbytes, span.device) == (1 << 20, 48, "cuda:1")
+    flat = ArrayView(span.bytes())  # as register() takes it
+    assert (flat.address, flat.shape, flat.dtype) == (1 << 20, (48,), "uint8")
+    assert (flat.device, flat.writable) == ("cuda:1", True)
+    assert span.words() is None
 
 
 def test_read_only_stays_so() -> None:
     span = Span(b"12345678")
     assert not span.writable
-    with pytest.raises(ValueError, match="read-only"):
-        span.bytes()[0] = 1
+    assert not span.bytes().writable
 
 
 @pytest.mark.parametrize("begin", range(1, 8))
 def test_words_lie_at_multiples_of_eight(begin: int) -> None:
     array = np.zeros(4, np.uint64).view(np.uint8)
     assert array.ctypes.data % 8 == 0
-    assert host_words(Span(array[begin:])) is None
-    assert host_words(Span(array[:begin])) is None
-    assert host_words(Span(array[: 8 + begin])).shape == (1,)
+    assert Span(array[begin:]).words() is None
+    assert Span(array[:begin]).words() is None
+    assert Span(array[: 8 + begin]).words().shape == (1,)
 
 
 def test_what_has_gaps_is_refused() -> None:
