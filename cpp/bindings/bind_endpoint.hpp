@@ -1,0 +1,13 @@
+// The Python class Endpoint, whose calls are bound in parts.
+#pragma once
+
+#include "bindings/handles.hpp"
+
+namespace zerohop::bindings {
+
+using EndpointClass = py::class_<engine::Endpoint, EndpointHandle>;
+
+void bind_registered_memory(EndpointClass& type);  // register, empty, share
+void bind_notifications(EndpointClass& type);
+
+}  // namespace zerohop::bindings

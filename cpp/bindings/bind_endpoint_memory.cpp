@@ -1,0 +1,129 @@
+// The memory of an Endpoint: registered, made, shared by name.
+#include <pybind11/stl.h>
+
+#include <string>
+#include <utility>
+
+#include "bindings/arguments.hpp"
+#include "bindings/bind_endpoint.hpp"
+#include "bindings/demands.hpp"
+#include "bindings/dlpack.hpp"
+
+namespace zerohop::bindings {
+namespace {
+
+using engine::Endpoint;
+using Name = Shown<py::str>;
+using Word = std::optional<std::string>;
+
+std::optional<engine::RegistrationDemand> parse_demand(const Word& word) {
+  if (!word) return std::nullopt;
+  return engine::parse_registration(*word);
+}
+
+py::dict registration_cache(const Endpoint& self) {
+  const engine::RegionCache::Stats stats = self.gpu_registration_stats();
+  using namespace py::literals;
+  return py::dict("hits"_a = stats.hits, "misses"_a = stats.misses, "evictions"_a = stats.evictions,
+                  "stale"_a = stats.stale, "entries"_a = stats.entries, "nbytes"_a = stats.nbytes,
+                  "unused"_a = stats.unused, "unused_nbytes"_a = stats.unused_nbytes);
+}
+
+// A str, or a torch.device, which prints as one.
+std::string demand_device(py::handle device) {
+  const bool of_torch = type_name(device) == "device";
+  return demand_str(
+      of_torch ? py::object(py::str(device)) : py::reinterpret_borrow<py::object>(device),
+      "a device");
+}
+
+void share(Endpoint& self, Name text, Shown<engine::Memory> object) {
+  const std::string name = demand_str(text.object, "a name");
+  const engine::Memory& memory = demand_memory(object.object, "memory");
+  if (name.empty()) throw py::value_error("memory is shared under a name, which is not empty");
+  if (memory.endpoint() != self.address().id) {
+    throw RegistrationError(
+        "this memory is registered with another Endpoint: share it there, or register the array "
+        "here");
+  }
+  self.share(name, memory);
+}
+
+}  // namespace
+
+engine::Memory register_array(engine::Endpoint& endpoint, py::handle array,
+                              std::optional<bool> writable, bool cache,
+                              const std::optional<std::string>& registration) {
+  drain_released();
+  const auto demand = parse_demand(registration);
+  ImportedArray imported = import_array(array);
+  if (writable.value_or(false) && !imported.writable) {
+    throw py::value_error(std::string("writable=True, but the array is read-only: ") +
+                          imported.why_read_only);
+  }
+  const engine::Endpoint::Registering how{.writable = writable.value_or(imported.writable),
+                                          .device = std::move(imported.device),
+                                          .shared = cache,
+                                          .demand = demand};
+  return without_gil(
+      [&] { return endpoint.register_memory(imported.layout, std::move(imported.owner), how); });
+}
+
+void bind_registered_memory(EndpointClass& type) {
+  type.def_property_readonly("registration_cache", &registration_cache, R"(
+Counters of the registrations of GPU memory, by name: ``hits`` and ``misses`` of look-ups, ``evictions`` of
+unused ones for lack of room (knob ``registration_cache``), ``stale`` ones whose memory had been freed; and
+the ``entries`` and ``nbytes`` that there are, of which nobody uses ``unused`` and ``unused_nbytes``.)")
+      .def("register", &register_array, py::arg("array"), py::kw_only(),
+           py::arg("writable") = py::none(), py::arg("cache") = true,
+           py::arg("registration") = py::none(), R"(
+Register an array, without a copy: numpy, torch, jax, or anything with ``__dlpack__`` or the buffer protocol.
+
+writable: whether peers may write it (default: if the array is writable).
+cache: use a registration again that covers the array; its key then reaches all of what it covers.
+With False the key reaches the array and nothing more.
+registration: how GPU memory is registered, ``"dmabuf"``, ``"peermem"`` or ``"staged"`` (not with the device:
+this Endpoint copies through pinned chunks of the host), or RegistrationError says what is missing; or ``"auto"``, the
+first that works (on soft0, which copies by itself, also ``"staged"``). Default: the Endpoint's ``registration``.
+``Memory.registration`` tells which it became.
+The first array of a GPU that is registered (or made by empty()) loads the kernels there and takes 2 MiB of its memory.
+
+Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError, ValueError.)")
+      .def(
+          "empty",
+          [](Endpoint& self, const py::object& shape, const py::object& dtype, Name device,
+             const Word& registration) {
+            const Dims dims = parse_shape(shape);
+            const DType element = parse_dtype(dtype);
+            const std::string place = device_name(parse_device(demand_device(device.object)));
+            const auto demand = parse_demand(registration);
+            return without_gil([&] { return self.empty(dims.span(), element, place, demand); });
+          },
+          py::arg("shape"), py::arg("dtype") = "uint8", py::arg("device") = "cpu", py::kw_only(),
+          py::arg("registration") = py::none(), R"(
+Fresh zeroed registered memory. shape: int or tuple. dtype: what numpy.dtype() takes ("float32", "f4", float,
+numpy.float32), or a dtype of torch or ml_dtypes, or its name ("bfloat16", "float8_e4m3fn"). device: ``"cpu"`` or
+``"cuda:<ordinal>"``, or a torch.device; of a GPU it is memory that other processes can be given and, where the GPU allows it,
+adapters reach (cuMemCreate), in pages of 2 MiB: ``torch.from_dlpack(memory)`` or ``cupy.from_dlpack`` is its
+array. It lives as long as that array or the Memory does, and then until the GPU has done its present work.
+Do not drop it while a stream is being captured into a CUDA graph: as cudaFree would, that spoils the capture.
+registration: of GPU memory, as of register().
+
+Raises RegistrationError (no memory, no NVIDIA driver, a device that cannot reach it), CudaError (no such
+GPU, no room on it), TransferTimeout (other work kept the GPU from zeroing it for the Endpoint's timeout),
+TypeError and ValueError (shape, dtype, device).)")
+      .def("share", &share, py::arg("name"), py::arg("memory"), R"(
+Publish memory: peers find it by ``peer[name]`` and ``peer.lookup(name)``. Replaces what had the name.)")
+      .def(
+          "unshare",
+          [](Endpoint& self, Name text) {
+            const std::string name = demand_str(text.object, "a name");
+            if (!self.unshare(name)) {
+              throw py::key_error("nothing is shared under the name '" + name + "'");
+            }
+          },
+          py::arg("name"), R"(
+Publish it no longer; KeyError if nothing has that name. Who has its RemoteMemory keeps the right: close the Memory to end that.)");
+}
+
+}  // namespace zerohop::bindings

@@ -1,0 +1,82 @@
+// The notification board of an Endpoint.
+#include <utility>
+
+#include "bindings/bind_endpoint.hpp"
+#include "bindings/demands.hpp"
+
+namespace zerohop::bindings {
+namespace {
+
+using engine::Endpoint;
+using Slot = Shown<std::uint64_t>;
+
+Endpoint::Notified wait_notify(Endpoint& self, std::uint32_t first, std::uint32_t count,
+                               Timeout timeout, bool reset) {
+  return waiting(self, timeout.seconds, [&](const Deadline& deadline) {
+    return self.wait_notify(first, count, reset, deadline);
+  });
+}
+
+}  // namespace
+
+void bind_notifications(EndpointClass& type) {
+  type.def(
+          "wait_notify",
+          [](Endpoint& self, Slot slot, Timeout timeout, bool reset, const py::none&) {
+            const std::uint32_t first = demand_slot(slot.object);
+            return wait_notify(self, first, 1, timeout, reset).second;
+          },
+          py::arg("slot"), py::arg("timeout") = py::none(), py::arg("reset") = true, py::kw_only(),
+          py::arg("stream") = py::none(), R"(
+Wait until a peer has put a value into the slot (0 to 65535) and return it; what was written before it is
+there. reset: also empty the slot. A slot holds one value: of several that came in the meantime, the last.
+
+Raises TransferTimeout after `timeout` seconds (default: the Endpoint's), PeerLost (the last peer has left, and
+the slot is empty), IndexError (slot).)")
+      .def(
+          "wait_notify",
+          [](const EndpointHandle& self, Slot slot, Timeout timeout, bool reset,
+             const py::object& object) {
+            const std::uint32_t number = demand_slot(slot.object);
+            const auto stream = demand_stream(object);
+            auto waiting = without_gil(
+                [&] { return self->wait_notify_on(*stream, number, reset, timeout.seconds); });
+            return TransferHandle{self, std::move(waiting), ResultKind::unsigned_word};
+          },
+          py::arg("slot"), py::arg("timeout") = py::none(), py::arg("reset") = true, py::kw_only(),
+          py::arg("stream"), R"(
+With stream= (as for ``Peer.write``, of any GPU of this process) the call waits for nothing: the stream does.
+What it is given from now on begins when a peer has put a value into the slot, and finds what was written before
+that. Returns a Transfer, done some 0.1 ms after the stream goes on; its wait() returns the value. What GPUs put
+into the slot meanwhile is for the stream, not for calls that wait or look without one.
+
+The stream waits at most `timeout` seconds, counted from when it gets there. It goes on all the same if nothing
+came by then, or no peer is left that could notify: a RuntimeWarning says so, and wait() of the Transfer raises
+TransferTimeout or PeerLost. The wait is a kernel of one thread, which always ends; the driver's own operation
+would not. Where the GPU has no atomics with host memory, a value that replaces one at the very moment when a
+stream takes that is lost: give each value under way a slot of its own. Raises
+RouteUnavailable (the stream is being captured into a CUDA graph; built without kernels), CudaError, IndexError.)")
+      .def(
+          "wait_notify_any",
+          [](Endpoint& self, Slot first, Slot count, Timeout timeout, bool reset) {
+            const std::uint32_t begin = demand_slot(first.object);
+            const std::uint32_t length = demand_u32(count.object, "the count of slots");
+            return wait_notify(self, begin, length, timeout, reset);
+          },
+          py::arg("first"), py::arg("count"), py::arg("timeout") = py::none(),
+          py::arg("reset") = true,
+          "Wait for any slot of [first, first + count); returns (slot, value). As wait_notify().")
+      .def(
+          "peek_notify",
+          [](const Endpoint& self, Slot slot) {
+            return self.peek_notify(demand_slot(slot.object));
+          },
+          py::arg("slot"), "The value in the slot, 0 if it is empty. Never blocks.")
+      .def(
+          "reset_notify",
+          [](Endpoint& self, Slot slot) { return self.reset_notify(demand_slot(slot.object)); },
+          py::arg("slot"),
+          "Empty the slot and return what was in it, 0 if nothing was. Never blocks.");
+}
+
+}  // namespace zerohop::bindings
