@@ -1,6 +1,7 @@
 // The memory of an Endpoint: registered, made, shared by name.
 #include <pybind11/stl.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 

@@ -67,6 +67,17 @@ RouteUnavailable (the stream is being captured into a CUDA graph; built without 
           py::arg("reset") = true,
           "Wait for any slot of [first, first + count); returns (slot, value). As wait_notify().")
       .def(
+          "notify",
+          [](Endpoint& self, Slot slot, Shown<std::uint64_t> value) {
+            const auto notification = demand_notification(slot.object, value.object);
+            without_gil([&] { self.notify(notification); });
+          },
+          py::arg("slot"), py::arg("value"), R"(
+Put a value (1 to 2**32 - 1) into a slot (0 to 65535) of this Endpoint's own board, as ``Peer.notify`` of a peer does:
+it is there at once, and wakes who waits for it. It is in no order with what peers write.
+
+Raises IndexError (slot), ValueError (value).)")
+      .def(
           "peek_notify",
           [](const Endpoint& self, Slot slot) {
             return self.peek_notify(demand_slot(slot.object));

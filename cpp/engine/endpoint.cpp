@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <stdexcept>
 #include <utility>
 
@@ -15,7 +14,6 @@
 #include "engine/control_host.hpp"
 #include "engine/cuda_table.hpp"
 #include "engine/device_choice.hpp"
-#include "engine/slots.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -52,11 +50,6 @@ Peer::Host with_words_to(const std::weak_ptr<Control>& weak, Peer::Host host) {
   };
   return host;
 }
-
-// So many are looked at every time: GPUs put values without counting them.
-constexpr std::uint32_t kFewSlots = 64;
-// More than those now and then, too: that a GPU's value was put may be told before it is seen.
-constexpr std::chrono::milliseconds kScanAgain{10};
 
 }  // namespace
 
@@ -230,53 +223,6 @@ std::shared_ptr<Peer> Endpoint::accept(const Deadline& deadline) {
   check_open();
   check_devices();
   throw TransferTimeout("no peer connected in time: has it been given this Endpoint's address?");
-}
-
-Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t count, bool reset,
-                                         const Deadline& deadline) {
-  const Entered entered = enter();
-  check_slots(first, count);
-  trace::Range range;
-  if (const trace::Tool* tool = trace::tool()) {
-    range.begin(*tool, ("wait_notify " + slots_text(first, count)).c_str(), first);
-  }
-  Board& board = *services_.board;
-  std::uint64_t scanned = board.puts() - 1;  // differs: the first look always scans
-  Deadline::Clock::time_point scan_again{};
-  std::optional<Notified> notified;
-  services_.poller->wait(
-      [&] {
-        const std::uint64_t puts = board.puts();
-        const auto now = Deadline::Clock::now();
-        if (puts != scanned || count <= kFewSlots || now >= scan_again) {
-          notified = board.find(first, count, reset);
-          scan_again = now + kScanAgain;
-        }
-        scanned = puts;
-        return notified.has_value() || closed() || control_->lonely() || all_gone(rails_);
-      },
-      deadline);
-  // What came before the last peer was lost is still delivered.
-  if (!notified) notified = board.find(first, count, reset);
-  if (notified) return *notified;
-  check_open();
-  if (const auto loss = control_->lonely()) {
-    throw PeerLost(*loss + "; no peer is left that could notify: connect or accept one");
-  }
-  check_devices();
-  throw TransferTimeout("no notification came to " + slots_text(first, count) + " in time");
-}
-
-std::uint32_t Endpoint::peek_notify(std::uint32_t slot) const {
-  check_open();
-  check_slots(slot, 1);
-  return services_.board->peek(slot);
-}
-
-std::uint32_t Endpoint::reset_notify(std::uint32_t slot) {
-  check_open();
-  check_slots(slot, 1);
-  return services_.board->reset(slot);
 }
 
 void Endpoint::close(const Deadline& deadline) {

@@ -105,6 +105,8 @@ class Endpoint {
                                          std::uint32_t count, const Deadline& deadline);
   std::uint32_t peek_notify(std::uint32_t slot) const;
   std::uint32_t reset_notify(std::uint32_t slot);
+  // Puts a value on the own board, as a peer would. Throws as Peer::notify does.
+  void notify(const Notification& notification);
 
   // Gives pending transfers until `deadline`, says goodbye to every Peer, stops, and releases the
   // device unless memory or transfers still hold it. Idempotent.

@@ -8,23 +8,12 @@
 #include "engine/atomics.hpp"
 #include "engine/cuda_table.hpp"
 #include "engine/peer.hpp"
+#include "engine/slots.hpp"
 #include "gpu/default_stream.hpp"
 #include "gpu/user_stream.hpp"
 
 namespace zerohop::engine {
 namespace {
-
-void check_notification(const Notification& notification) {
-  if (notification.slot >= Board::kSlots) {
-    throw std::out_of_range("notification slot " + std::to_string(notification.slot) +
-                            " is out of range: slots go from 0 to " +
-                            std::to_string(Board::kSlots - 1));
-  }
-  if (notification.value == 0) {
-    throw std::invalid_argument(
-        "a notification value must not be 0, which means an empty slot: use 1 to 2**32 - 1");
-  }
-}
 
 void check_kind(const std::string& kind) {
   for (const char* known : {"", "p2p", "gpudirect", "staged", "host"}) {

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "engine/board.hpp"
+#include "engine/peer.hpp"
 
 namespace zerohop::engine {
 
@@ -17,6 +18,18 @@ void check_slots(std::uint64_t first, std::uint64_t count) {
   if (first + count > Board::kSlots) {
     throw std::out_of_range("out of range: notification " + slots_text(first, count) +
                             ", they go from 0 to " + std::to_string(Board::kSlots - 1));
+  }
+}
+
+void check_notification(const Notification& notification) {
+  if (notification.slot >= Board::kSlots) {
+    throw std::out_of_range("notification slot " + std::to_string(notification.slot) +
+                            " is out of range: slots go from 0 to " +
+                            std::to_string(Board::kSlots - 1));
+  }
+  if (notification.value == 0) {
+    throw std::invalid_argument(
+        "a notification value must not be 0, which means an empty slot: use 1 to 2**32 - 1");
   }
 }
 

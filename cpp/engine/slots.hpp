@@ -10,4 +10,8 @@ std::string slots_text(std::uint64_t first, std::uint64_t count);  // "slot 9", 
 // Throws std::invalid_argument (none), std::out_of_range.
 void check_slots(std::uint64_t first, std::uint64_t count);
 
+struct Notification;
+// Throws std::out_of_range (slot), std::invalid_argument (a value of 0).
+void check_notification(const Notification& notification);
+
 }  // namespace zerohop::engine

@@ -1179,6 +1179,17 @@ class Endpoint:
         GPU, no room on it), TransferTimeout (other work kept the GPU from zeroing it for the Endpoint's timeout),
         TypeError and ValueError (shape, dtype, device).
         """
+    def notify(
+        self,
+        slot: typing.SupportsInt | typing.SupportsIndex,
+        value: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Put a value (1 to 2**32 - 1) into a slot (0 to 65535) of this Endpoint's own board, as ``Peer.notify`` of a peer does:
+        it is there at once, and wakes who waits for it. It is in no order with what peers write.
+
+        Raises IndexError (slot), ValueError (value).
+        """
     def peek_notify(self, slot: typing.SupportsInt | typing.SupportsIndex) -> int:
         """
         The value in the slot, 0 if it is empty. Never blocks.

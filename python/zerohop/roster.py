@@ -138,7 +138,7 @@ class Roster:
         """Puts a value into a slot of this rank's own board when the transfer has ended well."""
         with self._lock:
             if self._landings is None:
-                self._landings = Landings(self._own_peer().notify)
+                self._landings = Landings(self.endpoint.notify)
             self._landings.notify(transfer, slot, value)
 
     def bound(self, timeout: float | None) -> float:

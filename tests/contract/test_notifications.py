@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.arrays import array
-from support.attempt import within
+from support.attempt import Attempt, within
 from support.patience import SLOW
 
 ROUNDS = int(400 / SLOW)
@@ -167,6 +167,32 @@ def test_bad_slots_and_values_are_refused(thread, bad):
 def test_slots_out_of_range_are_refused_here_too(open_endpoint, slot, call):
     with pytest.raises((ValueError, IndexError, OverflowError, TypeError)):
         getattr(open_endpoint(), call)(slot)
+
+
+def test_an_endpoint_notifies_itself(open_endpoint):
+    ep = open_endpoint()
+    waiting = Attempt(ep.wait_notify_any, 5, 100)  # asleep when the value comes
+    waiting.stays_pending(0.2)
+    with within(2):
+        assert ep.notify(60, 0xFFFFFFFF) is None
+        assert waiting.value() == (60, 0xFFFFFFFF)
+    ep.notify(65535, 1)
+    ep.notify(65535, 2)
+    assert ep.wait_notify(65535) == 2
+    assert ep.peek_notify(65535) == 0
+    for slot in (-1, 65536, 1 << 40):
+        with pytest.raises(IndexError, match="slots go from 0 to 65535"):
+            ep.notify(slot, 1)
+    for value in (0, -1, 1 << 32):
+        with pytest.raises(ValueError, match="notification value"):
+            ep.notify(1, value)
+    for wrong in ("1", 1.0, None):
+        with pytest.raises(TypeError, match="must be an int"):
+            ep.notify(1, wrong)
+    assert ep.peek_notify(1) == 0
+    ep.close()
+    with pytest.raises(zh.Error, match="closed"):
+        ep.notify(1, 1)
 
 
 def notify_many(ep, peer, link, slot, count):

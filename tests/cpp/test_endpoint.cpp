@@ -57,6 +57,26 @@ TEST_CASE("data is there when its notification is seen") {
   }
 }
 
+TEST_CASE("an endpoint notifies itself, and wakes who sleeps") {
+  Endpoint alone(options("alone"));
+  for (std::uint32_t round = 1; round <= 200; ++round) {
+    std::uint64_t data = 0;
+    std::thread writer([&] {
+      data = round;
+      alone.notify({.slot = 9, .value = round});
+    });
+    CHECK(alone.wait_notify(9, 1, true, soon()).second == round);
+    CHECK(data == round);
+    writer.join();
+  }
+  alone.notify({.slot = 65535, .value = 0xffffffffU});
+  CHECK(alone.peek_notify(65535) == 0xffffffffU);
+  CHECK_THROWS_AS(alone.notify({.slot = 65536, .value = 1}), std::out_of_range);
+  CHECK_THROWS_AS(alone.notify({.slot = 0, .value = 0}), std::invalid_argument);
+  alone.close(soon());
+  CHECK_THROWS_AS(alone.notify({.slot = 0, .value = 1}), Error);
+}
+
 TEST_CASE("threads share a peer: transfers, atomics and messages of all come through") {
   constexpr int kThreads = 4;
   constexpr int kRounds = 300;
