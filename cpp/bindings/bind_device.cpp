@@ -72,13 +72,15 @@ QueueHandle device_queue(const PeerHandle& self, py::handle local, Shown<RemoteM
           })};
 }
 
-BoardHandle device_board(const EndpointHandle& self, Slot first, Slot count,
-                         const std::string& device, Timeout timeout) {
+BoardHandle device_board(const EndpointHandle& self, Slot first, Slot count, Shown<py::str> device,
+                         Timeout timeout) {
+  const std::string gpu = demand_device(device.object);
+  if (gpu == "cpu") throw py::value_error("kernels run on a GPU, as \"cuda:0\", not on cpu");
   const std::uint32_t begin = demand_slot(first.object);
   const std::uint32_t length = demand_u32(count.object, "the count of slots");
   return {self, waiting(*self, timeout.seconds, [&](const Deadline& deadline) {
             return std::make_unique<gda::DeviceBoard>(
-                self->claim_slots(device, begin, length, deadline), deadline);
+                self->claim_slots(gpu, begin, length, deadline), deadline);
           })};
 }
 
@@ -157,8 +159,11 @@ RegistrationError, TransferTimeout.)");
   endpoint.def("device_board", &device_board, py::arg("first"), py::arg("count") = 1, py::kw_only(),
                py::arg("device") = "cuda:0", py::arg("timeout") = py::none(), R"(
 `count` slots from `first` on, for kernels of `device` to wait on. Until it is closed, what GPUs put there is for them,
-and not for calls that wait or look. Raises RouteUnavailable (built without kernels), IndexError, CudaError,
-TransferTimeout.)");
+and not for calls that wait or look.
+
+Raises RouteUnavailable (no CUDA driver, built without kernels, a GPU that does not reach the board), IndexError (slots),
+ValueError (no slot, no GPU's name), CudaError (no such GPU, or it failed), TransferTimeout (a kernel keeps the GPU busy for
+`timeout` seconds; default: the Endpoint's), and Error once closed.)");
 }
 
 }  // namespace zerohop::bindings

@@ -8,7 +8,6 @@
 #include "bindings/arguments.hpp"
 #include "bindings/bind_endpoint.hpp"
 #include "bindings/demands.hpp"
-#include "bindings/dlpack.hpp"
 
 namespace zerohop::bindings {
 namespace {
@@ -28,14 +27,6 @@ py::dict registration_cache(const Endpoint& self) {
   return py::dict("hits"_a = stats.hits, "misses"_a = stats.misses, "evictions"_a = stats.evictions,
                   "stale"_a = stats.stale, "entries"_a = stats.entries, "nbytes"_a = stats.nbytes,
                   "unused"_a = stats.unused, "unused_nbytes"_a = stats.unused_nbytes);
-}
-
-// A str, or a torch.device, which prints as one.
-std::string demand_device(py::handle device) {
-  const bool of_torch = type_name(device) == "device";
-  return demand_str(
-      of_torch ? py::object(py::str(device)) : py::reinterpret_borrow<py::object>(device),
-      "a device");
 }
 
 void share(Endpoint& self, Name text, Shown<engine::Memory> object) {
@@ -96,7 +87,7 @@ Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError
              const Word& registration) {
             const Dims dims = parse_shape(shape);
             const DType element = parse_dtype(dtype);
-            const std::string place = device_name(parse_device(demand_device(device.object)));
+            const std::string place = demand_device(device.object);
             const auto demand = parse_demand(registration);
             return without_gil([&] { return self.empty(dims.span(), element, place, demand); });
           },

@@ -10,6 +10,7 @@
 #include "driver/cuda_call.hpp"
 #include "gpu/allocation.hpp"
 #include "gpu/dmabuf.hpp"
+#include "gpu/kernel_image.hpp"
 #include "gpu/peermem.hpp"
 #include "gpu/write_order.hpp"
 
@@ -92,6 +93,9 @@ py::tuple gpu_export_dmabuf(py::handle array) {
 }  // namespace
 
 void bind_gpu(py::module_& m) {
+  m.def(
+      "has_kernels", [] { return !gpu::kernel_image().empty(); },
+      "Whether the kernels of this package were built in: there was nvcc at the build.");
   m.def("gpu_count", &gpu_count, "How many GPUs the driver shows; 0 without a driver.");
   m.def("gpu_facts", &gpu_facts, py::arg("ordinal"), R"(
 What the driver says of ``cuda:<ordinal>`` as far as adapters are concerned. write_order: what makes their

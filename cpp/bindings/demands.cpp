@@ -4,6 +4,7 @@
 #include <limits>
 #include <string_view>
 
+#include "bindings/dlpack.hpp"
 #include "bindings/handles.hpp"
 #include "engine/board.hpp"
 
@@ -80,6 +81,13 @@ std::string demand_str(py::handle object, const char* what) {
   const char* text = PyUnicode_AsUTF8AndSize(object.ptr(), &nbytes);
   if (text == nullptr) throw py::error_already_set();  // half a surrogate pair
   return {text, static_cast<std::size_t>(nbytes)};
+}
+
+std::string demand_device(py::handle object) {
+  const py::object text = type_name(object) == "device"
+                              ? py::object(py::str(object))
+                              : py::reinterpret_borrow<py::object>(object);
+  return device_name(parse_device(demand_str(text, "a device")));
 }
 
 std::string demand_route(py::handle object) {

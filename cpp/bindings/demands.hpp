@@ -34,6 +34,8 @@ std::string a_type_name(py::handle object);
 // --- each throws py::type_error, py::value_error or py::index_error that names `what` ---
 std::optional<double> demand_timeout(py::handle object);
 std::string demand_str(py::handle object, const char* what);
+// A str, or a torch.device, which prints as one: "cpu", "cuda:0".
+std::string demand_device(py::handle object);
 std::string demand_route(py::handle object);  // None: any, ""
 const engine::Memory& demand_memory(py::handle object, const char* what);
 // `local` is the other array of the same call: for messages.

@@ -19,14 +19,22 @@ inline std::shared_ptr<const driver::Cuda> cuda_or(const std::shared_ptr<const d
   return library.cuda;
 }
 
-// The same for a call that was given stream=. Throws RouteUnavailable.
+// The same for a call that is for GPUs alone; otherwise: what to do without one. Throws
+// RouteUnavailable.
+inline std::shared_ptr<const driver::Cuda> cuda_for_call(
+    const std::shared_ptr<const driver::Cuda>& given, const std::string& wanted,
+    const char* otherwise) {
+  try {
+    return cuda_or(given, wanted);
+  } catch (const RegistrationError& error) {
+    throw RouteUnavailable(std::string(error.what()) + "; without a GPU " + otherwise);
+  }
+}
+
+// ... for a call that was given stream=.
 inline std::shared_ptr<const driver::Cuda> cuda_for_stream(
     const std::shared_ptr<const driver::Cuda>& given) {
-  try {
-    return cuda_or(given, "a GPU stream");
-  } catch (const RegistrationError& error) {
-    throw RouteUnavailable(std::string(error.what()) + "; without a GPU leave stream= out");
-  }
+  return cuda_for_call(given, "a GPU stream", "leave stream= out");
 }
 
 }  // namespace zerohop::engine

@@ -99,8 +99,8 @@ class Endpoint {
   std::shared_ptr<Transfer> wait_transfer_on(driver::CudaStream stream,
                                              const std::shared_ptr<Transfer>& transfer,
                                              std::optional<double> timeout);
-  // `count` slots from `first` on are for kernels of that GPU. Throws std::out_of_range, and what
-  // SlotClaim does.
+  // `count` slots from `first` on are for kernels of that GPU. Throws std::out_of_range,
+  // RouteUnavailable without a CUDA driver, and what SlotClaim does.
   std::unique_ptr<SlotClaim> claim_slots(const std::string& device, std::uint32_t first,
                                          std::uint32_t count, const Deadline& deadline);
   std::uint32_t peek_notify(std::uint32_t slot) const;

@@ -54,6 +54,7 @@ std::unique_ptr<SlotClaim> Endpoint::claim_slots(const std::string& device, std:
                                                  std::uint32_t count, const Deadline& deadline) {
   const Entered entered = enter();
   check_slots(first, count);
+  (void)cuda_for_call(options_.cuda, "kernels of " + device, "wait on the CPU, by wait_notify()");
   return std::make_unique<SlotClaim>(gpu_board_, gpu_device(device), first, count, deadline);
 }
 

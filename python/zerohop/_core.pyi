@@ -49,6 +49,7 @@ __all__: list[str] = [
     "gpu_export_dmabuf",
     "gpu_facts",
     "gpu_memory",
+    "has_kernels",
     "has_nvtx",
     "report",
     "verbs_devices",
@@ -1155,8 +1156,11 @@ class Endpoint:
     ) -> DeviceBoard:
         """
         `count` slots from `first` on, for kernels of `device` to wait on. Until it is closed, what GPUs put there is for them,
-        and not for calls that wait or look. Raises RouteUnavailable (built without kernels), IndexError, CudaError,
-        TransferTimeout.
+        and not for calls that wait or look.
+
+        Raises RouteUnavailable (no CUDA driver, built without kernels, a GPU that does not reach the board), IndexError (slots),
+        ValueError (no slot, no GPU's name), CudaError (no such GPU, or it failed), TransferTimeout (a kernel keeps the GPU busy for
+        `timeout` seconds; default: the Endpoint's), and Error once closed.
         """
     def empty(
         self,
@@ -1529,6 +1533,11 @@ def gpu_memory(array: typing.Any) -> dict:
     """
     The kind of memory an array lies in and the allocation around it: addresses, and chunks as tuples of begin,
     end and buffer id, which no other memory of the process ever has. Raises CudaError, RegistrationError.
+    """
+
+def has_kernels() -> bool:
+    """
+    Whether the kernels of this package were built in: there was nvcc at the build.
     """
 
 def has_nvtx() -> bool:

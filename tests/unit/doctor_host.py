@@ -59,6 +59,7 @@ def host_of(machine: Machine, **answers: Any) -> Host:
         "vm": "",
         "torch_cuda": None,
         "loopback": (True, "arrived"),
+        "kernels": True,
         "nvtx": True,
         **answers,
     }

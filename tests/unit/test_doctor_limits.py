@@ -119,6 +119,17 @@ def test_nvml(tmp_path: Path, notes: tuple[str, ...], state: str) -> None:
     assert own.nvml(host).state == state
 
 
+@pytest.mark.parametrize(
+    ("built_in", "gpus", "state"),
+    [(True, False, "ok"), (True, True, "ok"), (False, False, "absent"), (False, True, "warn")],
+)
+def test_gpu_kernels(tmp_path: Path, built_in: bool, gpus: bool, state: str) -> None:
+    machine = virtual(tmp_path) if gpus else plain(tmp_path)
+    finding = own.gpu_kernels(host_of(machine, kernels=built_in))
+    assert finding.state == state
+    assert ("nvidia-cuda-nvcc" in finding.fix) == (state == "warn")
+
+
 @pytest.mark.parametrize(("built_in", "state"), [(True, "ok"), (False, "absent")])
 def test_nvtx(tmp_path: Path, built_in: bool, state: str) -> None:
     assert own.nvtx(host_of(plain(tmp_path), nvtx=built_in)).state == state

@@ -23,6 +23,7 @@ CHECKS: tuple[Check, ...] = (
     sharing.fd_passing,
     sharing.expandable_segments,
     software.nvml,
+    software.gpu_kernels,
     software.nvtx,
     rdma.libibverbs,
     rdma.providers,

@@ -31,6 +31,7 @@ class Host:
     ask_pidfd: Callable[[], str] = facts.pidfd_problem
     ask_vm: Callable[[], str] = facts.vm_problem
     ask_torch_cuda: Callable[[], str | None] = facts.torch_cuda
+    ask_kernels: Callable[[], bool] = _core.has_kernels
     ask_nvtx: Callable[[], bool] = _core.has_nvtx
     ask_loopback: Callable[[], tuple[bool, str]] = loopback
 

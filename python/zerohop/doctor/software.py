@@ -26,6 +26,19 @@ def libsodium(host: Host) -> Finding:
     return Finding("libsodium", "fail", "not loaded", "apt-get install libsodium23")
 
 
+def gpu_kernels(host: Host) -> Finding:
+    """Whether GPUs run kernels of this package; those of the program need none."""
+    if host.ask_kernels():
+        return Finding(
+            "gpu_kernels", "ok", "built in: GPUs copy pages, notify and have streams wait"
+        )
+    evidence = "built without nvcc: GPUs copy by copy engines alone, and no stream waits"
+    if not host.topology.gpus:
+        return Finding("gpu_kernels", "absent", evidence)
+    fix = "pip install nvidia-cuda-nvcc, set CUDA_HOME to its folder nvidia/cu13, and build zerohop again"
+    return Finding("gpu_kernels", "warn", evidence, fix)
+
+
 def nvtx(host: Host) -> Finding:
     """Whether Nsight Systems could show transfers."""
     if host.ask_nvtx():
