@@ -8,13 +8,13 @@ first or at second hand.
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from zerohop.errors import Error, PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
+    from zerohop.bound import Bound
     from zerohop.roster import Roster
 
 __all__ = ["Barrier"]
@@ -38,26 +38,26 @@ class Barrier:
         self._lost: int | None = None
         self._inside = threading.Lock()
 
-    def wait(self, timeout: float) -> None:
+    def wait(self, bound: Bound) -> None:
         if not self._inside.acquire(blocking=False):
             raise RuntimeError(
                 "another thread of this rank is in the barrier: one of them is enough"
             )
         try:
-            self._go_on(time.monotonic() + timeout)
+            self._go_on(bound)
         finally:
             self._inside.release()
 
-    def _go_on(self, end: float) -> None:
+    def _go_on(self, bound: Bound) -> None:
         """From where a call that timed out has left off."""
         if self._lost is not None:
             raise self._broken()
         while 1 << self._step < self._roster.size:
             try:
-                self._tell(end)
-                self._hear(end)
+                self._tell(bound)
+                self._hear(bound)
             except PeerLost:
-                self._warn_others()
+                self._warn_others(bound)
                 raise
             self._step, self._told = self._step + 1, False
         self._row, self._step = 1 - self._row, 0
@@ -68,23 +68,23 @@ class Barrier:
     def _target(self, step: int) -> int:
         return (self._roster.rank + (1 << step)) % self._roster.size
 
-    def _tell(self, end: float) -> None:
+    def _tell(self, bound: Bound) -> None:
         if self._told:
             return
         target = self._target(self._step)
         try:
-            peer = self._roster.peer(target, max(0.0, end - time.monotonic()))
+            peer = self._roster.peer(target, bound)
             peer.notify(self._slot(self._step), _ARRIVED)
         except PeerLost as error:
             self._lost = target
             raise self._broken() from error
         self._told = True
 
-    def _hear(self, end: float) -> None:
+    def _hear(self, bound: Bound) -> None:
         source = (self._roster.rank - (1 << self._step)) % self._roster.size
         slot = self._slot(self._step)
-        while (value := self._await(slot, source, end)) == 0:
-            if time.monotonic() >= end:
+        while (value := self._await(slot, source, bound)) == 0:
+            if bound.left() == 0:
                 raise TransferTimeout(
                     f"barrier of {self._roster.name!r}: rank {source} has not come in time; call again to wait on"
                 )
@@ -92,12 +92,12 @@ class Barrier:
             self._lost = value - _LOST
             raise self._broken()
 
-    def _await(self, slot: int, source: int, end: float) -> int:
+    def _await(self, slot: int, source: int, bound: Bound) -> int:
         """What came within a slice; 0: nothing, and the source lives. Raises PeerLost."""
-        found = self._roster.find_note(slot, 1, min(_SLICE, end - time.monotonic()), reset=True)
+        found = self._roster.find_note(slot, 1, min(_SLICE, bound.left()), reset=True)
         if found is not None:
             return found[1]
-        if self._roster.lives(source, end - time.monotonic()):
+        if self._roster.lives(source, bound):
             return 0
         if value := self._roster.endpoint.reset_notify(slot):  # its last words
             return value
@@ -110,12 +110,13 @@ class Barrier:
             "more; state() tells who is left"
         )
 
-    def _warn_others(self) -> None:
+    def _warn_others(self, bound: Bound) -> None:
         """Those who are still to hear of this rank, so that all learn of the loss."""
         assert self._lost is not None
+        short = bound.by_the_way()  # one for all of them
         first = self._step + 1 if self._told else self._step
         for step in range(first, (self._roster.size - 1).bit_length()):
             with suppress(Error):
-                self._roster.peer(self._target(step), 0).notify(
+                self._roster.peer(self._target(step), short).notify(
                     self._slot(step), _LOST + self._lost
                 )

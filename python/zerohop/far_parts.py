@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
+from zerohop.bound import Bound
 from zerohop.errors import Error, RouteUnavailable, TransferTimeout
 from zerohop.parts import OwnPart
 from zerohop.queues import named
@@ -102,10 +103,10 @@ class FarPart:
         except Error as error:
             raise self.named(error) from None
 
-    def finish(self, transfer: Callable[[], _core.Transfer], timeout: float) -> int:
+    def finish(self, transfer: Callable[[], _core.Transfer], bound: Bound) -> int:
         """The old value that an atomic returns."""
         try:
-            return int(transfer().wait(timeout))
+            return int(transfer().wait(bound.left()))
         except Error as error:
             raise self.named(error) from None
 
@@ -130,25 +131,27 @@ class Parts:
             roster.endpoint.share(self._words, own.words)
         roster.endpoint.share(self._name, own.bytes)  # the last: who finds it finds the words, too
 
-    def reach(self, rank: int) -> FarPart:
-        """Raises IndexError, TransferTimeout, PeerLost."""
+    def reach(self, rank: int, bound: Bound | None = None) -> FarPart:
+        """bound: of the first time; default: the Endpoint's timeout. Raises IndexError, TransferTimeout, PeerLost."""
         known = self._known.get(rank)
         if known is None:
-            known = self._reach_own(rank) if rank == self._roster.rank else self._reach_other(rank)
+            bound = bound or Bound(self._roster.endpoint.timeout)
+            found = self._reach_own if rank == self._roster.rank else self._reach_other
+            known = found(rank, bound)
             known = self._known.setdefault(known.rank, known)
         return known
 
-    def _reach_own(self, rank: int) -> FarPart:
-        own, peer = self._own, self._roster.peer(rank, self._roster.endpoint.timeout)
+    def _reach_own(self, rank: int, bound: Bound) -> FarPart:
+        own, peer = self._own, self._roster.peer(rank, bound)
         source = own.registered_with(self._roster.own_endpoint())
         words = None if own.words is None else own.words.remote
         return FarPart(rank, self._what, peer, own.bytes.remote, own, source, lambda: words)
 
-    def _reach_other(self, rank: int) -> FarPart:
-        peer = self._roster.peer(rank, self._roster.endpoint.timeout)
+    def _reach_other(self, rank: int, bound: Bound) -> FarPart:
+        peer = self._roster.peer(rank, bound)
         rank, own = operator.index(rank), self._own
         try:
-            memory = peer.lookup(self._name)
+            memory = peer.lookup(self._name, bound.to_connect())
         except TransferTimeout:
             raise TransferTimeout(
                 f"{self._what}: rank {rank} has not made it in time, with notifications in slots "

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import operator
-import time
 from typing import TYPE_CHECKING
 
+from zerohop.bound import Bound
 from zerohop.errors import Error, PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
@@ -52,18 +52,18 @@ class Notes:
         if count is None:
             count = max(1, len(self._slots) - operator.index(first))
         self._check(first, count)
-        end = time.monotonic() + timeout
+        bound = Bound(timeout)
         begin = self._slots.start + first
         while True:
-            left = end - time.monotonic()
+            left = bound.left()
             found = self._roster.find_note(begin, count, min(_SLICE, left), reset=False)
             if found is not None:
                 return found[0] - self._slots.start
-            if left <= 0:
+            if left == 0:
                 raise TransferTimeout(
                     f"{self._what}: no notification came to {_named(first, count)} in time"
                 )
-            if not self._roster.has_company():
+            if not self._roster.has_company(bound):
                 self._check_last_words(begin, count)
 
     def _check_last_words(self, begin: int, count: int) -> None:

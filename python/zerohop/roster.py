@@ -13,16 +13,17 @@ from contextlib import suppress
 from typing import Any
 
 from zerohop import _core
+from zerohop.addresses import Addresses
+from zerohop.bound import Bound, looks
 from zerohop.endpoint import Endpoint
 from zerohop.errors import AuthenticationError, Error, PeerLost, TransferTimeout
 from zerohop.landings import Landings
 from zerohop.queues import named
-from zerohop.store import Addresses, Store
+from zerohop.store import Store
 
 __all__ = ["Roster"]
 
-_CONNECT = 2.0  # seconds that a first connection has, however short the wait that needs it
-_RENEWAL = 3.0  # seconds in which the address of an earlier run in a directory is replaced
+_JOIN = 1.0  # seconds to join the others, at least
 _RARELY = 10  # times as long as it took a look that found nobody is not repeated
 
 
@@ -33,7 +34,7 @@ class Roster:
         self, store: Store, name: str, rank: int, size: int, options: Mapping[str, Any]
     ) -> None:
         self.name, self.rank, self.size = name, rank, size
-        self._addresses = Addresses(store, f"zerohop/{name}")
+        self._addresses = Addresses(store, name, rank, size)
         self._options = options
         who = f"rank {rank} of {name} ({socket.gethostname()}:{os.getpid()})"
         self.endpoint = Endpoint(name=who, **options)
@@ -46,18 +47,18 @@ class Roster:
         self._own: Endpoint | None = None  # from which this rank reaches itself
         self._landings: Landings | None = None
         try:
-            self._addresses.publish(rank, self.endpoint.address)
+            self._addresses.publish(self.endpoint.address, max(_JOIN, self.endpoint.timeout))
         except BaseException:
-            self.endpoint.close()
+            self.close(None)
             raise
 
-    def peer(self, rank: int, timeout: float) -> _core.Peer:
+    def peer(self, rank: int, bound: Bound) -> _core.Peer:
         """As World.peer()."""
         known = self._peers.get(rank)
         if known is not None:
             return known
         if self.endpoint.closed:
-            raise Error(f"the World {self.name!r} is closed")
+            raise self._closed()
         if not 0 <= operator.index(rank) < self.size:
             raise IndexError(f"rank {rank} of {self.name!r}: ranks go from 0 to {self.size - 1}")
         if rank == self.rank:
@@ -65,7 +66,7 @@ class Roster:
         if rank in self._unreached:
             raise named(self._unreached[rank], f"rank {rank}")
         try:
-            peer = self._dial(rank, time.monotonic() + timeout)
+            peer = self._dial(rank, bound)
         except PeerLost as error:
             self._unreached[rank] = error
             raise named(error, f"rank {rank}") from None
@@ -73,15 +74,29 @@ class Roster:
             raise named(error, f"rank {rank}") from None
         return self._peers.setdefault(rank, peer)
 
-    def _dial(self, rank: int, end: float) -> _core.Peer:
-        while True:
-            address = self._addresses.wait(rank, max(0.0, end - time.monotonic()))
+    def _dial(self, rank: int, bound: Bound) -> _core.Peer:
+        for _ in looks(bound.end):
+            if self.endpoint.closed:
+                raise self._closed()
+            entry, lead = self._addresses.wait(rank, bound.end)
+            why = f"its {entry.who} has ended"
+            lost = lead.lost
             try:
-                left = max(_CONNECT, end - time.monotonic())
-                return self.endpoint.connect(address, left)
+                if lead.seconds:
+                    seconds = min(lead.seconds, bound.to_connect())
+                    peer = self.endpoint.connect(entry.address, seconds)
+                    self._addresses.found(rank, entry)
+                    return peer
             except (PeerLost, AuthenticationError) as error:  # nobody there, or by now another one
-                if not self._addresses.renewed(rank, address, _RENEWAL):
-                    raise PeerLost(str(error)) from error
+                why = str(error)
+            except TransferTimeout as error:
+                why, lost = str(error), False
+            if lost:
+                raise PeerLost(why)
+        raise TransferTimeout(f"it is not at its address in time: {why}")
+
+    def _closed(self) -> Error:
+        return Error(f"the World {self.name!r} is closed")
 
     def _own_peer(self) -> _core.Peer:
         """An Endpoint does not connect to itself: a second one does."""
@@ -108,19 +123,20 @@ class Roster:
         peer = self._peers.get(rank)
         return peer.alive if peer is not None else rank not in self._unreached
 
-    def lives(self, rank: int, timeout: float) -> bool:
-        """False if the rank is lost. It is connected for that; within the time it may also not have started."""
+    def lives(self, rank: int, bound: Bound) -> bool:
+        """False if the rank is lost. It is connected for that; within the bound it may also not have started."""
         with suppress(Error):
-            self.peer(rank, max(0.0, timeout))
+            self.peer(rank, bound)
         return self.seems_well(rank)
 
-    def has_company(self) -> bool:
+    def has_company(self, bound: Bound) -> bool:
         """Whether another rank is left that might notify this one; connects to one, if there is no Peer yet."""
         others = [rank for rank in range(self.size) if rank != self.rank and self.seems_well(rank)]
         begin = time.monotonic()
         if begin < self._look_again or any(rank in self._peers for rank in others):
             return True
-        alive = next((rank for rank in others if self.lives(rank, 0)), None)
+        short = bound.by_the_way()  # one for all of them
+        alive = next((rank for rank in others if self.lives(rank, short)), None)
         if alive is not None and alive not in self._peers:  # it has not started, or does not answer
             self._own_peer()  # an Endpoint whose last Peer has left does not wait
             self._look_again = time.monotonic() + _RARELY * (time.monotonic() - begin)
@@ -155,9 +171,10 @@ class Roster:
             landings, self._landings = self._landings, None
         if landings is not None:
             landings.close()
-        if self._own is not None:
-            self._own.close(timeout)
-        if not self.endpoint.closed:
-            with suppress(OSError):  # the directory is gone
-                self._addresses.leave(self.rank, self.endpoint.address)
-        self.endpoint.close(timeout)
+        left = Bound(self.bound(timeout))
+        try:
+            if self._own is not None:
+                self._own.close(left.left())
+            self.endpoint.close(left.left())
+        finally:
+            self._addresses.leave()  # then the rank may join the next run

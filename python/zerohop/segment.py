@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
+from zerohop.bound import Bound
 from zerohop.far_parts import FarPart, Parts
 from zerohop.notes import Notes
 from zerohop.parts import OwnPart
@@ -272,8 +273,9 @@ class Segment:
         Returns 0 to 2**64 - 1. Raises ValueError (value, alignment), RouteUnavailable (the part has no words), and
         TransferTimeout, after which the word may still change.
         """
-        far, word = self._word(rank, offset, value)
-        return far.finish(lambda: far.peer.fetch_add(word, value), self._roster.bound(timeout))
+        bound = Bound(self._roster.bound(timeout))
+        far, word = self._word(rank, offset, bound, value)
+        return far.finish(lambda: far.peer.fetch_add(word, value), bound)
 
     def atomic_compare_swap(
         self, rank: int, offset: int, expected: int, desired: int, timeout: float | None = None
@@ -282,16 +284,17 @@ class Segment:
 
         Otherwise as atomic_fetch_add().
         """
-        far, word = self._word(rank, offset, expected, desired)
-        return far.finish(
-            lambda: far.peer.compare_swap(word, expected, desired), self._roster.bound(timeout)
-        )
+        bound = Bound(self._roster.bound(timeout))
+        far, word = self._word(rank, offset, bound, expected, desired)
+        return far.finish(lambda: far.peer.compare_swap(word, expected, desired), bound)
 
-    def _word(self, rank: int, offset: int, *values: int) -> tuple[FarPart, _core.RemoteMemory]:
+    def _word(
+        self, rank: int, offset: int, bound: Bound, *values: int
+    ) -> tuple[FarPart, _core.RemoteMemory]:
         for value in values:
             if not _LEAST <= operator.index(value) <= _MOST:
                 raise ValueError(f"an atomic has 64 bits: from -2**63 to 2**64 - 1, not {value}")
-        far = self._parts.reach(rank)
+        far = self._parts.reach(rank, bound)
         return far, far.word(offset)
 
     def _queue(self, queue: int) -> Queue:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
 from zerohop.barrier import Barrier
+from zerohop.bound import Bound
 from zerohop.collectives import CollectiveCalls, Desk
 from zerohop.errors import Error
 from zerohop.launch import job_from_environment
@@ -31,8 +32,8 @@ class World(CollectiveCalls):
 
     Args:
         store: what all ranks reach and nobody else reads, for the addresses are secrets. A directory (path) that
-            only this user may write, made if need be, of one run at a time; or an object with ``set(key, bytes)`` and
-            ``get(key)``, as PyTorch's TCPStore, FileStore and HashStore.
+            only this user may write, made if need be, for one run after the other; or an object with ``set(key, bytes)``
+            and ``get(key)``, as PyTorch's TCPStore, FileStore and HashStore, for one run.
         rank: of this process, from 0.
         size: number of ranks.
         name: of the World, the same on all ranks; of several in one store each has its own.
@@ -45,7 +46,12 @@ class World(CollectiveCalls):
 
     What all collectives have in common is told in ``help(zerohop.collectives.CollectiveCalls)``.
 
-    Raises ValueError and TypeError (rank, size, name, store), and what Endpoint raises.
+    In a directory file locks tell who is there, so that what a crashed run has left misleads nobody. A rank that was
+    in a run waits, within the Endpoint's timeout, until that has ended before it is in the next. RuntimeWarning: there are no
+    such locks, as on some network file systems, or each host has its own; then take a fresh directory for each run.
+
+    Raises ValueError and TypeError (rank, size, another size than other ranks have, name, store), Error (the rank is
+    taken, or was in a run that does not end), and what Endpoint raises.
     """
 
     def __init__(
@@ -135,9 +141,10 @@ class World(CollectiveCalls):
         lost is returned as it is: its calls raise PeerLost. The Peer of the own rank belongs to another Endpoint: it
         takes arrays, not Memory of ``world.endpoint``.
 
-        Raises IndexError (rank), TransferTimeout, PeerLost.
+        Raises IndexError (rank), ValueError (it has another size), TransferTimeout, PeerLost. As every call here it ends
+        within a second of its timeout.
         """
-        return self._roster.peer(rank, self._roster.bound(timeout))
+        return self._roster.peer(rank, Bound(self._roster.bound(timeout)))
 
     def barrier(self, timeout: float | None = None) -> None:
         """Returns when all ranks have called it (gaspi_barrier). It completes no queue: wait for those before.
@@ -146,7 +153,7 @@ class World(CollectiveCalls):
 
         Raises TransferTimeout, and PeerLost on every rank, now and ever after, when a rank was lost that has not come.
         """
-        self._barrier.wait(self._roster.bound(timeout))
+        self._barrier.wait(Bound(self._roster.bound(timeout)))
 
     def state(self) -> list[str]:
         """``"healthy"`` or ``"corrupt"`` for every rank, as this one knows it (gaspi_state_vec_get).

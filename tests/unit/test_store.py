@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 import zerohop as zh
+from zerohop.addresses import Addresses
 from zerohop.launch import job_from_environment
-from zerohop.store import Addresses, Directory, open_store
+from zerohop.store import Directory, open_store
 
 
 class Shelf(dict[str, bytes]):
@@ -54,44 +55,60 @@ ADDRESS = bytes(range(256))
 
 
 @pytest.fixture(params=STORES)
-def addresses(request: pytest.FixtureRequest, tmp_path: Path) -> Addresses:
-    return Addresses(open_store(STORES[request.param](tmp_path)), "prefix/with strange: letters")
+def ranks(request: pytest.FixtureRequest, tmp_path: Path) -> list[Addresses]:
+    store = open_store(STORES[request.param](tmp_path))
+    return [Addresses(store, "with strange: letters/", rank, 4) for rank in range(4)]
 
 
-def test_an_address_comes_out_as_it_went_in(addresses: Addresses) -> None:
-    addresses.publish(3, ADDRESS)
-    assert addresses.wait(3, 5.0) == ADDRESS
-    addresses.publish(3, ADDRESS[1:])
-    assert addresses.wait(3, 0.0) == ADDRESS[1:]
+def found(addresses: Addresses, rank: int, seconds: float) -> bytes:
+    return addresses.wait(rank, time.monotonic() + seconds)[0].address
 
 
-def test_an_address_is_waited_for(addresses: Addresses) -> None:
+def test_an_address_comes_out_as_it_went_in(ranks: list[Addresses]) -> None:
+    ranks[3].publish(ADDRESS, 1.0)
+    ranks[1].publish(ADDRESS[1:], 1.0)
+    assert found(ranks[1], 3, 5.0) == ADDRESS
+    assert found(ranks[3], 1, 0.0) == ADDRESS[1:]
+    assert found(ranks[3], 3, 0.0) == ADDRESS
+
+
+def test_an_address_is_waited_for(ranks: list[Addresses]) -> None:
     with pytest.raises(zh.TransferTimeout, match="has that rank made its World"):
-        addresses.wait(3, 0.0)
+        found(ranks[0], 3, 0.0)
     begin = time.monotonic()
     with pytest.raises(TimeoutError):
-        addresses.wait(3, 0.3)
+        found(ranks[0], 3, 0.3)
     assert 0.25 < time.monotonic() - begin < 5
-    later = threading.Timer(0.1, addresses.publish, (3, ADDRESS))
+    later = threading.Timer(0.1, ranks[3].publish, (ADDRESS, 1.0))
     later.start()
-    assert addresses.wait(3, 20.0) == ADDRESS
+    assert found(ranks[0], 3, 20.0) == ADDRESS
     later.join()
 
 
-def test_who_has_left_is_lost_in_the_same_run_and_awaited_in_the_next(tmp_path: Path) -> None:
-    ranks = [Addresses(Directory(tmp_path), "job") for _ in range(2)]
-    for rank, addresses in enumerate(ranks):
-        addresses.publish(rank, ADDRESS)
-    ranks[1].leave(1, ADDRESS[1:])  # not its address any more: another one has come
-    assert ranks[0].wait(1, 0.0) == ADDRESS
-    ranks[1].leave(1, ADDRESS)
-    with pytest.raises(zh.PeerLost, match="rank 1 has left"):
-        ranks[0].wait(1, 5.0)
-    os.utime(tmp_path / "job%2F1", (1.0, 1.0))  # of an earlier run
-    with pytest.raises(zh.TransferTimeout, match="has that rank made its World"):
-        ranks[0].wait(1, 0.0)
-    ranks[1].publish(1, ADDRESS)
-    assert ranks[0].wait(1, 5.0) == ADDRESS
+@pytest.mark.parametrize("store", ["KeyError", "torch", "directory"])
+def test_ranks_compare_their_sizes(store: str, tmp_path: Path) -> None:
+    opened = open_store(STORES[store](tmp_path))
+    four, two = Addresses(opened, "w", 0, 4), Addresses(opened, "w", 1, 2)
+    four.publish(ADDRESS, 1.0)
+    words = (
+        r"World 'w' in .* has 2 ranks for rank 1, and 4 for rank 0 \(process \d+ on .*\): start all"
+    )
+
+    def meet() -> None:
+        two.publish(ADDRESS, 1.0)  # a directory asks at once
+        two.found(0, two.wait(0, 0.0)[0])  # others when the two meet
+
+    with pytest.raises(ValueError, match=words):
+        meet()
+
+
+def test_what_is_no_entry_is_told() -> None:
+    store = Shelf()
+    rank = Addresses(store, "w", 0, 2)
+    for wrong in (b"", b"address", b"{}\n", b"[1]\nx", b'{"size": 2, "colour": 3}\nx'):
+        store["zerohop/w/1"] = wrong
+        with pytest.raises(zh.ProtocolError, match="not put there by this version"):
+            found(rank, 1, 0.0)
 
 
 def test_files_are_for_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +120,8 @@ def test_files_are_for_this_user_alone(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(PermissionError, match="could be anybody"):
         directory.get("a/b")
+    with pytest.raises(PermissionError, match="could be anybody"):
+        directory.locks("lock")
 
 
 def test_a_file_is_never_seen_in_part(tmp_path: Path) -> None:

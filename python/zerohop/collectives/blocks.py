@@ -58,7 +58,9 @@ class Flat:
     def bytes(self) -> NDArray[np.uint8]:
         """Of a host's array, as uint8."""
         if self._bytes is None:
-            self._bytes = Span(self.array).bytes()
+            import numpy as np
+
+            self._bytes = np.asarray(Span(self.array).bytes())
         return self._bytes
 
     @property

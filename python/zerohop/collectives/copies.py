@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zerohop.bound import Bound
 from zerohop.collectives.blocks import Block, Flat
 from zerohop.collectives.deadline import Deadline
 
@@ -29,7 +30,7 @@ class Copier:
             return
         roster = self._roster
         whole = roster.own_endpoint().register(source.flat.array).reshape(-1)
-        back = roster.peer(roster.rank, deadline.left)
+        back = roster.peer(roster.rank, Bound(deadline.left))
         back.write(whole[source.elements], target.memory.remote).wait(deadline.left)
 
     def fill(self, target: Block, payload: bytes, deadline: Deadline) -> None:
@@ -58,7 +59,7 @@ class Copier:
         roster = self._roster
         if self._byte is None:
             self._byte = roster.endpoint.empty(1)
-        back = roster.peer(roster.rank, deadline.left)
+        back = roster.peer(roster.rank, Bound(deadline.left))
         # A write between arrays of the host waits for the stream by itself.
         source = np.zeros(1, np.uint8)
         back.write(source, self._byte.remote, stream=stream, timeout=deadline.left).wait(

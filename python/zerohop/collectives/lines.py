@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from zerohop import _core
+from zerohop.bound import Bound
 from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.ending import Cause, Ending
 from zerohop.collectives.line import CELL, Line, Slots
@@ -91,7 +92,7 @@ class Lines:
     def _connect(self, rank: int, deadline: Deadline) -> _core.Peer:
         while True:
             try:
-                return self.roster.peer(rank, min(_STEP, deadline.left))
+                return self.roster.peer(rank, Bound(min(_STEP, deadline.left)))
             except TransferTimeout:
                 self._listen(0)
                 self._check(self._waited_for())

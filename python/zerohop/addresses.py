@@ -1,0 +1,74 @@
+"""The ranks of a World in a store, under keys of their own: where they are, and whether they still are there."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from zerohop.bound import looks
+from zerohop.entries import Entry
+from zerohop.errors import Error, TransferTimeout
+from zerohop.runs import Lead, check_size, open_run
+from zerohop.store import Store
+
+__all__ = ["Addresses"]
+
+
+class Addresses:
+    """name: of the World; rank, size: as this process has them."""
+
+    def __init__(self, store: Store, name: str, rank: int, size: int) -> None:
+        self._store, self._prefix = store, f"zerohop/{name}"
+        self._what = f"World {name!r} in {store!r}"
+        self._rank, self._own = rank, Entry(b"", size)
+        self._run = open_run(store, self._prefix)
+
+    def publish(self, address: bytes, timeout: float) -> None:
+        """As World says: joins a run. Raises Error, ValueError."""
+        self._own = Entry(address, self._own.size)
+        self._run.join(self._rank, self._own, timeout)
+
+    def wait(self, rank: int, end: float) -> tuple[Entry, Lead]:
+        """What there is of that rank, now or by `end` (time.monotonic()). Raises TransferTimeout."""
+        key = f"{self._prefix}/{rank}"
+        if hasattr(self._store, "wait"):  # of PyTorch: its get() would wait for its own timeout
+            self._wait_in_torch(key, end)
+        for _ in looks(end):
+            if (value := self._look(key)) is None:
+                continue
+            entry = Entry.from_bytes(value)
+            lead = self._run.look_into(rank, entry)
+            if lead.seconds or lead.lost:  # else it says nothing of this run
+                return entry, lead
+        raise self._missing(key)
+
+    def found(self, rank: int, entry: Entry) -> None:
+        """That rank was at its address. Raises ValueError: it has another size."""
+        check_size(self._what, self._rank, self._own, rank, entry)
+        self._run.found(rank, entry)
+
+    def leave(self) -> None:
+        self._run.leave()
+
+    def _wait_in_torch(self, key: str, end: float) -> None:
+        left = max(1e-3, end - time.monotonic())  # 0 would be no bound at all
+        store: Any = self._store
+        try:
+            store.wait([key], timedelta(seconds=left))
+        except RuntimeError as error:
+            if time.monotonic() < end - 0.5:
+                raise Error(f"{store!r} cannot be asked for {key!r}: {error}") from error
+            raise self._missing(key) from error
+
+    def _look(self, key: str) -> bytes | None:
+        with suppress(KeyError):
+            value = self._store.get(key)
+            return None if value is None else bytes(value)
+        return None
+
+    def _missing(self, key: str) -> TransferTimeout:
+        return TransferTimeout(
+            f"{self._store!r} has no {key!r} yet: has that rank made its World, with the same store and name?"
+        )

@@ -1,0 +1,58 @@
+"""What a rank of a World says of itself in the store."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+
+from zerohop.errors import ProtocolError
+
+__all__ = ["Entry"]
+
+
+@cache
+def _boot() -> str:
+    """Names this host since it was started; containers of one host share it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+@dataclass(frozen=True)
+class Entry:
+    address: bytes  # of its Endpoint; a secret
+    size: int  # of its World
+    run: str = ""  # which it belongs to, where the store has several
+    host: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
+    boot: str = field(default_factory=_boot)
+
+    @property
+    def who(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+    @property
+    def of_this_host(self) -> bool:
+        return self.boot == _boot()
+
+    def to_bytes(self) -> bytes:
+        values = asdict(self)
+        del values["address"]
+        return json.dumps(values).encode() + b"\n" + self.address
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> Entry:
+        """Raises ProtocolError."""
+        head, _, address = value.partition(b"\n")
+        try:
+            return cls(address=address, **json.loads(head))
+        except (TypeError, ValueError):
+            raise ProtocolError(
+                "what a store has in the place of a rank was not put there by this version of zerohop: take "
+                "another directory, or the same version on all ranks"
+            ) from None

@@ -1,0 +1,137 @@
+"""Runs in one directory: one after the other, never two at once, with locks and without."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import zerohop as zh
+from support.attempt import Attempt
+from zerohop.addresses import Addresses
+from zerohop.entries import Entry
+from zerohop.locks import ByteLocks
+from zerohop.runs import Lead
+from zerohop.store import Directory
+
+SIZE = 3
+
+
+def ranks(path: Path, *numbers: int) -> list[Addresses]:
+    """Those ranks of one World, that have joined it."""
+    made = [Addresses(Directory(path), "w", number, SIZE) for number in numbers]
+    for addresses, number in zip(made, numbers, strict=True):
+        addresses.publish(bytes([number]), 1.0)
+    return made
+
+
+def found(addresses: Addresses, rank: int) -> tuple[bytes, Lead]:
+    entry, lead = addresses.wait(rank, 0.0)
+    return entry.address, lead
+
+
+THERE, ENDED = Lead(float("inf"), lost=False), Lead(0.0, lost=True)
+
+
+def change(path: Path, rank: int, **values: str) -> None:
+    """What an entry says, as if another process had written it."""
+    directory, key = Directory(path), f"zerohop/w/{rank}"
+    entry = Entry.from_bytes(directory.get(key))
+    directory.set(key, replace(entry, **values).to_bytes())
+
+
+def test_who_has_ended_is_lost_in_the_same_run_and_awaited_in_the_next(tmp_path: Path) -> None:
+    first, second = ranks(tmp_path, 0, 1)
+    assert found(first, 1) == (b"\1", THERE)
+    second.leave()
+    assert found(first, 1) == (b"\1", ENDED)
+    first.leave()
+    [again] = ranks(tmp_path, 0)
+    with pytest.raises(zh.TransferTimeout, match="has that rank made its World"):
+        found(again, 1)
+    [other] = ranks(tmp_path, 1)
+    assert found(again, 1) == (b"\1", THERE)
+    assert found(other, 0) == (b"\0", THERE)
+
+
+def test_a_rank_is_taken_once(tmp_path: Path) -> None:
+    [first] = ranks(tmp_path, 0)
+    words = rf"rank 0 of World 'w' in directory .* is taken, by process {os.getpid()} on .*own"
+    with pytest.raises(zh.Error, match=words):
+        ranks(tmp_path, 0)
+    first.leave()
+    ranks(tmp_path, 0)
+
+
+def test_who_was_in_a_run_waits_for_its_end(tmp_path: Path) -> None:
+    first, second = ranks(tmp_path, 0, 1)
+    first.leave()
+    with pytest.raises(zh.Error, match=r"rank 0 cannot join .* rank 1 \(process \d+ on .*still is"):
+        ranks(tmp_path, 0)
+    joining = Attempt(Addresses(Directory(tmp_path), "w", 0, SIZE).publish, b"new", 20.0)
+    joining.stays_pending(0.1)
+    second.leave()
+    joining.value()
+
+
+def test_all_join_at_once(tmp_path: Path) -> None:
+    for _ in range(5):
+        made = [Addresses(Directory(tmp_path), "w", number, 8) for number in range(8)]
+        joining = [Attempt(one.publish, b"x", 20.0) for one in made]
+        for attempt in joining:
+            attempt.value()
+        for one in made:
+            assert [found(one, number)[1] for number in range(8)].count(THERE) == 7  # not itself
+        for one in made:
+            one.leave()
+
+
+def test_a_rank_of_another_host_is_looked_for_where_its_lock_is_not_seen(tmp_path: Path) -> None:
+    first, second = ranks(tmp_path, 0, 1)
+    change(tmp_path, 1, boot="elsewhere")
+    assert found(first, 1)[1] == THERE
+    second.leave()
+    lead = found(first, 1)[1]
+    assert lead.seconds > 0
+    assert lead.lost
+    change(tmp_path, 1, run="another")
+    assert not found(first, 1)[1].lost
+    with pytest.warns(RuntimeWarning, match="are not seen here.*fresh directory for each run"):
+        first.found(1, first.wait(1, 0.0)[0])
+
+
+def test_a_lock_beside_the_entry_of_an_earlier_run_says_nothing_yet(tmp_path: Path) -> None:
+    first, _ = ranks(tmp_path, 0, 1)
+    change(tmp_path, 1, run="earlier")
+    lead = found(first, 1)[1]
+    assert lead.seconds > 0
+    assert not lead.lost
+
+
+def test_without_locks_the_dates_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(ByteLocks, "_ask", refuse)
+    with pytest.warns(RuntimeWarning, match=r"file locks .* do not exist: No locks available"):
+        first, second = ranks(tmp_path, 0, 1)
+    assert found(first, 1)[1].lost  # if nobody is there
+    os.utime(tmp_path / "zerohop%2Fw%2F1", (1.0, 1.0))
+    lead = found(first, 1)[1]
+    assert lead.seconds > 0
+    assert not lead.lost
+    second.leave()
+
+
+def test_a_crowd_at_the_gate_does_not_hold_up_for_ever(tmp_path: Path) -> None:
+    gate = Directory(tmp_path).locks("zerohop/w/lock")
+    assert gate.take(2**62)
+    begin = time.monotonic()
+    with pytest.raises(zh.Error, match="others join all the time"):
+        ranks(tmp_path, 0)
+    assert 0.9 < time.monotonic() - begin < 10
+    gate.close()
+    ranks(tmp_path, 0)
