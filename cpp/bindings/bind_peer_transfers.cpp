@@ -94,7 +94,7 @@ struct Pairs {
       const Memory* memory = find_memory(mine);
       if (memory == nullptr) {
         if (find_remote(mine) != nullptr) refuse(item, local);
-        memory = &registered.emplace_back(register_array(endpoint, mine, {}, /*cache=*/true));
+        memory = &registered.emplace_back(take(endpoint, mine));
       }
       pairs.emplace_back(memory, remote);
     }
@@ -108,16 +108,25 @@ struct Pairs {
     return py::tuple(py::reinterpret_borrow<py::object>(list));
   }
 
+  std::string which() const { return "pair " + std::to_string(pairs.size()); }
+
+  Memory take(engine::Endpoint& endpoint, py::handle array) const {
+    try {
+      return register_array(endpoint, array, {}, /*cache=*/true);
+    } catch (const py::type_error& error) {
+      throw py::type_error(which() + ": " + error.what());
+    }
+  }
+
   [[noreturn]] void refuse(py::handle item, std::size_t local) const {
-    const std::string which = "pair " + std::to_string(pairs.size());
     const char* wanted = local == 0 ? "(local, remote)" : "(remote, local)";
     if (!PyTuple_Check(item.ptr()) || PyTuple_GET_SIZE(item.ptr()) != 2) {
-      throw py::type_error(which + " must be a tuple " + wanted + ", not " + a_type_name(item));
+      throw py::type_error(which() + " must be a tuple " + wanted + ", not " + a_type_name(item));
     }
     const auto pair = py::reinterpret_borrow<py::tuple>(item);
     const bool swapped =
         find_remote(pair[local]) != nullptr && find_remote(pair[1 - local]) == nullptr;
-    throw py::type_error(which + (swapped ? " is swapped: " : ": it must be ") + wanted +
+    throw py::type_error(which() + (swapped ? " is swapped: " : ": it must be ") + wanted +
                          " arrays, the remote one a RemoteMemory, not (" + type_name(pair[0]) +
                          ", " + type_name(pair[1]) + ")");
   }

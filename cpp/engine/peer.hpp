@@ -184,6 +184,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void check_for_kernels(const Pair& pair) const;
   bool has_atomics(const RemoteMemory& remote) const;
   void check_pair(const Pair& pair, RemoteAccess needed) const;
+  void name_wrong_pair(ibv_wr_opcode opcode, std::span<const Pair> pairs) const;
   void count(Transfer& transfer, ibv_wr_opcode opcode, bool data, bool notifies) const noexcept;
   Piece make_piece(const Pair& pair, RemoteAccess needed, RailIndex rail, Transfer& transfer) const;
   Job make_job(ibv_wr_opcode opcode, std::span<const Pair> pairs, RailIndex rail,

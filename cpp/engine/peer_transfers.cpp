@@ -150,12 +150,36 @@ void Peer::check_not_insisted(const TransferOptions& options, const std::string&
 Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                   const TransferOptions& options) {
   check_call(options);
-  if (options.may_be_p2p()) {
-    std::string reason;
-    if (auto copying = copy_as_neighbour(opcode, pairs, options, reason)) return copying;
-    check_not_insisted(options, reason);
+  try {
+    if (options.may_be_p2p()) {
+      std::string reason;
+      if (auto copying = copy_as_neighbour(opcode, pairs, options, reason)) return copying;
+      check_not_insisted(options, reason);
+    }
+    return transfer_by_devices(opcode, pairs, options);
+  } catch (const std::invalid_argument&) {
+    name_wrong_pair(opcode, pairs);
+    throw;
+  } catch (const RegistrationError&) {
+    name_wrong_pair(opcode, pairs);
+    throw;
   }
-  return transfer_by_devices(opcode, pairs, options);
+}
+
+// Throws again what is wrong with the first pair that has something, and which of them it is.
+void Peer::name_wrong_pair(ibv_wr_opcode opcode, std::span<const Pair> pairs) const {
+  const RemoteAccess needed = opcode == IBV_WR_RDMA_WRITE ? kRemoteWrite : kRemoteRead;
+  for (std::size_t i = 0; i < pairs.size() && pairs.size() > 1; ++i) {
+    const std::string which = "pair " + std::to_string(i) + ": ";
+    try {
+      check_pair(pairs[i], needed);
+      (void)pairs[i].first->pinned();
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument(which + error.what());
+    } catch (const RegistrationError& error) {
+      throw RegistrationError(which + error.what(), error.code());
+    }
+  }
 }
 
 Peer::Transferring Peer::transfer_by_devices(ibv_wr_opcode opcode, std::span<const Pair> pairs,

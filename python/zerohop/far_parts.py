@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["FarPart", "Parts"]
 
 _WORD = 8  # bytes of what an atomic changes
+
+
+def _whole(what: str, number: Any) -> int:
+    if type(number) is int:
+        return number
+    if isinstance(number, bool) or not hasattr(number, "__index__"):
+        raise TypeError(f"{what} must be an int, in bytes, not {number!r}")
+    return operator.index(number)
 
 
 class FarPart:
@@ -51,6 +59,12 @@ class FarPart:
         self, local: Any, remote: int, nbytes: int | None = None
     ) -> tuple[Any, _core.RemoteMemory]:
         """The local and the remote bytes of a transfer. Raises IndexError, TypeError, ValueError."""
+        remote = _whole("remote", remote)
+        nbytes = None if nbytes is None else _whole("nbytes", nbytes)
+        if isinstance(local, (bool, float)):
+            raise TypeError(
+                f"local must be an offset into the own part (an int, in bytes) or an array, not {local!r}"
+            )
         if type(local) is int or (hasattr(local, "__index__") and not hasattr(local, "__dlpack__")):
             if nbytes is None:
                 raise TypeError("beside an offset into the own part nbytes is needed")
@@ -61,11 +75,27 @@ class FarPart:
         self._check(f"rank {self.rank}", remote, nbytes, self._nbytes)
         return here, self.memory[remote : remote + nbytes]
 
+    def all_ends(self, moves: Iterable[tuple[Any, ...]]) -> list[tuple[Any, _core.RemoteMemory]]:
+        """Of a list; errors say which of it is wrong."""
+        found = []
+        for number, move in enumerate(moves):
+            if not isinstance(move, (tuple, list)) or not 2 <= len(move) <= 3:
+                length = f" of {len(move)}" if isinstance(move, (tuple, list)) else ""
+                raise TypeError(
+                    f"move {number} must be (local, remote, nbytes), of an array also (local, remote), not "
+                    f"a {type(move).__name__}{length}"
+                )
+            try:
+                found.append(self.ends(*move))
+            except (IndexError, TypeError, ValueError) as error:
+                raise type(error)(f"move {number}: {error}") from None
+        return found
+
     def _array(self, array: Any, nbytes: int | None) -> tuple[Any, int]:
         span = Span(array)
         if nbytes is None:
             nbytes = span.nbytes
-        if not 0 <= operator.index(nbytes) <= span.nbytes:
+        if not 0 <= nbytes <= span.nbytes:
             raise IndexError(f"{self._what}: {nbytes} bytes of an array that has {span.nbytes}")
         offset = self._own.offset(span)
         if offset is not None:
@@ -75,15 +105,16 @@ class FarPart:
         return (span.bytes() if registered is None else registered)[:nbytes], nbytes
 
     def _check(self, whose: str, begin: int, nbytes: int, bound: int) -> None:
-        if operator.index(nbytes) < 0:
+        if nbytes < 0:
             raise ValueError(f"nbytes must be 0 at least, not {nbytes}")
-        if not 0 <= operator.index(begin) <= bound - nbytes:
+        if not 0 <= begin <= bound - nbytes:
             raise IndexError(
                 f"{self._what}: {nbytes} bytes from offset {begin} on are not within the {bound} of {whose}"
             )
 
     def word(self, offset: int) -> _core.RemoteMemory:
         """The 8 bytes at an offset as one element for atomics."""
+        offset = _whole("offset", offset)
         self._check(f"rank {self.rank}", offset, _WORD, self._nbytes)
         if offset % _WORD:
             raise ValueError(f"an atomic needs an offset that {_WORD} divides, not {offset}")

@@ -110,14 +110,14 @@ class Segment:
         rank: int,
         local: Any,
         remote: int,
-        slot: int,
-        value: int = 1,
         nbytes: int | None = None,
         *,
+        slot: int,
+        value: int = 1,
         queue: int = 0,
         stream: Any = None,
     ) -> _core.Transfer:
-        """Write, and put a value (1 to 2**32 - 1) into that rank's slot behind the data (gaspi_write_notify)."""
+        """As write(), and a value (1 to 2**32 - 1) into that rank's slot behind the data (gaspi_write_notify)."""
         return self._write(rank, local, remote, nbytes, self._notes.at(slot, value), queue, stream)
 
     def notify(self, rank: int, slot: int, value: int = 1, *, queue: int = 0) -> _core.Transfer:
@@ -174,8 +174,7 @@ class Segment:
     ) -> _core.Transfer:
         """Read for each (local, remote, nbytes), as one operation (gaspi_read_list)."""
         far = self._parts.reach(rank)
-        ends = [far.ends(*move) for move in moves]
-        pairs = [(there, here) for here, there in ends]
+        pairs = [(there, here) for here, there in far.all_ends(moves)]
         return self._post(far, queue, lambda: far.peer.read_many(pairs, stream=stream))
 
     def read_notify(
@@ -183,13 +182,13 @@ class Segment:
         rank: int,
         local: Any,
         remote: int,
-        slot: int,
-        value: int = 1,
         nbytes: int | None = None,
         *,
+        slot: int,
+        value: int = 1,
         queue: int = 0,
     ) -> _core.Transfer:
-        """Read, and put a value into a slot of this rank once the data is here (gaspi_read_notify)."""
+        """As read(), and a value into a slot of this rank once the data is here (gaspi_read_notify)."""
         note = self._notes.at(slot, value)
         transfer = self.read(rank, local, remote, nbytes, queue=queue)
         self._roster.notify_after(transfer, *note)
@@ -228,7 +227,7 @@ class Segment:
         stream: Any,
     ) -> _core.Transfer:
         far = self._parts.reach(rank)
-        pairs = [far.ends(*move) for move in moves]
+        pairs = far.all_ends(moves)
         return self._post(
             far, queue, lambda: far.peer.write_many(pairs, notify=note, stream=stream)
         )

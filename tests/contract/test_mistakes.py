@@ -62,6 +62,7 @@ def test_mistakes_at_a_peer(thread):
             "pair 2 must be a tuple .local, remote., not a Memory":
                 lambda: p.write_many([(x, far), (x, far), memory]),
             "pair 0: it must be .* not .ndarray, Memory": lambda: p.write_many([(x, memory)]),
+            "pair 1: an object is no array": lambda: p.write_many([(x, far), (nobody, far)]),
         }  # fmt: skip
         for text, call in cases.items():
             said = complaint(TypeError, call)

@@ -33,7 +33,8 @@ def stream_rounds(world, rounds):
                 assert segment.notify_reset(credit) == before - 1
                 segment.wait()
             cells[RING + place] = number
-            segment.write_notify(1, (RING + place) * CELL, place * CELL, place, number, CELL)
+            here, there = (RING + place) * CELL, place * CELL
+            segment.write_notify(1, here, there, CELL, slot=place, value=number)
         else:
             slot = segment.notify_waitsome(place, 1)
             assert slot == place
@@ -87,7 +88,7 @@ def exchange(world):
     segment.wait(2)
     assert fetched[0] == 100 * right + 9
     assert here[420:422].tolist() == [100 * right + 1, 100 * right + 2]
-    segment.read_notify(right, 3440, 24, slot=1000, value=99, nbytes=8)
+    segment.read_notify(right, 3440, 24, 8, slot=1000, value=99)
     assert segment.notify_waitsome(1000, 1) == 1000
     assert segment.notify_reset(1000) == 99
     assert here[430] == 100 * right + 3

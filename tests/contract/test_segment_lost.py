@@ -33,13 +33,13 @@ def ranks(rank_threads, dying):
 
 OPERATIONS = {
     "write": lambda segment: segment.write(2, 0, 0, 1 << 20),
-    "write_notify": lambda segment: segment.write_notify(2, 0, 0, 1, 1, 8),
+    "write_notify": lambda segment: segment.write_notify(2, 0, 0, 8, slot=1),
     "write_list": lambda segment: segment.write_list(2, [(0, 0, 8), (8, 8, 8)]),
     "write_list_notify": lambda segment: segment.write_list_notify(2, [(0, 0, 8)], 1),
     "notify": lambda segment: segment.notify(2, 1),
     "read": lambda segment: segment.read(2, 0, 0, 1 << 20),
     "read_list": lambda segment: segment.read_list(2, [(0, 0, 8), (8, 8, 8)]),
-    "read_notify": lambda segment: segment.read_notify(2, 0, 0, 1, 1, 8),
+    "read_notify": lambda segment: segment.read_notify(2, 0, 0, 8, slot=1),
     "atomic_fetch_add": lambda segment: segment.atomic_fetch_add(2, 0, 1),
     "atomic_compare_swap": lambda segment: segment.atomic_compare_swap(2, 0, 0, 1),
 }
@@ -66,7 +66,7 @@ def test_operations_with_a_killed_rank_fail(ranks, dying, name):
             later(segment)
     assert world.state() == ["healthy", "healthy", "corrupt"]
     segment.wait()  # what failed has been told
-    segment.write_notify(1, 0, 0, 3, nbytes=8)
+    segment.write_notify(1, 0, 0, 8, slot=3)
     assert ranks[1][1].notify_waitsome(3, 1) == 3
     assert segment.atomic_fetch_add(1, 64, 1) == 0
     with pytest.raises(zh.PeerLost), within(LOST_WITHIN):

@@ -60,7 +60,12 @@ def refuse(world):
             segment.notify(other, slot)
     for value in (0, -1, 2**32):
         with pytest.raises(ValueError, match=r"from 1 to 2\*\*32 - 1"):
-            segment.write_notify(other, 0, 0, 0, value, 1)
+            segment.write_notify(other, 0, 0, 1, slot=0, value=value)
+    for call in (segment.write_notify, segment.read_notify):
+        with pytest.raises(TypeError, match="positional arguments"):
+            call(other, 0, 0, 8, 3)  # which of the two would be nbytes?
+        with pytest.raises(TypeError, match="'slot'"):
+            call(other, 0, 0, 8)
     frozen = np.zeros(8, np.uint8)
     frozen.flags.writeable = False
     with pytest.raises(ValueError, match="read-only"):
@@ -84,6 +89,43 @@ def refuse(world):
 
 def test_wrong_arguments_are_refused(rank_threads):
     rank_threads(refuse, 2)
+
+
+def refuse_moves(world):
+    """Lists say which of their moves is wrong; numbers are whole."""
+    segment = world.segment(100, name="s")
+    other = 1 - world.rank
+    for call in (segment.write_list, segment.read_list):
+        for wrong, words in (
+            (8, "move 1 must be .*local, remote, nbytes.*, not a int"),
+            ((8,), "move 1 must be .* not a tuple of 1"),
+            ((0, 0, 8, 1), "move 1 must be .* not a tuple of 4"),
+            ("abc", "move 1 must be .* not a str"),
+            ((0, 0), "move 1: beside an offset into the own part nbytes is needed"),
+            ((0, 0.5, 8), "move 1: remote must be an int, in bytes, not 0.5"),
+            ((0.0, 0, 8), "move 1: local must be an offset .* or an array, not 0.0"),
+            ((0, 0, 8.0), "move 1: nbytes must be an int, in bytes, not 8.0"),
+            ((0, True, 8), "move 1: remote must be an int, in bytes, not True"),
+            ((None, 0, 8), "move 1: a NoneType is no array"),
+        ):
+            with pytest.raises(TypeError, match=words):
+                call(other, [(0, 0, 8), wrong, (8, 8, 8)])
+        with pytest.raises(IndexError, match=r"move 1: segment 's' .*not within the 100"):
+            call(other, [(0, 0, 1), (0, 96, 5)])
+        call(other, [[np.int64(0), np.uint8(50), np.int32(8)]])
+    with pytest.raises(TypeError, match="remote must be an int"):
+        segment.write(other, 0, 1e3, 8)
+    with pytest.raises(TypeError, match="offset must be an int"):
+        segment.atomic_fetch_add(other, 8.0, 1)
+    frozen = np.zeros(8, np.uint8)
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="pair 1: cannot read into a read-only array"):
+        segment.read_list(other, [(0, 0, 8), (frozen, 8)])
+    segment.wait()
+
+
+def test_a_wrong_move_is_named(rank_threads):
+    rank_threads(refuse_moves, 2)
 
 
 def use_closed(world):

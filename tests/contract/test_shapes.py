@@ -275,3 +275,35 @@ def test_a_read_only_registration_is_readable_but_not_writable_from_afar(remote)
             s.peer.write(memory, far).wait()
         s.peer.read(far, memory).wait()
         s.link.meet("tried")
+
+
+def refuse_pairs(s):
+    keeper = Keeper(s.link)
+    memory, _ = array(s.ep, "numpy", BASE)
+    target = keeper.array("numpy", BASE)
+    good, fixed = (memory[0], target.remote[0]), s.ep.register(BASE.copy(), writable=False)
+    closed = s.ep.register(BASE.copy(), cache=False)
+    closed.close()
+    for wrong, kind, words in (
+        ((memory[1], target.remote[1:]), ValueError, "pair 2: shapes differ"),
+        ((memory[1], target.remote.view("int32")[1]), ValueError, "pair 2: dtypes differ"),
+        ((memory[1], fixed[1].remote), ValueError, "pair 2: this RemoteMemory belongs to endpoint"),
+        ((closed, target.remote), zh.RegistrationError, "pair 2: this memory is closed"),
+    ):
+        for verb, order in ((s.peer.write_many, 1), (s.peer.read_many, -1)):
+            with pytest.raises(kind, match=words):
+                verb([pair[::order] for pair in (good, good, wrong, good)])
+    with pytest.raises(ValueError, match="pair 1: cannot read into a read-only array"):
+        s.peer.read_many([good[::-1], (target.remote[1], fixed[1])])
+    s.peer.write_many([good, (memory[1], target.remote[1])]).wait()
+    keeper.end()
+
+
+def test_of_many_pairs_the_wrong_one_is_named(remote):
+    with remote(keep) as s:
+        refuse_pairs(s)
+
+
+def test_of_many_pairs_the_wrong_one_is_named_by_p2p_too(near):
+    with near(keep) as s:
+        refuse_pairs(s)

@@ -134,7 +134,7 @@ def in_stream(link: Link, directory: Path, gpus: int) -> None:
             for number in range(1, 21):
                 keep_busy(2_000_000)
                 here[:NBYTES] = number
-                segment.write_notify(other, 0, NBYTES, 2, number, NBYTES, stream=stream)
+                segment.write_notify(other, 0, NBYTES, NBYTES, slot=2, value=number, stream=stream)
                 assert segment.notify_waitsome(2, 1) == 2
                 assert segment.notify_reset(2) == number
                 assert bool((here[NBYTES:] == number).all())
