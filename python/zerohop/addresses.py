@@ -70,5 +70,5 @@ class Addresses:
 
     def _missing(self, key: str) -> TransferTimeout:
         return TransferTimeout(
-            f"{self._store!r} has no {key!r} yet: has that rank made its World, with the same store and name?"
+            f"{self._store!r} has no {key!r} of this run yet: has that rank made its World, with the same store and name?"
         )

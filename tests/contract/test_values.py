@@ -58,6 +58,19 @@ def test_slicing_describes_what_numpy_describes(open_endpoint, kind):
                 assert part.address == address, index
 
 
+def test_a_view_describes_what_numpy_describes(open_endpoint, kind):
+    memory, view = array(open_endpoint(), kind, BASE)
+    for dtype, part in (("int16", ...), ("uint8", np.s_[1, 2:]), ("int32", np.s_[::-2, :, ::2])):
+        expected = view[part].view(dtype)
+        for seen in (memory[part].view(dtype), memory.remote[part].view(dtype)):
+            assert describe(seen) == (*describe(expected)[:4], dtype)
+            assert seen.strides == expected.strides
+            assert seen.address == expected.__array_interface__["data"][0]
+        shared = np.asarray(memory[part].view(dtype))
+        assert np.shares_memory(shared, view)
+        assert (shared == expected).all()
+
+
 def test_slices_of_slices(open_endpoint):
     memory, view = array(open_endpoint(), "numpy", BASE)
     part, far, expected = memory[1:, ::-1], memory.remote[1:, ::-1], view[1:, ::-1]
