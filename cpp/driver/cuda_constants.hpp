@@ -121,6 +121,7 @@ constexpr CudaCaptureMode kCudaCaptureRelaxed = 2;
 constexpr unsigned kCudaHostPortable = 1;        // CU_MEMHOSTALLOC_PORTABLE: pinned for all GPUs
 constexpr unsigned kCudaRegisterPortable = 1;    // CU_MEMHOSTREGISTER_PORTABLE
 constexpr unsigned kCudaRegisterMapped = 2;      // CU_MEMHOSTREGISTER_DEVICEMAP
+constexpr unsigned kCudaRegisterIoMemory = 4;    // CU_MEMHOSTREGISTER_IOMEMORY
 constexpr unsigned kCudaRegisterReadOnly = 8;    // CU_MEMHOSTREGISTER_READ_ONLY
 constexpr unsigned kCudaStreamNonBlocking = 1;   // not ordered with the legacy default stream
 constexpr unsigned kCudaWriteValueDefault = 0;   // CU_STREAM_WRITE_VALUE_DEFAULT: behind a barrier

@@ -91,6 +91,9 @@ class Control : public std::enable_shared_from_this<Control> {
   void on(Link& link, const Heartbeat& heartbeat);
   void on(Link& link, const Requeue& requeue);
   void on(Link& link, const Bye& bye);
+  void on(Link& link, const OpenDirect& open);
+  void on(Link& link, const DirectOpened& opened);
+  void on(Link& link, const CloseDirect& close);
   void on_hello_to_initiator(Link& link, const Hello& hello);
   void on_hello_to_acceptor(Link& link, const Hello& hello);
   bool yields_to(const Hello& hello);

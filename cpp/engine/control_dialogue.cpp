@@ -10,6 +10,7 @@ namespace zerohop::engine {
 namespace {
 
 constexpr std::size_t kMaxWaitingLookups = 1024;
+constexpr std::size_t kMostDirectTargets = 256;  // of one peer: queue pairs are scarce
 
 }  // namespace
 
@@ -50,6 +51,28 @@ void Control::on(Link& link, const Found& found) {
 void Control::on(Link& link, const NotFound& not_found) {
   link.peer->on_found(not_found.request, std::nullopt);
 }
+
+void Control::on(Link& link, const OpenDirect& open) {
+  DirectOpened answer{.request = open.request, .queue_pair = {}, .refusal = {}};
+  try {
+    if (link.direct_targets.size() >= kMostDirectTargets) {
+      throw RouteUnavailable("it has " + std::to_string(kMostDirectTargets) +
+                             " queue pairs for kernels of this process already: close some");
+    }
+    const auto target = link.peer->make_direct_target(open.rail, open.queue_pair);
+    answer.queue_pair = target->address();
+    answer.slots = target->slots();
+    answer.slots_key = target->slots_key();
+    link.direct_targets[open.request] = target;
+  } catch (const std::exception& error) {
+    answer.refusal = std::string(error.what()).substr(0, kMaxNameBytes);
+  }
+  send(link, answer);
+}
+
+void Control::on(Link& link, const DirectOpened& opened) { link.peer->on_direct_opened(opened); }
+
+void Control::on(Link& link, const CloseDirect& close) { link.direct_targets.erase(close.request); }
 
 void Control::on(Link&, const Heartbeat&) {}  // that it came is all it says
 

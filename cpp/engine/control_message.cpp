@@ -124,6 +124,22 @@ void fields(auto& each, Is<Requeue> auto& m) {
 
 void fields(auto& each, Is<Bye> auto& m) { each(m.reason); }
 
+void fields(auto& each, Is<OpenDirect> auto& m) {
+  each(m.request);
+  each(m.rail);
+  fields(each, m.queue_pair);
+}
+
+void fields(auto& each, Is<DirectOpened> auto& m) {
+  each(m.request);
+  fields(each, m.queue_pair);
+  each(m.slots);
+  each(m.slots_key);
+  each(m.refusal);
+}
+
+void fields(auto& each, Is<CloseDirect> auto& m) { each(m.request); }
+
 template <std::size_t kind>
 ControlMessage decode_kind(WireReader& reader) {
   std::variant_alternative_t<kind, ControlMessage> message;

@@ -15,7 +15,7 @@
 
 namespace zerohop::engine {
 
-inline constexpr std::uint32_t kControlVersion = 4;          // of the messages, told in Hello
+inline constexpr std::uint32_t kControlVersion = 5;          // of the messages, told in Hello
 inline constexpr std::size_t kMaxNameBytes = 4096;           // names, host names, reasons
 inline constexpr std::size_t kMaxRemoteMemoryBytes = 65536;  // an encoded RemoteMemory
 
@@ -72,8 +72,29 @@ struct Bye {
   std::string reason;
 };
 
+// Asks for the other end of a queue pair of that rail which kernels of the sender drive.
+struct OpenDirect {
+  std::uint64_t request = 0;
+  std::uint8_t rail = 0;
+  rdma::QueuePairAddress queue_pair;
+};
+
+// The answer; or why not.
+struct DirectOpened {
+  std::uint64_t request = 0;
+  rdma::QueuePairAddress queue_pair;
+  std::uint64_t slots = 0;  // address of the sender's notification slot 0, and the key to them
+  std::uint32_t slots_key = 0;
+  std::string refusal;  // empty: it is there
+};
+
+struct CloseDirect {
+  std::uint64_t request = 0;
+};
+
 // The position in this list is the kind on the wire: append only.
-using ControlMessage = std::variant<Hello, Ready, Lookup, Found, NotFound, Heartbeat, Requeue, Bye>;
+using ControlMessage = std::variant<Hello, Ready, Lookup, Found, NotFound, Heartbeat, Requeue, Bye,
+                                    OpenDirect, DirectOpened, CloseDirect>;
 
 // Throws ProtocolError when a field is longer than its limit.
 std::vector<std::byte> encode(const ControlMessage& message);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/direct_queue_pair.hpp"
 #include "engine/gpu_reach.hpp"
 #include "engine/memory.hpp"
 #include "engine/route.hpp"
@@ -43,6 +44,17 @@ struct EntryReach {
   bool gets = false;
   bool atomics = false;
   std::shared_ptr<const Route> route;
+};
+
+// The same where kernels drive a queue pair by themselves.
+struct DirectReach {
+  EntryReach entries;
+  std::shared_ptr<const DirectQueuePair> queue_pair;  // connected
+  std::uint32_t local_key = 0;
+  std::uint32_t remote_key = 0;
+  std::uint64_t slots = 0;  // of the peer's board: where it has slot 0, and the key to them
+  std::uint32_t slots_key = 0;
+  std::shared_ptr<const void> target;  // the other end, as long as this lives
 };
 
 // While what it returns lives the owner does not take the memory away, nor is it unmapped. Throws

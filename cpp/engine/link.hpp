@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +44,8 @@ struct Link {
   std::uint64_t heartbeats = 0;
   std::array<LinkRail, kMaxRails> rails;
   std::vector<std::pair<std::uint64_t, std::string>> lookups;  // of names not shared yet
+  // For kernels of the peer, by its request.
+  std::map<std::uint64_t, std::shared_ptr<const DirectTarget>> direct_targets;
 };
 
 }  // namespace zerohop::engine

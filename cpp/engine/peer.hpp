@@ -115,6 +115,10 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // For entries that kernels write to be carried out by write() and others. Throws RouteUnavailable
   // where no device serves, std::invalid_argument.
   EntryReach reach_for_entries(const Memory& local, const RemoteMemory& remote) const;
+  // For kernels to drive a queue pair by themselves. Throws RouteUnavailable, PeerLost, VerbsError,
+  // std::invalid_argument, TransferTimeout (the peer does not answer).
+  DirectReach reach_directly(const Memory& local, const RemoteMemory& remote,
+                             const Deadline& deadline);
 
   struct RailReport {
     std::string device;
@@ -148,6 +152,10 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // Everything pending and later fails with PeerLost(reason). Returns false if it was lost before.
   bool lose(const std::string& reason);
   void on_found(std::uint64_t request, std::optional<RemoteMemory> memory);
+  // The other end of a queue pair that kernels of the peer drive. Throws Error.
+  std::shared_ptr<const DirectTarget> make_direct_target(
+      RailIndex rail, const rdma::QueuePairAddress& source) const;
+  void on_direct_opened(const DirectOpened& opened);
   std::optional<Secret> secret;  // that opened the connection, on the side that dialled
 
   // The object that stands for this peer in a user's language: found again, so that there is one.
@@ -159,6 +167,11 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::atomic<bool> arrived{false};  // found, or known not to be there yet
     std::atomic<bool> found{false};
     RemoteMemory memory;
+  };
+
+  struct DirectAnswer {
+    std::atomic<bool> arrived{false};
+    DirectOpened opened;
   };
 
   struct Share {
@@ -183,6 +196,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void check_rights(const Pair& pair, RemoteAccess needed) const;
   void check_for_kernels(const Pair& pair) const;
   bool has_atomics(const RemoteMemory& remote) const;
+  DirectOpened open_target(std::uint64_t request, RailIndex rail,
+                           const rdma::QueuePairAddress& source, const Deadline& deadline);
   void check_pair(const Pair& pair, RemoteAccess needed) const;
   void name_wrong_pair(ibv_wr_opcode opcode, std::span<const Pair> pairs) const;
   void count(Transfer& transfer, ibv_wr_opcode opcode, bool data, bool notifies) const noexcept;
@@ -338,6 +353,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::weak_ptr<ipc::Visitor> dismissed_;  // who came on the invitation, once lost
   std::uint64_t next_request_ = 1;
   std::unordered_map<std::uint64_t, std::shared_ptr<Answer>> lookups_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<DirectAnswer>> direct_answers_;
 };
 
 }  // namespace zerohop::engine

@@ -55,6 +55,16 @@ int VerbsPath::completions() const noexcept {
   return static_cast<int>(services_.options.send_depth + PathBuffers::kReceiveSlots);
 }
 
+std::shared_ptr<DirectQueuePair> VerbsPath::make_direct_queue_pair() const {
+  return std::make_shared<DirectQueuePair>(*services_.rail, services_.options);
+}
+
+std::shared_ptr<DirectTarget> VerbsPath::make_direct_target(
+    const rdma::QueuePairAddress& source) const {
+  return std::make_shared<DirectTarget>(*services_.rail, services_.options, services_.board,
+                                        source);
+}
+
 std::unique_ptr<rdma::QueuePair> VerbsPath::make_queue_pair() {
   const auto& queue = services_.poller->queue(rail());
   rdma::QueuePairOptions options = services_.options;

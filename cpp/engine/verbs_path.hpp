@@ -22,6 +22,7 @@
 
 #include "base/error.hpp"
 #include "engine/board.hpp"
+#include "engine/direct_queue_pair.hpp"
 #include "engine/job.hpp"
 #include "engine/matcher.hpp"
 #include "engine/path_buffers.hpp"
@@ -103,6 +104,9 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   bool idle() const;                           // nothing posted, nothing waiting to be
   Settings settings() const;                   // none once closed
   std::uint32_t queue_pair_number() const;     // 0 once closed
+  // A queue pair beside this one, for kernels; and one for kernels of the peer.
+  std::shared_ptr<DirectQueuePair> make_direct_queue_pair() const;
+  std::shared_ptr<DirectTarget> make_direct_target(const rdma::QueuePairAddress& source) const;
   const std::string& peer_name() const noexcept { return group_->peer_name; }
   std::string trouble() const;  // why it does not serve; empty: it does
   // Repaired in vain: it may take long until it serves again.

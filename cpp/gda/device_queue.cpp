@@ -20,7 +20,9 @@ struct Shared {
   alignas(128) device::RingWay ring{};
 };
 
-OpenedWay open(const QueueArrays& arrays, const DeviceQueue::Options& options) {
+OpenedWay open(const QueueArrays& arrays, const DeviceQueue::Options& options,
+               const Deadline& deadline) {
+  if (options.way == WantedWay::direct) return open_direct(arrays, options.timeout, deadline);
   std::string not_mapped;
   if (options.way != WantedWay::proxy) {
     try {
@@ -41,7 +43,7 @@ std::size_t claims_nbytes(const OpenedWay& way) {
 
 DeviceQueue::DeviceQueue(const QueueArrays& arrays, const Options& options,
                          const Deadline& deadline)
-    : way_(open(arrays, options)), device_(way_.device->facts().device_name()) {
+    : way_(open(arrays, options, deadline)), device_(way_.device->facts().device_name()) {
   std::vector<std::byte> bytes(sizeof(Shared) + claims_nbytes(way_));
   memory_ = std::make_unique<DeviceValue>(way_.device, bytes.size(), std::move(way_.kept));
   const std::uint64_t at = memory_->address();
@@ -55,6 +57,17 @@ DeviceQueue::DeviceQueue(const QueueArrays& arrays, const Options& options,
   shared.count = std::random_device()();  // numbers of writers come again, and so would their tags
   std::memcpy(bytes.data(), &shared, sizeof shared);
   memory_->set(bytes, deadline);
+}
+
+const char* DeviceQueue::way() const noexcept {
+  if (way_.direct) return "direct";
+  return way_.proxy ? "proxy" : "mapped";
+}
+
+std::string DeviceQueue::error() const {
+  if (way_.proxy) return way_.proxy->error();
+  if (!way_.direct || !way_.direct->in_error()) return "";
+  return "the queue pair that kernels drive is in error: an entry was refused, or the peer is lost";
 }
 
 std::uint64_t DeviceQueue::address() const noexcept {

@@ -25,9 +25,9 @@ class DeviceQueue {
   std::uint64_t address() const noexcept;  // of the same in the GPU's memory
   const engine::Route& route() const noexcept { return *way_.route; }
   const std::string& device() const noexcept { return device_; }
-  const char* way() const noexcept { return way_.proxy ? "proxy" : "mapped"; }
+  const char* way() const noexcept;  // "mapped", "direct" or "proxy"
   // Why nothing is carried out any more; empty: it is.
-  std::string error() const { return way_.proxy ? way_.proxy->error() : ""; }
+  std::string error() const;
 
  private:
   OpenedWay way_;

@@ -26,25 +26,33 @@ void map_ring(OpenedWay& opened) {
 
 }  // namespace
 
+void check_on_gpu(const engine::Memory& local) {
+  if (!local.on_host()) return;
+  throw std::invalid_argument("the local array of a device queue must lie on a GPU");
+}
+
+device::Queue make_ring_queue(const QueueArrays& arrays, const engine::EntryReach& reach) {
+  device::Queue queue;
+  queue.local = arrays.local.layout().address;
+  queue.local_nbytes = arrays.local.layout().nbytes();
+  queue.remote = arrays.remote.layout.address;
+  queue.remote_nbytes = arrays.remote.layout.nbytes();
+  queue.slots = engine::Board::kSlots;
+  queue.rights = (reach.puts ? device::kPut : 0U) | (reach.gets ? device::kGet : 0U) |
+                 (reach.atomics ? device::kAtomics : 0U);
+  queue.way = device::Way::ring;
+  return queue;
+}
+
 OpenedWay open_proxy(const QueueArrays& arrays, const std::optional<double>& timeout,
                      const std::string& not_mapped) {
   const auto& [endpoint, peer, local, remote] = arrays;
-  if (local.on_host()) {
-    throw std::invalid_argument("the local array of a device queue must lie on a GPU");
-  }
+  check_on_gpu(local);
   const engine::EntryReach reach = peer->reach_for_entries(local, remote);
-  OpenedWay opened{
-      .queue = {.local = local.layout().address,
-                .local_nbytes = local.layout().nbytes(),
-                .remote = remote.layout.address,
-                .remote_nbytes = remote.layout.nbytes(),
-                .notes = ProxyCalls::kNotes,
-                .slots = engine::Board::kSlots,
-                .rights = (reach.puts ? device::kPut : 0U) | (reach.gets ? device::kGet : 0U) |
-                          (reach.atomics ? device::kAtomics : 0U),
-                .way = device::Way::ring},
-      .route = proxy_route(*reach.route, not_mapped),
-      .device = reach.local->device};
+  OpenedWay opened{.queue = make_ring_queue(arrays, reach),
+                   .route = proxy_route(*reach.route, not_mapped),
+                   .device = reach.local->device};
+  opened.queue.notes = ProxyCalls::kNotes;
   constexpr std::int64_t kValues = ProxyRing::kBlocks * kValueNbytes;
   opened.proxy =
       std::make_shared<const Proxy>(ProxyEnds{.peer = peer,

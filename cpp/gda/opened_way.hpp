@@ -15,7 +15,7 @@
 namespace zerohop::gda {
 
 // Which way; automatic: mapped memory where there is that, else the proxy.
-enum class WantedWay { automatic, mapped, proxy };
+enum class WantedWay { automatic, mapped, direct, proxy };
 
 struct QueueArrays {
   engine::Endpoint& endpoint;
@@ -28,15 +28,25 @@ struct OpenedWay {
   device::Queue queue;                    // but for what lies in the GPU's memory
   std::optional<device::RingWay> ring{};  // the same
   std::shared_ptr<const engine::Route> route;
-  std::shared_ptr<const gpu::Device> device;  // that runs the kernels
-  std::shared_ptr<const Proxy> proxy{};       // null: none
-  DeviceValue::Kept kept{};                   // as long as kernels may use it
+  std::shared_ptr<const gpu::Device> device;                // that runs the kernels
+  std::shared_ptr<const Proxy> proxy{};                     // null: none
+  std::shared_ptr<const engine::DirectQueuePair> direct{};  // null: none
+  DeviceValue::Kept kept{};                                 // as long as kernels may use it
 };
 
-// Throw what Peer::reach_for_kernels() and reach_for_entries() do, CudaError, RegistrationError.
+// Throw what Peer::reach_for_kernels() and its siblings do, CudaError, RegistrationError.
 OpenedWay open_mapped(const QueueArrays& arrays, engine::Hearers hearers,
                       const std::optional<double>& timeout);
+OpenedWay open_direct(const QueueArrays& arrays, const std::optional<double>& timeout,
+                      const Deadline& deadline);
 OpenedWay open_proxy(const QueueArrays& arrays, const std::optional<double>& timeout,
                      const std::string& not_mapped);
+
+// A queue of a ring, but for where the slots of the Peer's board are.
+device::Queue make_ring_queue(const QueueArrays& arrays, const engine::EntryReach& reach);
+// Addresses are the host's; but for the ring's state, the claims and the patience.
+device::RingWay describe(const engine::DirectReach& reach);
+// Throws std::invalid_argument.
+void check_on_gpu(const engine::Memory& local);
 
 }  // namespace zerohop::gda

@@ -12,7 +12,7 @@ namespace zerohop::gpu {
 
 RegisteredPages::RegisteredPages(std::shared_ptr<const Device> device,
                                  std::shared_ptr<const void> owner, void* begin, std::size_t nbytes,
-                                 const std::string& what)
+                                 const std::string& what, PageKind kind)
     : device_(std::move(device)),
       owner_(std::move(owner)),
       begin_(begin),
@@ -26,7 +26,8 @@ RegisteredPages::RegisteredPages(std::shared_ptr<const Device> device,
   driver::check_cuda(
       cuda,
       cuda.host_register(begin, nbytes,
-                         driver::kCudaRegisterPortable | driver::kCudaRegisterMapped),
+                         driver::kCudaRegisterPortable | driver::kCudaRegisterMapped |
+                             (kind == PageKind::registers ? driver::kCudaRegisterIoMemory : 0U)),
       "cuMemHostRegister of " + what);
 }
 

@@ -9,12 +9,18 @@
 
 namespace zerohop::gpu {
 
+enum class PageKind {
+  memory,
+  registers,  // of a PCIe device, as its doorbells
+};
+
 class RegisteredPages {
  public:
   // Pages of `what` that `owner` keeps mapped. For all GPUs that are like `device`. Throws
   // RouteUnavailable (a GPU that would have another address for them), CudaError.
   RegisteredPages(std::shared_ptr<const Device> device, std::shared_ptr<const void> owner,
-                  void* begin, std::size_t nbytes, const std::string& what);
+                  void* begin, std::size_t nbytes, const std::string& what,
+                  PageKind kind = PageKind::memory);
   // The GPUs must have done what touches them.
   ~RegisteredPages();
   RegisteredPages(const RegisteredPages&) = delete;

@@ -42,7 +42,10 @@ std::vector<ControlMessage> one_of_each() {
           NotFound{8},
           Heartbeat{~std::uint64_t{0}},
           Requeue{1, 2, sample_queue_pair()},
-          Bye{"closed by its user"}};
+          Bye{"closed by its user"},
+          OpenDirect{9, 3, sample_queue_pair()},
+          DirectOpened{9, sample_queue_pair(), 0x7f0000001000, 77, "no"},
+          CloseDirect{10}};
 }
 
 // The message, or nothing when the bytes were refused as such.

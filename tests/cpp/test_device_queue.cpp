@@ -123,8 +123,8 @@ struct Ring {
     way.claims = reinterpret_cast<std::uint64_t>(claims.data());
   }
   device::RingState state;
-  std::vector<std::uint32_t> claims = std::vector<std::uint32_t>(gda::ProxyRing::kBlocks);
   device::RingWay way;
+  std::vector<std::uint32_t> claims = std::vector<std::uint32_t>(way.ring.blocks);
 };
 using Calls = device::RingCalls<CpuWords>;
 
@@ -172,6 +172,30 @@ TEST_CASE_FIXTURE(Queues, "what kernels keep busy holds up nothing that the prox
   finish(to_left->notify({50, 1}));
   while (!cuda.copies.run(driver::kCudaLegacyStream)) std::this_thread::yield();
   finish(waits);
+}
+
+TEST_CASE_FIXTURE(Queues, "kernels drive a queue pair by themselves") {
+  const auto made = queue_to(theirs.remote(), {.way = gda::WantedWay::direct});
+  CHECK(made->way() == std::string("direct"));
+  CHECK(contains(made->route().reason, "ring its doorbell by themselves"));
+  const Ring ring(on_gpu<device::RingWay>(made->value().ring));
+  CHECK(ring.way.ring.doorbell != 0);
+  const Calls calls(made->value(), ring.way);
+  put(ours, counted(100, 9));
+  device::Ticket ticket;
+  REQUIRE(calls.put_notify(0, 0, 100, 4, 8, ticket) == device::Status::ok);
+  CHECK(right.wait_notify(4, 1, true, soon()).second == 8);
+  REQUIRE(calls.wait(ticket, ring.way.patience) == device::Status::ok);
+  CHECK(get(theirs) == counted(100, 9));
+  CHECK(made->error().empty());
+  right.close(soon());
+  device::Status status = device::Status::ok;
+  while (status == device::Status::ok) {
+    status = calls.notify(4, 1, ticket);
+    if (status == device::Status::ok) status = calls.wait(ticket, ring.way.patience);
+  }
+  CHECK(status == device::Status::failed);
+  CHECK(contains(made->error(), "in error"));
 }
 
 TEST_CASE_FIXTURE(Queues, "a way that is asked for is not replaced by another") {

@@ -104,9 +104,10 @@ def test_rows_of_rates(ends: Ends, rows: Any) -> None:
         )
 
 
-def test_rows_of_entries(rows: Any) -> None:
-    """What it costs to write entries into a ring, and until the proxy has carried them out."""
-    with both_ends("cuda:1", way="proxy") as ends:
+@pytest.mark.parametrize("way", ["proxy", "direct"])
+def test_rows_of_entries(rows: Any, way: str) -> None:
+    """What it costs to write entries into a ring, and until they are carried out."""
+    with both_ends("cuda:1", way=way) as ends:
         for threads, times in [(1, 512), (32, 16), (128, 4)]:
             took = cupy.zeros(2, "uint64")
             best = [float("inf")] * 2
@@ -118,13 +119,14 @@ def test_rows_of_entries(rows: Any) -> None:
             each = threads * times * 1e9
             rows.add(
                 "entries of 8 B written by kernels",
+                way=way,
                 threads=threads,
                 seconds=best[0] / each,
                 done_seconds=best[1] / each,
             )
         for nbytes in (8, 4096, 65536):
             seconds = min(one_way(ends, "thread", 1, nbytes, 200) for _ in range(3))
-            rows.add("put_notify by the proxy, one way", nbytes=nbytes, seconds=seconds)
+            rows.add("put_notify by a ring, one way", way=way, nbytes=nbytes, seconds=seconds)
 
 
 def test_rows_of_bandwidth(rows: Any) -> None:

@@ -96,6 +96,7 @@ static_assert(same(driver::kCudaErrorTimeout, CUDA_ERROR_TIMEOUT));
 static_assert(same(driver::kCudaHostPortable, CU_MEMHOSTALLOC_PORTABLE));
 static_assert(same(driver::kCudaRegisterPortable, CU_MEMHOSTREGISTER_PORTABLE));
 static_assert(same(driver::kCudaRegisterMapped, CU_MEMHOSTREGISTER_DEVICEMAP));
+static_assert(same(driver::kCudaRegisterIoMemory, CU_MEMHOSTREGISTER_IOMEMORY));
 static_assert(same(driver::kCudaRegisterReadOnly, CU_MEMHOSTREGISTER_READ_ONLY));
 static_assert(same(driver::kCudaErrorAlreadyRegistered, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED));
 static_assert(same(driver::kCudaStreamNonBlocking, CU_STREAM_NON_BLOCKING));

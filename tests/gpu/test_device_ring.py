@@ -1,4 +1,4 @@
-"""Kernels whose entries a thread of the host carries out, between two processes."""
+"""Kernels whose entries a thread of the host or a device carries out, between two processes."""
 
 import os
 import random
@@ -16,9 +16,18 @@ from far_side import POISON
 from test_device_queue import NBYTES, PATIENCE, TEAMS, THEIRS, Ends, both_ends, i32, u32, u64
 
 
-@pytest.fixture(params=THEIRS, scope="module")
+WAYS = {
+    "proxy": "a thread of this process carries out",
+    "direct": "ring its doorbell by themselves",
+}
+
+
+@pytest.fixture(
+    params=[(device, way) for device in THEIRS for way in WAYS], ids="-".join, scope="module"
+)
 def lasting(request: pytest.FixtureRequest) -> Iterator[Ends]:
-    with both_ends(request.param, way="proxy") as ends:
+    device, way = request.param
+    with both_ends(device, way=way) as ends:
         yield ends
 
 
@@ -32,8 +41,7 @@ def ends(lasting: Ends) -> Ends:
 
 
 def test_it_says_so(ends: Ends) -> None:
-    assert ends.queue.way == "proxy"
-    assert "a thread of this process carries out" in ends.queue.route.reason
+    assert WAYS[ends.queue.way] in ends.queue.route.reason
     assert ends.queue.error is None
 
 
@@ -126,8 +134,7 @@ def test_data_is_there_before_its_notification(ends: Ends) -> None:
 
 def test_atomics_in_memory_of_the_host(ends: Ends) -> None:
     ends.far.run('words = ep.empty(8, "int64"); ep.share("words", words)')
-    with ends.peer.device_queue(ends.memory, ends.peer["words"]) as queue:
-        assert queue.way == "proxy"
+    with ends.peer.device_queue(ends.memory, ends.peer["words"], way=ends.queue.way) as queue:
         times, threads, blocks = 5, 64, 2
         olds = cupy.zeros(times * threads * blocks, "uint64")
         got = ends.call("count_up", blocks, threads, queue.value, u64(16), i32(times), olds)
@@ -141,8 +148,9 @@ def test_atomics_in_memory_of_the_host(ends: Ends) -> None:
         assert ends.call("count_up", 1, 1, queue.value, u64(64), i32(1), olds)[0] == OUT_OF_BOUNDS
 
 
-def test_calls_fail_when_the_peer_is_killed() -> None:
-    with both_ends(THEIRS[-1], way="proxy") as ends:
+@pytest.mark.parametrize("way", WAYS)
+def test_calls_fail_when_the_peer_is_killed(way: str) -> None:
+    with both_ends(THEIRS[-1], way=way) as ends:
         one = (ends.queue.value, i32(BLOCK), u64(0), u64(0), u64(NBYTES))
         assert ends.call("put_done", 1, 256, *one)[0] == OK
         os.kill(ends.far.process.pid, signal.SIGKILL)
@@ -153,13 +161,12 @@ def test_calls_fail_when_the_peer_is_killed() -> None:
                 break
             status = ends.call("put_done", 1, 256, *one)[0]
         assert status == FAILED
-        assert ends.queue.error is not None
-        assert isinstance(ends.queue.error, str)
+        assert ends.queue.error
 
 
 def test_what_has_no_way(ends: Ends) -> None:
     with pytest.raises(ValueError, match="must lie on a GPU"):
-        ends.peer.device_queue(ends.ep.empty(16, "uint8"), ends.peer["far"], way="proxy")
+        ends.peer.device_queue(ends.ep.empty(16, "uint8"), ends.peer["far"], way=ends.queue.way)
     ends.far.run('ep.share("host", ep.empty(16, "uint8"))')
     with pytest.raises(zh.RouteUnavailable, match="because it is the host's"):
         ends.peer.device_queue(ends.memory, ends.peer["host"], way="mapped")
