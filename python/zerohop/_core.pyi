@@ -877,11 +877,16 @@ class Peer:
         - ``"proxy"``: everywhere else, to memory of GPUs and hosts alike: kernels write entries into a ring, which a thread of
           this process carries out as the Peer's other transfers by devices are. It looks at the ring all the time while there
           is something to do, and every millisecond when there was nothing for a second.
-        - ``"auto"`` (default): the first of them that there is.
+        - ``"direct"``, only where asked for: kernels write the entries of a queue pair of their own into its send queue, ring
+          its doorbell and look for its completions by themselves (GPU-initiated RDMA): with ``soft0``, and written for mlx5
+          adapters, but not verified on any. The device must reach both arrays. For an adapter's doorbell the driver needs
+          ``options nvidia NVreg_RegistryDwords="PeerMappingOverride=1;"``.
+        - ``"auto"`` (default): ``"mapped"``, else ``"proxy"``.
 
         hears: who hears the notifications that kernels put by mapped memory: the peer's kernels and streams (``"gpu"``), its
         ``wait_notify`` (``"cpu"``), or ``"both"``, which takes a kernel that notifies again and again half a microsecond more
-        each time. Those wake nobody: a CPU that sleeps in wait_notify looks every millisecond. By the proxy all hear.
+        each time. Those wake nobody, nor do a direct queue's: a CPU that sleeps in wait_notify looks every millisecond. By the
+        other ways all hear.
 
         timeout: seconds that a call of a kernel waits which is given no bound, and that this call may take (default: the
         Endpoint's). Raises RouteUnavailable, ValueError (such arrays it does not take), PeerLost, CudaError,
@@ -1376,8 +1381,8 @@ class DeviceQueue:
     @property
     def way(self) -> str:
         """
-        ``"mapped"``: kernels load and store by themselves. ``"proxy"``: they write entries into a ring (in the layout of
-        mlx5 work queue entries), which a thread of this process carries out.
+        ``"mapped"``: kernels load and store by themselves. ``"direct"``: they drive a queue pair, which the adapter carries
+        out. ``"proxy"``: they write the same entries into a ring that a thread of this process carries out.
         """
 
 class DeviceBoard:

@@ -15,7 +15,6 @@ from device_kernels import BLOCK, FAILED, MISALIGNED, NOT_ALLOWED, OK, OUT_OF_BO
 from far_side import POISON
 from test_device_queue import NBYTES, PATIENCE, TEAMS, THEIRS, Ends, both_ends, i32, u32, u64
 
-
 WAYS = {
     "proxy": "a thread of this process carries out",
     "direct": "ring its doorbell by themselves",
