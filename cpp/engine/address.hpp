@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,11 @@ namespace zerohop::engine {
 
 using Secret = std::array<std::byte, 32>;
 using EndpointId = std::array<std::byte, 16>;
+
+// == takes them byte by byte.
+inline bool same_id(const EndpointId& a, const EndpointId& b) noexcept {
+  return std::memcmp(a.data(), b.data(), a.size()) == 0;
+}
 
 std::string to_hex(std::span<const std::byte> bytes);
 

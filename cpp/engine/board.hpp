@@ -42,8 +42,10 @@ class Board {
                                                               std::uint32_t count,
                                                               bool reset) noexcept;
 
-  // Rises with every put: a waiter that finds it unchanged need not scan again.
-  std::uint64_t puts() const noexcept { return pages().puts.load(std::memory_order_acquire); }
+  // Rises with every put: a waiter that finds it unchanged need not scan again. Sequentially
+  // consistent: who reads it when it has counted itself among the sleepers is woken, or sees what
+  // was put.
+  std::uint64_t puts() const noexcept { return pages().puts.load(); }
 
  private:
   Buffer buffer_;

@@ -12,14 +12,16 @@ struct BoardPages {
   static constexpr std::uint32_t kSlots = 65536;
 
   // The release pairs with the acquires of the Board: who sees the value sees the data it follows.
+  // Who sleeps reads `puts` after it counted itself, before it looks at the slots, and who puts
+  // reads `sleepers` behind this.
   void put(std::uint32_t slot, std::uint32_t value) noexcept {
     replace_note(slot);
     slots[slot].store(value, std::memory_order_release);
-    puts.fetch_add(1, std::memory_order_release);
+    puts.fetch_add(1);
   }
 
   // A GPU has put a note: it cannot count that, nor see who sleeps.
-  void announce() noexcept { puts.fetch_add(1, std::memory_order_release); }
+  void announce() noexcept { puts.fetch_add(1); }
 
   // Of a note that a later value replaces only the tag is left, for streams.
   void replace_note(std::uint32_t slot) noexcept {

@@ -12,10 +12,8 @@ namespace zerohop::engine {
 Memory::Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Pinned> pinned, Kind kind)
     : endpoint_(endpoint),
       layout_(std::move(layout)),
-      lease_(std::make_shared<Lease>()),
-      kind_(std::move(kind)) {
-  lease_->pinned = std::move(pinned);
-}
+      lease_(std::make_shared<Lease<const Pinned>>(std::move(pinned))),
+      kind_(std::move(kind)) {}
 
 Memory Memory::slice(std::span<const Index> indices) const {
   Memory part = *this;
@@ -42,11 +40,7 @@ Memory Memory::view(DType dtype) const {
 }
 
 void Memory::close() noexcept {
-  std::shared_ptr<const Pinned> last;
-  {
-    const std::lock_guard lock(lease_->mutex);
-    last = std::move(lease_->pinned);
-  }
+  std::shared_ptr<const Pinned> last = lease_->close();
   if (!last || !last->regions) return;
   const Deadline deadline = Deadline::after(ipc::kLongestCopy);
   const auto right = last->regions->staged_right();
@@ -56,7 +50,7 @@ void Memory::close() noexcept {
     exposures = exposure->exposures();
     entry = exposure->entry();
   }
-  last.reset();  // deregistration, which may wait, happens outside the lock
+  last.reset();  // deregistration, unless a transfer goes on
   if (right && !right->close(deadline)) {
     report("a copy to or from memory on " + kind_.device +
            " that a peer asked for does not end: the GPU hangs or failed, and the "
@@ -65,14 +59,10 @@ void Memory::close() noexcept {
   if (exposures) exposures->settle(entry, deadline);
 }
 
-bool Memory::closed() const noexcept {
-  const std::lock_guard lock(lease_->mutex);
-  return lease_->pinned == nullptr;
-}
+bool Memory::closed() const noexcept { return lease_->closed(); }
 
 std::shared_ptr<const Pinned> Memory::pinned() const {
-  const std::lock_guard lock(lease_->mutex);
-  if (lease_->pinned) return lease_->pinned;
+  if (const Use used = use()) return used.what();
   throw RegistrationError("this memory is closed, or its Endpoint is: register the array again");
 }
 

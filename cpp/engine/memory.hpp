@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 
 #include "base/index.hpp"
 #include "base/layout.hpp"
+#include "engine/lease.hpp"
 #include "engine/regions.hpp"
 #include "engine/registration_choice.hpp"
 #include "engine/remote_memory.hpp"
@@ -79,18 +79,16 @@ class Memory {
 
   // Throws RegistrationError once closed.
   std::shared_ptr<const Pinned> pinned() const;
+  // The same for one call, without an owner more: it stays as pinned() has it while the Use lives.
+  // False: it is closed.
+  using Use = Lease<const Pinned>::Use;
+  Use use() const noexcept { return Use(*lease_); }
   RemoteMemory remote() const;
 
  private:
-  // Shared by all slices of one register() call.
-  struct Lease {
-    mutable std::mutex mutex;
-    std::shared_ptr<const Pinned> pinned;  // null once closed
-  };
-
   EndpointId endpoint_;
   Layout layout_;
-  std::shared_ptr<Lease> lease_;
+  std::shared_ptr<Lease<const Pinned>> lease_;  // shared by all slices of one register() call
   Kind kind_;
 };
 

@@ -83,6 +83,7 @@ void Neighbour::ended(Reached& reached, const Error& error) {
   const std::lock_guard lock(mutex_);
   if (visit_ == reached.visit) {
     visit_ = nullptr;
+    ways_.clear();
     entered_ = false;
     postpone(error.what());
   }
@@ -104,11 +105,17 @@ Neighbour::Reached Neighbour::reach_board(const Patience& patience) {
 }
 
 Neighbour::Reached Neighbour::reach(const RemoteMemory& remote, const Patience& patience) {
-  Reached reached = reach_board(patience);
-  if (!reached.visit) return reached;
-  reached.window = reached.visit->find(remote.local_key);
-  if (!reached.window) open(reached, remote, patience);
-  if (!reached.window) return reached;
+  Reached reached;
+  if (const auto way = known(remote.local_key)) {
+    reached = {.visit = way->visit, .window = way->window, .reason = {}};
+  } else {
+    reached = reach_board(patience);
+    if (!reached.visit) return reached;
+    reached.window = reached.visit->find(remote.local_key);
+    if (!reached.window) open(reached, remote, patience);
+    if (!reached.window) return reached;
+    remember(remote.local_key, reached);
+  }
   const Extent extent = remote.layout.extent();
   if (!reached.window->trouble.empty()) {
     reached.reason = reached.window->trouble;
@@ -117,6 +124,27 @@ Neighbour::Reached Neighbour::reach(const RemoteMemory& remote, const Patience& 
   }
   if (!reached.reason.empty()) reached.window = nullptr;
   return reached;
+}
+
+std::shared_ptr<const Neighbour::Way> Neighbour::known(std::uint64_t local_key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = ways_.find(local_key);
+  return found == ways_.end() ? nullptr : found->second;
+}
+
+void Neighbour::remember(std::uint64_t local_key, const Reached& reached) {
+  const std::lock_guard lock(mutex_);
+  forget_closed();
+  if (!reached.window->pages || visit_ != reached.visit) return;
+  ways_.emplace(local_key, std::make_shared<const Way>(reached.visit, reached.window));
+}
+
+// As the visit does: what stays mapped is not freed.
+void Neighbour::forget_closed() {
+  std::erase_if(ways_, [](const auto& entry) {
+    const Way& way = *entry.second;
+    return !way.visit->stands(*way.window);
+  });
 }
 
 void Neighbour::open(Reached& reached, const RemoteMemory& remote, const Patience& patience) {
@@ -133,18 +161,18 @@ void Neighbour::open(Reached& reached, const RemoteMemory& remote, const Patienc
   }
 }
 
-// The read-modify-write comes either after a sleeper counted itself, and is seen to be needed, or
-// before, and then the sleeper sees the notification (see Poller::wake).
+// The notification is counted before sleepers are, and they are before they look at that count, all
+// of it sequentially consistent: either a sleeper is seen here, or it sees the notification.
 void Neighbour::notify(std::byte* board, const ipc::Visit& visit, const Message& message) noexcept {
   auto& pages = *reinterpret_cast<BoardPages*>(board);
   pages.put(message.tag, message.value);
-  if (pages.sleepers.fetch_add(0) != 0) visit.ring();
+  if (pages.sleepers.load() != 0) visit.ring();
 }
 
 void Neighbour::announce(std::byte* board, const ipc::Visit& visit) noexcept {
   auto& pages = *reinterpret_cast<BoardPages*>(board);
   pages.announce();
-  if (pages.sleepers.fetch_add(0) != 0) visit.ring();
+  if (pages.sleepers.load() != 0) visit.ring();
 }
 
 const std::shared_ptr<const Route>& Neighbour::route(const ipc::Window* window) const noexcept {
@@ -157,6 +185,7 @@ void Neighbour::sweep() {
   {
     const std::lock_guard lock(mutex_);
     if (entered_) visit = visit_;
+    forget_closed();
   }
   if (!visit) return;
   gpus_.sweep(*visit);
@@ -165,9 +194,11 @@ void Neighbour::sweep() {
 
 void Neighbour::leave() noexcept {
   std::shared_ptr<ipc::Visit> last;  // unmapped outside the lock
+  decltype(ways_) last_ways;
   {
     const std::lock_guard lock(mutex_);
     last = std::move(visit_);
+    last_ways.swap(ways_);
     left_ = true;
     entered_ = false;
     no_visit_ = "the connection has ended";

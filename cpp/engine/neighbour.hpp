@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -69,6 +70,12 @@ class Neighbour {
   };
   // Holds no lock while it waits. What fails is tried again later: after 0.1 s, doubled up to 10 s.
   Reached reach(const RemoteMemory& remote, const Patience& patience);
+  // Host memory in mapped pages that was reached before.
+  struct Way {
+    std::shared_ptr<ipc::Visit> visit;
+    std::shared_ptr<const ipc::Window> window;
+  };
+  std::shared_ptr<const Way> known(std::uint64_t local_key) const;  // null: it is to be reached
   // The same for memory of a GPU, chunk by chunk, mapped for a GPU of this process. Sets all but
   // what is local, and the route.
   GpuReach reach_by_gpu(const RemoteMemory& remote,
@@ -121,6 +128,8 @@ class Neighbour {
  private:
   using Clock = Deadline::Clock;
 
+  void remember(std::uint64_t local_key, const Reached& reached);
+  void forget_closed();  // with mutex_ held
   bool visit(Reached& reached);
   void enter(Reached& reached, const Patience& patience);
   void open(Reached& reached, const RemoteMemory& remote, const Patience& patience);
@@ -144,8 +153,11 @@ class Neighbour {
   std::atomic<std::uint64_t> unanswered_{0};
   std::atomic<bool> silent_{false};  // it left the last question unanswered
 
-  std::mutex mutex_;  // guards all below
+  mutable std::mutex mutex_;  // guards all below
   std::shared_ptr<ipc::Visit> visit_;
+  // By key, of the present visit. One owner and one lock stand for two of each: a copy of a few
+  // bytes takes no longer than those.
+  std::unordered_map<std::uint64_t, std::shared_ptr<const Way>> ways_;
   bool entered_ = false;
   bool left_ = false;
   std::string no_visit_;        // why there is none

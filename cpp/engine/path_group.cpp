@@ -8,6 +8,7 @@
 namespace zerohop::engine {
 
 void PathGroup::set_serving(RailIndex rail, bool serves) noexcept {
+  stir();
   const RailMask bit = RailMask{1} << rail;
   const RailMask now = serves ? serving() | bit : serving() & ~bit;  // writers hold the lock
   serving_.store(now, std::memory_order_release);
@@ -67,6 +68,7 @@ PathGroup::Since PathGroup::unsettled(RailIndex rail) const noexcept {
 }
 
 void PathGroup::unsettle(RailIndex rail) noexcept {
+  stir();
   if (!unsettled(rail)) unsettled_since_[rail] = Clock::now();
   unsettled_ |= RailMask{1} << rail;
 }

@@ -49,7 +49,14 @@ class PathGroup {
   // Its path is not closed as long as any is open.
   RailIndex message_rail() const noexcept { return message_rail_.load(std::memory_order_relaxed); }
 
+  // Whether devices have nothing to do for the Peer, and it has seen what they did: as
+  // device_work() found, which noted it by note_calm(), and unchanged since. False: it has to be
+  // asked again.
+  bool calm() const noexcept { return calm_.load(std::memory_order_acquire); }
+
   // --- with the lock held ---
+  void note_calm() noexcept { calm_.store(true, std::memory_order_release); }
+  void stir() noexcept { calm_.store(false, std::memory_order_relaxed); }  // with every change
   void add(RailIndex rail, VerbsPath* path);
   void remove(RailIndex rail) noexcept;
   VerbsPath* path(RailIndex rail) const noexcept {
@@ -80,6 +87,7 @@ class PathGroup {
   std::atomic<RailMask> serving_{0};
   std::atomic<std::size_t> rails_{1};
   std::atomic<RailIndex> message_rail_{0};
+  std::atomic<bool> calm_{false};
   RailMask unsettled_ = 0;  // rails whose old queue pair the peer may still have
   std::array<Clock::time_point, kMaxRails> unsettled_since_{};  // of those
   Since dark_;

@@ -217,8 +217,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Transferring finish_behind_gpus(NeighbourCopy&& copy, const TransferOptions& options);
   void make_copy(const NeighbourCopy& copy) noexcept;
   Failure why_not_copied(ipc::Copied outcome, Effect effect) const;
-  Transferring copy_at_once(ipc::Direction direction, const Pair& pair,
-                            const Neighbour::Reached& reached, const TransferOptions& options);
+  Transferring copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options);
   enum class Room {
     wait,
     take

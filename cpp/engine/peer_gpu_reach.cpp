@@ -15,9 +15,8 @@ constexpr double kMoment = 1.0;
 }  // namespace
 
 bool Peer::touch_gpus(std::span<const Pair> pairs) {
-  return std::ranges::any_of(pairs, [](const Pair& pair) {
-    return !pair.first->on_host() || pair.second->device != "cpu";
-  });
+  return std::ranges::any_of(
+      pairs, [](const Pair& pair) { return !pair.first->on_host() || !pair.second->on_host(); });
 }
 
 // The GPU of the local array copies; for one of the host the GPU of the stream, else one that is

@@ -5,6 +5,7 @@
 // by waiting: a copy waits for the devices a moment, and leaves itself to them where that is not
 // enough; a device's work waits for the copies.
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -36,6 +37,7 @@ void Peer::meet(std::string doorway, const ipc::Token& token) {
 }
 
 Peer::DeviceWork Peer::device_work() const {
+  if (group_->calm()) return {.pending = staging_->pending()};
   DeviceWork work{.pending = staging_->pending()};
   const std::lock_guard lock(group_->mutex);
   work.pending = work.pending || !group_->settled();
@@ -46,6 +48,7 @@ Peer::DeviceWork Peer::device_work() const {
     work.pending = work.pending || may_arrive || path->jobs_pending() > 0;
     work.unseen = work.unseen || path->may_be_unseen();
   }
+  if (!work.pending && !work.unseen) group_->note_calm();
   return work;
 }
 
@@ -117,9 +120,6 @@ Peer::Transferring Peer::copy_as_neighbour(ibv_wr_opcode opcode, std::span<const
     if (last.window && is_write && !last.window->writable) last.reason = "it is to be read only";
     if (!last.reason.empty()) break;
     if (!last.window) continue;
-    if (pairs.size() == 1) {
-      if (auto done = copy_at_once(copy.direction, pair, last, options)) return done;
-    }
     copy.nbytes += pair.first->layout().nbytes();
     copy.pieces.push_back({.local = pair.first->layout(),
                            .remote = pair.second->layout,
@@ -164,39 +164,41 @@ Peer::Transferring Peer::finish_behind_gpus(NeighbourCopy&& copy, const Transfer
   return transfer;
 }
 
-// The short way, without any list: one range, mapped, with nothing under way. Null: not this one.
-Peer::Transferring Peer::copy_at_once(ipc::Direction direction, const Pair& pair,
-                                      const Neighbour::Reached& reached,
+// The short way, without any list: one range, mapped and reached before, with nothing under way.
+// Null: not this one.
+Peer::Transferring Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
                                       const TransferOptions& options) {
-  const Layout& ours = pair.first->layout();
-  const Layout& theirs = pair.second->layout;
-  const std::uint64_t nbytes = ours.nbytes();
-  const ipc::Window& window = *reached.window;
-  if (!window.pages || nbytes > kInCall || !ours.is_contiguous() || !theirs.is_contiguous() ||
-      copies_queued_.load(std::memory_order_acquire) > 0 || gpu_copies_->pending()) {
+  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+  if (!neighbour_ || options.stream || !local.on_host() || !remote.on_host()) return nullptr;
+  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
+  check_pair(pair, is_write ? kRemoteWrite : kRemoteRead);
+  const Run run{local.layout().address, remote.layout.address, local.layout().nbytes()};
+  if (run.nbytes == 0 || run.nbytes > kInCall || !local.layout().is_contiguous() ||
+      !remote.layout.is_contiguous()) {
     return nullptr;
   }
+  const auto way = neighbour_->known(remote.local_key);
+  if (!way || !way->window->covers(run.b_address, run.b_address + run.nbytes) ||
+      (is_write && !way->window->writable)) {
+    return nullptr;
+  }
+  if (copies_queued_.load(std::memory_order_acquire) > 0 || gpu_copies_->pending()) return nullptr;
   const DeviceWork work = device_work();
-  if (work.pending) return nullptr;
-  const auto pinned = pair.first->pinned();  // alive while it is copied
-  auto transfer = std::make_shared<Transfer>(poller_, nbytes, neighbour_->route(&window));
-  const Run run{ours.address, theirs.address, nbytes};
-  const auto notify = [&](std::byte* board) noexcept {
-    if (!options.notify || work.unseen) return;
-    Neighbour::notify(board, *reached.visit, notify_message(*options.notify));
-  };
-  const auto operation = direction == ipc::Direction::write ? Operation::write : Operation::read;
+  if (work.pending || (work.unseen && options.notify)) return nullptr;
+  const Memory::Use used = local.use();  // alive while it is copied
+  if (!used) return nullptr;
+  auto transfer = std::make_shared<Transfer>(nullptr, run.nbytes, neighbour_->route(&*way->window));
+  const auto operation = is_write ? Operation::write : Operation::read;
   transfer->show(operation, identity_.name);
-  if (reached.visit->copy(window, direction, run, notify) != ipc::Copied::all) return nullptr;
+  const auto notify = [&](std::byte* board) noexcept {
+    if (options.notify) Neighbour::notify(board, *way->visit, notify_message(*options.notify));
+  };
+  const auto direction = is_write ? ipc::Direction::write : ipc::Direction::read;
+  if (way->visit->copy(*way->window, direction, run, notify) != ipc::Copied::all) return nullptr;
   RouteStats& stats = *transfer->route().stats;
   if (options.notify) RouteStats::add(stats.notifications, 1);
-  if (options.notify && work.unseen) {
-    transfer->count(operation, identity_.name);
-    notify_by_device(transfer, notify_message(*options.notify), Room::wait);
-  } else {
-    stats.begin(operation, nbytes);  // and it has ended
-    transfer->drop();
-  }
+  stats.begin(operation, run.nbytes);  // and it has ended
+  transfer->end_at_once();
   return transfer;
 }
 

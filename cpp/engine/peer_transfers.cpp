@@ -16,7 +16,8 @@ namespace zerohop::engine {
 namespace {
 
 void check_kind(const std::string& kind) {
-  for (const char* known : {"", "p2p", "gpudirect", "staged", "host"}) {
+  if (kind.empty()) return;
+  for (const char* known : {"p2p", "gpudirect", "staged", "host"}) {
     if (kind == known) return;
   }
   throw std::invalid_argument("there is no route '" + kind +
@@ -75,12 +76,12 @@ Routes::Kind Peer::route_kind(const Memory& local, const RemoteMemory& remote) c
 // Both are of the two Endpoints that the connection joins.
 void Peer::check_ends(const Pair& pair) const {
   const auto& [local, remote] = std::tie(*pair.first, *pair.second);
-  if (local.endpoint() != host_.own_id) {
+  if (!same_id(local.endpoint(), host_.own_id)) {
     throw RegistrationError(
         "this memory is registered with another Endpoint: register it with the "
         "one whose Peer is to move it");
   }
-  if (remote.endpoint != identity_.id) {
+  if (!same_id(remote.endpoint, identity_.id)) {
     throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(remote.endpoint) +
                                 ", not to peer '" + identity_.name + "'");
   }
@@ -152,6 +153,9 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
   check_call(options);
   try {
     if (options.may_be_p2p()) {
+      if (pairs.size() == 1) {
+        if (auto done = copy_at_once(opcode, pairs.front(), options)) return done;
+      }
       std::string reason;
       if (auto copying = copy_as_neighbour(opcode, pairs, options, reason)) return copying;
       check_not_insisted(options, reason);

@@ -182,13 +182,14 @@ bool Poller::wait(Ready&& ready, const Deadline& deadline) {
   };
   do {
     for (int i = 0; i < kPollsPerClockRead; ++i) {
+      // Neighbours first: what they put is there while a device would still be asked.
+      const int looks = neighbours_.load(std::memory_order_relaxed) ? kLooksPerPoll : 0;
+      for (int look = 0; look < looks; ++look) {
+        if (ready()) return true;
+      }
       polls_.fetch_add(1, std::memory_order_relaxed);
       poll();
       if (ready()) return true;
-      if (!neighbours_.load(std::memory_order_relaxed)) continue;
-      for (int look = 0; look < kLooksPerPoll; ++look) {
-        if (ready()) return true;
-      }
     }
   } while (goes_on());
   return sleep(ready, deadline);

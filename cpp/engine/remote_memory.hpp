@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/index.hpp"
@@ -29,6 +30,7 @@ struct RemoteMemory {
   std::string device;  // where it lies: "cpu", "cuda:0"
 
   bool reachable() const noexcept { return rkeys != RailKeys{}; }  // by a device
+  bool on_host() const noexcept { return std::string_view(device) == "cpu"; }
   bool staged() const noexcept { return staged_key != 0; }
 
   RemoteMemory slice(std::span<const Index> indices) const;

@@ -20,6 +20,7 @@ namespace zerohop::engine {
 
 class Transfer {
  public:
+  // poller: null where end_at_once() is to follow.
   Transfer(std::shared_ptr<Poller> poller, std::uint64_t nbytes, std::shared_ptr<const Route> route)
       : poller_(std::move(poller)), nbytes_(nbytes), route_(std::move(route)) {}
   ~Transfer() {
@@ -37,10 +38,12 @@ class Transfer {
   // ended the transfer, if anything did.
   std::uint64_t result() const;
 
-  void poll() const noexcept { poller_->poll(); }
+  void poll() const noexcept {
+    if (!done()) poller_->poll();
+  }
   // False when the deadline passed first: the transfer goes on.
   bool wait(const Deadline& deadline) {
-    return poller_->wait([this] { return done(); }, deadline);
+    return done() || poller_->wait([this] { return done(); }, deadline);
   }
 
   // Calls `callback` once, when done: at once if it is already, else in the thread that completes
@@ -53,6 +56,11 @@ class Transfer {
   // memory live and stay registered until then.
   void hold() noexcept { holds_.fetch_add(1, std::memory_order_relaxed); }
   void drop() noexcept;
+  // Instead of the first drop(), where nobody else knows of it yet and nothing is counted or kept.
+  void end_at_once() noexcept {
+    range_.end();
+    done_.store(true, std::memory_order_release);
+  }
   void keep(std::shared_ptr<const void> owner) {
     if (!kept_) {
       kept_ = std::move(owner);  // the usual single one costs no allocation

@@ -91,6 +91,7 @@ void VerbsPath::put_offer(const std::shared_ptr<Transfer>& transfer, const Messa
 // With the lock held, as all that follows.
 void VerbsPath::enqueue(Job&& job) {
   if (state_ == State::closed) close_reason_(Effect::nothing).raise();
+  group_->stir();
   job.set_number(++last_job_);
   if (may_post() && jobs_.empty() && advance(job)) return finish(job);
   if (state_ == State::broken && job.started()) {

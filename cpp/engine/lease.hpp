@@ -1,0 +1,68 @@
+// Something that is shared until it is closed: who uses it at that moment keeps it to the end of
+// the use, and the last of them lets it go.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace zerohop::engine {
+
+// Any thread. A use costs two read-modify-writes of one word: less than a lock and a count of
+// owners, which transfers of a few bytes would feel.
+template <typename T>
+class Lease {
+ public:
+  explicit Lease(std::shared_ptr<T> what) noexcept : what_(std::move(what)) {}
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  // Keeps it while it lives, as the Lease has to. False: it is closed.
+  class Use {
+   public:
+    explicit Use(Lease& lease) noexcept : lease_(lease) {
+      open_ = (lease_.state_.fetch_add(1, std::memory_order_acquire) & kClosed) == 0;
+    }
+    ~Use() { lease_.leave(); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+    explicit operator bool() const noexcept { return open_; }
+    const std::shared_ptr<T>& what() const noexcept { return lease_.what_; }  // unless closed
+
+   private:
+    friend class Lease;
+    Lease& lease_;
+    bool open_;
+  };
+
+  // No use begins any more. Returns what it was, to be let go of by the caller; null: it was closed
+  // before.
+  std::shared_ptr<T> close() noexcept {
+    const Use use(*this);
+    const bool first = (state_.fetch_or(kClosed, std::memory_order_acq_rel) & kClosed) == 0;
+    return first ? what_ : nullptr;
+  }
+  bool closed() const noexcept { return (state_.load(std::memory_order_acquire) & kClosed) != 0; }
+
+ private:
+  static constexpr std::uint64_t kClosed = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t kGone = std::uint64_t{1} << 62;  // what_ is null, or about to be
+
+  void leave() noexcept {
+    // acq_rel: whatever a use did to it comes before its end.
+    const std::uint64_t left = state_.fetch_sub(1, std::memory_order_acq_rel) - 1;
+    if (left != kClosed) return;
+    // Who finds it closed counts itself as well, for a moment: only one of the last ones may go on.
+    std::uint64_t closed = kClosed;
+    if (state_.compare_exchange_strong(closed, kClosed | kGone, std::memory_order_acq_rel)) {
+      what_.reset();
+    }
+  }
+
+  std::atomic<std::uint64_t> state_{0};  // how many use it; kClosed, kGone
+  std::shared_ptr<T> what_;              // changed by nobody but the last
+};
+
+}  // namespace zerohop::engine
