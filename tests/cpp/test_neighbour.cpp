@@ -52,6 +52,60 @@ TEST_CASE("a notification rings when somebody sleeps, and only then") {
   CHECK(owner.doorway.serve());
 }
 
+TEST_CASE("what was reached is known until its owner closes it or either side leaves") {
+  Owner owner;
+  const Buffer pages(4096);
+  const auto address = reinterpret_cast<std::uintptr_t>(pages.data());
+  const auto expose = [&] {
+    return owner.exposures->expose({.begin = address, .end = address + 4096, .writable = true},
+                                   {.memfd = pages.fd()}, std::make_shared<int>(0));
+  };
+  Neighbour neighbour(owner.doorway.name(), owner.doorway.invite(), std::make_shared<RouteBook>());
+  REQUIRE(reach_board(neighbour, owner).visit);
+  const auto reach = [&](std::uint64_t key) {
+    RemoteMemory remote;
+    remote.local_key = key;
+    remote.layout.address = address;
+    const Deadline soon = Deadline::after(Deadline::Seconds(20));
+    for (;;) {
+      auto reached = neighbour.reach(remote, kNone);
+      if (reached.window || soon.passed()) return reached;
+      owner.doorway.serve();
+    }
+  };
+
+  auto first = expose();
+  const std::uint64_t key = first->key();
+  CHECK(neighbour.known(key) == nullptr);
+  const auto reached = reach(key);
+  REQUIRE(reached.window);
+  const auto way = neighbour.known(key);
+  REQUIRE(way);
+  CHECK(way->visit == reached.visit);
+  CHECK(way->window == reached.window);
+  CHECK(neighbour.known(key + 1) == nullptr);
+
+  first.reset();
+  const Run run{reinterpret_cast<std::uintptr_t>(&key), address, sizeof key};
+  const auto copied = way->visit->copy(*way->window, ipc::Direction::write, run,
+                                       [](std::byte*) noexcept { FAIL("it was closed"); });
+  CHECK(copied == ipc::Copied::revoked);
+  SUBCASE("forgotten with what is reached next") {
+    const auto second = expose();
+    REQUIRE(reach(second->key()).window);
+    CHECK(neighbour.known(key) == nullptr);
+    CHECK(neighbour.known(second->key()) != nullptr);
+  }
+  SUBCASE("forgotten now and then") {
+    neighbour.sweep();
+    CHECK(neighbour.known(key) == nullptr);
+  }
+  SUBCASE("forgotten with the visit") {
+    neighbour.leave();
+    CHECK(neighbour.known(key) == nullptr);
+  }
+}
+
 TEST_CASE("who does not answer is counted, waited for once, and found when it does") {
   Owner owner;
   Neighbour neighbour(owner.doorway.name(), owner.doorway.invite(), std::make_shared<RouteBook>());

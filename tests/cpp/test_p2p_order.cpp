@@ -114,6 +114,18 @@ TEST_CASE("one answer after the other is asked for, however many notifications g
   }
 }
 
+TEST_CASE("what devices are found not to have to do is asked again when a queue pair breaks") {
+  Neighbours pair(/*software=*/true);
+  for (int i = 0; i < 2; ++i) {
+    const auto copied = pair.write("");
+    CHECK(copied->route().kind == "p2p");
+    finish(copied);
+  }
+  const Blocked blocked(pair);  // the queue pair is not repaired
+  pair.to_right->path(0)->abandon("a test says so");
+  CHECK(pair.write("")->route().kind == "host");
+}
+
 TEST_CASE("an error of a notification that waits for a device tells that its data was copied") {
   for (const bool copied : {true, false}) {
     CAPTURE(copied);
