@@ -1,11 +1,28 @@
 // The Python class Peer, whose calls are bound in parts.
 #pragma once
 
+#include "bindings/demands.hpp"
 #include "bindings/handles.hpp"
 
 namespace zerohop::bindings {
 
 using PeerClass = py::class_<PeerHandle, std::shared_ptr<PeerHandle>>;
+
+// What the transfer calls have in common; kept alive by their caller.
+struct Extras {
+  py::handle notify = Py_None;
+  py::handle stream = Py_None;
+  Shown<std::optional<std::string>> require{Py_None};
+  Timeout timeout{};
+
+  engine::TransferOptions options() const;
+};
+
+// Peer.write and Peer.read.
+TransferHandle write_one(const PeerHandle& self, py::handle source, py::handle destination,
+                         const Extras& extras);
+TransferHandle read_one(const PeerHandle& self, py::handle source, py::handle destination,
+                        const Extras& extras);
 
 void bind_transfers(PeerClass& type);  // write, read, atomics, notify
 void bind_messages(PeerClass& type);   // send, recv

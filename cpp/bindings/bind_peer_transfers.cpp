@@ -22,7 +22,7 @@ using engine::RemoteMemory;
 using Remote = Shown<RemoteMemory>;
 using Route = Shown<std::optional<std::string>>;
 
-std::optional<engine::Notification> to_notification(const py::object& notify) {
+std::optional<engine::Notification> to_notification(py::handle notify) {
   if (notify.is_none()) return std::nullopt;
   const bool pair = PyTuple_Check(notify.ptr()) || PyList_Check(notify.ptr());
   if (!pair || PySequence_Fast_GET_SIZE(notify.ptr()) != 2) {
@@ -32,21 +32,6 @@ std::optional<engine::Notification> to_notification(const py::object& notify) {
   return demand_notification(PySequence_Fast_GET_ITEM(notify.ptr(), 0),
                              PySequence_Fast_GET_ITEM(notify.ptr(), 1));
 }
-
-// What the transfer calls have in common.
-struct Extras {
-  py::object notify;
-  py::object stream;
-  Route require;
-  Timeout timeout;
-
-  engine::TransferOptions options() const {
-    return {.notify = to_notification(notify),
-            .require = demand_route(require.object),
-            .timeout = timeout.seconds,
-            .stream = demand_stream(stream)};
-  }
-};
 
 TransferHandle handle_of(const PeerHandle& self, std::shared_ptr<engine::Transfer> transfer,
                          ResultKind kind = ResultKind::none) {
@@ -59,20 +44,12 @@ ResultKind word_kind(const RemoteMemory& word) {
 
 TransferHandle write(const PeerHandle& self, py::handle source, Remote destination,
                      py::object notify, py::object stream, Route require, Timeout timeout) {
-  const auto options = Extras{std::move(notify), std::move(stream), require, timeout}.options();
-  const RemoteMemory& remote = demand_remote(destination.object, "destination", source);
-  const LocalArray local(*self.endpoint, source);
-  const Peer::Pair pair{&*local, &remote};
-  return handle_of(self, without_gil([&] { return self.peer->write({&pair, 1}, options); }));
+  return write_one(self, source, destination.object, {notify, stream, require, timeout});
 }
 
 TransferHandle read(const PeerHandle& self, Remote source, py::handle destination,
                     py::object notify, py::object stream, Route require, Timeout timeout) {
-  const auto options = Extras{std::move(notify), std::move(stream), require, timeout}.options();
-  const RemoteMemory& remote = demand_remote(source.object, "source", destination);
-  const LocalArray local(*self.endpoint, destination);
-  const Peer::Pair pair{&*local, &remote};
-  return handle_of(self, without_gil([&] { return self.peer->read({&pair, 1}, options); }));
+  return read_one(self, source.object, destination, {notify, stream, require, timeout});
 }
 
 // The pairs of write_many (local first) or read_many (remote first).
@@ -135,7 +112,7 @@ struct Pairs {
 template <std::size_t kLocal>
 TransferHandle many(const PeerHandle& self, Shown<py::iterable> list, py::object notify,
                     py::object stream, Route require, Timeout timeout) {
-  const auto options = Extras{std::move(notify), std::move(stream), require, timeout}.options();
+  const auto options = Extras{notify, stream, require, timeout}.options();
   const Pairs pairs(*self.endpoint, list.object, kLocal);
   return handle_of(self, without_gil([&] {
                      return kLocal == 0 ? self.peer->write(pairs.pairs, options)
@@ -149,7 +126,7 @@ std::int64_t page_count(const Layout& layout) { return layout.ndim() > 0 ? layou
 TransferHandle write_pages(const PeerHandle& self, py::handle source, Remote destination,
                            py::handle source_pages, py::handle destination_pages, py::object notify,
                            py::object stream, Route require, Timeout timeout) {
-  const auto options = Extras{std::move(notify), std::move(stream), require, timeout}.options();
+  const auto options = Extras{notify, stream, require, timeout}.options();
   const RemoteMemory& remote = demand_remote(destination.object, "destination", source);
   const LocalArray local(*self.endpoint, source);
   const auto ours = demand_pages(source_pages, "source_pages", page_count((*local).layout()));
@@ -162,7 +139,7 @@ TransferHandle write_pages(const PeerHandle& self, py::handle source, Remote des
 TransferHandle read_pages(const PeerHandle& self, Remote source, py::handle destination,
                           py::handle source_pages, py::handle destination_pages, py::object notify,
                           py::object stream, Route require, Timeout timeout) {
-  const auto options = Extras{std::move(notify), std::move(stream), require, timeout}.options();
+  const auto options = Extras{notify, stream, require, timeout}.options();
   const RemoteMemory& remote = demand_remote(source.object, "source", destination);
   const LocalArray local(*self.endpoint, destination);
   const auto theirs = demand_pages(source_pages, "source_pages", page_count(remote.layout));
@@ -173,6 +150,31 @@ TransferHandle read_pages(const PeerHandle& self, Remote source, py::handle dest
 }
 
 }  // namespace
+
+engine::TransferOptions Extras::options() const {
+  return {.notify = to_notification(notify),
+          .require = demand_route(require.object),
+          .timeout = timeout.seconds,
+          .stream = demand_stream(stream)};
+}
+
+TransferHandle write_one(const PeerHandle& self, py::handle source, py::handle destination,
+                         const Extras& extras) {
+  const auto options = extras.options();
+  const RemoteMemory& remote = demand_remote(destination, "destination", source);
+  const LocalArray local(*self.endpoint, source);
+  const Peer::Pair pair{&*local, &remote};
+  return handle_of(self, without_gil([&] { return self.peer->write({&pair, 1}, options); }));
+}
+
+TransferHandle read_one(const PeerHandle& self, py::handle source, py::handle destination,
+                        const Extras& extras) {
+  const auto options = extras.options();
+  const RemoteMemory& remote = demand_remote(source, "source", destination);
+  const LocalArray local(*self.endpoint, destination);
+  const Peer::Pair pair{&*local, &remote};
+  return handle_of(self, without_gil([&] { return self.peer->read({&pair, 1}, options); }));
+}
 
 void bind_transfers(PeerClass& type) {
   const auto notify = py::arg("notify") = py::none();

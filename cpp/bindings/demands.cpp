@@ -128,10 +128,20 @@ engine::Notification demand_notification(py::handle slot, py::handle value) {
 
 namespace {
 
+// PyTorch's, which is asked for with each transfer; null: the object has no such attribute.
+py::object torch_handle(py::handle object) {
+  static PyObject* const name = PyUnicode_InternFromString("cuda_stream");
+  auto handle = py::reinterpret_steal<py::object>(PyObject_GetAttr(object.ptr(), name));
+  if (handle) return handle;
+  if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw py::error_already_set();
+  PyErr_Clear();
+  return handle;
+}
+
 // The handle inside an object that stands for a stream; what is none comes back as it is.
 py::object stream_handle(py::handle object) {
   if (PyLong_Check(object.ptr())) return py::reinterpret_borrow<py::object>(object);
-  if (py::hasattr(object, "cuda_stream")) return object.attr("cuda_stream");  // PyTorch
+  if (py::object handle = torch_handle(object)) return handle;
   if (py::hasattr(object, "__cuda_stream__")) {  // (version, handle): cuda-python's protocol
     const py::object both = object.attr("__cuda_stream__")();
     return py::reinterpret_borrow<py::sequence>(both)[1];

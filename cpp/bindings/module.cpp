@@ -3,6 +3,7 @@
 
 #include "bindings/bind_reports.hpp"
 #include "bindings/bind_verbs.hpp"
+#include "bindings/quick_transfers.hpp"
 #include "bindings/refusals.hpp"
 #include "bindings/topics.hpp"
 
@@ -23,4 +24,5 @@ PYBIND11_MODULE(_core, m) {
   bind_bench(m);
   bind_trace(m);
   explain_refusals(m);
+  quicken_transfers(m);
 }

@@ -58,6 +58,7 @@ class Scene:
 
     def __init__(self, ep: zh.Endpoint, other: zh.Endpoint) -> None:
         self.ep = ep
+        self.other = other
         self.peer = ep.connect(other.address)
         self.array = np.arange(5000.0)
         self.memory = other.empty(5000, float)
@@ -78,6 +79,25 @@ def test_the_argument_is_named_and_none_is_shown(scene: Scene, sentence: str) ->
     assert said.startswith(sentence)
     assert "\n" not in said
     assert "Invoked" not in said
+
+
+def test_a_transfer_takes_its_arguments_in_whatever_way_they_are_given(scene: Scene) -> None:
+    fresh = b"notify".decode()  # no interned str, as those in a program's text are
+    ours, far, peer = scene.array, scene.far, scene.peer
+    calls: list[Callable[[tuple[int, int]], zh.Transfer]] = [
+        lambda n: peer.write(ours, far, notify=n),
+        lambda n: peer.write(ours, far, stream=None, timeout=5, require=None, notify=n),
+        lambda n: peer.write(ours, destination=far, notify=n),
+        lambda n: peer.write(destination=far, source=ours, notify=n),
+        lambda n: peer.write(ours, far, **{fresh: n}),
+        lambda n: peer.read(far, ours, notify=n),
+        lambda n: peer.read(source=far, destination=ours, notify=n),
+        lambda n: _core.Peer.write(peer, ours, far, notify=n),
+    ]
+    for value, call in enumerate(calls, start=1):
+        assert call((9, value)).wait() is None
+        assert scene.other.wait_notify(9) == value
+    np.testing.assert_array_equal(np.asarray(scene.memory), ours)
 
 
 def test_errors_of_another_kind_are_left_alone(scene: Scene) -> None:
