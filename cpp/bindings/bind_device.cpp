@@ -6,7 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "base/crc32c.hpp"
 #include "base/error.hpp"
+#include "bindings/array_import.hpp"
 #include "bindings/bind_peer.hpp"
 #include "bindings/demands.hpp"
 #include "bindings/handles.hpp"
@@ -107,10 +109,27 @@ before anything is unmapped. Idempotent; ``with`` does it, too.)")
 
 }  // namespace
 
+std::uint32_t crc32c_of(py::handle object) {
+  const ImportedArray array = import_array(object);
+  if (array.device != "cpu") {
+    throw py::value_error("crc32c takes an array of the host's memory, not of " + array.device +
+                          ": kernels have crc32c() of <zerohop/device.cuh>");
+  }
+  if (!array.layout.is_contiguous()) throw py::value_error("crc32c takes a contiguous array");
+  const auto* const bytes = reinterpret_cast<const std::byte*>(array.layout.address);
+  const py::gil_scoped_release released;
+  return zerohop::crc32c({bytes, array.layout.nbytes()});
+}
+
 // Behind those of Peer and Endpoint.
 void bind_device(py::module_& m) {
   m.attr("DEVICE_QUEUE_NBYTES") = sizeof(device::Queue);
   m.attr("DEVICE_BOARD_NBYTES") = sizeof(device::Board);
+  m.def("crc32c", &crc32c_of, py::arg("array"), R"(
+The CRC32C (Castagnoli; RFC 3720, B.4) of the bytes of a contiguous array in the host's memory. Kernels that put with
+``put_notify_checked`` send that of their data as the notification's value (1 for 0).
+
+Raises TypeError (no array), ValueError (on a GPU, not contiguous).)");
   py::class_<QueueHandle> queue(m, "DeviceQueue", R"(
 A local array, one of a Peer and the way between them, for kernels: made by ``Peer.device_queue``. Its ``value`` is
 the ``zerohop::device::Queue`` of ``<zerohop/device.cuh>``, found by ``zerohop.include_dir()``.)");

@@ -5,33 +5,27 @@
 #include <utility>
 #include <vector>
 
+#include "gda/address.hpp"
 #include "gda/opened_way.hpp"
 #include "gpu/registered_pages.hpp"
 
 namespace zerohop::gda {
-namespace {
-
-template <typename T>
-std::uint64_t address(const T* at) {
-  return reinterpret_cast<std::uintptr_t>(at);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 device::RingWay describe(const engine::DirectReach& reach) {
   const mlx5dv_qp& sends = reach.queue_pair->sends();
   const mlx5dv_cq& completions = reach.queue_pair->completions();
   device::RingWay way;
-  way.ring = {.entries = address(sends.sq.buf),
-              .record = address(&sends.dbrec[MLX5_SND_DBR]),
-              .doorbell = address(sends.bf.reg),
-              .completions = address(completions.buf),
-              .consumed = address(&completions.dbrec[0]),
+  way.ring = {.entries = address_of(sends.sq.buf),
+              .record = address_of(&sends.dbrec[MLX5_SND_DBR]),
+              .doorbell = address_of(sends.bf.reg),
+              .completions = address_of(completions.buf),
+              .consumed = address_of(&completions.dbrec[0]),
               .state = 0,
               .queue_pair = reach.queue_pair->number(),
               .blocks = sends.sq.wqe_cnt,
               .places = completions.cqe_cnt};
-  way.results = address(reach.queue_pair->results().ring());
+  way.results = address_of(reach.queue_pair->results().ring());
   way.results_key = reach.queue_pair->results_key();
   way.local_key = reach.local_key;
   way.remote_key = reach.remote_key;

@@ -2,16 +2,13 @@
 
 #include <atomic>
 
+#include "gda/address.hpp"
+
 namespace zerohop::gda {
 namespace {
 
 constexpr std::uint32_t kNumber = 1;  // of the queue pair, that entries name
 constexpr std::size_t kResultNbytes = ProxyRing::kBlocks * sizeof(std::uint64_t);
-
-template <typename T>
-std::uint64_t address(const T* at) {
-  return reinterpret_cast<std::uintptr_t>(at);
-}
 
 }  // namespace
 
@@ -26,16 +23,16 @@ device::RingWay ProxyRing::describe() const {
   sends_.describe(qp);
   completions_.describe(cq);
   device::RingWay way;
-  way.ring = {.entries = address(qp.sq.buf),
-              .record = address(&qp.dbrec[MLX5_SND_DBR]),
+  way.ring = {.entries = address_of(qp.sq.buf),
+              .record = address_of(&qp.dbrec[MLX5_SND_DBR]),
               .doorbell = 0,
-              .completions = address(cq.buf),
-              .consumed = address(&cq.dbrec[0]),
+              .completions = address_of(cq.buf),
+              .consumed = address_of(&cq.dbrec[0]),
               .state = 0,
               .queue_pair = kNumber,
               .blocks = kBlocks,
               .places = kBlocks};
-  way.results = address(results_.ring());
+  way.results = address_of(results_.ring());
   return way;
 }
 
@@ -58,7 +55,7 @@ bool ProxyRing::complete(std::uint64_t index, ibv_wc_status status) noexcept {
 }
 
 bool ProxyRing::put_result(std::uint64_t at, std::uint64_t value) noexcept {
-  const std::uint64_t offset = at - address(results_.ring());
+  const std::uint64_t offset = at - address_of(results_.ring());
   if (offset % sizeof value != 0 || offset >= kResultNbytes) return false;
   auto* const words = reinterpret_cast<std::uint64_t*>(results_.ring());
   std::atomic_ref(words[offset / sizeof value]).store(value, std::memory_order_release);

@@ -3,7 +3,16 @@
 from typing import TYPE_CHECKING
 
 from zerohop import verbs
-from zerohop._core import DeviceBoard, DeviceQueue, Memory, Peer, RemoteMemory, Route, Transfer
+from zerohop._core import (
+    DeviceBoard,
+    DeviceQueue,
+    Memory,
+    Peer,
+    RemoteMemory,
+    Route,
+    Transfer,
+    crc32c,
+)
 from zerohop.device import include_dir
 from zerohop.endpoint import Endpoint
 from zerohop.errors import (
@@ -67,6 +76,7 @@ __all__ = [
     "VerbsError",
     "World",
     "aio",
+    "crc32c",
     "include_dir",
     "prometheus",
     "topology",

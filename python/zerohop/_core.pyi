@@ -44,6 +44,7 @@ __all__: list[str] = [
     "bench_tcp_ping_pong",
     "bench_tcp_stream",
     "bench_write_many",
+    "crc32c",
     "device_names",
     "gpu_count",
     "gpu_export_dmabuf",
@@ -1513,6 +1514,14 @@ def bench_write_many(
 ) -> float:
     """
     Seconds of `times` write_many with `window` under way.
+    """
+
+def crc32c(array: typing.Any) -> int:
+    """
+    The CRC32C (Castagnoli; RFC 3720, B.4) of the bytes of a contiguous array in the host's memory. Kernels that put with
+    ``put_notify_checked`` send that of their data as the notification's value (1 for 0).
+
+    Raises TypeError (no array), ValueError (on a GPU, not contiguous).
     """
 
 def device_names() -> list[str]: ...

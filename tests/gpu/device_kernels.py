@@ -73,6 +73,20 @@ extern "C" __global__ void put_notify_one(Queue queue, int team, u64 to, u64 fro
   if (threadIdx.x == 0) *status = got;
 }
 
+extern "C" __global__ void put_checked(Queue queue, int team, u64 to, u64 from, u64 nbytes, u32 slot, int* status) {
+#define CALL(Team) put_notify_checked<Team>(queue, to, from, nbytes, slot)
+  const int got = FOR_TEAM(team, CALL);
+#undef CALL
+  if (threadIdx.x == 0) *status = got;
+}
+extern "C" __global__ void wait_checked(Board board, int team, const void* at, u64 nbytes, u32 slot, u64 nanoseconds,
+                                        int* status) {
+#define CALL(Team) wait_notify_checked<Team>(board, slot, at, nbytes, nanoseconds)
+  const int got = FOR_TEAM(team, CALL);
+#undef CALL
+  if (threadIdx.x == 0) *status = got;
+}
+
 extern "C" __global__ void notify_one(Queue queue, u32 slot, u32 value, int* status) {
   *status = static_cast<int>(notify(queue, slot, value));
 }
@@ -183,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(1024) put_wide(Queue queue, u64 nby
 """
 
 THREAD, WARP, BLOCK = 0, 1, 2
-OK, TIMED_OUT, OUT_OF_BOUNDS, NOT_ALLOWED, MISALIGNED, BAD_SLOT, CLOSED, FAILED = range(8)
+OK, TIMED_OUT, OUT_OF_BOUNDS, NOT_ALLOWED, MISALIGNED, BAD_SLOT, CLOSED, FAILED, CORRUPT = range(9)
 
 
 def kernels() -> Any:

@@ -16,6 +16,7 @@ from device_kernels import (
     BAD_SLOT,
     BLOCK,
     CLOSED,
+    CORRUPT,
     MISALIGNED,
     NOT_ALLOWED,
     OK,
@@ -282,6 +283,32 @@ def test_atomics_of_many_threads(ends: Ends) -> None:
     assert ends.call("swap_one", 1, 1, *swap)[0] == MISALIGNED
     swap = (ends.queue.value, u64(NBYTES), u32(0), u32(1), old)
     assert ends.call("swap_one", 1, 1, *swap)[0] == OUT_OF_BOUNDS
+
+
+@pytest.mark.parametrize("team", TEAMS)
+@pytest.mark.parametrize("nbytes", [1, 100, 4096, 65537])
+def test_checksums(ends: Ends, team: int, nbytes: int) -> None:
+    """By kernels at both ends, and by the CPU; of data that was changed on its way, too."""
+    threads = TEAMS[team]
+    ours = np.random.default_rng(nbytes).integers(0, 256, NBYTES, np.uint8)
+    ends.array.copy_(torch.from_numpy(ours))
+    torch.cuda.synchronize()
+    put = (ends.queue.value, i32(team), u64(16), u64(3), u64(nbytes), u32(50))
+    check = (
+        f"kernels.wait_checked(1, {threads}, board.value, i32({team}), u64(array.data_ptr() + 16), u64({nbytes}),"
+        f" u32(50), u64({PATIENCE}), status); answer = int(status[0])"
+    )
+    assert ends.call("put_checked", 1, threads, *put)[0] == OK
+    assert ends.far.run(check) == OK
+    ends.far.run("board.close()")
+    assert ends.call("put_checked", 1, threads, *put)[0] == OK
+    assert ends.far.run("answer = ep.wait_notify(50, timeout=5.0)") == (
+        zh.crc32c(ours[3 : 3 + nbytes]) or 1
+    )
+    ends.far.run(REOPEN)
+    assert ends.call("put_checked", 1, threads, *put)[0] == OK
+    ends.far.run(f"array[{15 + nbytes}] ^= 4; torch.cuda.synchronize()")
+    assert ends.far.run(check) == CORRUPT
 
 
 def test_a_wait_ends_by_its_bound(ends: Ends) -> None:

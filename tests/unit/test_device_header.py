@@ -24,6 +24,8 @@ __device__ int all(Queue queue, Board board, u32* out) {
   last = notify<Team>(queue, 1, 2);
   last = put_notify<Team>(queue, 0, 0, 8, 1, 2);
   last = flush<Team>(queue);
+  last = put_notify_checked<Team>(queue, 0, 0, 8, 1);
+  last = wait_notify_checked<Team>(board, 3, out, 8, 1000);
   last = wait_notify<Team>(board, 3, 1000, out);
   last = wait_notify_any<Team>(board, 3, 4, 1000, out, out + 1, Reset::alone);
   last = put_value(queue, 8, 1.0);

@@ -40,6 +40,7 @@
 #endif
 
 #include "zerohop/check.cuh"
+#include "zerohop/checked.cuh"
 #include "zerohop/mapped.cuh"
 #include "zerohop/ring.cuh"
 #include "zerohop/values.cuh"
@@ -213,6 +214,33 @@ template <typename Team = Thread>
 __device__ Status wait_notify(const Board& board, u32 slot, u64 nanoseconds, u32* value = nullptr,
                               Reset reset = Reset::yes) {
   return wait_notify_any<Team>(board, slot, 1, nanoseconds, nullptr, value, reset);
+}
+
+// put_notify() with the CRC32C of the data as the value (1 for 0): the source is read twice, and
+// must not change in between. Who waits for it by a CPU compares zh.crc32c(array). Status: as
+// put_notify().
+template <typename Team = Thread>
+__device__ Status put_notify_checked(const Queue& queue, u64 remote_offset, u64 local_offset,
+                                     u64 nbytes, u32 slot, Ticket* ticket = nullptr) {
+  const Status status = check_move(queue, kPut, remote_offset, local_offset, nbytes);
+  if (status != Status::ok) return status;
+  Team::sync();
+  const u32 checksum = crc32c<Team>(queue.local + local_offset, nbytes);
+  return put_notify<Team>(queue, remote_offset, local_offset, nbytes, slot, crc::as_value(checksum),
+                          ticket);
+}
+
+// Waits for that, and reads what has come: `nbytes` at an address of this GPU. Status: as
+// wait_notify(), corrupt (they are not those that were sent).
+template <typename Team = Thread>
+__device__ Status wait_notify_checked(const Board& board, u32 slot, const void* address, u64 nbytes,
+                                      u64 nanoseconds) {
+  u32 value = 0;
+  const Status status = wait_notify<Team>(board, slot, nanoseconds, &value);
+  if (status != Status::ok) return status;
+  Team::sync();
+  const u32 checksum = crc32c<Team>(reinterpret_cast<u64>(address), nbytes);
+  return crc::as_value(checksum) == value ? Status::ok : Status::corrupt;
 }
 
 // Empties a slot and returns what was in it; 0: nothing was, or another thread took it.

@@ -14,6 +14,7 @@ struct Thread {
   static __device__ T from_first(T value) {
     return value;
   }
+  static __device__ u32 all_xor(u32 value) { return value; }
 };
 
 struct Warp {
@@ -28,6 +29,12 @@ struct Warp {
   static __device__ T from_first(T value) {
     __syncwarp();  // a shuffle orders no memory
     return __shfl_sync(0xffffffffu, value, 0);
+  }
+  // Of all threads of the team.
+  static __device__ u32 all_xor(u32 value) {
+    for (u32 apart = 16; apart != 0; apart /= 2)
+      value ^= __shfl_xor_sync(0xffffffffu, value, apart);
+    return value;
   }
 };
 
@@ -44,6 +51,16 @@ struct Block {
     __syncthreads();
     value = first;
     __syncthreads();  // before the next call writes it
+    return value;
+  }
+  static __device__ u32 all_xor(u32 value) {
+    __shared__ u32 all;
+    if (rank() == 0) all = 0;
+    __syncthreads();
+    atomicXor(&all, value);
+    __syncthreads();
+    value = all;
+    __syncthreads();
     return value;
   }
 };

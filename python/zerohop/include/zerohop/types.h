@@ -16,6 +16,7 @@ enum class Status : int {
   bad_slot = 5,       // not one of the board's, or no value (0); nothing was done
   closed = 6,         // the Endpoint was closed, or no peer is left that could notify
   failed = 7,         // an entry was refused or could not be carried out; nothing will be any more
+  corrupt = 8,        // the data is not what was sent
 };
 
 enum class Way : u32 {

@@ -1,0 +1,12 @@
+// CRC32C (Castagnoli; RFC 3720, appendix B.4), as kernels compute it, too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace zerohop {
+
+std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept;
+
+}  // namespace zerohop
