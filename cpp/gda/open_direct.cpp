@@ -10,7 +10,6 @@
 #include "gpu/registered_pages.hpp"
 
 namespace zerohop::gda {
-namespace {}  // namespace
 
 device::RingWay describe(const engine::DirectReach& reach) {
   const mlx5dv_qp& sends = reach.queue_pair->sends();
