@@ -94,9 +94,10 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Transferring read(std::span<const Pair> pairs, const TransferOptions& options);
   Transferring write_pages(const Pages& pages, const TransferOptions& options);
   Transferring read_pages(const Pages& pages, const TransferOptions& options);
-  Transferring fetch_add(const RemoteMemory& word, std::uint64_t value);
-  Transferring compare_swap(const RemoteMemory& word, std::uint64_t expected,
-                            std::uint64_t desired);
+  // for_kernel: see TransferOptions.
+  Transferring fetch_add(const RemoteMemory& word, std::uint64_t value, bool for_kernel = false);
+  Transferring compare_swap(const RemoteMemory& word, std::uint64_t expected, std::uint64_t desired,
+                            bool for_kernel = false);
   Transferring notify(const Notification& notification);
   Transferring send(const Memory& from, std::uint32_t tag);
   Transferring receive(const Memory& into, std::uint32_t tag);
@@ -308,8 +309,12 @@ class Peer : public std::enable_shared_from_this<Peer> {
   VerbsPath& message_path() const;
   VerbsPath& atomics_path() const;
   VerbsPath& any_path() const;
-  Transferring atomic(ibv_wr_opcode opcode, const RemoteMemory& word, std::uint64_t add,
-                      std::uint64_t swap);
+  struct Operands {
+    std::uint64_t add;  // or what is expected
+    std::uint64_t swap;
+  };
+  Transferring atomic(ibv_wr_opcode opcode, const RemoteMemory& word, const Operands& operands,
+                      bool for_kernel);
   // A message and what it needs.
   struct Outgoing {
     Message message;

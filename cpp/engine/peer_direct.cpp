@@ -59,6 +59,12 @@ DirectReach Peer::reach_directly(const Memory& local, const RemoteMemory& remote
                            (reach.local_key == 0 ? "the local array" : "that array of the peer") +
                            ", so kernels cannot have it moved by that");
   }
+  // Its slots are the host's: between two places of a PCIe bus nothing keeps order by itself.
+  if (!path.served_by().software() && !remote.on_host()) {
+    throw RouteUnavailable("a notification could overtake data in " + remote.device +
+                           " of the peer, as device " + path.served_by().name() +
+                           " writes them to two places: use the proxy, or memory of the host");
+  }
   auto queue_pair = path.make_direct_queue_pair();
   std::uint64_t request = 0;
   {

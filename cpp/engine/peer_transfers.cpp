@@ -200,7 +200,7 @@ Peer::Transferring Peer::transfer_by_devices(ibv_wr_opcode opcode, std::span<con
   }
   const Deadline until = deadline(options.timeout);
   if (options.stream) wait_for_stream(*options.stream, until);
-  wait_for_copies(until);
+  if (!options.for_kernel) wait_for_copies(until);
   Move move{nbytes, kind, options.notify, options.for_kernel};
   if (kind == Routes::Kind::staged) {
     if (!move.for_kernel) wait_for_program(pairs, until);
@@ -249,8 +249,8 @@ Peer::Transferring Peer::read(std::span<const Pair> pairs, const TransferOptions
   return transfer(IBV_WR_RDMA_READ, pairs, options);
 }
 
-Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, std::uint64_t add,
-                                std::uint64_t swap) {
+Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word,
+                                const Operands& operands, bool for_kernel) {
   check_alive();
   const DType& dtype = word.layout.dtype;
   const bool integer = dtype.code == kDTypeInt || dtype.code == kDTypeUInt;
@@ -272,8 +272,10 @@ Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, 
                            "', which is staged through the host: keep counters in host memory");
   }
   const Deadline until = deadline({});
-  wait_for_copies(until);
-  wait_for_staged(until);
+  if (!for_kernel) {
+    wait_for_copies(until);
+    wait_for_staged(until);
+  }
   VerbsPath& path = atomics_path();
   check_atomics(path.served_by(), word);
   const std::uint32_t rkey = word.rkeys[path.rail()];
@@ -286,17 +288,18 @@ Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word, 
   auto transfer =
       std::make_shared<Transfer>(poller_, 8, routes_.over(kind, RailMask{1} << path.rail()));
   transfer->count(Operation::atomic, identity_.name);
-  path.submit(Job::atomic(transfer, opcode, word.layout.address, rkey, add, swap), until);
+  path.submit(Job::atomic(transfer, opcode, word.layout.address, rkey, operands.add, operands.swap),
+              until);
   return transfer;
 }
 
-Peer::Transferring Peer::fetch_add(const RemoteMemory& word, std::uint64_t value) {
-  return atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, word, value, 0);
+Peer::Transferring Peer::fetch_add(const RemoteMemory& word, std::uint64_t value, bool for_kernel) {
+  return atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, word, {.add = value, .swap = 0}, for_kernel);
 }
 
 Peer::Transferring Peer::compare_swap(const RemoteMemory& word, std::uint64_t expected,
-                                      std::uint64_t desired) {
-  return atomic(IBV_WR_ATOMIC_CMP_AND_SWP, word, expected, desired);
+                                      std::uint64_t desired, bool for_kernel) {
+  return atomic(IBV_WR_ATOMIC_CMP_AND_SWP, word, {.add = expected, .swap = desired}, for_kernel);
 }
 
 Peer::Transferring Peer::notify(const Notification& notification) {

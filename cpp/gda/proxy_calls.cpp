@@ -142,8 +142,9 @@ void ProxyCalls::fetch(const softhca::Wqe& entry, const Turn& turn) {
   engine::RemoteMemory word = ends_.remote;
   word.layout = Layout::contiguous(asked.remote_addr, {kDTypeUInt, 64, 1}, {});
   auto transfer = entry.work.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD
-                      ? ends_.peer->fetch_add(word, asked.compare_add)
-                      : ends_.peer->compare_swap(word, asked.compare_add, asked.swap);
+                      ? ends_.peer->fetch_add(word, asked.compare_add, /*for_kernel=*/true)
+                      : ends_.peer->compare_swap(word, asked.compare_add, asked.swap,
+                                                 /*for_kernel=*/true);
   begun_.push_back({std::move(transfer), turn, entry.work.sg_list[0].addr});
 }
 

@@ -48,7 +48,8 @@ bool place_word(void* to, const std::byte* from, std::size_t nbytes) noexcept {
   return true;
 }
 
-// An aligned word comes whole, and behind all that came before: somebody may look for it in memory.
+// An aligned word comes whole, and behind what was placed before: somebody may look for it in
+// memory.
 void place(void* to, const std::byte* from, std::size_t nbytes) noexcept {
   if (place_word<std::uint64_t>(to, from, nbytes)) return;
   if (place_word<std::uint32_t>(to, from, nbytes)) return;
@@ -63,6 +64,7 @@ std::size_t IoVector::add(const Place& place, std::size_t nbytes) noexcept {
     add(place.at, nbytes);
     return nbytes;
   }
+  bounced_ = true;
   std::size_t added = 0;
   while (added < nbytes && !full()) {
     std::size_t step = nbytes - added;

@@ -34,6 +34,8 @@ class IoVector {
     parts_[count_++] = {const_cast<void*>(address), nbytes};
     nbytes_ += nbytes;
   }
+  // Whether the CPU may touch all that was added.
+  bool on_host() const noexcept { return !bounced_; }
   // How many of the bytes were added: fewer when the vector is full then.
   std::size_t add(const Place& place, std::size_t nbytes) noexcept;
 
@@ -42,6 +44,7 @@ class IoVector {
   std::size_t count_ = 0;
   std::size_t nbytes_ = 0;
   Bounce* bounce_ = nullptr;
+  bool bounced_ = false;
   bool ended_ = false;  // nothing can follow, though there are parts left
 };
 

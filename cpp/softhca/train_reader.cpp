@@ -206,6 +206,9 @@ TrainReader::Step TrainReader::store(QueuePair& qp, const std::byte* from,
     const std::int64_t added =
         landing_.add(qp.device.memory, qp.pd, payload_done_ + stored, nbytes - stored, pins, parts);
     if (added <= 0) return withdrawn(qp, payload_done_ + stored);
+    // Somebody may look for a word in memory: what came before it is in place then, elsewhere too.
+    const bool is_word = nbytes == sizeof(std::uint32_t) || nbytes == sizeof(std::uint64_t);
+    if (is_word && parts.on_host() && !qp.bounce.idle() && !settle(qp)) return Step::failed;
     copy_out(parts, from + stored, static_cast<std::size_t>(added));
     qp.bounce.land(static_cast<std::size_t>(added), pins);
     stored += static_cast<std::uint32_t>(added);

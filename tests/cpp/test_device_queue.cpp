@@ -21,6 +21,7 @@ bool eventually(Happened happened) {
 struct Queues : GpuCouple {
   Memory ours = array(left, {100});
   Memory theirs = array(right, {100});
+  engine::RemoteMemory behind = theirs.remote();
 
   std::unique_ptr<gda::DeviceQueue> queue_to(const engine::RemoteMemory& remote,
                                              const gda::DeviceQueue::Options& options = {}) {
@@ -181,12 +182,14 @@ TEST_CASE_FIXTURE(Queues, "kernels drive a queue pair by themselves") {
   const Ring ring(on_gpu<device::RingWay>(made->value().ring));
   CHECK(ring.way.ring.doorbell != 0);
   const Calls calls(made->value(), ring.way);
-  put(ours, counted(100, 9));
   device::Ticket ticket;
-  REQUIRE(calls.put_notify(0, 0, 100, 4, 8, ticket) == device::Status::ok);
-  CHECK(right.wait_notify(4, 1, true, soon()).second == 8);
-  REQUIRE(calls.wait(ticket, ring.way.patience) == device::Status::ok);
-  CHECK(get(theirs) == counted(100, 9));
+  for (unsigned round = 1; round < 200; ++round) {  // the notification is in the host's memory
+    put(ours, counted(100, round));
+    REQUIRE(calls.put_notify(0, 0, 100, 4, round, ticket) == device::Status::ok);
+    CHECK(right.wait_notify(4, 1, true, soon()).second == round);
+    CHECK(get(theirs) == counted(100, round));
+    REQUIRE(calls.wait(ticket, ring.way.patience) == device::Status::ok);
+  }
   CHECK(made->error().empty());
   right.close(soon());
   device::Status status = device::Status::ok;
@@ -196,6 +199,26 @@ TEST_CASE_FIXTURE(Queues, "kernels drive a queue pair by themselves") {
   }
   CHECK(status == device::Status::failed);
   CHECK(contains(made->error(), "in error"));
+}
+
+TEST_CASE_FIXTURE(Queues, "nor does what a GPU is to copy behind a kernel hold up the proxy") {
+  const Memory host = right.empty({{8}}, kByte);
+  const auto made = queue_to(host.remote());
+  const Ring ring(on_gpu<device::RingWay>(made->value().ring));
+  const Calls calls(made->value(), ring.way);
+  hang(true);
+  const Peer::Pair pair{&ours, &behind};
+  const auto copying = to_right->write(std::span(&pair, 1), {});  // by p2p
+  std::uint64_t old = 1;
+  CHECK(calls.fetch_add(0, 1, old) == device::Status::ok);
+  CHECK(old == 0);
+  const std::uint64_t value = 7;
+  device::Ticket ticket;
+  REQUIRE(calls.put_value(0, &value, sizeof value, ticket) == device::Status::ok);
+  CHECK(calls.wait(ticket, ring.way.patience) == device::Status::ok);
+  CHECK(!copying->done());
+  hang(false);
+  finish(copying);
 }
 
 TEST_CASE_FIXTURE(Queues, "a way that is asked for is not replaced by another") {

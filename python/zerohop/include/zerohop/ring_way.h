@@ -155,10 +155,11 @@ class RingCalls {
     Ticket ticket;
     const auto fill = [&](u32 index, u32 flags, u32) { return make(index, flags, place); };
     status = poster_.post(1, way_.patience, fill, ticket);
-    if (status == Status::ok) status = poster_.wait(ticket, way_.patience);
+    const bool posted = status == Status::ok;
+    if (posted) status = poster_.wait(ticket, way_.patience);
     if (status == Status::ok) old = Words::arrival(way_.results + place * sizeof(u64));
     // One that may still arrive keeps its place.
-    if (status != Status::timed_out) Words::store(claim_of(place), 0);
+    if (!posted || status != Status::timed_out) Words::store(claim_of(place), 0);
     return status;
   }
   // A place for an old value, which no other thread has. Status: ok, timed_out.

@@ -125,7 +125,7 @@ class RingUser {
     return static_cast<int>(load(&RingState::done) - ticket.end) >= 0;
   }
 
-  // Status: ok, timed_out, failed: it, or one before it.
+  // Status: ok, timed_out, failed: some entry has, be it a later one.
   ZEROHOP_BOTH Status wait(Ticket ticket, u64 nanoseconds) const {
     const u64 began = Words::nanoseconds();
     for (;;) {
