@@ -13,7 +13,7 @@ from zerohop._core import (
     Transfer,
     crc32c,
 )
-from zerohop.device import include_dir
+from zerohop.device import compile_options, include_dir
 from zerohop.endpoint import Endpoint
 from zerohop.errors import (
     AuthenticationError,
@@ -76,6 +76,7 @@ __all__ = [
     "VerbsError",
     "World",
     "aio",
+    "compile_options",
     "crc32c",
     "include_dir",
     "prometheus",

@@ -204,7 +204,7 @@ def kernels() -> Any:
     """``kernels().name(grid, block, arguments)``"""
     import cupy
 
-    return cupy.RawModule(code=SOURCE, options=("-std=c++17", f"-I{zh.include_dir()}"))
+    return cupy.RawModule(code=SOURCE, options=zh.compile_options())
 
 
 class Kernels:

@@ -21,7 +21,7 @@ def nvcc() -> str:
 
 def compiles(file: Path, architecture: str, out: Path, *options: str) -> None:
     """Without a warning; the result goes to the folder `out`."""
-    command = [nvcc(), "-std=c++17", "-cubin", f"-arch={architecture}", f"-I{zh.include_dir()}"]
+    command = [nvcc(), *zh.compile_options(), "-cubin", f"-arch={architecture}"]
     command += [*options, "-Werror", "all-warnings", "-o", str(out / "kernels.cubin"), str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,6 @@
 """The header for kernels compiles by itself, for every generation of GPUs that the compiler knows best."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -48,6 +49,24 @@ def test_it_compiles(tmp_path: Path, source: str, architecture: str) -> None:
     file = tmp_path / "use.cu"
     file.write_text(source)
     compiles(file, architecture, tmp_path)
+
+
+def test_options_tell_headers_apart(tmp_path: Path) -> None:
+    assert zh.compile_options() == zh.compile_options()
+    standard, ours, digest = zh.compile_options()
+    assert (standard, ours) == ("-std=c++17", f"-I{zh.include_dir()}")
+    assert re.fullmatch(r"-DZEROHOP_HEADERS=0x[0-9a-f]{16}", digest)
+    seen = {digest}
+    for text in ("int a;", "int b;"):
+        header = tmp_path / "parts" / "mine.cuh"
+        header.parent.mkdir(exist_ok=True)
+        header.write_text(text)
+        *rest, digest = zh.compile_options(tmp_path)
+        assert rest == [standard, ours, f"-I{tmp_path}"]
+        seen.add(digest)
+    (tmp_path / "notes.txt").write_text("no header")
+    assert zh.compile_options(tmp_path)[-1] == digest
+    assert len(seen) == 3
 
 
 def test_the_values_are_as_large_as_the_header_says() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from zerohop.device import include_dir
+from zerohop.device import compile_options
 from zerohop.examples.failures import KernelFailed
 
 __all__ = [
@@ -77,10 +76,7 @@ class Gpu:
         self._gpu = self.xp.cuda.Device(self.ordinal)
         self._gpu.use()
         self.stream = self.xp.cuda.Stream(non_blocking=True)
-        options = ("-std=c++17", f"-I{include_dir()}", f"-I{HERE}")
-        # CuPy finds what it has compiled before by the code alone, whatever that includes.
-        code = f"// with headers {_digest()}\n{source.read_text()}"
-        self._module = self.xp.RawModule(code=code, options=options)
+        self._module = self.xp.RawModule(code=source.read_text(), options=compile_options(HERE))
         self._module.compile()
 
     def kernel(self, name: str) -> Any:
@@ -129,12 +125,6 @@ class Gpu:
 
 
 Place = Cpu | Gpu
-
-
-def _digest() -> str:
-    """Of all headers that a kernel of the examples may include."""
-    headers = sorted([*HERE.glob("*.cuh"), *(Path(include_dir()) / "zerohop").iterdir()])
-    return hashlib.sha256(b"".join(header.read_bytes() for header in headers)).hexdigest()
 
 
 def open_place(device: str, source: Path) -> Place:
