@@ -51,6 +51,12 @@ def test_it_compiles(tmp_path: Path, source: str, architecture: str) -> None:
     compiles(file, architecture, tmp_path)
 
 
+def test_the_calls_for_numba_compile(tmp_path: Path) -> None:
+    file = tmp_path / "calls.cu"
+    file.write_text("#include <zerohop/numba.cuh>")
+    compiles(file, "sm_90", tmp_path, "-rdc=true")
+
+
 def test_options_tell_headers_apart(tmp_path: Path) -> None:
     assert zh.compile_options() == zh.compile_options()
     standard, ours, digest = zh.compile_options()

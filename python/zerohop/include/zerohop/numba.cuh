@@ -1,0 +1,206 @@
+// The calls of device.cuh for kernels that Numba compiles: zerohop.numba declares them and has
+// Numba link them. By the convention that Numba has for foreign functions: what a call says goes to
+// the first argument (several things: a tuple), and 0, no exception, is returned. Queues and boards
+// are told by where they lie in the GPU's memory. For one source of a kernel: not inline.
+#pragma once
+
+#include "zerohop/device.cuh"
+
+namespace zerohop::device::numba {
+
+// Tuples, as Numba lays them out.
+struct Begun {
+  Status status = Status::ok;
+  Ticket ticket;
+};
+struct Taken {
+  Status status = Status::ok;
+  u32 value = 0;
+};
+struct Noticed {
+  Status status = Status::ok;
+  u32 slot = 0;
+  u32 value = 0;
+};
+template <typename T>
+struct Replaced {
+  Status status = Status::ok;
+  T old = 0;
+};
+
+__device__ inline const Queue& queue_at(u64 address) {
+  return *reinterpret_cast<const Queue*>(address);
+}
+__device__ inline const Board& board_at(u64 address) {
+  return *reinterpret_cast<const Board*>(address);
+}
+
+// call(team), of the one that zerohop.numba numbers so. Where the number is a constant, link-time
+// optimisation drops the others.
+template <typename Call>
+__device__ int by_team(u32 number, Call call) {
+  if (number == 0) {
+    call(Thread());
+  } else if (number == 1) {
+    call(Warp());
+  } else {
+    call(Block());
+  }
+  return 0;
+}
+
+extern "C" {
+
+__device__ int zerohop_put(Status* said, u64 queue, u64 remote_offset, u64 local_offset, u64 nbytes,
+                           u32 team) {
+  return by_team(team, [&](auto who) {
+    *said = put<decltype(who)>(queue_at(queue), remote_offset, local_offset, nbytes);
+  });
+}
+__device__ int zerohop_put_ticket(Begun* said, u64 queue, u64 remote_offset, u64 local_offset,
+                                  u64 nbytes, u32 team) {
+  *said = Begun();
+  return by_team(team, [&](auto who) {
+    said->status =
+        put<decltype(who)>(queue_at(queue), remote_offset, local_offset, nbytes, &said->ticket);
+  });
+}
+
+__device__ int zerohop_get(Status* said, u64 queue, u64 remote_offset, u64 local_offset, u64 nbytes,
+                           u32 team) {
+  return by_team(team, [&](auto who) {
+    *said = get<decltype(who)>(queue_at(queue), remote_offset, local_offset, nbytes);
+  });
+}
+__device__ int zerohop_get_ticket(Begun* said, u64 queue, u64 remote_offset, u64 local_offset,
+                                  u64 nbytes, u32 team) {
+  *said = Begun();
+  return by_team(team, [&](auto who) {
+    said->status =
+        get<decltype(who)>(queue_at(queue), remote_offset, local_offset, nbytes, &said->ticket);
+  });
+}
+
+__device__ int zerohop_notify(Status* said, u64 queue, u32 slot, u32 value, u32 team) {
+  return by_team(team,
+                 [&](auto who) { *said = notify<decltype(who)>(queue_at(queue), slot, value); });
+}
+__device__ int zerohop_notify_ticket(Begun* said, u64 queue, u32 slot, u32 value, u32 team) {
+  *said = Begun();
+  return by_team(team, [&](auto who) {
+    said->status = notify<decltype(who)>(queue_at(queue), slot, value, &said->ticket);
+  });
+}
+
+__device__ int zerohop_put_notify(Status* said, u64 queue, u64 remote_offset, u64 local_offset,
+                                  u64 nbytes, u32 slot, u32 value, u32 team) {
+  return by_team(team, [&](auto who) {
+    *said = put_notify<decltype(who)>(queue_at(queue), remote_offset, local_offset, nbytes, slot,
+                                      value);
+  });
+}
+__device__ int zerohop_put_notify_ticket(Begun* said, u64 queue, u64 remote_offset,
+                                         u64 local_offset, u64 nbytes, u32 slot, u32 value,
+                                         u32 team) {
+  *said = Begun();
+  return by_team(team, [&](auto who) {
+    said->status = put_notify<decltype(who)>(queue_at(queue), remote_offset, local_offset, nbytes,
+                                             slot, value, &said->ticket);
+  });
+}
+
+__device__ int zerohop_put_notify_checked(Status* said, u64 queue, u64 remote_offset,
+                                          u64 local_offset, u64 nbytes, u32 slot, u32 team) {
+  return by_team(team, [&](auto who) {
+    *said = put_notify_checked<decltype(who)>(queue_at(queue), remote_offset, local_offset, nbytes,
+                                              slot);
+  });
+}
+__device__ int zerohop_wait_notify_checked(Status* said, u64 board, u32 slot, u64 address,
+                                           u64 nbytes, u64 nanoseconds, u32 team) {
+  return by_team(team, [&](auto who) {
+    *said = wait_notify_checked<decltype(who)>(
+        board_at(board), slot, reinterpret_cast<const void*>(address), nbytes, nanoseconds);
+  });
+}
+
+__device__ int zerohop_wait(Status* said, u64 queue, u32 ticket, u64 nanoseconds, u32 team) {
+  return by_team(team, [&](auto who) {
+    *said = wait<decltype(who)>(queue_at(queue), Ticket{ticket}, nanoseconds);
+  });
+}
+__device__ int zerohop_flush(Status* said, u64 queue, u64 nanoseconds, u32 team) {
+  return by_team(team,
+                 [&](auto who) { *said = flush<decltype(who)>(queue_at(queue), nanoseconds); });
+}
+
+__device__ int zerohop_wait_notify_any(Noticed* said, u64 board, u32 first, u32 count,
+                                       u64 nanoseconds, u32 reset, u32 team) {
+  *said = Noticed();
+  return by_team(team, [&](auto who) {
+    said->status =
+        wait_notify_any<decltype(who)>(board_at(board), first, count, nanoseconds, &said->slot,
+                                       &said->value, static_cast<Reset>(reset));
+  });
+}
+__device__ int zerohop_wait_notify(Taken* said, u64 board, u32 slot, u64 nanoseconds, u32 reset,
+                                   u32 team) {
+  *said = Taken();
+  return by_team(team, [&](auto who) {
+    said->status = wait_notify<decltype(who)>(board_at(board), slot, nanoseconds, &said->value,
+                                              static_cast<Reset>(reset));
+  });
+}
+__device__ int zerohop_reset_notify(u32* said, u64 board, u32 slot) {
+  *said = reset_notify(board_at(board), slot);
+  return 0;
+}
+__device__ int zerohop_peek_notify(u32* said, u64 board, u32 slot) {
+  *said = peek_notify(board_at(board), slot);
+  return 0;
+}
+
+// Of each type that Numba names so.
+#define ZEROHOP_ELEMENT(T, name)                                                                 \
+  __device__ int zerohop_put_value_##name(Status* said, u64 queue, u64 remote_offset, T value) { \
+    *said = put_value(queue_at(queue), remote_offset, value);                                    \
+    return 0;                                                                                    \
+  }                                                                                              \
+  __device__ int zerohop_put_value_ticket_##name(Begun* said, u64 queue, u64 remote_offset,      \
+                                                 T value) {                                      \
+    *said = Begun();                                                                             \
+    said->status = put_value(queue_at(queue), remote_offset, value, &said->ticket);              \
+    return 0;                                                                                    \
+  }
+#define ZEROHOP_WORD(T, name)                                                                      \
+  __device__ int zerohop_fetch_add_##name(Replaced<T>* said, u64 queue, u64 offset, T value) {     \
+    *said = Replaced<T>();                                                                         \
+    said->status = fetch_add(queue_at(queue), offset, value, &said->old);                          \
+    return 0;                                                                                      \
+  }                                                                                                \
+  __device__ int zerohop_compare_swap_##name(Replaced<T>* said, u64 queue, u64 offset, T expected, \
+                                             T desired) {                                          \
+    *said = Replaced<T>();                                                                         \
+    said->status = compare_swap(queue_at(queue), offset, expected, desired, &said->old);           \
+    return 0;                                                                                      \
+  }
+ZEROHOP_ELEMENT(signed char, int8)
+ZEROHOP_ELEMENT(unsigned char, uint8)
+ZEROHOP_ELEMENT(short, int16)
+ZEROHOP_ELEMENT(unsigned short, uint16)
+ZEROHOP_ELEMENT(int, int32)
+ZEROHOP_ELEMENT(u32, uint32)
+ZEROHOP_ELEMENT(long, int64)
+ZEROHOP_ELEMENT(u64, uint64)
+ZEROHOP_ELEMENT(float, float32)
+ZEROHOP_ELEMENT(double, float64)
+ZEROHOP_WORD(int, int32)
+ZEROHOP_WORD(u32, uint32)
+ZEROHOP_WORD(long, int64)
+ZEROHOP_WORD(u64, uint64)
+#undef ZEROHOP_ELEMENT
+#undef ZEROHOP_WORD
+
+}  // extern "C"
+
+}  // namespace zerohop::device::numba

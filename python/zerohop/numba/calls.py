@@ -1,0 +1,176 @@
+"""Calls that move bytes, notify and wait. What each does and orders is told beside it in <zerohop/device.cuh>."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zerohop.numba.constants import PATIENCE, THREAD, Reset
+from zerohop.numba.foreign import BEGUN, foreign, in_kernels
+
+__all__ = [
+    "flush",
+    "get",
+    "get_ticket",
+    "notify",
+    "notify_ticket",
+    "peek_notify",
+    "put",
+    "put_notify",
+    "put_notify_checked",
+    "put_notify_ticket",
+    "put_ticket",
+    "reset_notify",
+    "wait",
+    "wait_notify",
+    "wait_notify_any",
+    "wait_notify_checked",
+]
+
+_TAKEN = "Tuple((int32, uint32))"  # status, value
+_NOTICED = "Tuple((int32, uint32, uint32))"  # status, slot, value
+_MOVE = "uint64, uint64, uint64, uint64"  # queue, remote_offset, local_offset, nbytes
+_NOTE = "uint32, uint32"  # slot, value
+_HOW = "uint64, uint32, uint32"  # nanoseconds, reset, team
+
+_put = foreign("put", "int32", f"{_MOVE}, uint32")
+_put_ticket = foreign("put_ticket", BEGUN, f"{_MOVE}, uint32")
+_get = foreign("get", "int32", f"{_MOVE}, uint32")
+_get_ticket = foreign("get_ticket", BEGUN, f"{_MOVE}, uint32")
+_notify = foreign("notify", "int32", f"uint64, {_NOTE}, uint32")
+_notify_ticket = foreign("notify_ticket", BEGUN, f"uint64, {_NOTE}, uint32")
+_put_notify = foreign("put_notify", "int32", f"{_MOVE}, {_NOTE}, uint32")
+_put_notify_ticket = foreign("put_notify_ticket", BEGUN, f"{_MOVE}, {_NOTE}, uint32")
+_put_notify_checked = foreign("put_notify_checked", "int32", f"{_MOVE}, uint32, uint32")
+_wait = foreign("wait", "int32", "uint64, uint32, uint64, uint32")
+_flush = foreign("flush", "int32", "uint64, uint64, uint32")
+_wait_notify_any = foreign("wait_notify_any", _NOTICED, f"uint64, uint32, uint32, {_HOW}")
+_wait_notify = foreign("wait_notify", _TAKEN, f"uint64, uint32, {_HOW}")
+_wait_notify_checked = foreign(
+    "wait_notify_checked", "int32", "uint64, uint32, uint64, uint64, uint64, uint32"
+)
+_reset_notify = foreign("reset_notify", "uint32", "uint64, uint32")
+_peek_notify = foreign("peek_notify", "uint32", "uint64, uint32")
+
+
+@in_kernels
+def put(queue: int, remote_offset: int, local_offset: int, nbytes: int, team: int = THREAD) -> Any:
+    """Copies from the local array into the remote one. Returns a Status."""
+    return _put(queue, remote_offset, local_offset, nbytes, team)
+
+
+@in_kernels
+def put_ticket(
+    queue: int, remote_offset: int, local_offset: int, nbytes: int, team: int = THREAD
+) -> Any:
+    """put(); returns (status, ticket), for wait()."""
+    return _put_ticket(queue, remote_offset, local_offset, nbytes, team)
+
+
+@in_kernels
+def get(queue: int, remote_offset: int, local_offset: int, nbytes: int, team: int = THREAD) -> Any:
+    """Copies from the remote array into the local one. Returns a Status."""
+    return _get(queue, remote_offset, local_offset, nbytes, team)
+
+
+@in_kernels
+def get_ticket(
+    queue: int, remote_offset: int, local_offset: int, nbytes: int, team: int = THREAD
+) -> Any:
+    """get(); returns (status, ticket), for wait()."""
+    return _get_ticket(queue, remote_offset, local_offset, nbytes, team)
+
+
+@in_kernels
+def notify(queue: int, slot: int, value: int, team: int = THREAD) -> Any:
+    """Puts `value`, not 0, into a slot of the Peer, behind what the team has put. Returns a Status."""
+    return _notify(queue, slot, value, team)
+
+
+@in_kernels
+def notify_ticket(queue: int, slot: int, value: int, team: int = THREAD) -> Any:
+    """notify(); returns (status, ticket), for wait()."""
+    return _notify_ticket(queue, slot, value, team)
+
+
+@in_kernels
+def put_notify(
+    queue: int,
+    remote_offset: int,
+    local_offset: int,
+    nbytes: int,
+    slot: int,
+    value: int,
+    team: int = THREAD,
+) -> Any:
+    """put() and notify() in one. Returns a Status."""
+    return _put_notify(queue, remote_offset, local_offset, nbytes, slot, value, team)
+
+
+@in_kernels
+def put_notify_ticket(
+    queue: int,
+    remote_offset: int,
+    local_offset: int,
+    nbytes: int,
+    slot: int,
+    value: int,
+    team: int = THREAD,
+) -> Any:
+    """put_notify(); returns (status, ticket), for wait()."""
+    return _put_notify_ticket(queue, remote_offset, local_offset, nbytes, slot, value, team)
+
+
+@in_kernels
+def put_notify_checked(
+    queue: int, remote_offset: int, local_offset: int, nbytes: int, slot: int, team: int = THREAD
+) -> Any:
+    """put_notify() with the CRC32C of the data as the value. Returns a Status."""
+    return _put_notify_checked(queue, remote_offset, local_offset, nbytes, slot, team)
+
+
+@in_kernels
+def wait_notify_checked(
+    board: int, slot: int, address: int, nbytes: int, nanoseconds: int, team: int = THREAD
+) -> Any:
+    """Waits for that, and compares it with what lies at an address of this GPU. Returns a Status."""
+    return _wait_notify_checked(board, slot, address, nbytes, nanoseconds, team)
+
+
+@in_kernels
+def wait(queue: int, ticket: int, nanoseconds: int = PATIENCE, team: int = THREAD) -> Any:
+    """Until what the ticket stands for, and all before it, is done. Returns a Status."""
+    return _wait(queue, ticket, nanoseconds, team)
+
+
+@in_kernels
+def flush(queue: int, nanoseconds: int = PATIENCE, team: int = THREAD) -> Any:
+    """The same for all that the team has begun with this queue. Returns a Status."""
+    return _flush(queue, nanoseconds, team)
+
+
+@in_kernels
+def wait_notify(
+    board: int, slot: int, nanoseconds: int, team: int = THREAD, reset: int = Reset.YES
+) -> Any:
+    """Until a slot is not empty, at most that long (0: one look). Returns (status, value)."""
+    return _wait_notify(board, slot, nanoseconds, reset, team)
+
+
+@in_kernels
+def wait_notify_any(
+    board: int, first: int, count: int, nanoseconds: int, team: int = THREAD, reset: int = Reset.YES
+) -> Any:
+    """The same for one of `count` slots from `first` on. Returns (status, slot, value)."""
+    return _wait_notify_any(board, first, count, nanoseconds, reset, team)
+
+
+@in_kernels
+def reset_notify(board: int, slot: int) -> Any:
+    """Empties a slot. Returns what was in it; 0: nothing was, or another thread took it."""
+    return _reset_notify(board, slot)
+
+
+@in_kernels
+def peek_notify(board: int, slot: int) -> Any:
+    """What lies in a slot, which stays as it is; 0: nothing."""
+    return _peek_notify(board, slot)
