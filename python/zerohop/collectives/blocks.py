@@ -68,7 +68,8 @@ class Flat:
         """With one axis."""
         if self._memory is None:
             given = isinstance(self.array, _core.Memory)
-            memory = self.array if given else self._endpoint.register(self.array)
+            # Not of the cache: with the call's end the right to it ends at the other ranks.
+            memory = self.array if given else self._endpoint.register(self.array, cache=False)
             self._memory = memory.reshape(-1)
         return self._memory
 

@@ -183,7 +183,7 @@ class CollectiveCalls:
         """`array` goes to one rank while `out` comes from another, or the same (MPI_Sendrecv); either pair may be left out.
 
         Only those ranks call it, in an order that fits: between two ranks the n-th array sent is the n-th received, and what is
-        sent before a collective of all is received before it. Small arrays (64 KiB) are on their way when it returns, larger
+        sent before a collective of all is received before it. Small arrays (64 KiB; four that the other rank has not taken) are on their way when it returns, larger
         ones have arrived.
         """
         if (to is None) != (array is None) or (from_ is None) != (out is None):

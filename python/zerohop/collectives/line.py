@@ -102,10 +102,10 @@ class Line:
         inbox = self._far or self._look_up(deadline)
         begin = self._sent % CELLS * CELL
         there = inbox[begin : begin + NBYTES + len(payload)]
-        self._sent += 1
-        note = (self._message_slot, 1 + self._sent % _MODULUS)
+        note = (self._message_slot, 1 + (self._sent + 1) % _MODULUS)
         header = pack(what, label, len(payload))
         self._outbox.write(self.rank, self.peer, there, header, payload, note, deadline)
+        self._sent += 1  # behind the write: ring_off() tells of what is there
 
     def take(self, wanted: set[What]) -> Message | None:
         """The next one, None if there is none. One of send_recv that is not wanted yet is kept for later."""

@@ -86,7 +86,7 @@ class Lines:
         return None
 
     def ring_off(self) -> None:
-        for line in self._made.values():
+        for line in list(self._made.values()):  # another thread may be making one
             line.ring_off()
 
     def _connect(self, rank: int, deadline: Deadline) -> _core.Peer:

@@ -105,7 +105,6 @@ class Order:
         wait: bool,
     ) -> Collective:
         """body: runs it, with its number. flats: closed when it has ended. Raises what ends it, if it is waited for."""
-        deadline = Deadline(seconds)
         with self._lock:
             if kind != "send_recv":  # those concern two ranks, which count them by themselves
                 self._number += 1
@@ -123,7 +122,7 @@ class Order:
                 self._behind.append(work)
                 self._start_thread()
         if wait:
-            self._run(work, deadline)
+            self._run(work)
             collective.wait()
         return collective
 
@@ -141,19 +140,21 @@ class Order:
                     self._thread = None
                     return
                 work = self._behind.popleft()
-            if work.before is not None:
-                work.before.join()
-            self._run(work, Deadline(work.collective.timeout))
+            try:
+                self._run(work)
+            except BaseException as failure:  # noqa: BLE001 it is in the Collective; the next has its turn
+                _core.report(f"{work.text}: {failure!r}")
 
-    def _run(self, work: _Work, deadline: Deadline) -> None:
+    def _run(self, work: _Work) -> None:
         error: BaseException | None = None
         try:
-            if work.before is not None and not work.before.join(deadline.left):
-                raise TransferTimeout("the collective before it has not ended in time")
+            if work.before is not None:
+                work.before.join()  # within its own timeout
             error = self._ending.refusal(work.text)
             if error is None:
-                work.body(deadline)
+                work.body(Deadline(work.collective.timeout))
         except BaseException as caught:
+            error = caught
             error = self._give_up(caught, work.text)
             if not isinstance(caught, Exception):
                 raise
