@@ -83,11 +83,14 @@ class World(CollectiveCalls):
         """The World of the launcher that started this process, told by its variables.
 
         ``torchrun``, and what sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as for torch.distributed: through
-        PyTorch's TCPStore, which is open to whoever reaches its port, as for PyTorch itself. options: as of World.
+        PyTorch's TCPStore, which is open to whoever reaches its port, as for PyTorch itself. options: as of World;
+        ``timeout=`` bounds the wait for that store, too (without it, 300 s).
 
-        Raises RuntimeError (no launcher that is known, no PyTorch), ValueError (a variable that says nothing).
+        Raises RuntimeError (no launcher that is known, no PyTorch), ValueError (a variable that says nothing),
+        TransferTimeout (nobody runs the store).
         """
-        job = job_from_environment(os.environ)
+        bound = {"seconds": options["timeout"]} if "timeout" in options else {}
+        job = job_from_environment(os.environ, **bound)
         options = {"local_rank": job.local_rank, **options}
         return cls(job.store, job.rank, job.size, **options)
 

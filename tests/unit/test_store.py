@@ -1,6 +1,7 @@
 """Where ranks find addresses: directories, dicts, PyTorch's stores; and launchers, by their variables."""
 
 import os
+import socket
 import sys
 import threading
 import time
@@ -149,9 +150,29 @@ def test_what_is_no_store_is_refused() -> None:
 
 def test_without_pytorch_the_way_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.distributed", None)
-    variables = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    variables = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
     with pytest.raises(RuntimeError, match=r"not installed: .*World\(directory, rank, size\)"):
         job_from_environment(variables)
+
+
+def test_a_store_that_nobody_runs_ends_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = str(listening.getsockname()[1])
+    variables = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    began = time.monotonic()
+    with pytest.raises(zh.TransferTimeout, match=rf"MASTER_PORT={port} in 0.3 s .*rank 0"):
+        job_from_environment(variables, 0.3)
+    assert time.monotonic() - began < 5.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [("RANK", "5", "RANK=5 of WORLD_SIZE=2"), ("MASTER_PORT", "99999", "1 to 65535")],
+)
+def test_numbers_that_cannot_be_are_told_at_once(name: str, value: str, words: str) -> None:
+    variables = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    with pytest.raises(ValueError, match=words):
+        job_from_environment(variables | {name: value})
 
 
 def test_without_a_launcher_the_way_is_told() -> None:
