@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from zerohop.locks import ByteLocks
 
 HOLDER = """
@@ -52,6 +53,8 @@ def test_the_lock_ends_with_the_process(tmp_path: Path) -> None:
     assert locks.take(1 << 62)
 
 
+# JAX warns of forks where an earlier test has loaded it.
+@pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning")
 def test_a_forked_child_does_not_hold_on(tmp_path: Path) -> None:
     first, second = ByteLocks(tmp_path / "lock"), ByteLocks(tmp_path / "lock")
     assert first.take(0)

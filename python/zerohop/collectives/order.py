@@ -142,7 +142,7 @@ class Order:
                 work = self._behind.popleft()
             try:
                 self._run(work)
-            except BaseException as failure:  # noqa: BLE001 it is in the Collective; the next has its turn
+            except Exception as failure:  # noqa: BLE001 it is in the Collective; the next has its turn
                 _core.report(f"{work.text}: {failure!r}")
 
     def _run(self, work: _Work) -> None:
