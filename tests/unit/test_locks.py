@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from support.forking import forking
 from zerohop.locks import ByteLocks
 
 HOLDER = """
@@ -53,14 +53,14 @@ def test_the_lock_ends_with_the_process(tmp_path: Path) -> None:
     assert locks.take(1 << 62)
 
 
-# JAX warns of forks where an earlier test has loaded it.
-@pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning")
 def test_a_forked_child_does_not_hold_on(tmp_path: Path) -> None:
     first, second = ByteLocks(tmp_path / "lock"), ByteLocks(tmp_path / "lock")
     assert first.take(0)
     told, tell = os.pipe()
     asked, ask = os.pipe()
-    if (child := os.fork()) == 0:
+    with forking():
+        child = os.fork()
+    if child == 0:
         os.close(ask)
         os.write(tell, b"x")
         os.read(asked, 1)  # until the parent has looked
