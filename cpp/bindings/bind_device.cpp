@@ -167,7 +167,8 @@ GPU. The ways (``DeviceQueue.way`` and ``.route`` tell which, and why not the ot
   is something to do, and every millisecond when there was nothing for a second.
 - ``"direct"``, only where asked for: kernels write the entries of a queue pair of their own into its send queue, ring
   its doorbell and look for its completions by themselves (GPU-initiated RDMA): with ``soft0``, and written for mlx5
-  adapters, but not verified on any. The device must reach both arrays. For an adapter's doorbell the driver needs
+  adapters where `remote` is in the memory of the host, but not verified on any. The device must reach both arrays.
+  For an adapter's doorbell the driver needs
   ``options nvidia NVreg_RegistryDwords="PeerMappingOverride=1;"``.
 - ``"auto"`` (default): ``"mapped"``, else ``"proxy"``.
 

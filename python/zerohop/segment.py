@@ -310,8 +310,8 @@ class Segment:
     ) -> _core.DeviceQueue:
         """For kernels to put, get and notify: from this rank's part to that rank's, with offsets as here.
 
-        Slot k of a segment is slot ``segment.slots[k]`` of a kernel's calls. hears: as of Peer.device_queue, whose
-        errors it raises: ValueError where a part is in the host's memory.
+        Slot k of a segment is slot ``segment.slots[k]`` of a kernel's calls. hears, way: as of Peer.device_queue, whose
+        errors it raises: ValueError where this rank's part is in the host's memory.
         """
         return self._parts.reach(rank).device_queue(hears, way)
 

@@ -1,4 +1,4 @@
-// Communication by kernels themselves: put, get, notify and wait, with no CPU in the way.
+// Communication by kernels themselves: put, get, notify and wait.
 //
 //   #include <zerohop/device.cuh>   // nvcc or NVRTC: -I$(python -c "import zerohop;
 //   print(zerohop.include_dir())")
