@@ -183,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(1024) ping_pong_block(Queue queue, 
   ping_pong<Block>(queue, board, rounds, nbytes, slot, first != 0, status, took);
 }
 
-extern "C" __global__ void put_many(Queue queue, u32 times, u64 nbytes) {
+extern "C" __global__ void __launch_bounds__(512) put_many(Queue queue, u32 times, u64 nbytes) {
   const u64 thread = u64{blockIdx.x} * blockDim.x + threadIdx.x;
   for (u32 i = 0; i < times; ++i) put(queue, thread * nbytes, thread * nbytes, nbytes);
 }

@@ -35,121 +35,99 @@ __device__ inline const Board& board_at(u64 address) {
   return *reinterpret_cast<const Board*>(address);
 }
 
-// call(team), of the one that zerohop.numba numbers so. Where the number is a constant, link-time
-// optimisation drops the others.
-template <typename Call>
-__device__ int by_team(u32 number, Call call) {
-  if (number == 0) {
-    call(Thread());
-  } else if (number == 1) {
-    call(Warp());
-  } else {
-    call(Block());
-  }
-  return 0;
-}
+// The statement for Team, the one that zerohop.numba numbers so, and what to return. Where the
+// number is a constant, link-time optimisation drops the others. (No generic lambda: NVRTC 13.0
+// takes it for one of the host in functions of C linkage.)
+#define ZEROHOP_BY_TEAM(number, ...) \
+  if ((number) == 0) {               \
+    using Team = Thread;             \
+    __VA_ARGS__;                     \
+  } else if ((number) == 1) {        \
+    using Team = Warp;               \
+    __VA_ARGS__;                     \
+  } else {                           \
+    using Team = Block;              \
+    __VA_ARGS__;                     \
+  }                                  \
+  return 0
 
 extern "C" {
 
 __device__ int zerohop_put(Status* said, u64 queue, u64 remote_offset, u64 local_offset, u64 nbytes,
                            u32 team) {
-  return by_team(team, [&](auto who) {
-    *said = put<decltype(who)>(queue_at(queue), remote_offset, local_offset, nbytes);
-  });
+  ZEROHOP_BY_TEAM(team, *said = put<Team>(queue_at(queue), remote_offset, local_offset, nbytes));
 }
 __device__ int zerohop_put_ticket(Begun* said, u64 queue, u64 remote_offset, u64 local_offset,
                                   u64 nbytes, u32 team) {
   *said = Begun();
-  return by_team(team, [&](auto who) {
-    said->status =
-        put<decltype(who)>(queue_at(queue), remote_offset, local_offset, nbytes, &said->ticket);
-  });
+  ZEROHOP_BY_TEAM(team, said->status = put<Team>(queue_at(queue), remote_offset, local_offset,
+                                                 nbytes, &said->ticket));
 }
 
 __device__ int zerohop_get(Status* said, u64 queue, u64 remote_offset, u64 local_offset, u64 nbytes,
                            u32 team) {
-  return by_team(team, [&](auto who) {
-    *said = get<decltype(who)>(queue_at(queue), remote_offset, local_offset, nbytes);
-  });
+  ZEROHOP_BY_TEAM(team, *said = get<Team>(queue_at(queue), remote_offset, local_offset, nbytes));
 }
 __device__ int zerohop_get_ticket(Begun* said, u64 queue, u64 remote_offset, u64 local_offset,
                                   u64 nbytes, u32 team) {
   *said = Begun();
-  return by_team(team, [&](auto who) {
-    said->status =
-        get<decltype(who)>(queue_at(queue), remote_offset, local_offset, nbytes, &said->ticket);
-  });
+  ZEROHOP_BY_TEAM(team, said->status = get<Team>(queue_at(queue), remote_offset, local_offset,
+                                                 nbytes, &said->ticket));
 }
 
 __device__ int zerohop_notify(Status* said, u64 queue, u32 slot, u32 value, u32 team) {
-  return by_team(team,
-                 [&](auto who) { *said = notify<decltype(who)>(queue_at(queue), slot, value); });
+  ZEROHOP_BY_TEAM(team, *said = notify<Team>(queue_at(queue), slot, value));
 }
 __device__ int zerohop_notify_ticket(Begun* said, u64 queue, u32 slot, u32 value, u32 team) {
   *said = Begun();
-  return by_team(team, [&](auto who) {
-    said->status = notify<decltype(who)>(queue_at(queue), slot, value, &said->ticket);
-  });
+  ZEROHOP_BY_TEAM(team, said->status = notify<Team>(queue_at(queue), slot, value, &said->ticket));
 }
 
 __device__ int zerohop_put_notify(Status* said, u64 queue, u64 remote_offset, u64 local_offset,
                                   u64 nbytes, u32 slot, u32 value, u32 team) {
-  return by_team(team, [&](auto who) {
-    *said = put_notify<decltype(who)>(queue_at(queue), remote_offset, local_offset, nbytes, slot,
-                                      value);
-  });
+  ZEROHOP_BY_TEAM(team, *said = put_notify<Team>(queue_at(queue), remote_offset, local_offset,
+                                                 nbytes, slot, value));
 }
 __device__ int zerohop_put_notify_ticket(Begun* said, u64 queue, u64 remote_offset,
                                          u64 local_offset, u64 nbytes, u32 slot, u32 value,
                                          u32 team) {
   *said = Begun();
-  return by_team(team, [&](auto who) {
-    said->status = put_notify<decltype(who)>(queue_at(queue), remote_offset, local_offset, nbytes,
-                                             slot, value, &said->ticket);
-  });
+  ZEROHOP_BY_TEAM(
+      team, said->status = put_notify<Team>(queue_at(queue), remote_offset, local_offset, nbytes,
+                                            slot, value, &said->ticket));
 }
 
 __device__ int zerohop_put_notify_checked(Status* said, u64 queue, u64 remote_offset,
                                           u64 local_offset, u64 nbytes, u32 slot, u32 team) {
-  return by_team(team, [&](auto who) {
-    *said = put_notify_checked<decltype(who)>(queue_at(queue), remote_offset, local_offset, nbytes,
-                                              slot);
-  });
+  ZEROHOP_BY_TEAM(team, *said = put_notify_checked<Team>(queue_at(queue), remote_offset,
+                                                         local_offset, nbytes, slot));
 }
 __device__ int zerohop_wait_notify_checked(Status* said, u64 board, u32 slot, u64 address,
                                            u64 nbytes, u64 nanoseconds, u32 team) {
-  return by_team(team, [&](auto who) {
-    *said = wait_notify_checked<decltype(who)>(
-        board_at(board), slot, reinterpret_cast<const void*>(address), nbytes, nanoseconds);
-  });
+  ZEROHOP_BY_TEAM(team, *said = wait_notify_checked<Team>(board_at(board), slot,
+                                                          reinterpret_cast<const void*>(address),
+                                                          nbytes, nanoseconds));
 }
 
 __device__ int zerohop_wait(Status* said, u64 queue, u32 ticket, u64 nanoseconds, u32 team) {
-  return by_team(team, [&](auto who) {
-    *said = wait<decltype(who)>(queue_at(queue), Ticket{ticket}, nanoseconds);
-  });
+  ZEROHOP_BY_TEAM(team, *said = wait<Team>(queue_at(queue), Ticket{ticket}, nanoseconds));
 }
 __device__ int zerohop_flush(Status* said, u64 queue, u64 nanoseconds, u32 team) {
-  return by_team(team,
-                 [&](auto who) { *said = flush<decltype(who)>(queue_at(queue), nanoseconds); });
+  ZEROHOP_BY_TEAM(team, *said = flush<Team>(queue_at(queue), nanoseconds));
 }
 
 __device__ int zerohop_wait_notify_any(Noticed* said, u64 board, u32 first, u32 count,
                                        u64 nanoseconds, u32 reset, u32 team) {
   *said = Noticed();
-  return by_team(team, [&](auto who) {
-    said->status =
-        wait_notify_any<decltype(who)>(board_at(board), first, count, nanoseconds, &said->slot,
-                                       &said->value, static_cast<Reset>(reset));
-  });
+  ZEROHOP_BY_TEAM(team, said->status = wait_notify_any<Team>(board_at(board), first, count,
+                                                             nanoseconds, &said->slot, &said->value,
+                                                             static_cast<Reset>(reset)));
 }
 __device__ int zerohop_wait_notify(Taken* said, u64 board, u32 slot, u64 nanoseconds, u32 reset,
                                    u32 team) {
   *said = Taken();
-  return by_team(team, [&](auto who) {
-    said->status = wait_notify<decltype(who)>(board_at(board), slot, nanoseconds, &said->value,
-                                              static_cast<Reset>(reset));
-  });
+  ZEROHOP_BY_TEAM(team, said->status = wait_notify<Team>(board_at(board), slot, nanoseconds,
+                                                         &said->value, static_cast<Reset>(reset)));
 }
 __device__ int zerohop_reset_notify(u32* said, u64 board, u32 slot) {
   *said = reset_notify(board_at(board), slot);
@@ -198,6 +176,7 @@ ZEROHOP_WORD(int, int32)
 ZEROHOP_WORD(u32, uint32)
 ZEROHOP_WORD(long, int64)
 ZEROHOP_WORD(u64, uint64)
+#undef ZEROHOP_BY_TEAM
 #undef ZEROHOP_ELEMENT
 #undef ZEROHOP_WORD
 
