@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gpu/held_up.hpp"
+
 namespace zerohop::gpu {
 
 CopySlots::CopySlots(const driver::Cuda& cuda, unsigned slots, std::size_t slot_nbytes)
@@ -23,15 +25,18 @@ bool CopySlots::has_ended() noexcept {
 
 int CopySlots::to_host(std::byte* host, std::uint64_t device, std::size_t nbytes) noexcept {
   started_ = true;
+  const HeldUp watch("cuMemcpyDtoHAsync");
   return cuda_.copy_to_host(host, device, nbytes, stream_.get());
 }
 
 int CopySlots::to_device(std::uint64_t device, const std::byte* host, std::size_t nbytes) noexcept {
   started_ = true;
+  const HeldUp watch("cuMemcpyHtoDAsync");
   return cuda_.copy_to_device(device, host, nbytes, stream_.get());
 }
 
 int CopySlots::mark(unsigned slot) noexcept {
+  const HeldUp watch("cuEventRecord");
   const int error = cuda_.event_record(slots_[slot].event.get(), stream_.get());
   slots_[slot].unmarked = error != driver::kCudaSuccess;
   if (error == driver::kCudaSuccess) started_ = false;

@@ -2,12 +2,15 @@
 #include <doctest/doctest.h>
 
 #include <optional>
+#include <string>
 
 #include "base/error.hpp"
+#include "base/report.hpp"
 #include "fake_cuda.hpp"
 #include "gpu/copier.hpp"
 #include "gpu/copy_ring.hpp"
 #include "gpu/device_guard.hpp"
+#include "gpu/held_up.hpp"
 
 namespace zerohop::gpu {
 namespace {
@@ -109,6 +112,22 @@ TEST_CASE_FIXTURE(Fixture, "a thread without the context asks beside a graph tha
   cuda.capturing = true;
   CHECK(!FakeCuda::has_context());
   CHECK(finish(ring) == kCudaSuccess);
+}
+
+std::string told;
+
+TEST_CASE("a call of the driver that comes back late is told, with the remedy") {
+  const ReportSink former = set_report_sink([](std::string_view text) noexcept { told = text; });
+  {
+    const HeldUp watch("cuEventRecord", std::chrono::hours(1));
+  }
+  CHECK(told.empty());
+  {
+    const HeldUp watch("cuEventRecord", HeldUp::Clock::duration::zero());
+  }
+  CHECK(told.find("held cuEventRecord up for 0.0 s") != std::string::npos);
+  CHECK(told.ends_with("non_blocking=True"));
+  set_report_sink(former);
 }
 
 }  // namespace

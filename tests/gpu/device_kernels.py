@@ -200,6 +200,17 @@ THREAD, WARP, BLOCK = 0, 1, 2
 OK, TIMED_OUT, OUT_OF_BOUNDS, NOT_ALLOWED, MISALIGNED, BAD_SLOT, CLOSED, FAILED, CORRUPT = range(9)
 
 
+def fetch(array: Any) -> Any:
+    """
+    The content, when all kernels are done: while a thread copies to pageable memory behind a kernel that
+    waits, the driver holds up every copy of the process, and with them those that the kernel may wait for.
+    """
+    import cupy
+
+    cupy.cuda.runtime.deviceSynchronize()
+    return array.get()
+
+
 def kernels() -> Any:
     """``kernels().name(grid, block, arguments)``"""
     import cupy

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import zerohop as zh
+from device_kernels import fetch
 from far_side import POISON
 from test_device_queue import NBYTES, PATIENCE, TEAMS, THEIRS, Ends, both_ends
 from zerohop import numba as zn
@@ -55,7 +56,7 @@ def call(kernel: Any, threads: int, *arguments: Any) -> list[int]:
     """What one block of it says."""
     said = cupy.full(12, -1, "int32")
     kernel[1, threads](*arguments, said)
-    found: list[int] = said.get().tolist()
+    found: list[int] = fetch(said).tolist()
     return found
 
 
@@ -106,8 +107,8 @@ def test_many_threads_count(ends: Ends) -> None:
         olds = cupy.zeros(blocks * threads * times, "uint64")
         said = cupy.full(1, -1, "int32")
         kernels().count_up[blocks, threads](queue.address, 64, times, olds, said)
-        assert int(said[0]) == -1
-        assert sorted(olds.get().tolist()) == list(range(olds.size))
+        assert int(fetch(said)[0]) == -1
+        assert sorted(fetch(olds).tolist()) == list(range(olds.size))
         assert ends.far.run(f"answer = int({theirs}[8])") == olds.size
 
 
@@ -132,7 +133,7 @@ answer = []
 for slot in range({slot}, {slot + 4}):
     said = cupy.full(7, -1, "int32")
     look[1, 1](board.address, slot, {PATIENCE}, said)
-    answer.append(said.get().tolist())
+    answer.append(fetch(said).tolist())
 """)
     assert seen == [[OK, v, v, v, 0, Status.TIMED_OUT, 0] for v in (10, 11, 12, 13)]
 
@@ -143,7 +144,7 @@ def test_a_kernel_waits_for_one_of_several(ends: Ends, team: int) -> None:
     ends.far.begin(
         'said = cupy.full(3, -1, "int32");'
         f"wait_any[1, {TEAMS[team]}](board.address, {team}, {first}, 3, {PATIENCE}, said);"
-        "answer = said.get().tolist()"
+        "answer = fetch(said).tolist()"
     )
     said = call(kernels().notes, 1, ends.queue.address, zn.THREAD, first + 2)
     assert said[:4] == [OK] * 4
@@ -160,7 +161,7 @@ def test_what_came_is_compared_with_what_was_sent(ends: Ends, team: int) -> None
 said = cupy.full(1, -1, "int32")
 where = (array.data_ptr(), {looked_at}, {slot}, {PATIENCE})
 wait_checked[1, {TEAMS[team]}](board.address, {team}, *where, said)
-answer = int(said[0])
+answer = int(fetch(said)[0])
 """)
         assert found == expected
 
@@ -191,10 +192,10 @@ def test_data_is_there_before_its_notification(ends: Ends) -> None:
     ends.far.begin(
         'said = cupy.zeros(2, "int32"); said[0] = -1;'
         f"check_rounds[1, 64](queue.address, board.address, array[:{nbytes}], {same});"
-        "answer = said.get().tolist()"
+        "answer = fetch(said).tolist()"
     )
     said = cupy.full(1, -1, "int32")
     write = kernels().write_rounds[1, 64]
     write(ends.queue.address, ends.board.address, ends.array[:nbytes], rounds, slot, PATIENCE, said)
-    assert int(said[0]) == OK
+    assert int(fetch(said)[0]) == OK
     assert ends.far.finish() == [OK, 0]

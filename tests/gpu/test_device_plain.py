@@ -34,7 +34,7 @@ def test_the_example_of_cuda_core(ends: Ends) -> None:
     ends.far.begin(
         f"kernels.wait_any(1, 1, board.value, i32({THREAD}), u32(7), u32(1), u64({PATIENCE}), i32(1), status);"
         "peer.notify(7, 1).wait();"
-        "answer = (status.get().tolist()[:3], array.cpu().numpy())"
+        "answer = (fetch(status).tolist()[:3], array.cpu().numpy())"
     )
     exec(example, names | {"queue": ends.queue, "board": ends.board, "mine": ends.memory})  # noqa: S102
     stream.sync()

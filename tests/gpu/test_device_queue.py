@@ -25,6 +25,7 @@ from device_kernels import (
     TIMED_OUT,
     WARP,
     Kernels,
+    fetch,
 )
 from far_side import POISON, FarSide, far_side
 
@@ -75,7 +76,7 @@ status = cupy.zeros(8, "int32")
     def call(self, name: str, blocks: int, threads: int, *arguments: Any) -> list[int]:
         self.status.fill(-1)
         getattr(self.kernels, name)(blocks, threads, *arguments, self.status)
-        return [int(x) for x in self.status.get()]
+        return [int(x) for x in fetch(self.status)]
 
     def close(self) -> None:
         self.queue.close()
@@ -192,7 +193,7 @@ def test_notifications_between_kernels(ends: Ends, team: int) -> None:
     threads = TEAMS[team]
     ends.far.begin(
         f"kernels.wait_any(1, {threads}, board.value, i32({team}), u32(3), u32(5), u64({PATIENCE}), i32(1), status);"
-        "answer = status.get().tolist()"
+        "answer = fetch(status).tolist()"
     )
     ends.array.fill_(9)
     torch.cuda.synchronize()
@@ -231,7 +232,7 @@ def test_a_kernel_notifies_a_cpu_and_a_stream(ends: Ends) -> None:
 def test_cpus_and_streams_notify_a_kernel(ends: Ends) -> None:
     waiting = (
         f"kernels.wait_any(1, 1, board.value, i32(0), u32(11), u32(1), u64({PATIENCE}), i32(1), status);"
-        "answer = status.get().tolist()"
+        "answer = fetch(status).tolist()"
     )
     ends.far.begin(waiting)
     ends.peer.notify(11, 5).wait()
@@ -247,7 +248,7 @@ def test_who_has_taken_a_notification_keeps_it(ends: Ends) -> None:
     """A kernel, or the CPU; and what nobody took is the CPU's when the board is closed."""
     take = (
         "kernels.wait_any(1, 1, board.value, i32(0), u32(20), u32(1), u64(0), i32(1), status);"
-        "answer = status.get().tolist()[:3]"
+        "answer = fetch(status).tolist()[:3]"
     )
     ends.call("notify_one", 1, 1, ends.queue.value, u32(20), u32(1))
     assert ends.far.run(take) == [OK, 20, 1]
@@ -268,7 +269,7 @@ def test_atomics_of_many_threads(ends: Ends) -> None:
     olds = cupy.zeros(times * threads * blocks, "uint64")
     got = ends.call("count_up", blocks, threads, ends.queue.value, u64(64), i32(times), olds)
     assert got[0] == -1
-    assert sorted(olds.get().tolist()) == list(range(olds.size))
+    assert sorted(fetch(olds).tolist()) == list(range(olds.size))
     assert ends.far.run("answer = int(array[64:72].view(torch.int64))") == olds.size
     old = cupy.zeros(1, "uint32")
     for expected, then in [(0, 5), (0, 5), (5, 6)]:
@@ -296,7 +297,7 @@ def test_checksums(ends: Ends, team: int, nbytes: int) -> None:
     put = (ends.queue.value, i32(team), u64(16), u64(3), u64(nbytes), u32(50))
     check = (
         f"kernels.wait_checked(1, {threads}, board.value, i32({team}), u64(array.data_ptr() + 16), u64({nbytes}),"
-        f" u32(50), u64({PATIENCE}), status); answer = int(status[0])"
+        f" u32(50), u64({PATIENCE}), status); answer = int(fetch(status)[0])"
     )
     assert ends.call("put_checked", 1, threads, *put)[0] == OK
     assert ends.far.run(check) == OK
@@ -340,7 +341,7 @@ def check_a_kill(ends: Ends) -> None:
     os.kill(ends.far.process.pid, signal.SIGKILL)
     ends.far.process.join(30)
     torch.cuda.synchronize()
-    status, _, _, microseconds = ends.status.get().tolist()[:4]
+    status, _, _, microseconds = fetch(ends.status).tolist()[:4]
     assert status == CLOSED
     assert microseconds < 6_000_000
     # What it has mapped is there as long as the queue is open: a put harms nobody.

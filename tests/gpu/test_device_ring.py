@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import zerohop as zh
-from device_kernels import BLOCK, FAILED, MISALIGNED, NOT_ALLOWED, OK, OUT_OF_BOUNDS
+from device_kernels import BLOCK, FAILED, MISALIGNED, NOT_ALLOWED, OK, OUT_OF_BOUNDS, fetch
 from far_side import POISON
 from test_device_queue import NBYTES, PATIENCE, TEAMS, THEIRS, Ends, both_ends, i32, u32, u64
 
@@ -86,7 +86,7 @@ def test_threads_put_at_once(ends: Ends, blocks: int, threads: int) -> None:
     took = cupy.zeros(2, "uint64")
     ends.status.fill(0)
     ends.kernels.put_values(blocks, threads, ends.queue.value, u32(times), ends.status, took)
-    assert int(ends.status[0]) == OK
+    assert int(fetch(ends.status)[0]) == OK
     count = blocks * threads * times
     there = ends.far.run(f"answer = array[: 8 * {count}].cpu().numpy().view(np.uint64)")
     assert (there == np.arange(count, dtype=np.uint64) * 3 + 1).all()
@@ -97,7 +97,7 @@ def test_notifications_between_kernels(ends: Ends, team: int) -> None:
     threads = TEAMS[team]
     ends.far.begin(
         f"kernels.wait_any(1, {threads}, board.value, i32({team}), u32(3), u32(5), u64({PATIENCE}), i32(1), status);"
-        "answer = status.get().tolist()"
+        "answer = fetch(status).tolist()"
     )
     ends.array.fill_(9)
     torch.cuda.synchronize()
@@ -113,7 +113,7 @@ def test_data_is_there_before_its_notification(ends: Ends) -> None:
     ends.far.begin(
         "bad = cupy.zeros(1, 'uint64'); status.fill(0);"
         f"kernels.check_rounds({blocks}, 64, queue.value, board.value, u32({rounds}), u32({nbytes}), u32(100),"
-        f" u64({PATIENCE}), status, bad); answer = (int(status[0]), int(bad[0]))"
+        f" u64({PATIENCE}), status, bad); answer = (int(fetch(status)[0]), int(bad[0]))"
     )
     ends.status.fill(0)
     ends.kernels.write_rounds(
@@ -127,7 +127,7 @@ def test_data_is_there_before_its_notification(ends: Ends) -> None:
         u64(PATIENCE),
         ends.status,
     )
-    assert int(ends.status[0]) == OK
+    assert int(fetch(ends.status)[0]) == OK
     assert ends.far.finish() == (OK, 0)
 
 
@@ -138,7 +138,7 @@ def test_atomics_in_memory_of_the_host(ends: Ends) -> None:
         olds = cupy.zeros(times * threads * blocks, "uint64")
         got = ends.call("count_up", blocks, threads, queue.value, u64(16), i32(times), olds)
         assert got[0] == -1
-        assert sorted(olds.get().tolist()) == list(range(olds.size))
+        assert sorted(fetch(olds).tolist()) == list(range(olds.size))
         assert ends.far.run("answer = int(np.asarray(words)[2])") == olds.size
         old = cupy.zeros(1, "uint32")
         swap: tuple[Any, ...] = (queue.value, u64(0), u32(0), u32(1), old)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import zerohop as zh
+from device_kernels import fetch
 from far_side import far_side
 from test_device_queue import FAR, Ends, both_ends
 
@@ -31,7 +32,7 @@ def one_way(ends: Ends, team: str, threads: int, nbytes: int, rounds: int) -> fl
     arguments = f"u32({rounds}), u64({nbytes}), u32(40)"
     ends.far.begin(
         f"took = cupy.zeros(1, 'uint64'); status.fill(0); kernels.ping_pong_{team}(1, {threads}, queue.value,"
-        f" board.value, {arguments}, i32(0), status, took); answer = int(status[0])"
+        f" board.value, {arguments}, i32(0), status, took); answer = int(fetch(status)[0])"
     )
     took = cupy.zeros(1, "uint64")
     ends.status.fill(0)
@@ -49,7 +50,7 @@ def one_way(ends: Ends, team: str, threads: int, nbytes: int, rounds: int) -> fl
         took,
     )
     cupy.cuda.runtime.deviceSynchronize()
-    assert int(ends.status[0]) == 0
+    assert int(fetch(ends.status)[0]) == 0
     assert ends.far.finish() == 0
     return int(took[0]) * 1e-9 / (2 * rounds)
 
@@ -114,8 +115,8 @@ def test_rows_of_entries(rows: Any, way: str) -> None:
             for _ in range(5):
                 ends.status.fill(0)
                 ends.kernels.put_values(1, threads, ends.queue.value, u32(times), ends.status, took)
-                assert int(ends.status[0]) == 0
-                best = [min(b, int(t)) for b, t in zip(best, took, strict=True)]
+                assert int(fetch(ends.status)[0]) == 0
+                best = [min(b, int(t)) for b, t in zip(best, fetch(took), strict=True)]
             each = threads * times * 1e9
             rows.add(
                 "entries of 8 B written by kernels",
@@ -179,7 +180,7 @@ def test_no_notification_before_its_data(
     ends.far.begin(
         f"bad = cupy.zeros(1, 'uint64'); status.fill(0);"
         f"kernels.check_rounds({blocks}, 64, queue.value, board.value, u32({rounds}), u32({nbytes}), u32(100),"
-        f" u64({patience}), status, bad); answer = (int(status[0]), int(bad[0]))"
+        f" u64({patience}), status, bad); answer = (int(fetch(status)[0]), int(bad[0]))"
     )
     ends.status.fill(0)
     began = time.monotonic()
@@ -196,7 +197,7 @@ def test_no_notification_before_its_data(
     )
     cupy.cuda.runtime.deviceSynchronize()
     took = time.monotonic() - began
-    assert int(ends.status[0]) == 0
+    assert int(fetch(ends.status)[0]) == 0
     assert ends.far.finish() == (0, 0)
     rows.add(
         "kernels: rounds of data, notification and answer",
