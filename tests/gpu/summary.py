@@ -20,21 +20,23 @@ def machine() -> dict[str, Any]:
         text=True,
         timeout=60,
     )
-    packages = ("torch", "cupy-cuda13x", "jax", "numpy")
+    packages = ("torch", "cupy-cuda13x", "jax", "numba-cuda", "numpy")
     return {
         "gpus": smi.stdout.splitlines(),
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
-        "packages": {
-            found.metadata["Name"]: found.version
-            for found in metadata.distributions()
-            if found.metadata["Name"] in packages
-        },
+        "packages": {name: metadata.version(name) for name in packages},
     }
 
 
-PRINTING = ("registration", "memcheck", "contract")  # steps that print rows
+PRINTING = (
+    "registration",
+    "memcheck",
+    "contract",
+    "calls-memcheck",
+    "calls-racecheck",
+)  # steps that print rows
 
 
 def printed_rows(log: Path) -> list[dict[str, Any]]:

@@ -120,7 +120,7 @@ def test_words_are_swapped(ends: Ends) -> None:
         else:  # adapters have atomics of 64 bits alone
             assert said == [Status.NOT_ALLOWED, 0, OK, 0, Status.NOT_ALLOWED, 0]
         assert ends.far.run(f"answer = int({theirs}[16])") == 0
-        assert call(kernels().swap, 1, queue.address, 1024, 0, 5)[2] == Status.OUT_OF_BOUNDS
+        assert call(kernels().swap, 1, queue.address, NBYTES, 0, 5)[2] == Status.OUT_OF_BOUNDS
 
 
 @pytest.mark.parametrize("team", TEAMS)
