@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "zerohop/mlx5.h"
+#include "zerohop/send_ring.h"
 
 namespace zerohop::testing {
 
@@ -19,11 +20,15 @@ struct CpuWords {
   static std::uint32_t load(std::uint64_t at) {
     return word<std::uint32_t>(at).load(std::memory_order_acquire);
   }
+  static device::RingCounts counts(std::uint64_t at) {
+    return {load(at), load(at + 4), load(at + 8), load(at + 12)};
+  }
   static void store(std::uint64_t at, std::uint32_t value) {
     word<std::uint32_t>(at).store(value, std::memory_order_release);
   }
   static bool swap(std::uint64_t at, std::uint32_t expected, std::uint32_t desired) {
-    return word<std::uint32_t>(at).compare_exchange_strong(expected, desired);
+    return word<std::uint32_t>(at).compare_exchange_strong(expected, desired,
+                                                           std::memory_order_acquire);
   }
   static std::uint64_t arrival(std::uint64_t at) {
     return word<std::uint64_t>(at).load(std::memory_order_acquire);

@@ -76,7 +76,7 @@ TEST_CASE_FIXTURE(Proxied, "threads put at once, many times around the ring") {
   }
   for (std::thread& thread : threads) thread.join();
   REQUIRE(failures == 0);
-  CHECK(state.done == kThreads * kEach);
+  CHECK(state.counts.done == kThreads * kEach);
   for (std::uint64_t at = 0; at < 8 * kThreads * kEach; at += 8) {
     std::uint64_t found = 0;
     std::memcpy(&found, bytes(theirs) + at, sizeof found);

@@ -79,8 +79,8 @@ TEST_CASE("threads share a ring that goes round many times") {
     }
     for (std::thread& thread : threads) thread.join();
     REQUIRE(failures == 0);
-    CHECK(shared.state.done == shared.state.reserved);
-    CHECK(shared.state.reserved > 4 * shared.ring.blocks);
+    CHECK(shared.state.counts.done == shared.state.counts.reserved);
+    CHECK(shared.state.counts.reserved > 4 * shared.ring.blocks);
     for (std::uint32_t i = 0; i < kThreads * (each / batch * batch); ++i) {
       const std::uint32_t number = i / (each / batch * batch) * each + i % (each / batch * batch);
       REQUIRE(shared.has(number));
@@ -97,7 +97,7 @@ TEST_CASE("a ring without room ends a wait in time, and has room later") {
   REQUIRE(user.reserve(ring.blocks, 0, index) == Status::ok);
   CHECK(user.reserve(1, 20'000'000, index) == Status::timed_out);
   CHECK(user.wait({ring.blocks}, 20'000'000) == Status::timed_out);
-  CHECK(state.reserved == ring.blocks);
+  CHECK(state.counts.reserved == ring.blocks);
 }
 
 TEST_CASE("an entry that fails is told to all") {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "zerohop/mlx5.h"
+#include "zerohop/send_ring.h"
 #include "zerohop/words.cuh"
 
 namespace zerohop::device {
@@ -13,12 +14,20 @@ struct GpuWords {
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
     return value;
   }
+  static __device__ RingCounts counts(u64 at) {
+    RingCounts seen;
+    asm volatile("ld.acquire.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(seen.reserved), "=r"(seen.ready), "=r"(seen.done), "=r"(seen.failed)
+                 : "l"(at)
+                 : "memory");
+    return seen;
+  }
   static __device__ void store(u64 at, u32 value) {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
   }
   static __device__ bool swap(u64 at, u32 expected, u32 desired) {
     u32 before;
-    asm volatile("atom.acq_rel.gpu.global.cas.b32 %0, [%1], %2, %3;"
+    asm volatile("atom.acquire.gpu.global.cas.b32 %0, [%1], %2, %3;"
                  : "=r"(before)
                  : "l"(at), "r"(expected), "r"(desired)
                  : "memory");

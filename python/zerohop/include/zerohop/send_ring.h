@@ -5,7 +5,9 @@
 //
 // `Words` is how words are reached: by a GPU's threads (ring_words.cuh), or, in tests, by a CPU's.
 //   load(u64 at) -> u32, store(u64 at, u32), swap(u64 at, u32 expected, u32 desired) -> bool: of
-//     the ring's own state; acquire, release, both.
+//     the ring's own state; acquire, release, acquire. To release costs a GPU more than all else,
+//     as it waits for what is on its way to the host.
+//   counts(u64 at) -> RingCounts: acquires each; they need not be of one moment.
 //   arrival(u64 at) -> u64: acquires what the adapter wrote.
 //   block(u64 at, const Block&), record(u64 at, u32), ring(u64 at, u64): what the adapter reads;
 //     each of the last two is seen behind everything before it.
@@ -17,15 +19,19 @@
 
 namespace zerohop::device {
 
-// In memory of the threads that share it; all zero in the beginning. Counts go on and on, modulo
-// 2**32.
-struct RingState {
+// What whoever posts looks at. Counts go on and on, modulo 2**32.
+struct RingCounts {
   u32 reserved = 0;  // blocks
   u32 ready = 0;     // blocks whose entries are written, in order
   u32 done = 0;      // blocks that the adapter has done with
-  u32 taken = 0;     // completions
-  u32 polling = 0;   // 1: a thread takes completions
   u32 failed = 0;    // 1: an entry has; the queue carries out nothing any more
+};
+
+// In memory of the threads that share it, where 16 divides the address; all zero in the beginning.
+struct RingState {
+  RingCounts counts;
+  u32 taken = 0;    // completions
+  u32 polling = 0;  // 1: a thread takes completions
 };
 
 struct SendRing {
@@ -50,11 +56,11 @@ class RingUser {
   ZEROHOP_BOTH Status reserve(u32 count, u64 nanoseconds, u32& index) const {
     const u64 began = Words::nanoseconds();
     for (;;) {
-      if (failed()) return Status::failed;
-      const u32 first = load(&RingState::reserved);
-      if (first + count - load(&RingState::done) <= ring_.blocks) {
-        if (!Words::swap(at(&RingState::reserved), first, first + count)) continue;
-        index = first;
+      const RingCounts seen = Words::counts(ring_.state);
+      if (seen.failed != 0) return Status::failed;
+      if (seen.reserved + count - seen.done <= ring_.blocks) {
+        index = seen.reserved;
+        if (!Words::swap(at(&RingCounts::reserved), index, index + count)) continue;
         return Status::ok;
       }
       poll();
@@ -86,43 +92,44 @@ class RingUser {
   // All `count` blocks from `index` on are written; `doorbell`: of the last entry. Who has reserved
   // before submits before: nobody waits in between.
   ZEROHOP_BOTH Ticket submit(u32 index, u32 count, u64 doorbell) const {
-    while (load(&RingState::ready) != index) Words::relax();
+    RingCounts seen;
+    while ((seen = Words::counts(ring_.state)).ready != index) Words::relax();
     const u32 end = index + count;
     // Who reserves behind this look finds `ready` below its own index, and rings in its turn.
-    if (load(&RingState::reserved) == end) {
+    if (seen.reserved == end) {
       Words::record(ring_.record, mlx5::doorbell_record(end));
       if (ring_.doorbell != 0) Words::ring(ring_.doorbell, doorbell);
     }
-    Words::store(at(&RingState::ready), end);
+    Words::store(at(&RingCounts::ready), end);
     return {end};
   }
 
   // Takes the completions that are there, unless another thread does.
   ZEROHOP_BOTH void poll() const {
     if (!Words::swap(at(&RingState::polling), 0, 1)) return;
-    const u32 before = load(&RingState::taken);
+    const u32 before = load(at(&RingState::taken));
     u32 taken = before;
-    u32 done = load(&RingState::done);
+    u32 done = load(at(&RingCounts::done));
     for (;; ++taken) {
       const mlx5::Completion found{Words::arrival(place(taken))};
       if (!found.is_there(taken / ring_.places)) break;
       done += (found.index() + 1 - done) & 0xffff;
-      if (found.failed()) Words::store(at(&RingState::failed), 1);
+      if (found.failed()) Words::store(at(&RingCounts::failed), 1);
     }
     if (taken != before) {
       Words::record(ring_.consumed, mlx5::swapped(taken & 0xffffff));
       Words::store(at(&RingState::taken), taken);
-      Words::store(at(&RingState::done), done);
+      Words::store(at(&RingCounts::done), done);
     }
     Words::store(at(&RingState::polling), 0);
   }
 
   // All that was submitted before.
-  ZEROHOP_BOTH Ticket all() const { return {load(&RingState::ready)}; }
+  ZEROHOP_BOTH Ticket all() const { return {load(at(&RingCounts::ready))}; }
 
   // Whether the adapter has done with it, and with all before.
   ZEROHOP_BOTH bool is_done(Ticket ticket) const {
-    return static_cast<int>(load(&RingState::done) - ticket.end) >= 0;
+    return static_cast<int>(load(at(&RingCounts::done)) - ticket.end) >= 0;
   }
 
   // Status: ok, timed_out, failed: some entry has, be it a later one.
@@ -140,8 +147,11 @@ class RingUser {
   ZEROHOP_BOTH u64 at(u32 RingState::* word) const {
     return reinterpret_cast<u64>(&(reinterpret_cast<RingState*>(ring_.state)->*word));
   }
-  ZEROHOP_BOTH u32 load(u32 RingState::* word) const { return Words::load(at(word)); }
-  ZEROHOP_BOTH bool failed() const { return load(&RingState::failed) != 0; }
+  ZEROHOP_BOTH u64 at(u32 RingCounts::* word) const {
+    return reinterpret_cast<u64>(&(reinterpret_cast<RingState*>(ring_.state)->counts.*word));
+  }
+  ZEROHOP_BOTH static u32 load(u64 at) { return Words::load(at); }
+  ZEROHOP_BOTH bool failed() const { return load(at(&RingCounts::failed)) != 0; }
   ZEROHOP_BOTH u64 place(u32 taken) const {  // the last 8 bytes
     return ring_.completions + u64{taken & (ring_.places - 1)} * mlx5::kBlockBytes + 56;
   }
