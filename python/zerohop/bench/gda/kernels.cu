@@ -26,7 +26,8 @@ struct Rounds {
   u32 first;  // 1: this side throws first
 };
 
-__device__ inline u64 late(const Rounds& rounds, u32 round, u64 began) {
+// When the clock began to run, behind this round.
+__device__ inline u64 begin_of(const Rounds& rounds, u32 round, u64 began) {
   return round == rounds.warm ? nanoseconds_now() : began;
 }
 
@@ -54,7 +55,7 @@ __device__ void ping_pong(const Queue& queue, const Board& board, const Rounds& 
       got = put_notify<Team>(queue, 0, 0, nbytes, slot, value);
     }
     if (got != Status::ok) return note(outcome->status, static_cast<u64>(got));
-    began = late(rounds, round, began);
+    began = begin_of(rounds, round, began);
   }
   if (Team::rank() == 0) outcome->took = nanoseconds_now() - began;
 }
@@ -90,7 +91,7 @@ extern "C" __global__ void word_ping_pong(Queue queue, Rounds rounds, u64 at, Ou
     if (got == Status::ok) got = await_word(queue.local + at, value);
     if (got == Status::ok && !rounds.first) got = put_value(queue, at, value);
     if (got != Status::ok) return note(outcome->status, static_cast<u64>(got));
-    began = late(rounds, round, began);
+    began = begin_of(rounds, round, began);
   }
   outcome->took = nanoseconds_now() - began;
 }

@@ -12,10 +12,10 @@ from zerohop.bench.gda.nvshmem_build import Toolchain, build, find_toolchain
 from zerohop.bench.gda.ours import Found, rate_of
 from zerohop.bench.gda.plan import (
     PIECE_NBYTES,
-    WARM_SHARE,
     WIDE_NBYTES,
     WIDE_SHAPE,
     threads_of,
+    warm_rounds,
 )
 from zerohop.bench.p2p.driver import Driver
 from zerohop.bench.peer import PeerFailed
@@ -84,7 +84,7 @@ class Nvshmem:
 
     def _both(self, times: int, name: str, *arguments: Any) -> Found:
         """One way of a ping-pong, which both ranks launch at once."""
-        rounds = u32(times), u32(times // WARM_SHARE), int(self._first)
+        rounds = u32(times), u32(warm_rounds(times)), int(self._first)
         self._link.exchange(None)
         seconds = together(self._link, lambda: self._seconds(name, *arguments, *rounds))
         return {"one_way": seconds}

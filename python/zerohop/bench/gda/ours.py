@@ -14,10 +14,10 @@ from zerohop.bench.gda.plan import (
     ARENA_NBYTES,
     PIECE_NBYTES,
     SHAPES,
-    WARM_SHARE,
     WIDE_SHAPE,
     WORD_NBYTES,
     threads_of,
+    warm_rounds,
 )
 from zerohop.bench.loops import LOOPS, Side
 from zerohop.bench.turns import together
@@ -102,7 +102,7 @@ class Ours:
 
     def _rounds(self, times: int) -> Any:
         """The Rounds of kernels.cu."""
-        warm = times // WARM_SHARE
+        warm = warm_rounds(times)
         words = np.array([times, warm, self._base, self._side.first], np.uint32)
         self._base += warm + times
         return np.void(words.tobytes())

@@ -21,7 +21,7 @@ RING_WAYS = ("proxy", "direct")
 POSTERS = (1, 32, 128)  # threads that post entries at once
 ENTRIES = 256  # that they post in all: fewer than a ring holds
 ARENA_NBYTES = 2 * WIDE_NBYTES  # of each side
-WARM_SHARE = 10  # a ping-pong begins with this part of its rounds: they are not timed
+WARM_SHARE = 10
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,11 @@ def gda_plan(options: Options, one_gpu: bool) -> GdaPlan:
         steps += [Step(f"put_notify_{way}", size, slow_rounds) for size in sizes]
     left_out = tuple(size for size in wanted if size > WIDE_NBYTES)
     return GdaPlan(tuple(steps), left_out, turns=5 if options.quick else 11)
+
+
+def warm_rounds(times: int) -> int:
+    """A ping-pong begins with so many more, which are not timed: the two launches are not at once."""
+    return max(1, times // WARM_SHARE)
 
 
 def threads_of(nbytes: int) -> int:
