@@ -103,7 +103,7 @@ def stand_in_home(folder: Path) -> Path:
     return home
 
 
-def stand_in_nvcc(folder: Path, home: Path, *, works: bool = True) -> Path:
+def stand_in_nvcc(folder: Path, home: Path, *, works: bool = True, cccl: bool = True) -> Path:
     """The folder that is CUDA_HOME, whose nvcc copies the stand-in to where its -o says, or complains."""
     compiler = folder / "cuda/bin/nvcc"
     compiler.parent.mkdir(parents=True)
@@ -111,4 +111,8 @@ def stand_in_nvcc(folder: Path, home: Path, *, works: bool = True) -> Path:
     complaint = "echo 'nvshmem.cu: no such architecture' >&2; exit 2"
     compiler.write_text(f"#!/bin/sh\n{copy if works else complaint}\n")
     compiler.chmod(0o755)
+    if cccl:
+        header = folder / "cuda/include/cccl/nv/target"
+        header.parent.mkdir(parents=True)
+        header.touch()
     return folder / "cuda"

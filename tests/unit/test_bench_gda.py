@@ -1,7 +1,6 @@
 """`zerohop bench gda`, as far as it goes without a GPU: on stand-ins."""
 
 import json
-import os
 import re
 import sys
 from io import StringIO
@@ -142,29 +141,43 @@ def test_every_kernel_that_is_asked_for_is_in_the_source() -> None:
     assert sorted(found) == sorted(NAMES)
 
 
-def test_nvcc_is_looked_for_in_every_usual_place(
+def test_nvcc_is_looked_for_in_every_usual_place_and_rather_with_cccl(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     home = stand_in_home(tmp_path)
-    cuda = stand_in_nvcc(tmp_path, home)
-    monkeypatch.setenv("NVSHMEM_HOME", str(home))
-    nvcc = str(cuda / "bin/nvcc")
-    monkeypatch.setenv("PATH", os.environ["PATH"])
-    monkeypatch.setenv("CUDA_HOME", str(cuda))
-    assert nvshmem_build.find_toolchain() == nvshmem_build.Toolchain(nvcc, home)
-    monkeypatch.setenv("CUDA_HOME", "/nowhere")
-    monkeypatch.setenv("PATH", str(cuda / "bin"))
-    assert nvshmem_build.find_toolchain().nvcc == nvcc
-    monkeypatch.setenv("PATH", "")
-    pips = {"nvidia.cu13": [cuda], "nvidia.nvshmem": []}
+    first, second, bare = (
+        stand_in_nvcc(tmp_path / name, home, cccl=name != "bare")
+        for name in ("first", "second", "bare")
+    )
+    pips: dict[str, list[Path]] = {"nvidia.cu13": [], "nvidia.nvshmem": []}
     monkeypatch.setattr(nvshmem_build, "_pip_folders", pips.__getitem__)
-    if not Path("/usr/local/cuda/bin/nvcc").exists():
-        assert nvshmem_build.find_toolchain().nvcc == nvcc
-        pips["nvidia.cu13"] = []
-        with pytest.raises(
-            PeerFailed, match=r"nvcc, .* is not found: pip install nvidia-cuda-nvcc"
-        ):
-            nvshmem_build.find_toolchain()
+    monkeypatch.setattr(nvshmem_build, "TOOLKIT", "/nowhere")
+    monkeypatch.setenv("NVSHMEM_HOME", str(home))
+    monkeypatch.setenv("CUDA_HOME", str(first))
+    monkeypatch.setenv("PATH", f"/nowhere:{second}/bin")
+
+    def found() -> str:
+        tools = nvshmem_build.find_toolchain()
+        assert tools.home == home
+        return tools.nvcc
+
+    assert found() == str(first / "bin/nvcc")
+    monkeypatch.setenv("CUDA_HOME", str(bare))
+    assert found() == str(second / "bin/nvcc")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert found() == str(bare / "bin/nvcc")
+    pips["nvidia.cu13"] = [second]
+    assert found() == str(second / "bin/nvcc")
+    pips["nvidia.cu13"] = []
+    monkeypatch.delenv("CUDA_HOME")
+    with pytest.raises(PeerFailed, match=r"nvcc, .* is not found: pip install nvidia-cuda-nvcc"):
+        found()
+    monkeypatch.setenv("CUDA_HOME", str(first))
+    monkeypatch.delenv("NVSHMEM_HOME")
+    with pytest.raises(PeerFailed, match="NVSHMEM is not found: pip install nvidia-nvshmem-cu13"):
+        found()
+    pips["nvidia.nvshmem"] = [home]
+    assert found() == str(first / "bin/nvcc")
 
 
 def test_sizes_beyond_the_arena_are_left_out() -> None:

@@ -15,6 +15,9 @@ SOURCE = Path(__file__).with_name("nvshmem.cu")
 PACKAGE = "nvidia-nvshmem-cu13"
 HOST_LIBRARY = "libnvshmem_host.so.3"
 NEEDED = ("include/nvshmem.h", "lib/libnvshmem_device.a", f"lib/{HOST_LIBRARY}")
+NVCC_PACKAGES = "nvidia-cuda-nvcc nvidia-cuda-cccl"
+CCCL = "nv/target"  # one of its headers
+TOOLKIT = "/usr/local/cuda"
 BUILD_S = 60.0
 
 
@@ -41,17 +44,24 @@ def _find_home() -> Path:
 
 
 def _find_nvcc() -> str:
-    """Of $CUDA_HOME, the PATH, the toolkit's usual place, or pip's package."""
-    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    """Of $CUDA_HOME, the PATH, the toolkit's usual place, or pip's package; rather one that has CCCL, whose
+    headers NVSHMEM's include."""
+    home = os.environ.get("CUDA_HOME", TOOLKIT)
     pips = [str(folder / "bin") for folder in _pip_folders("nvidia.cu13")]
-    searched = [f"{home}/bin", os.environ.get("PATH", ""), "/usr/local/cuda/bin", *pips]
-    found = shutil.which("nvcc", path=os.pathsep.join(searched))
-    if found is None:
+    path = os.environ.get("PATH", "").split(os.pathsep)
+    places = [f"{home}/bin", *path, f"{TOOLKIT}/bin", *pips]
+    found = [nvcc for place in places if (nvcc := shutil.which("nvcc", path=place))]
+    if not found:
         raise PeerFailed(
-            "nvcc, which compiles the kernels of NVSHMEM, is not found: pip install nvidia-cuda-nvcc, "
-            "or set CUDA_HOME to a CUDA toolkit"
+            "nvcc, which compiles the kernels of NVSHMEM, is not found: "
+            f"pip install {NVCC_PACKAGES}, or set CUDA_HOME to a CUDA toolkit"
         )
-    return found
+    return min(found, key=lambda nvcc: not _has_cccl(Path(nvcc)))
+
+
+def _has_cccl(nvcc: Path) -> bool:
+    headers = (nvcc.resolve().parents[1] / "include", nvcc.parents[1] / "include")
+    return any((place / inner / CCCL).exists() for place in headers for inner in ("", "cccl"))
 
 
 def _pip_folders(package: str) -> list[Path]:
@@ -76,5 +86,6 @@ def build(tools: Toolchain, architecture: str, folder: Path) -> Path:
         raise PeerFailed(f"{tools.nvcc}: no end after {BUILD_S:.0f} s") from None
     if done.returncode != 0:
         said = " ".join((done.stderr or done.stdout).split())
-        raise PeerFailed(f"{tools.nvcc}: exit status {done.returncode}: {said[-300:]}")
+        remedy = "pip install nvidia-cuda-cccl, for: " if CCCL in said else ""
+        raise PeerFailed(f"{tools.nvcc}: exit status {done.returncode}: {remedy}{said[-300:]}")
     return library
