@@ -13,14 +13,9 @@ from zerohop.bench.gda.plan import (
 from zerohop.bench.report import Sheet, View
 
 VIEWS = (
-    View(
-        "put_notify", "put_notify from kernel to kernel, one way (nvshmem: put_signal)", "one_way"
-    ),
-    View("put_notify_both", "the same, heard by CPUs as well", "one_way"),
-    *(
-        View(f"put_notify_{way}", f"the same by a thread, way {way}", "one_way")
-        for way in RING_WAYS
-    ),
+    View("put_notify", "put_notify, one way", "one_way"),
+    View("put_notify_both", "put_notify that CPUs hear, too", "one_way"),
+    *(View(f"put_notify_{way}", f"put_notify, way {way}", "one_way") for way in RING_WAYS),
 )
 _DRIVERS = {"python": "the host, from Python", "cpp": "the host, from C++"}
 _THREADS = {shape: f"{blocks} x {threads} threads" for shape, (blocks, threads) in SHAPES.items()}
