@@ -34,7 +34,7 @@ class Kernels:
             self._cupy: Any = import_module("cupy")
         except ImportError as error:
             why = f"CuPy, which compiles the kernels, is not installed ({error})"
-            raise PeerFailed(f"{why}: pip install cupy-cuda13x") from None
+            raise PeerFailed(f"{why}: pip install 'zerohop[cupy]'") from None
         self._cupy.cuda.Device(ordinal).use()
         self._stream = self._cupy.cuda.Stream(non_blocking=True)
         module = self._cupy.RawModule(code=SOURCE.read_text(), options=compile_options())
