@@ -98,12 +98,18 @@ extern "C" __global__ void word_ping_pong(Queue queue, Rounds rounds, u64 at, Ou
 
 __device__ inline u64 thread_of_grid() { return u64{blockIdx.x} * blockDim.x + threadIdx.x; }
 
+// A compiler may not leave a store out because the next one goes to the same place.
+__device__ inline void keep_stores() { asm volatile("" ::: "memory"); }
+
 // Each thread, 8 bytes of its own place so many times: of its memory, or of a register.
 extern "C" __global__ void __launch_bounds__(512)
     put_many(Queue queue, u32 times, Outcome* outcome) {
   const u64 at = thread_of_grid() * sizeof(u64);
   Status got = Status::ok;
-  for (u32 i = 0; i < times && got == Status::ok; ++i) got = put(queue, at, at, sizeof(u64));
+  for (u32 i = 0; i < times && got == Status::ok; ++i) {
+    got = put(queue, at, at, sizeof(u64));
+    keep_stores();
+  }
   if (got != Status::ok) note(outcome->status, static_cast<u64>(got));
 }
 extern "C" __global__ void __launch_bounds__(512)
@@ -112,6 +118,7 @@ extern "C" __global__ void __launch_bounds__(512)
   Status got = Status::ok;
   for (u32 i = 0; i < times && got == Status::ok; ++i) {
     got = put_value(queue, thread * sizeof(u64), thread + i);
+    keep_stores();
   }
   if (got != Status::ok) note(outcome->status, static_cast<u64>(got));
 }

@@ -89,16 +89,23 @@ __global__ void word_ping_pong(Arena arena, Rounds rounds) {
   }
 }
 
+// A compiler may not leave a store out because the next one goes to the same place.
+__device__ void keep_stores() { asm volatile("" ::: "memory"); }
+
 __global__ void __launch_bounds__(512) put_values(Arena arena, u32 times) {
   const u64 thread = u64{blockIdx.x} * blockDim.x + threadIdx.x;
   u64* const target = reinterpret_cast<u64*>(arena.inbox) + thread;
-  for (u32 i = 0; i < times; ++i) nvshmem_uint64_p(target, thread + i, arena.other);
+  for (u32 i = 0; i < times; ++i) {
+    nvshmem_uint64_p(target, thread + i, arena.other);
+    keep_stores();
+  }
 }
 
 __global__ void __launch_bounds__(512) put_many(Arena arena, u32 times) {
   const u64 at = (u64{blockIdx.x} * blockDim.x + threadIdx.x) * sizeof(u64);
   for (u32 i = 0; i < times; ++i) {
     nvshmem_putmem(arena.inbox + at, arena.outbox + at, sizeof(u64), arena.other);
+    keep_stores();
   }
 }
 
