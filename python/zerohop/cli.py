@@ -13,6 +13,7 @@ import click
 from zerohop import __version__
 
 SOFT_PEERS = ("ucx", "iperf3", "tcp")
+GDA_PEERS = ("nvshmem",)
 P2P_PEERS = ("nccl", "torch", "raw", "ucx")
 
 
@@ -244,6 +245,25 @@ def p2p(context: click.Context, /, **options: Any) -> None:
     from rich.console import Console
 
     from zerohop.bench import p2p as suite
+    from zerohop.bench.plan import Options
+
+    context.exit(0 if suite.run(Options(**options), Console()) else 1)
+
+
+@bench.command()
+@_peers_option(GDA_PEERS)
+@click.option("--placement", is_flag=True, help="Also tell where a kernel's queue pair can lie.")
+@_bench_options
+@click.pass_context
+def gda(context: click.Context, /, **options: Any) -> None:
+    """Kernels of two processes that communicate by themselves: latency, bandwidth, rates.
+
+    With one GPU both processes use it. Beside a bare copy by a kernel and, if asked for, nvshmem. Needs CuPy; nvshmem
+    its package and nvcc. Who is missing or fails is told and left out.
+    """
+    from rich.console import Console
+
+    from zerohop.bench import gda as suite
     from zerohop.bench.plan import Options
 
     context.exit(0 if suite.run(Options(**options), Console()) else 1)

@@ -157,43 +157,6 @@ extern "C" __global__ void check_rounds(Queue queue, Board board, u32 rounds, u3
     return;
   }
 }
-
-// took: nanoseconds of all rounds.
-template <typename Team>
-__device__ void ping_pong(Queue queue, Board board, u32 rounds, u64 nbytes, u32 slot, bool first,
-                          int* status, u64* took) {
-  const u64 began = nanoseconds_now();
-  for (u32 round = 1; round <= rounds; ++round) {
-    Status got = Status::ok;
-    if (first) got = put_notify<Team>(queue, 0, 0, nbytes, slot, round);
-    if (got == Status::ok) got = wait_notify<Team>(board, slot, 2000000000, nullptr, Reset::alone);
-    if (got == Status::ok && !first) got = put_notify<Team>(queue, 0, 0, nbytes, slot, round);
-    if (got == Status::ok) continue;
-    *status = static_cast<int>(got);
-    return;
-  }
-  if (Team::rank() == 0) *took = nanoseconds_now() - began;
-}
-extern "C" __global__ void ping_pong_thread(Queue queue, Board board, u32 rounds, u64 nbytes, u32 slot,
-                                            int first, int* status, u64* took) {
-  ping_pong<Thread>(queue, board, rounds, nbytes, slot, first != 0, status, took);
-}
-extern "C" __global__ void __launch_bounds__(1024) ping_pong_block(Queue queue, Board board, u32 rounds, u64 nbytes, u32 slot,
-                                           int first, int* status, u64* took) {
-  ping_pong<Block>(queue, board, rounds, nbytes, slot, first != 0, status, took);
-}
-
-extern "C" __global__ void __launch_bounds__(512) put_many(Queue queue, u32 times, u64 nbytes) {
-  const u64 thread = u64{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (u32 i = 0; i < times; ++i) put(queue, thread * nbytes, thread * nbytes, nbytes);
-}
-
-// All blocks together, a piece at a time.
-extern "C" __global__ void __launch_bounds__(1024) put_wide(Queue queue, u64 nbytes, u64 piece) {
-  for (u64 at = blockIdx.x * piece; at < nbytes; at += gridDim.x * piece) {
-    put<Block>(queue, at, at, at + piece <= nbytes ? piece : nbytes - at);
-  }
-}
 """
 
 THREAD, WARP, BLOCK = 0, 1, 2

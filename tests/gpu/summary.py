@@ -42,7 +42,7 @@ def printed_rows(log: Path) -> list[dict[str, Any]]:
 
 
 def bench_rows(path: Path) -> list[dict[str, Any]]:
-    """Of `zerohop bench p2p`, its header first."""
+    """Of a `zerohop bench`, its header first."""
     found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
     return found
 
@@ -52,7 +52,8 @@ def main(results: Path, rows: Path, command: str, status: str) -> None:
     found = [row for file in sorted(rows.glob("*.json")) for row in json.loads(file.read_text())]
     for name in PRINTING:
         found += printed_rows(results / f"{name}.log")
-    found += bench_rows(results / "p2p.json")
+    for suite in ("p2p", "gda"):
+        found += bench_rows(results / f"{suite}.json")
     summary = {
         "command": command,
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),

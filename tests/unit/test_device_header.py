@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import zerohop as zh
 from support.nvcc import compiles
+from zerohop.bench.gda import kernels as bench_kernels
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "gpu"))
 from device_kernels import SOURCE
@@ -44,7 +45,11 @@ extern "C" __global__ void use(Queue queue, Board board, u32* out) {
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("source", [CALLS, SOURCE], ids=["calls", "kernels of the GPU tests"])
+@pytest.mark.parametrize(
+    "source",
+    [CALLS, SOURCE, bench_kernels.SOURCE.read_text()],
+    ids=["calls", "kernels of the GPU tests", "kernels of the benchmark"],
+)
 def test_it_compiles(tmp_path: Path, source: str, architecture: str) -> None:
     file = tmp_path / "use.cu"
     file.write_text(source)

@@ -144,6 +144,7 @@ def test_wheel_is_small_and_depends_on_little(wheel: Path) -> None:
     kernels = ("include/zerohop/device", "examples/blocks")
     assert {f"zerohop/{kernel}.cuh" for kernel in kernels} <= set(names)
     assert {f"zerohop/examples/{name}/{name}.cu" for name in ("matvec", "stencil")} <= set(names)
+    assert {f"zerohop/bench/gda/{name}.cu" for name in ("kernels", "nvshmem")} <= set(names)
 
 
 NO_HEADERS = ["-DCMAKE_FIND_ROOT_PATH=/nonexistent", "-DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY"]

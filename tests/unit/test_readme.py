@@ -122,6 +122,7 @@ def test_the_benchmarks_take_the_arguments_that_are_shown(repository: Path, monk
     assert {peer for context in shown for peer in context.params["peers"]} == {
         *cli.SOFT_PEERS,
         *cli.P2P_PEERS,
+        *cli.GDA_PEERS,
     }
 
 

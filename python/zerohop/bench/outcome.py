@@ -13,7 +13,7 @@ from rich.progress import Progress
 from zerohop.bench.peer import PeerFailed
 from zerohop.bench.plan import Options
 from zerohop.bench.plot import draw
-from zerohop.bench.report import View, print_absences, print_report
+from zerohop.bench.report import Sheet, View, print_absences, print_report
 from zerohop.bench.rows import Figures, Row, header, write_json
 from zerohop.bench.targets import Verdict
 from zerohop.host import human_bytes
@@ -28,6 +28,7 @@ class Part:
     figures: Figures
     views: Sequence[View]
     judged: Sequence[Verdict]
+    sheets: Sequence[Sheet] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def deliver(outcome: Outcome, options: Options, console: Console) -> bool:
         for part in outcome.parts:
             if part.label:
                 console.rule(part.label)
-            print_report(part.figures, console, part.views, part.judged)
+            print_report(part.figures, console, part.views, part.judged, part.sheets)
     print_absences(outcome.absences, console)
     if outcome.rows:
         _write(outcome, options, console)

@@ -32,6 +32,7 @@ class Options:
     json_path: Path | None = None
     plot_path: Path | None = None
     host: bool = False  # of p2p: host memory instead of GPUs
+    placement: bool = False  # of gda: where the rings of a queue pair lie
 
 
 class Order(NamedTuple):

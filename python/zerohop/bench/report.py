@@ -14,7 +14,7 @@ from zerohop.bench.rows import DRIVERS, Figures
 from zerohop.bench.targets import Verdict
 from zerohop.host import human_bytes, human_seconds
 
-PEERS = ("ucx", "iperf3", "tcp", "raw", "torch", "nccl")
+PEERS = ("ucx", "iperf3", "tcp", "raw", "torch", "nccl", "bare", "nvshmem")
 MARKS = {True: "[green]met[/]", False: "[bold red]missed[/]", None: "[yellow]not measured[/]"}
 SPREAD = ("p90", "p99", "mean")  # shown of ours where the metric is p50
 
@@ -32,6 +32,15 @@ class View:
         return self.metric == "bandwidth"
 
 
+@dataclass(frozen=True)
+class Sheet:
+    """What a table shows of tests that have one size each, a line for each of them."""
+
+    title: str
+    metric: str
+    lines: Sequence[tuple[str, str, int]]  # what it says, test, nbytes
+
+
 SOFT_VIEWS = (
     View("latency", "write + notify, half round trip", "p50"),
     *(View(test, f"{test} bandwidth") for test in ("write", "read", "send", *BLOCK_TESTS)),
@@ -39,11 +48,18 @@ SOFT_VIEWS = (
 
 
 def print_report(
-    figures: Figures, console: Console, views: Sequence[View], judged: Sequence[Verdict]
+    figures: Figures,
+    console: Console,
+    views: Sequence[View],
+    judged: Sequence[Verdict],
+    sheets: Sequence[Sheet] = (),
 ) -> None:
     for view in views:
         if lines(figures, view):
             console.print(_table_of(figures, view))
+    for sheet in sheets:
+        if any(figures.by_size(test, sheet.metric) for _, test, _ in sheet.lines):
+            console.print(_sheet_table(figures, sheet))
     if judged:
         console.print(_targets_table(judged))
 
@@ -99,6 +115,26 @@ def _table_of(figures: Figures, view: View) -> Table:
     return table
 
 
+def _sheet_table(figures: Figures, sheet: Sheet) -> Table:
+    whose = ("zerohop", *PEERS)
+    found = {
+        impl: [figures.by_size(test, sheet.metric, impl).get(n) for _, test, n in sheet.lines]
+        for impl in whose
+    }
+    peers = [impl for impl in PEERS if any(found[impl])]
+    unit = {"bandwidth": ", GB/s", "rate": ", millions a second"}.get(sheet.metric, "")
+    table = Table(title=f"{sheet.title}{unit}", title_justify="left")
+    table.add_column("")
+    for name in ("nbytes", "zerohop", *peers, *(f"/ {impl}" for impl in peers)):
+        table.add_column(name, justify="right")
+    show = {"bandwidth": _rate, "rate": _millions}.get(sheet.metric, _time)
+    for i, (said, _, nbytes) in enumerate(sheet.lines):
+        ours, theirs = found["zerohop"][i], [found[impl][i] for impl in peers]
+        shown = [show(value) for value in (ours, *theirs)]
+        table.add_row(said, human_bytes(nbytes), *shown, *(_ratio(ours, v) for v in theirs))
+    return table
+
+
 def _targets_table(judged: Sequence[Verdict]) -> Table:
     table = Table(title="targets", title_justify="left")
     for name in ("target", "measured", ""):
@@ -114,6 +150,10 @@ def _time(seconds: float | None) -> str:
 
 def _rate(bytes_per_second: float | None) -> str:
     return "" if bytes_per_second is None else f"{bytes_per_second / 1e9:.3g}"
+
+
+def _millions(per_second: float | None) -> str:
+    return "" if per_second is None else f"{per_second / 1e6:.4g}"
 
 
 def _ratio(ours: float | None, theirs: float | None) -> str:

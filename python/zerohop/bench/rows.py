@@ -17,12 +17,16 @@ import numpy as np
 from zerohop import __version__
 from zerohop.host import available_memory, cpu_model, usable_cores
 
-DRIVERS = {"cpp": "C++", "python": "Python"}  # which loop drove it, and its name
+DRIVERS = {
+    "cpp": "C++",
+    "python": "Python",
+    "kernel": "kernel",
+}  # which loop drove it, and its name
 
 
 @dataclass(frozen=True)
 class Row:
-    """One figure. Times are in "s", rates in "B/s", sizes in "B"; nbytes is 0 where none applies."""
+    """One figure. Times are in "s", rates in "B/s" and "1/s", sizes in "B"; nbytes is 0 where none applies."""
 
     suite: str
     test: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from zerohop.bench.plan import KIB, MIB, VIEWS
@@ -25,6 +25,36 @@ class Verdict:
     target: str
     measured: str
     met: bool | None  # None: it was not measured
+
+
+def unmeasured(target: str) -> Verdict:
+    return Verdict(target, "", None)
+
+
+def at_most(target: str, bound: float, seconds: float | None, error: float = 0.0) -> Verdict:
+    """error: of `seconds`, which the bound has to cover, too."""
+    target = f"{target} <= {human_seconds(bound)}"
+    if seconds is None:
+        return unmeasured(target)
+    measured = human_seconds(seconds) + (f", +- {human_seconds(error)}" if error else "")
+    return Verdict(target, measured, seconds + error <= bound)
+
+
+def at_least(
+    target: str, bound: float, ours: Mapping[int, float], theirs: Mapping[int, float], smallest: int
+) -> Verdict:
+    """The ratio at the size, from `smallest` up, where it is least."""
+    target = f"{target} >= {bound:g}"
+    ratios = {
+        nbytes: value / theirs[nbytes]
+        for nbytes, value in ours.items()
+        if nbytes >= smallest and nbytes in theirs
+    }
+    if not ratios:
+        return unmeasured(target)
+    worst = min(ratios, key=lambda nbytes: ratios[nbytes])
+    measured = f"{ratios[worst]:.3f} at {human_bytes(worst)}, best {max(ratios.values()):.3f}"
+    return Verdict(target, measured, ratios[worst] >= bound)
 
 
 def verdicts(figures: Figures) -> list[Verdict]:

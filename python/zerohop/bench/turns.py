@@ -11,6 +11,8 @@ from zerohop.errors import Error, RouteUnavailable
 from zerohop.local import Link, RankFailed, Ranks
 
 MOST_TIMES = 200_000
+OURS = "zerohop"  # of the contestants
+ENDING = "its orderly end"
 Result = TypeVar("Result")
 Ask = Callable[[Order], tuple[Sequence[float], float]]  # samples (of a latency), seconds in all
 
@@ -146,6 +148,32 @@ class Absences:
             for (name, test), reason in self.reasons.items()
             if reason
         ]
+
+
+def guarded(
+    absences: Absences, contestant: Contestant, test: str, act: Callable[[], Result]
+) -> Result | None:
+    """What `act` returns; None, and a note why, where a peer cannot. Raises RankFailed of ours alone,
+    and PeerFailed of ours in general (no test)."""
+    ours = contestant.name == OURS
+    try:
+        return act()
+    except PeerFailed as error:
+        if ours and not test:
+            raise
+        absences.note(contestant.name, test, str(error))
+        if ours and isinstance(error, FigureFailed):
+            absences.failures.append(f"{test}: {error}")
+    except RankFailed as error:
+        if ours:
+            raise
+        if test == ENDING:
+            absences.note(contestant.name, ENDING, describe(error))
+        else:  # what was measured before stays
+            since = f"from {test} on: " if test else ""
+            absences.note(contestant.name, "", since + describe(error))
+        contestant.close()
+    return None
 
 
 def describe(failure: RankFailed) -> str:

@@ -28,20 +28,18 @@ from zerohop.bench.p2p.plan import (
 from zerohop.bench.p2p.raw import Raw
 from zerohop.bench.p2p.targets import gpu_verdicts
 from zerohop.bench.p2p.torch_ipc import Torch
-from zerohop.bench.peer import FigureFailed, PeerFailed
+from zerohop.bench.peer import PeerFailed
 from zerohop.bench.plan import LARGE_NBYTES, Options, Order
 from zerohop.bench.report import View
 from zerohop.bench.rows import Figures, Row, medians
-from zerohop.bench.turns import Absences, Contestant, describe, timed
+from zerohop.bench.turns import ENDING, OURS, Absences, Contestant, guarded, timed
 from zerohop.host import human_bytes
-from zerohop.local import Link, RankFailed, Ranks
+from zerohop.local import Link, Ranks
 from zerohop.stats import percentiles
 
 SUITE = "p2p"
-OURS = "zerohop"
 BOUND_S = 90.0  # for any one answer of a contestant; of the first, its start included
 MAKERS: dict[str, tuple[Any, int]] = {"raw": (Raw, 1), "torch": (Torch, 2), "nccl": (Nccl, 2)}
-ENDING = "its orderly end"
 CALL_TESTS = ("post_write", "mapping")  # answered with seconds by metric
 VIEWS = (
     View("write_latency", "write, waited for by the CPU", "p50"),
@@ -145,11 +143,11 @@ class Suite:
                 self._take_turns(test, nbytes)
                 progress.advance(task)
             for contestant in self._contestants:
-                self._guarded(contestant, ENDING, contestant.finish)
+                guarded(self._absences, contestant, ENDING, contestant.finish)
 
     def _begin(self, contestant: Contestant) -> None:
         """Has it do everything once: what it sets up at the first use is not timed."""
-        found = self._guarded(contestant, "", partial(contestant.ask, "facts"))
+        found = guarded(self._absences, contestant, "", partial(contestant.ask, "facts"))
         if found is None:
             return
         facts = found[0]
@@ -164,37 +162,20 @@ class Suite:
         for test in SIZED_TESTS:
             order = Order(test, "python", 8, 2)
             if not self._absences.covers(contestant.name, test):
-                self._guarded(contestant, test, partial(contestant.ask, order))
+                guarded(self._absences, contestant, test, partial(contestant.ask, order))
 
     def _take_turns(self, test: str, nbytes: int) -> None:
         known = len(self._rows)
         for _ in range(self._plan.rounds_of(nbytes)):
             for contestant in self._contestants:
                 if not self._absences.covers(contestant.name, test):
-                    self._guarded(contestant, test, partial(self._one, contestant, test, nbytes))
+                    guarded(
+                        self._absences,
+                        contestant,
+                        test,
+                        partial(self._one, contestant, test, nbytes),
+                    )
         self._rows[known:] = medians(self._rows[known:])
-
-    def _guarded(self, contestant: Contestant, test: str, act: Any) -> Any:
-        """What `act` returns; None, and a note why, where a peer cannot. Raises RankFailed of ours alone."""
-        ours = contestant.name == OURS
-        try:
-            return act()
-        except PeerFailed as error:
-            if ours and not test:
-                raise
-            self._absences.note(contestant.name, test, str(error))
-            if ours and isinstance(error, FigureFailed):
-                self._absences.failures.append(f"{test}: {error}")
-        except RankFailed as error:
-            if ours:
-                raise
-            if test == ENDING:
-                self._absences.note(contestant.name, ENDING, describe(error))
-            else:  # what was measured before stays
-                since = f"from {test} on: " if test else ""
-                self._absences.note(contestant.name, "", since + describe(error))
-            contestant.close()
-        return None
 
     def _one(self, contestant: Contestant, test: str, nbytes: int) -> None:
         if test in CALL_TESTS or test == "stream_notify":

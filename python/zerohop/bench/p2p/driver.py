@@ -17,6 +17,7 @@ LIBRARY = "libcuda.so.1"
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: not ordered with the default stream
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
 PEER_ACCESS_ALREADY_ENABLED = 704
+CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 Event = ctypes.c_void_p
 LOOKS = 64  # at a stream between two looks at the clock
 
@@ -67,6 +68,15 @@ class Gpu:
         text = ctypes.create_string_buffer(256)
         self.driver.call("cuDeviceGetName", text, 256, self._device)
         return text.value.decode()
+
+    def architecture(self) -> str:
+        """As nvcc calls it, "sm_90"."""
+        return f"sm_{self._attribute(CAPABILITY_MAJOR)}{self._attribute(CAPABILITY_MINOR)}"
+
+    def _attribute(self, number: int) -> int:
+        value = ctypes.c_int()
+        self.driver.call("cuDeviceGetAttribute", ctypes.byref(value), number, self._device)
+        return value.value
 
     def free_nbytes(self) -> int:
         free, total = ctypes.c_size_t(), ctypes.c_size_t()

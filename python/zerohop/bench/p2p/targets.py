@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from zerohop.bench.p2p.plan import BLOCKS_NBYTES, MAPPING_NBYTES
 from zerohop.bench.plan import KIB, MIB
 from zerohop.bench.rows import DRIVERS, Figures
-from zerohop.bench.targets import Verdict
+from zerohop.bench.targets import Verdict, at_least, at_most, unmeasured
 from zerohop.host import human_bytes, human_seconds
 
 LARGE = 256 * MIB  # "write of 256 MiB and 1 GiB"
@@ -43,41 +43,11 @@ def host_verdicts(figures: Figures, mapped: bool) -> list[Verdict]:
     return [*found, *_host_notifications(figures)] if mapped else found
 
 
-def _unmeasured(target: str) -> Verdict:
-    return Verdict(target, "", None)
-
-
-def _at_most(target: str, bound: float, seconds: float | None, error: float = 0.0) -> Verdict:
-    """error: of `seconds`, which the bound has to cover, too."""
-    target = f"{target} <= {human_seconds(bound)}"
-    if seconds is None:
-        return _unmeasured(target)
-    measured = human_seconds(seconds) + (f", +- {human_seconds(error)}" if error else "")
-    return Verdict(target, measured, seconds + error <= bound)
-
-
-def _at_least(
-    target: str, bound: float, ours: Mapping[int, float], theirs: Mapping[int, float], smallest: int
-) -> Verdict:
-    """The ratio at the size, from `smallest` up, where it is least."""
-    target = f"{target} >= {bound:g}"
-    ratios = {
-        nbytes: value / theirs[nbytes]
-        for nbytes, value in ours.items()
-        if nbytes >= smallest and nbytes in theirs
-    }
-    if not ratios:
-        return _unmeasured(target)
-    worst = min(ratios, key=lambda nbytes: ratios[nbytes])
-    measured = f"{ratios[worst]:.3f} at {human_bytes(worst)}, best {max(ratios.values()):.3f}"
-    return Verdict(target, measured, ratios[worst] >= bound)
-
-
 def _writes(figures: Figures) -> Iterator[Verdict]:
     ours = figures.by_size("write", "bandwidth")
     for impl, bound in WRITE_RATIOS.items():
         theirs = figures.by_size("write", "bandwidth", impl)
-        yield _at_least(f"write from 256 MiB / {impl}", bound, ours, theirs, LARGE)
+        yield at_least(f"write from 256 MiB / {impl}", bound, ours, theirs, LARGE)
 
 
 def _notifications(figures: Figures) -> Iterator[Verdict]:
@@ -86,14 +56,14 @@ def _notifications(figures: Figures) -> Iterator[Verdict]:
     for label, bound in NOTIFY_S.items():
         found = [seconds[nbytes] for nbytes in seconds if nbytes in NOTIFY_NBYTES[label]]
         target = f"{label} write+notify, stream to stream, one way"
-        yield _at_most(target, bound, max(found, default=None))
+        yield at_most(target, bound, max(found, default=None))
 
 
 def _calls(figures: Figures) -> Iterator[Verdict]:
     posts = figures.by_size("post_write", "per_call")
-    yield _at_most("posting a write", POST_S, posts.get(8))
+    yield at_most("posting a write", POST_S, posts.get(8))
     posts = figures.by_size("stream_notify", "per_call")
-    yield _at_most("posting a write+notify behind a stream", POST_S, posts.get(8))
+    yield at_most("posting a write+notify behind a stream", POST_S, posts.get(8))
 
 
 def _mappings(figures: Figures) -> Iterator[Verdict]:
@@ -102,8 +72,8 @@ def _mappings(figures: Figures) -> Iterator[Verdict]:
         figures.by_size("mapping", metric).get(MAPPING_NBYTES)
         for metric in ("first", "cached", "cached_error")
     )
-    yield _at_most(f"first mapping of {size}", MAPPING_S["first"], first)
-    yield _at_most(f"cached mapping of {size}", MAPPING_S["cached"], cached, error or 0.0)
+    yield at_most(f"first mapping of {size}", MAPPING_S["first"], first)
+    yield at_most(f"cached mapping of {size}", MAPPING_S["cached"], cached, error or 0.0)
 
 
 def _lists(figures: Figures) -> Iterator[Verdict]:
@@ -111,18 +81,18 @@ def _lists(figures: Figures) -> Iterator[Verdict]:
         target = f"{test}, {human_bytes(BLOCKS_NBYTES)} in all >= {bound / 1e9:g} GB/s"
         rate = figures.by_size(test, "bandwidth").get(BLOCKS_NBYTES)
         if rate is None:
-            yield _unmeasured(target)
+            yield unmeasured(target)
         else:
             yield Verdict(target, f"{rate / 1e9:.4g} GB/s", rate >= bound)
     ours, rows = figures.by_size("halo", "bandwidth"), figures.by_size("halo", "bandwidth", "raw")
-    yield _at_least("halo columns / a loop of row copies", HALO_RATIO, ours, rows, 0)
+    yield at_least("halo columns / a loop of row copies", HALO_RATIO, ours, rows, 0)
 
 
 def _directions(figures: Figures) -> Iterator[Verdict]:
     writing = figures.by_size("write", "bandwidth")
     reading, both = (figures.by_size(test, "bandwidth") for test in ("read", "both"))
-    yield _at_least("reading from 256 MiB / writing", READ_RATIO, reading, writing, LARGE)
-    yield _at_least("both directions from 256 MiB / one", BOTH_RATIO, both, writing, LARGE)
+    yield at_least("reading from 256 MiB / writing", READ_RATIO, reading, writing, LARGE)
+    yield at_least("both directions from 256 MiB / one", BOTH_RATIO, both, writing, LARGE)
 
 
 def _host_bandwidths(figures: Figures) -> Iterator[Verdict]:
@@ -131,7 +101,7 @@ def _host_bandwidths(figures: Figures) -> Iterator[Verdict]:
         ours = figures.by_size(test, "bandwidth", driver="cpp")
         theirs = figures.by_size(test, "bandwidth", "ucx")
         target = f"{test} bandwidth from {human_bytes(smallest)} / ucx"
-        yield _at_least(target, UCX_BANDWIDTH_RATIO, ours, theirs, smallest)
+        yield at_least(target, UCX_BANDWIDTH_RATIO, ours, theirs, smallest)
 
 
 def _put_latency(figures: Figures) -> Verdict:
@@ -139,7 +109,7 @@ def _put_latency(figures: Figures) -> Verdict:
     ours = figures.get("write_latency", "p50", 8)
     theirs = figures.get("write_latency", "p50", 8, "ucx")
     if ours is None or theirs is None:
-        return _unmeasured(target)
+        return unmeasured(target)
     measured = f"{ours / theirs:.2f} ({human_seconds(ours)} to {human_seconds(theirs)})"
     return Verdict(target, measured, ours <= UCX_LATENCY_RATIO * theirs)
 
@@ -148,4 +118,4 @@ def _host_notifications(figures: Figures) -> Iterator[Verdict]:
     for driver, bound in HOST_NOTIFY_S.items():
         seconds = figures.get("latency", "p50", 8, driver=driver)
         target = f"8 B write+notify half round trip from {DRIVERS[driver]}"
-        yield _at_most(target, bound, seconds)
+        yield at_most(target, bound, seconds)

@@ -1,0 +1,73 @@
+"""The benchmark's kernels of zerohop on one GPU: compiled by CuPy, launched, awaited and timed."""
+
+from __future__ import annotations
+
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from zerohop.bench.peer import PeerFailed
+from zerohop.device import compile_options
+
+SOURCE = Path(__file__).with_name("kernels.cu")
+NAMES = (
+    *("ping_pong_thread", "ping_pong_block", "word_ping_pong"),
+    *("put_many", "put_values", "post_values", "put_wide", "copy_wide"),
+)
+BOUND_S = 20.0  # of a launch: its waits have ended long before, each by its own bound
+STATUSES = {  # zerohop::device::Status
+    1: "waited in vain for 2 s",
+    2: "left the bounds of an array",
+    3: "may not write there",
+    5: "named a slot that is not one of the board's",
+    6: "found that no peer is left that could notify",
+    7: "had an entry refused",
+}
+
+
+class Kernels:
+    """All of them are loaded at once: CUDA may hold up what loads a kernel while another one waits."""
+
+    def __init__(self, ordinal: int) -> None:
+        try:
+            self._cupy: Any = import_module("cupy")
+        except ImportError as error:
+            why = f"CuPy, which compiles the kernels, is not installed ({error})"
+            raise PeerFailed(f"{why}: pip install 'zerohop[cupy]'") from None
+        self._cupy.cuda.Device(ordinal).use()
+        self._stream = self._cupy.cuda.Stream(non_blocking=True)
+        module = self._cupy.RawModule(code=SOURCE.read_text(), options=compile_options())
+        module.compile()
+        self._kernels = {name: module.get_function(name) for name in NAMES}
+        assert all(kernel.num_regs > 0 for kernel in self._kernels.values())  # asking loads them
+        self._outcome = self._cupy.zeros(3, "uint64")
+        self._events = [self._cupy.cuda.Event() for _ in range(2)]
+        self._cupy.cuda.runtime.deviceSynchronize()
+
+    def run(self, name: str, shape: tuple[int, int], *arguments: Any) -> tuple[float, float, float]:
+        """Seconds: from begin to end by events, and the two that the kernel took by its clock.
+
+        shape: blocks and threads. Raises PeerFailed for a status other than ok.
+        """
+        blocks, threads = shape
+        begun, ended = self._events
+        self._outcome.data.memset_async(0, self._outcome.nbytes, self._stream)
+        begun.record(self._stream)
+        kernel = self._kernels[name]
+        kernel((blocks,), (threads,), (*arguments, self._outcome), stream=self._stream)
+        ended.record(self._stream)
+        self._await(name)
+        # Fetched only now: a copy would wait with a lock of the whole context, which a thread of zerohop
+        # needs that serves the kernel.
+        status, took, done_in = (int(word) for word in self._outcome.get(stream=self._stream))
+        if status:
+            raise PeerFailed(f"{name} {STATUSES.get(status, f'ended with status {status}')}")
+        events_s = float(self._cupy.cuda.get_elapsed_time(begun, ended)) * 1e-3
+        return events_s, took * 1e-9, done_in * 1e-9
+
+    def _await(self, name: str) -> None:
+        until = time.monotonic() + BOUND_S
+        while not self._stream.done:
+            if time.monotonic() > until:
+                raise PeerFailed(f"{name} was not done after {BOUND_S:g} s")

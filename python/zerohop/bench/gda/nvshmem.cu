@@ -1,0 +1,258 @@
+// The peer "nvshmem" of `zerohop bench gda`: kernels that communicate by NVSHMEM, and what Python
+// calls by ctypes. Each call returns 0, or an error of the CUDA runtime or of NVSHMEM.
+#include <nvshmem.h>
+#include <nvshmemx.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace {
+
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+
+__device__ u64 nanoseconds_now() {
+  u64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+// Of the wait that is ours. NVSHMEM's have no bound: who runs this ends the process instead.
+constexpr u64 kPatienceNs = 2000000000;
+constexpr u32 kLooksOfWord = 1024;  // for each at the clock
+
+// What both sides have: the same by the symmetry of NVSHMEM's heap.
+struct Arena {
+  char* outbox;
+  char* inbox;
+  u64* signal;  // of a ping-pong: counts up as long as the process lives
+  int* word;    // the same, of that which has nothing else
+  u64* took;    // nanoseconds, 0 unless all rounds were; of this GPU alone
+  int other;    // PE
+};
+
+// A call's rounds, and those of them before the clock runs.
+struct Rounds {
+  u32 count;
+  u32 warm;
+  bool first;
+  u64 base;  // of the signal
+};
+
+__device__ void keep_time(const Arena& arena, const Rounds& rounds, u32 round, u64& began) {
+  if (round == rounds.warm) began = nanoseconds_now();
+  if (round == rounds.warm + rounds.count) *arena.took = nanoseconds_now() - began;
+}
+
+template <bool kBlock>
+__device__ void put_signal(const Arena& arena, u64 nbytes, u64 value) {
+  if constexpr (kBlock) {
+    nvshmemx_putmem_signal_block(arena.inbox, arena.outbox, nbytes, arena.signal, value,
+                                 NVSHMEM_SIGNAL_SET, arena.other);
+  } else {
+    nvshmem_putmem_signal(arena.inbox, arena.outbox, nbytes, arena.signal, value,
+                          NVSHMEM_SIGNAL_SET, arena.other);
+  }
+}
+
+template <bool kBlock>
+__global__ void __launch_bounds__(1024) ping_pong(Arena arena, Rounds rounds, u64 nbytes) {
+  u64 began = 0;
+  for (u32 round = 1; round <= rounds.warm + rounds.count; ++round) {
+    const u64 value = rounds.base + round;
+    if (rounds.first) put_signal<kBlock>(arena, nbytes, value);
+    if (threadIdx.x == 0) nvshmem_signal_wait_until(arena.signal, NVSHMEM_CMP_EQ, value);
+    if (kBlock) __syncthreads();
+    if (!rounds.first) put_signal<kBlock>(arena, nbytes, value);
+    if (threadIdx.x == 0) keep_time(arena, rounds, round, began);
+  }
+}
+
+__device__ bool came(const volatile int* word, int value) {
+  const u64 began = nanoseconds_now();
+  for (u32 looks = 1; *word != value; ++looks) {
+    if (looks % kLooksOfWord == 0 && nanoseconds_now() - began > kPatienceNs) return false;
+  }
+  return true;
+}
+
+// The barest there is: a word is put, and looked for.
+__global__ void word_ping_pong(Arena arena, Rounds rounds) {
+  volatile int* const here = arena.word;
+  u64 began = 0;
+  for (u32 round = 1; round <= rounds.warm + rounds.count; ++round) {
+    const int value = static_cast<int>(rounds.base + round);
+    if (rounds.first) nvshmem_int_p(arena.word, value, arena.other);
+    if (!came(here, value)) return;
+    if (!rounds.first) nvshmem_int_p(arena.word, value, arena.other);
+    keep_time(arena, rounds, round, began);
+  }
+}
+
+// A compiler may not leave a store out because the next one goes to the same place.
+__device__ void keep_stores() { asm volatile("" ::: "memory"); }
+
+__global__ void __launch_bounds__(512) put_values(Arena arena, u32 times) {
+  const u64 thread = u64{blockIdx.x} * blockDim.x + threadIdx.x;
+  u64* const target = reinterpret_cast<u64*>(arena.inbox) + thread;
+  for (u32 i = 0; i < times; ++i) {
+    nvshmem_uint64_p(target, thread + i, arena.other);
+    keep_stores();
+  }
+}
+
+__global__ void __launch_bounds__(512) put_many(Arena arena, u32 times) {
+  const u64 at = (u64{blockIdx.x} * blockDim.x + threadIdx.x) * sizeof(u64);
+  for (u32 i = 0; i < times; ++i) {
+    nvshmem_putmem(arena.inbox + at, arena.outbox + at, sizeof(u64), arena.other);
+    keep_stores();
+  }
+}
+
+__global__ void __launch_bounds__(1024) put_wide(Arena arena, u64 nbytes, u64 piece) {
+  for (u64 at = blockIdx.x * piece; at < nbytes; at += gridDim.x * piece) {
+    const u64 left = nbytes - at;
+    nvshmemx_putmem_block(arena.inbox + at, arena.outbox + at, left < piece ? left : piece,
+                          arena.other);
+  }
+}
+
+Arena arena;
+u64 signalled = 0;
+cudaStream_t stream;
+cudaEvent_t begun, ended;
+
+Rounds next_rounds(u32 count, u32 warm, int first) {
+  const Rounds rounds{count, warm, first != 0, signalled};
+  signalled += u64{warm} + count;
+  cudaMemsetAsync(arena.took, 0, sizeof *arena.took, stream);
+  return rounds;
+}
+
+cudaError_t seconds_by_clock(const Rounds& rounds, double* seconds) {
+  cudaError_t error = cudaGetLastError();
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+  u64 nanoseconds = 0;
+  if (error == cudaSuccess) {
+    error = cudaMemcpy(&nanoseconds, arena.took, sizeof nanoseconds, cudaMemcpyDeviceToHost);
+  }
+  if (error == cudaSuccess && nanoseconds == 0) error = cudaErrorLaunchTimeout;
+  *seconds = static_cast<double>(nanoseconds) * 1e-9 / (2.0 * rounds.count);
+  return error;
+}
+
+template <typename Launch>
+cudaError_t seconds_by_events(Launch launch, double* seconds) {
+  cudaEventRecord(begun, stream);
+  launch();
+  cudaError_t error = cudaGetLastError();
+  cudaEventRecord(ended, stream);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+  float milliseconds = 0;
+  if (error == cudaSuccess) error = cudaEventElapsedTime(&milliseconds, begun, ended);
+  *seconds = milliseconds * 1e-3;
+  return error;
+}
+
+// Loaded now: what loads a kernel later may have to wait for one that runs.
+template <typename... Kernels>
+cudaError_t load(Kernels... kernels) {
+  cudaError_t error = cudaSuccess;
+  cudaFuncAttributes found;
+  ((error = error == cudaSuccess ? cudaFuncGetAttributes(&found, kernels) : error), ...);
+  return error;
+}
+
+}  // namespace
+
+extern "C" {
+
+int peer_id_nbytes() { return sizeof(nvshmemx_uniqueid_t); }
+
+int peer_make_id(void* id) {
+  nvshmemx_uniqueid_t made = NVSHMEMX_UNIQUEID_INITIALIZER;
+  const int status = nvshmemx_get_uniqueid(&made);
+  std::memcpy(id, &made, sizeof made);
+  return status;
+}
+
+// Both ranks call it at once; the arena has room for puts of `nbytes`.
+int peer_begin(int gpu, int rank, const void* id, u64 nbytes) {
+  if (const cudaError_t error = cudaSetDevice(gpu)) return error;
+  nvshmemx_uniqueid_t known;
+  std::memcpy(&known, id, sizeof known);
+  nvshmemx_init_attr_t attributes = NVSHMEMX_INIT_ATTR_INITIALIZER;
+  if (const int status = nvshmemx_set_attr_uniqueid_args(rank, 2, &known, &attributes)) {
+    return status;
+  }
+  if (const int status = nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attributes)) {
+    return status;
+  }
+  arena.outbox = static_cast<char*>(nvshmem_malloc(nbytes));
+  arena.inbox = static_cast<char*>(nvshmem_calloc(1, nbytes));
+  arena.signal = static_cast<u64*>(nvshmem_calloc(2, sizeof(u64)));
+  arena.other = 1 - rank;
+  if (arena.outbox == nullptr || arena.inbox == nullptr || arena.signal == nullptr) {
+    return cudaErrorMemoryAllocation;
+  }
+  arena.word = reinterpret_cast<int*>(arena.signal + 1);
+  cudaError_t error = cudaMalloc(&arena.took, sizeof(u64));
+  if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  if (error == cudaSuccess) error = cudaEventCreate(&begun);
+  if (error == cudaSuccess) error = cudaEventCreate(&ended);
+  if (error == cudaSuccess) {
+    error = load(ping_pong<false>, ping_pong<true>, word_ping_pong, put_values, put_many, put_wide);
+  }
+  return error;
+}
+
+int peer_version(int* major, int* minor, int* patch) {
+  nvshmemx_vendor_get_version_info(major, minor, patch);
+  return 0;
+}
+
+// Whether the other's memory is mapped here, so that puts are stores.
+int peer_is_mapped() { return nvshmem_ptr(arena.inbox, arena.other) != nullptr; }
+
+// Of one thread, or a block of so many. Seconds of one way.
+int peer_ping_pong(u32 threads, u64 nbytes, u32 count, u32 warm, int first, double* seconds) {
+  const Rounds rounds = next_rounds(count, warm, first);
+  if (threads == 1) {
+    ping_pong<false><<<1, 1, 0, stream>>>(arena, rounds, nbytes);
+  } else {
+    ping_pong<true><<<1, threads, 0, stream>>>(arena, rounds, nbytes);
+  }
+  return seconds_by_clock(rounds, seconds);
+}
+
+int peer_word_ping_pong(u32 count, u32 warm, int first, double* seconds) {
+  const Rounds rounds = next_rounds(count, warm, first);
+  word_ping_pong<<<1, 1, 0, stream>>>(arena, rounds);
+  return seconds_by_clock(rounds, seconds);
+}
+
+// Seconds of all.
+int peer_put_values(u32 blocks, u32 threads, u32 times, double* seconds) {
+  return seconds_by_events([&] { put_values<<<blocks, threads, 0, stream>>>(arena, times); },
+                           seconds);
+}
+
+int peer_put_many(u32 blocks, u32 threads, u32 times, double* seconds) {
+  return seconds_by_events([&] { put_many<<<blocks, threads, 0, stream>>>(arena, times); },
+                           seconds);
+}
+
+int peer_put_wide(u32 blocks, u32 threads, u64 nbytes, u64 piece, double* seconds) {
+  return seconds_by_events([&] { put_wide<<<blocks, threads, 0, stream>>>(arena, nbytes, piece); },
+                           seconds);
+}
+
+// Both ranks call it.
+void peer_end() {
+  nvshmem_free(arena.signal);
+  nvshmem_free(arena.inbox);
+  nvshmem_free(arena.outbox);
+  nvshmem_finalize();
+}
+
+}  // extern "C"

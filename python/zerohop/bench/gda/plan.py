@@ -1,0 +1,75 @@
+"""What `zerohop bench gda` measures: the tests, their sizes and shapes, and how often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zerohop.bench.plan import KIB, MIB, Options
+
+DRIVER = "kernel"  # of rows.DRIVERS
+PEERS = ("nvshmem",)
+QUICK_SIZES = (8, 4 * KIB, 64 * KIB)
+FULL_SIZES = (8, 64, 512, 4 * KIB, 16 * KIB, 64 * KIB)
+SMALL_NBYTES = 64  # up to here one thread puts, beyond a block does
+WORD_NBYTES = 4
+VALUE_NBYTES = 8
+WIDE_NBYTES = 64 * MIB
+WIDE_SHAPE = (132, 512)  # blocks and threads of a kernel that fills the GPU
+PIECE_NBYTES = 64 * KIB  # that a block puts by one call
+SHAPES = {"1x1": (1, 1), "1x512": (1, 512), "132x512": (132, 512)}
+RING_WAYS = ("proxy", "direct")
+POSTERS = (1, 32, 128)  # threads that post entries at once
+ENTRIES = 256  # that they post in all: fewer than a ring holds
+ARENA_NBYTES = 2 * WIDE_NBYTES  # of each side
+WARM_SHARE = 10
+
+
+@dataclass(frozen=True)
+class Step:
+    """times: rounds of a ping-pong, puts of each thread, or copies."""
+
+    test: str
+    nbytes: int
+    times: int
+    driver: str = DRIVER
+
+
+@dataclass(frozen=True)
+class GdaPlan:
+    steps: tuple[Step, ...]
+    left_out: tuple[int, ...]  # sizes for which the arenas have no room
+    turns: int  # at each figure, which is the median
+
+
+def gda_plan(options: Options, one_gpu: bool) -> GdaPlan:
+    """one_gpu: both processes use it by turns, which come after milliseconds."""
+    rounds, slow_rounds = (20, 10) if one_gpu else (2000, 200)
+    wanted = options.sizes or (QUICK_SIZES if options.quick else FULL_SIZES)
+    sizes = tuple(size for size in wanted if size <= WIDE_NBYTES)
+    steps = [
+        Step(test, size, rounds) for test in ("put_notify", "put_notify_both") for size in sizes
+    ]
+    steps.append(Step("word", WORD_NBYTES, rounds))
+    steps.append(Step("put_wide", WIDE_NBYTES, 1))
+    for test in ("puts", "values"):
+        steps += [Step(f"{test}_{shape}", VALUE_NBYTES, 2000) for shape in SHAPES]
+    for driver in ("python", "cpp"):
+        steps.append(Step(f"host_puts_{driver}", VALUE_NBYTES, 4000, driver))
+    for way in RING_WAYS:
+        for threads in POSTERS:
+            steps.append(Step(f"entries_{way}_{threads}", VALUE_NBYTES, ENTRIES // threads))
+        steps += [Step(f"put_notify_{way}", size, slow_rounds) for size in sizes]
+    left_out = tuple(size for size in wanted if size > WIDE_NBYTES)
+    return GdaPlan(tuple(steps), left_out, turns=5 if options.quick else 11)
+
+
+def warm_rounds(times: int) -> int:
+    """A ping-pong begins with so many more, which are not timed: the two launches are not at once."""
+    return max(1, times // WARM_SHARE)
+
+
+def threads_of(nbytes: int) -> int:
+    """Of a ping-pong: whole warps, with 16 bytes for each thread where a block holds as many."""
+    if nbytes <= SMALL_NBYTES:
+        return 1
+    return min(1024, max(32, -(-nbytes // 16 // 32) * 32))

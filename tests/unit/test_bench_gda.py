@@ -1,0 +1,206 @@
+"""`zerohop bench gda`, as far as it goes without a GPU: on stand-ins."""
+
+import json
+import re
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+from support.bench_players import host_look, sentences
+from support.gda_players import (
+    HostNvshmem,
+    HostOurs,
+    TiredOurs,
+    stand_in_home,
+    stand_in_nvcc,
+)
+from zerohop.bench import gda
+from zerohop.bench.gda import nvshmem_build, plan, suite
+from zerohop.bench.gda.kernels import NAMES, SOURCE, Kernels
+from zerohop.bench.peer import PeerFailed
+from zerohop.bench.plan import KIB, MIB, Options
+from zerohop.cli import main
+
+
+@pytest.fixture
+def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Two "GPUs", kernels that take made-up times, and an NVSHMEM that moves nothing: its home."""
+    monkeypatch.setattr(gda._core, "gpu_count", lambda: 2)
+    monkeypatch.setattr(gda, "look", host_look)
+    monkeypatch.setattr(suite, "Ours", HostOurs)
+    monkeypatch.setattr(suite, "Nvshmem", HostNvshmem)
+    home = stand_in_home(tmp_path)
+    monkeypatch.setenv("NVSHMEM_HOME", str(home))
+    monkeypatch.setenv("NVSHMEM_DISABLE_NVLS", "0")  # which the stand-in would refuse
+    monkeypatch.setenv("CUDA_HOME", str(stand_in_nvcc(tmp_path, home)))
+    return home
+
+
+def measured(options: Options) -> tuple[bool, str]:
+    console = Console(file=StringIO(), width=200)
+    good = gda.run(options, console)
+    return good, sentences(console.file.getvalue())
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_every_figure_is_taken_beside_its_peers(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    options = Options("soft0", ("nvshmem",), quick=True, json_path=path, placement=True)
+    good, text = measured(options)
+    assert good, text
+    head, *rows = json.loads(path.read_text())
+    values = {(r["impl"], r["test"], r["metric"], r["nbytes"]): r["value"] for r in rows}
+    assert len(values) == len(rows)  # the medians alone
+    mine = {(test, metric, n) for impl, test, metric, n in values if impl == "zerohop"}
+    assert mine >= {("put_notify", "one_way", n) for n in (8, 4 * KIB, 64 * KIB)}
+    assert mine >= {("put_notify_both", "one_way", 8), ("word", "one_way", 4)}
+    assert mine >= {(f"{t}_{s}", "rate", 8) for t in ("puts", "values") for s in plan.SHAPES}
+    assert mine >= {("host_puts_python", "rate", 8), ("host_puts_cpp", "rate", 8)}
+    assert mine >= {(f"entries_direct_{n}", m, 8) for n in (1, 32, 128) for m in ("posted", "done")}
+    assert values["zerohop", "put_notify", "one_way", 8] == pytest.approx(2e-3 / 4000)
+    assert values["zerohop", "put_wide", "bandwidth", 64 * MIB] == pytest.approx(64 * MIB / 1e-3)
+    assert values["bare", "put_wide", "bandwidth", 64 * MIB] == pytest.approx(64 * MIB / 1e-3)
+    assert values["zerohop", "puts_1x512", "rate", 8] == pytest.approx(512 * 2000 / 1e-3)
+    assert values["zerohop", "entries_direct_32", "done", 8] == pytest.approx(3e-3 / 256)
+    assert values["nvshmem", "put_notify", "one_way", 8] == pytest.approx(1e-6 + 8e-9)
+    assert values["nvshmem", "put_notify", "one_way", 64 * KIB] == pytest.approx(1.089536e-3)
+    assert values["nvshmem", "word", "one_way", 4] == pytest.approx(2e-6)
+    assert values["nvshmem", "put_wide", "bandwidth", 64 * MIB] == pytest.approx(1e9)
+    assert values["nvshmem", "values_132x512", "rate", 8] == pytest.approx(1e6)
+    routes = {(r["test"], r["route"]) for r in rows if r["impl"] == "zerohop"}
+    assert routes >= {("put_notify", "mapped"), ("entries_direct_1", "direct")}
+    assert ("host_puts_cpp", "p2p") in routes
+    absent = {(a["impl"], a["test"]): a["reason"] for a in head["not_available"]}
+    for threads in (1, 32, 128):
+        said = absent["zerohop", f"entries_proxy_{threads}"]
+        assert said == "not available: no proxies on this host"
+    assert absent["nvshmem", "puts_132x512"].endswith("NVSHMEM: peer_put_many: error 700")
+    assert (head["nvshmem"], head["nvshmem_memory"]) == ("3.4.5", "mapped")
+    assert "one way of 8 B by soft0" in head["placement"]["CPU / CPU"]
+    assert "until an entry is done" in text
+    assert re.search("proxy: a thread posts an entry <= 1 us not measured", text)
+    assert "where a kernel's queue pair lies" in text
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_a_kernel_that_waits_in_vain_fails_the_run_and_the_rest_is_measured(monkeypatch) -> None:
+    monkeypatch.setattr(suite, "Ours", TiredOurs)
+    good, text = measured(Options("soft0", quick=True))
+    assert not good
+    said = "rank 0: PeerFailed: put_wide waited in vain for 2 s"
+    assert f"zerohop bench failed: put_wide: {said}" in text
+    assert "until an entry is done" in text
+
+
+def test_without_nvshmem_or_a_compiler_that_works_ours_is_measured(
+    stand_ins: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    options = Options("soft0", ("nvshmem",), quick=True)
+    broken = stand_in_nvcc(tmp_path / "broken", stand_ins, works=False)
+    monkeypatch.setenv("CUDA_HOME", str(broken))
+    good, text = measured(options)
+    assert good
+    assert re.search("nvshmem everything rank 0: PeerFailed: .*no such architecture", text)
+    monkeypatch.setenv("NVSHMEM_HOME", "/nowhere")
+    good, text = measured(options)
+    assert good
+    reason = "NVSHMEM is not found in $NVSHMEM_HOME (/nowhere): pip install nvidia-nvshmem-cu13"
+    assert f"nvshmem everything {reason}" in text
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_with_one_gpu_both_use_it_and_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gda._core, "gpu_count", lambda: 1)
+    good, text = measured(Options("soft0", ("nvshmem",), quick=True))
+    assert good
+    assert "There is one GPU: both processes use it" in text
+    assert "NVSHMEM is measured with one GPU for each process" in text
+
+
+def test_the_peer_makes_no_multicast_call() -> None:
+    source = nvshmem_build.SOURCE.read_text()
+    assert not re.search("multicast|_mc_|nvls", source, re.IGNORECASE)
+
+
+def test_cupy_that_is_missing_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(
+        PeerFailed, match=r"CuPy, .* not installed \(.*\): pip install 'zerohop\[cupy\]'"
+    ):
+        Kernels(0)
+
+
+def test_every_kernel_that_is_asked_for_is_in_the_source() -> None:
+    found = re.findall(
+        r'extern "C" __global__ void\s+(?:__launch_bounds__\(\d+\)\s+)?(\w+)\(', SOURCE.read_text()
+    )
+    assert sorted(found) == sorted(NAMES)
+
+
+def test_nvcc_is_looked_for_in_every_usual_place_and_rather_with_cccl(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home = stand_in_home(tmp_path)
+    first, second, bare = (
+        stand_in_nvcc(tmp_path / name, home, cccl=name != "bare")
+        for name in ("first", "second", "bare")
+    )
+    pips: dict[str, list[Path]] = {"nvidia.cu13": [], "nvidia.nvshmem": []}
+    monkeypatch.setattr(nvshmem_build, "_pip_folders", pips.__getitem__)
+    monkeypatch.setattr(nvshmem_build, "TOOLKIT", "/nowhere")
+    monkeypatch.setenv("NVSHMEM_HOME", str(home))
+    monkeypatch.setenv("CUDA_HOME", str(first))
+    monkeypatch.setenv("PATH", f"/nowhere:{second}/bin")
+
+    def found() -> str:
+        tools = nvshmem_build.find_toolchain()
+        assert tools.home == home
+        return tools.nvcc
+
+    assert found() == str(first / "bin/nvcc")
+    monkeypatch.setenv("CUDA_HOME", str(bare))
+    assert found() == str(second / "bin/nvcc")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert found() == str(bare / "bin/nvcc")
+    pips["nvidia.cu13"] = [second]
+    assert found() == str(second / "bin/nvcc")
+    pips["nvidia.cu13"] = []
+    monkeypatch.delenv("CUDA_HOME")
+    with pytest.raises(PeerFailed, match=r"nvcc, .* is not found: pip install nvidia-cuda-nvcc"):
+        found()
+    monkeypatch.setenv("CUDA_HOME", str(first))
+    monkeypatch.delenv("NVSHMEM_HOME")
+    with pytest.raises(PeerFailed, match="NVSHMEM is not found: pip install nvidia-nvshmem-cu13"):
+        found()
+    pips["nvidia.nvshmem"] = [home]
+    assert found() == str(first / "bin/nvcc")
+
+
+def test_sizes_beyond_the_arena_are_left_out() -> None:
+    made = plan.gda_plan(Options(sizes=(8, 64 * MIB, 128 * MIB)), one_gpu=False)
+    assert made.left_out == (128 * MIB,)
+    sizes = {step.nbytes for step in made.steps if step.test == "put_notify"}
+    assert sizes == {8, 64 * MIB}
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "threads"), [(8, 1), (64, 1), (512, 32), (4096, 256), (65536, 1024), (MIB, 1024)]
+)
+def test_teams_are_whole_warps(nbytes: int, threads: int) -> None:
+    assert plan.threads_of(nbytes) == threads
+
+
+def test_without_a_gpu_the_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gda._core, "gpu_count", lambda: 0)
+    result = CliRunner().invoke(main, ["bench", "gda"])
+    assert result.exit_code == 1
+    assert "No GPU is visible to the driver" in result.output
+
+
+def test_a_peer_that_is_unknown_is_refused() -> None:
+    result = CliRunner().invoke(main, ["bench", "gda", "--vs", "nccl"])
+    assert result.exit_code == 2
+    assert "'nccl' is none of nvshmem" in " ".join(result.output.split())
