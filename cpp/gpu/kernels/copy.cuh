@@ -2,7 +2,8 @@
 #pragma once
 
 #include "gpu/copy_piece.hpp"
-#include "zerohop/copy.cuh"
+#include "zerohop/copy.h"
+#include "zerohop/team.cuh"
 
 namespace zerohop::gpu {
 

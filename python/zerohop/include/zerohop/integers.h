@@ -7,6 +7,12 @@
 #else
 #define ZEROHOP_BOTH
 #endif
+// Of what kernels call, and tests on a CPU.
+#ifdef __CUDACC__
+#define ZEROHOP_GPU __device__
+#else
+#define ZEROHOP_GPU
+#endif
 
 namespace zerohop::device {
 

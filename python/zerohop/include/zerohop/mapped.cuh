@@ -2,8 +2,9 @@
 // stores, over NVLink or PCIe.
 #pragma once
 
-#include "zerohop/copy.cuh"
+#include "zerohop/copy.h"
 #include "zerohop/notes.cuh"
+#include "zerohop/team.cuh"
 #include "zerohop/types.h"
 #include "zerohop/words.cuh"
 

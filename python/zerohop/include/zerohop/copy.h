@@ -1,0 +1,132 @@
+// How a team copies bytes: with the widest accesses that both addresses allow, and several of them
+// under way in each thread; that is what keeps an NVLink full. Small copies take few instructions,
+// of which a thread issues but one in two or three nanoseconds. Plain C++ for tests, which call it
+// for one thread of a team after the other.
+#pragma once
+
+#include "zerohop/integers.h"
+
+namespace zerohop::device {
+
+#ifdef __CUDACC__
+#define ZEROHOP_UNROLL _Pragma("unroll")
+using Sixteen = uint4;
+using Eight = uint2;
+// Streaming accesses: nothing here is used twice.
+template <typename T>
+__device__ T load_once(const T* at) {
+  return __ldcs(at);
+}
+template <typename T>
+__device__ void store_once(T* at, T value) {
+  __stcs(at, value);
+}
+#else
+#define ZEROHOP_UNROLL
+struct alignas(16) Sixteen {
+  u32 words[4];
+};
+struct alignas(8) Eight {
+  u32 words[2];
+};
+template <typename T>
+T load_once(const T* at) {
+  if (reinterpret_cast<u64>(at) % sizeof(T) != 0) __builtin_trap();  // as a GPU does
+  T value;
+  __builtin_memcpy(&value, at, sizeof value);
+  return value;
+}
+template <typename T>
+void store_once(T* at, T value) {
+  if (reinterpret_cast<u64>(at) % sizeof(T) != 0) __builtin_trap();
+  __builtin_memcpy(at, &value, sizeof value);
+}
+#endif
+
+constexpr u32 kUnderWay = 8;
+
+// `count` elements, at most kMost for each thread, whose first ones are `target` and `source`.
+template <u32 kMost, typename Team, typename T>
+ZEROHOP_GPU void copy_few(T* target, const T* source, u32 count) {
+  const u32 size = Team::size();
+  const u32 rank = Team::rank();
+  T values[kMost];
+  ZEROHOP_UNROLL
+  for (u32 k = 0; k < kMost; ++k) {
+    if (rank + k * size < count) values[k] = load_once(source + k * size);
+  }
+  ZEROHOP_UNROLL
+  for (u32 k = 0; k < kMost; ++k) {
+    if (rank + k * size < count) store_once(target + k * size, values[k]);
+  }
+}
+
+// `count` elements of T, where both addresses are aligned for it.
+template <typename T, typename Team>
+ZEROHOP_GPU void copy_as(u64 to, u64 from, u64 count) {
+  const u32 size = Team::size();
+  const u32 round = kUnderWay * size;
+  T* target = reinterpret_cast<T*>(to) + Team::rank();
+  const T* source = reinterpret_cast<const T*>(from) + Team::rank();
+  for (; count >= round; count -= round) {
+    T values[kUnderWay];
+    ZEROHOP_UNROLL
+    for (u32 k = 0; k < kUnderWay; ++k) values[k] = load_once(source + k * size);
+    ZEROHOP_UNROLL
+    for (u32 k = 0; k < kUnderWay; ++k) store_once(target + k * size, values[k]);
+    target += round;
+    source += round;
+  }
+  const auto rest = static_cast<u32>(count);
+  if (rest <= size) return copy_few<1, Team>(target, source, rest);
+  if (rest <= 4 * size) return copy_few<4, Team>(target, source, rest);
+  copy_few<kUnderWay, Team>(target, source, rest);
+}
+
+// Bytes up to where the widest accesses that suit both are aligned, those, and what is left.
+template <typename Team>
+ZEROHOP_GPU void copy_crooked(u64 to, u64 from, u64 nbytes) {
+  using Byte = unsigned char;
+  const u64 differ = (to ^ from) | sizeof(Sixteen);
+  const u64 width = differ & (~differ + 1);  // its lowest bit
+  const u64 ahead = (~to + 1) & (width - 1);
+  const u64 head = ahead < nbytes ? ahead : nbytes;
+  const u64 body = (nbytes - head) & ~(width - 1);
+  copy_as<Byte, Team>(to, from, head);
+  to += head;
+  from += head;
+  if (width == 16) {
+    copy_as<Sixteen, Team>(to, from, body / 16);
+  } else if (width == 8) {
+    copy_as<Eight, Team>(to, from, body / 8);
+  } else if (width == 4) {
+    copy_as<u32, Team>(to, from, body / 4);
+  } else if (width == 2) {
+    copy_as<unsigned short, Team>(to, from, body / 2);
+  } else {
+    copy_as<Byte, Team>(to, from, body);
+  }
+  copy_as<Byte, Team>(to + body, from + body, nbytes - head - body);
+}
+
+template <typename Team>
+ZEROHOP_GPU void copy_bytes(u64 to, u64 from, u64 nbytes) {
+  const auto whole = static_cast<u32>(to | from | nbytes);
+  if (whole % 16 == 0) return copy_as<Sixteen, Team>(to, from, nbytes / 16);
+  const u32 rank = Team::rank();
+  if (whole % 8 == 0 && nbytes <= 8 * Team::size()) {
+    return copy_few<1, Team>(reinterpret_cast<Eight*>(to) + rank,
+                             reinterpret_cast<const Eight*>(from) + rank,
+                             static_cast<u32>(nbytes / 8));
+  }
+  if (whole % 4 == 0 && nbytes <= 4 * Team::size()) {
+    return copy_few<1, Team>(reinterpret_cast<u32*>(to) + rank,
+                             reinterpret_cast<const u32*>(from) + rank,
+                             static_cast<u32>(nbytes / 4));
+  }
+  copy_crooked<Team>(to, from, nbytes);
+}
+
+}  // namespace zerohop::device
+
+#undef ZEROHOP_UNROLL
