@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -48,6 +49,11 @@ class Addresses:
         """That rank was at its address. Raises ValueError: it has another size."""
         check_size(self._what, self._rank, self._own, rank, entry)
         self._run.found(rank, entry)
+
+    def say(self, why: str) -> None:
+        """Why this rank leaves, for those who have yet to look for it. Never raises."""
+        with suppress(Exception):  # the store may be another process, which has ended
+            self._run.amend(self._rank, replace(self._own, left=why))
 
     def leave(self) -> None:
         self._run.leave()

@@ -70,7 +70,9 @@ class Segment:
             raise ValueError(f"notifications must be 1 at least, not {notifications}")
         self.name, self._roster, self._ranges = name, roster, slots
         self._what = f"segment {name!r} of {roster.name!r}"
-        self._queues = [Queue(f"queue {number} of {self._what}") for number in range(queues)]
+        self._queues = [
+            Queue(f"queue {number} of {self._what}", name=roster.named) for number in range(queues)
+        ]
         self._part = OwnPart(roster.endpoint, memory, dtype, device)
         self.nbytes, self.closed = self._part.nbytes, False
         self.slots = slots.take(notifications)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import operator
 import os
+import sys
+import warnings
+import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +15,7 @@ from zerohop import _core
 from zerohop.barrier import Barrier
 from zerohop.bound import Bound
 from zerohop.collectives import CollectiveCalls, Desk
+from zerohop.ending import Ending
 from zerohop.errors import Error
 from zerohop.launch import job_from_environment
 from zerohop.roster import Roster
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["World"]
+
+_open: weakref.WeakSet[World] = weakref.WeakSet()
 
 
 class World(CollectiveCalls):
@@ -72,11 +79,13 @@ class World(CollectiveCalls):
             raise ValueError(f"name must be printable text, not {name!r}")
         self._roster = Roster(open_store(store), name, self.rank, self.size, options)
         self.endpoint = self._roster.endpoint
-        self._barrier = Barrier(self._roster, BARRIER)
+        ending = Ending(self._roster)
+        self._barrier = Barrier(self._roster, BARRIER, ending)
         slots = collective_slots(self.size)
-        self._desk = Desk(self._roster, slots)
+        self._desk = Desk(self._roster, slots, ending)
         self._slots = SlotRanges(slots.start)
         self._segments = 0  # how many have been made
+        _open.add(self)
 
     @classmethod
     def from_env(cls, **options: Any) -> Self:
@@ -152,9 +161,12 @@ class World(CollectiveCalls):
     def barrier(self, timeout: float | None = None) -> None:
         """Returns when all ranks have called it (gaspi_barrier). It completes no queue: wait for those before.
 
+        All ranks call it and the collectives in the same order.
+
         timeout: seconds (default: the Endpoint's). Who calls again after TransferTimeout waits on in the same barrier.
 
-        Raises TransferTimeout, and PeerLost on every rank, now and ever after, when a rank was lost that has not come.
+        Raises TransferTimeout, PeerLost on every rank, now and ever after, when a rank was lost that has not come, and ValueError
+        where ranks have called different things.
         """
         self._barrier.wait(Bound(self._roster.bound(timeout)))
 
@@ -170,9 +182,12 @@ class World(CollectiveCalls):
     def close(self, timeout: float | None = None) -> None:
         """Lets what is posted finish, at most `timeout` seconds, and leaves; others see PeerLost. Twice is once.
 
-        Collectives that nobody has waited for and that have not ended do so with an Error.
+        Where an exception is under way (``finally``, ``except``, or ``with`` that it ends) their errors say which, in a line; so
+        they do if one ends the program.
+        Collectives that nobody has waited for and that have not ended do so with an Error. RuntimeWarning: others have sent
+        to this rank what none of its calls has taken.
         """
-        self._roster.close(timeout)
+        self._close(timeout, sys.exc_info()[1])
 
     def __enter__(self) -> Self:
         return self
@@ -183,8 +198,26 @@ class World(CollectiveCalls):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        self._close(None, exc)
+
+    def _close(self, timeout: float | None, error: BaseException | None) -> None:
+        untaken = self._desk.untaken() if error is None else ""
+        self._roster.say_why(error)
+        self._roster.close(timeout)
+        if untaken:
+            warnings.warn(
+                f"rank {self.rank} leaves the World {self.name!r} without what others have sent: {untaken}; every call "
+                "needs its counterpart here, send_recv one with from_=",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     def __repr__(self) -> str:
         state = ", closed" if self.endpoint.closed else ""
         return f"<zerohop.World {self.name!r}: rank {self.rank} of {self.size} on {self.endpoint.device}{state}>"
+
+
+@atexit.register  # behind the Endpoint's, and so before it
+def _say_why() -> None:
+    for world in list(_open):
+        world._roster.say_why(getattr(sys, "last_value", None))  # what has ended the program

@@ -91,8 +91,9 @@ def test_roots_that_differ_are_found_in_the_next_call(pair):
     calls = [Attempt(follow, lambda w: broadcast(w, root=w.rank), world) for world in pair]
     for call in calls:
         error = call.failure(ValueError, 5)
-        assert "all_gather (call 2)" in str(error)
-        assert "broadcast (call 1, root" in str(error)
+        assert "all_gather of 'world', call 2: rank" in str(error)
+        assert "broadcast (call 1, root 0)" in str(error)
+        assert "broadcast (call 1, root 1)" in str(error)
 
 
 def test_who_does_not_come_is_named(pair):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zerohop.collectives.blocks import Block, Flat, cut, cut_evenly
 from zerohop.collectives.copies import Copier
 from zerohop.collectives.deadline import Deadline
-from zerohop.collectives.ending import Ending
 from zerohop.collectives.exchange import Move
-from zerohop.collectives.header import NO_ROOT
 from zerohop.collectives.lines import Lines
 from zerohop.collectives.order import Collective, Order
 from zerohop.collectives.turn import Turn
+from zerohop.ending import Ending
 from zerohop.errors import Error, RouteUnavailable
+from zerohop.history import NO_ROOT, Called
 
 if TYPE_CHECKING:
     from zerohop.roster import Roster
@@ -35,9 +35,8 @@ class How(NamedTuple):
 class Desk:
     """slots: on every rank's board, two for each rank."""
 
-    def __init__(self, roster: Roster, slots: range) -> None:
+    def __init__(self, roster: Roster, slots: range, ending: Ending) -> None:
         self._roster, self._slots = roster, slots
-        ending = Ending(roster)
         self._lines, self._copier = Lines(roster, slots, ending), Copier(roster)
         self._order = Order(self._lines, ending)
         # Calls of send_recv concern two ranks: those from each, and to each, have numbers of their own.
@@ -78,8 +77,9 @@ class Desk:
         flats: Sequence[Flat],
         how: How,
         body: Callable[[Turn], None],
+        agreed: int | None = None,
     ) -> Collective:
-        """body: the algorithm. Raises what ends it, if it is waited for."""
+        """body: the algorithm. agreed: bytes, where all ranks must have as many. Raises what ends it, if it is waited for."""
         if self._roster.endpoint.closed:
             raise Error(f"the World {self._roster.name!r} is closed")
         if not self._slots and self._roster.size > 1:
@@ -90,11 +90,15 @@ class Desk:
         if how.stream is not None:
             self._copier.wait_for(how.stream, Deadline(seconds))
 
-        def run(number: int, deadline: Deadline) -> None:
-            where = NO_ROOT if root is None else root
-            body(Turn(kind, number, self._lines, self._copier, deadline, where))
+        def run(call: Called, deadline: Deadline) -> None:
+            body(Turn(call, self._lines, self._copier, deadline))
 
-        return self._order.start(kind, run, flats, seconds, how.wait)
+        common = (NO_ROOT if root is None else root, agreed, flats[0].dtype if flats else "")
+        return self._order.start(kind, common, run, flats, seconds, how.wait)
+
+    def untaken(self) -> str:
+        """As Order.untaken()."""
+        return self._order.untaken()
 
     def sending(self, turn: Turn, to: int, block: Block) -> Move:
         """The next send_recv to that rank."""
