@@ -25,6 +25,7 @@ class Addresses:
         self._what = f"World {name!r} in {store!r}"
         self._rank, self._own = rank, Entry(b"", size)
         self._run = open_run(store, self._prefix)
+        self._over = False  # this rank has left
 
     def publish(self, address: bytes, timeout: float) -> None:
         """As World says: joins a run. Raises Error, ValueError."""
@@ -32,11 +33,13 @@ class Addresses:
         self._run.join(self._rank, self._own, timeout)
 
     def wait(self, rank: int, end: float) -> tuple[Entry, Lead]:
-        """What there is of that rank, now or by `end` (time.monotonic()). Raises TransferTimeout."""
+        """What there is of that rank, now or by `end` (time.monotonic()). Raises TransferTimeout, Error once this one has left."""
         key = f"{self._prefix}/{rank}"
         if hasattr(self._store, "wait"):  # of PyTorch: its get() would wait for its own timeout
             self._wait_in_torch(key, end)
         for _ in looks(end):
+            if self._over:
+                raise Error("this rank has left")
             if (value := self._look(key)) is None:
                 continue
             entry = Entry.from_bytes(value)
@@ -56,6 +59,7 @@ class Addresses:
             self._run.amend(self._rank, replace(self._own, left=why))
 
     def leave(self) -> None:
+        self._over = True
         self._run.leave()
 
     def _wait_in_torch(self, key: str, end: float) -> None:

@@ -72,10 +72,13 @@ class Roster:
             raise self.named(self._unreached[rank], rank)
         try:
             peer = self._dial(rank, bound)
-        except PeerLost as error:
-            self._unreached[rank] = error
-            raise self.named(error, rank) from None
-        except TransferTimeout as error:
+        except (Error, OSError) as error:  # OSError: of the store's files
+            if self.endpoint.closed:  # meanwhile, by another thread
+                raise self._closed() from None
+            if not isinstance(error, (PeerLost, TransferTimeout)):
+                raise
+            if isinstance(error, PeerLost):
+                self._unreached[rank] = error
             raise self.named(error, rank) from None
         return self._peers.setdefault(rank, peer)
 

@@ -231,3 +231,13 @@ def test_a_segment_that_fails_takes_no_number(tmp_path):
         assert segment.name == "0"
         world.close()
         segment.close()  # with the World all that it shares has ended
+
+
+@pytest.mark.parametrize("pause", [0, 0.001, 0.01, 0.05])
+def test_who_looks_for_a_rank_while_the_world_is_closed_is_told(rank_threads, pause):
+    [first] = worlds(rank_threads, [0], 3)
+    waiting = [Attempt(first.peer, rank) for rank in (1, 2) for _ in range(3)]
+    waiting[0].stays_pending(pause)
+    first.close()
+    for attempt in waiting:
+        assert str(attempt.failure(zh.Error, 2)) == "the World 'world' is closed"
