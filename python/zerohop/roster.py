@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import operator
 import os
 import socket
 import threading
@@ -20,6 +18,7 @@ from zerohop.errors import AuthenticationError, Error, PeerLost, TransferTimeout
 from zerohop.history import History
 from zerohop.landings import Landings
 from zerohop.last_words import LEFT, LastWords, described
+from zerohop.numbers import seconds, whole
 from zerohop.slots import BELL
 from zerohop.store import Store
 
@@ -64,7 +63,7 @@ class Roster:
             return known
         if self.endpoint.closed:
             raise self._closed()
-        if not 0 <= operator.index(rank) < self.size:
+        if not 0 <= whole("rank", rank) < self.size:
             raise IndexError(f"rank {rank} of {self.name!r}: ranks go from 0 to {self.size - 1}")
         if rank == self.rank:
             return self._own_peer()
@@ -184,10 +183,7 @@ class Roster:
         """In seconds; None is the Endpoint's. Raises ValueError, TypeError."""
         if timeout is None:
             return self.endpoint.timeout
-        seconds = float(timeout)
-        if not 0 <= seconds < math.inf:
-            raise ValueError(f"timeout must be a number of seconds >= 0, not {timeout}")
-        return seconds
+        return seconds(timeout)
 
     def say_why(self, error: BaseException | None) -> None:
         """Tells the others because of what this rank is about to leave. An end of the program without a fault is nothing."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import operator
 import os
 import sys
 import warnings
@@ -18,6 +17,7 @@ from zerohop.collectives import CollectiveCalls, Desk
 from zerohop.ending import Ending
 from zerohop.errors import Error
 from zerohop.launch import job_from_environment
+from zerohop.numbers import whole
 from zerohop.roster import Roster
 from zerohop.segment import Segment
 from zerohop.slots import BARRIER, SlotRanges, collective_slots
@@ -71,8 +71,8 @@ class World(CollectiveCalls):
         local_rank: int = 0,
         **options: Any,
     ) -> None:
-        self.rank, self.size = operator.index(rank), operator.index(size)
-        self.name, self.local_rank = name, operator.index(local_rank)
+        self.rank, self.size = whole("rank", rank), whole("size", size)
+        self.name, self.local_rank = name, whole("local_rank", local_rank)
         if not 0 <= self.rank < self.size:
             raise ValueError(f"rank {rank} of {size}: ranks go from 0 to size - 1")
         if not isinstance(name, str) or not name or not name.isprintable():
@@ -84,7 +84,9 @@ class World(CollectiveCalls):
         slots = collective_slots(self.size)
         self._desk = Desk(self._roster, slots, ending)
         self._slots = SlotRanges(slots.start)
-        self._segments = 0  # how many have been made
+        # By name, the latest.
+        self._segments: weakref.WeakValueDictionary[str, Segment] = weakref.WeakValueDictionary()
+        self._made = 0  # how many
         _open.add(self)
 
     @classmethod
@@ -120,7 +122,7 @@ class World(CollectiveCalls):
 
         memory: bytes of this rank's part, zeroed, a multiple of the dtype's; or a contiguous writable array, which
             becomes the part.
-        name: the same on all ranks; default: by number, from 0.
+        name: the same on all ranks, and no other open segment's; default: by number, from 0.
         device: of memory that is made, ``"cpu"`` (default) or ``"cuda:<ordinal>"``.
         dtype: of ``segment.local`` that is made, as of Endpoint.empty; default uint8.
         notifications: slots of this segment on every rank, the same number on all.
@@ -133,18 +135,35 @@ class World(CollectiveCalls):
         made = hasattr(memory, "__index__") and not hasattr(memory, "__dlpack__")
         if not made and (device is not None or dtype is not None):
             raise ValueError("device and dtype are of memory that is made: an array has its own")
+        name = self._free_name() if name is None else name
+        if isinstance(name, str) and self._is_taken(name):
+            raise ValueError(
+                f"the World {self.name!r} has a segment {name!r} already: close that one first, or give this one another name"
+            )
         segment = Segment(
             self._roster,
             self._slots,
             memory,
-            name=str(self._segments) if name is None else name,
+            name=name,
             device=device or "cpu",
             dtype="uint8" if dtype is None else dtype,
             notifications=notifications,
             queues=queues,
         )
-        self._segments += 1
+        self._segments[name] = segment
+        self._made += 1
         return segment
+
+    def _free_name(self) -> str:
+        """The same on all ranks: of their number, or the next that no open segment has been given."""
+        number = self._made
+        while self._is_taken(str(number)):
+            number += 1
+        return str(number)
+
+    def _is_taken(self, name: str) -> bool:
+        segment = self._segments.get(name)
+        return segment is not None and not segment.closed
 
     def peer(self, rank: int, timeout: float | None = None) -> _core.Peer:
         """The Peer of a rank, connected at the first call; of the own rank one that leads back here.

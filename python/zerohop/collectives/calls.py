@@ -191,9 +191,13 @@ class CollectiveCalls:
         """
         if (to is None) != (array is None) or (from_ is None) != (out is None):
             raise ValueError("to= goes with array=, and from_= with out=")
-        sends = [(self._desk.rank(to), self._desk.flat(array, "array"))] if to is not None else []
+        sends = (
+            [(self._desk.rank(to, "to="), self._desk.flat(array, "array"))]
+            if to is not None
+            else []
+        )
         receives = (
-            [(self._desk.rank(from_), self._desk.flat(out, "out", writable=True))]
+            [(self._desk.rank(from_, "from_="), self._desk.flat(out, "out", writable=True))]
             if from_ is not None
             else []
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ from zerohop.collectives.turn import Turn
 from zerohop.ending import Ending
 from zerohop.errors import Error, RouteUnavailable
 from zerohop.history import NO_ROOT, Called
+from zerohop.numbers import whole
 
 if TYPE_CHECKING:
     from zerohop.roster import Roster
@@ -43,11 +43,11 @@ class Desk:
         self._sent: Counter[int] = Counter()
         self._received: Counter[int] = Counter()
 
-    def rank(self, rank: int) -> int:
-        """Raises IndexError, TypeError."""
-        if not 0 <= operator.index(rank) < self._roster.size:
-            raise IndexError(f"rank {rank}: ranks go from 0 to {self._roster.size - 1}")
-        return operator.index(rank)
+    def rank(self, rank: int, what: str = "root") -> int:
+        """what: names the argument. Raises IndexError, TypeError."""
+        if not 0 <= whole(what, rank) < self._roster.size:
+            raise IndexError(f"{what} {rank}: ranks go from 0 to {self._roster.size - 1}")
+        return whole(what, rank)
 
     def flat(self, array: Any, what: str, *, writable: bool = False) -> Flat:
         return Flat(self._roster.endpoint, array, what, writable=writable)
@@ -57,6 +57,11 @@ class Desk:
     ) -> tuple[list[Flat], list[Block]]:
         """A list of arrays, one for each rank, or an array cut along its first axis. The arrays, and the blocks by rank."""
         size = self._roster.size
+        if given is None:
+            raise TypeError(
+                f"{what} is None: here it must be a list of {size} arrays, one for each rank, or one array that is cut along "
+                "its first axis; only where another rank is the root it may be left out"
+            )
         if not isinstance(given, (list, tuple)):
             flat = self.flat(given, what, writable=writable)
             return [flat], cut_evenly(flat, size) if counts is None else cut(flat, counts, size)
