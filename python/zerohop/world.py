@@ -39,7 +39,7 @@ class World(CollectiveCalls):
 
     Args:
         store: what all ranks reach and nobody else reads, for the addresses are secrets. A directory (path) that
-            only this user may write, made if need be, for one run after the other; or an object with ``set(key, bytes)``
+            only this user may write (else PermissionError), made if need be, for one run after the other; or an object with ``set(key, bytes)``
             and ``get(key)``, as PyTorch's TCPStore, FileStore and HashStore, for one run.
         rank: of this process, from 0.
         size: number of ranks.
