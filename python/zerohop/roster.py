@@ -36,7 +36,7 @@ class Roster:
     ) -> None:
         self.name, self.rank, self.size = name, rank, size
         self._addresses = Addresses(store, name, rank, size)
-        self._options = options
+        self._options, self._pid = options, os.getpid()
         who = f"rank {rank} of {name} ({socket.gethostname()}:{os.getpid()})"
         self.endpoint = Endpoint(name=who, **options)
         self._peers: dict[int, _core.Peer] = {}
@@ -185,10 +185,15 @@ class Roster:
             return self.endpoint.timeout
         return seconds(timeout)
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this process may still speak for the rank: it is neither closed nor a child of the one that is it."""
+        return self._pid == os.getpid() and not self.endpoint.closed
+
     def say_why(self, error: BaseException | None) -> None:
         """Tells the others because of what this rank is about to leave. An end of the program without a fault is nothing."""
         without_fault = error is None or (isinstance(error, SystemExit) and not error.code)
-        if error is not None and not without_fault and not self.endpoint.closed:
+        if error is not None and not without_fault and self.is_here:
             why = described(error)
             self.last_words.tell(LEFT, why)
             self._addresses.say(why)

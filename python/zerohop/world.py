@@ -220,7 +220,7 @@ class World(CollectiveCalls):
         self._close(None, exc)
 
     def _close(self, timeout: float | None, error: BaseException | None) -> None:
-        untaken = self._desk.untaken() if error is None else ""
+        untaken = self._desk.untaken() if error is None and self._roster.is_here else ""
         self._roster.say_why(error)
         self._roster.close(timeout)
         if untaken:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import LOST_WITHIN, Attempt
+from support.forking import forking
+from support.link import until
 from support.patience import patient
 from support.ranks import close, results, worlds
 
@@ -149,3 +152,25 @@ def test_a_program_that_ends_without_closing_says_it(rank_threads):
         _, told = program.communicate(timeout=patient(20))
     assert told.rstrip().endswith("KeyError: 'what is missing'")
     world.close()
+
+
+def leave_in_child(world):
+    """Forks; the child's exception ends its `with`."""
+    with forking():
+        child = os.fork()
+    if child == 0:
+        try:
+            fail(world, KeyError("of the child"))
+        finally:
+            os._exit(0)
+    until(lambda: os.waitpid(child, os.WNOHANG)[0] == child, "the child has ended")
+
+
+def test_a_child_does_not_speak_for_its_parent(rank_threads):
+    first, second, late = worlds(rank_threads, [0, 1, 2], 3)
+    results([Attempt(world.barrier) for world in (first, second, late)])
+    leave_in_child(second)
+    results([Attempt(world.barrier) for world in (first, second, late)])
+    entry = (rank_threads.directory / "zerohop%2Fworld%2F1").read_bytes()
+    assert b"of the child" not in entry
+    close([first, second, late])
