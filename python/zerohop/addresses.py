@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -24,6 +25,7 @@ class Addresses:
         self._what = f"World {name!r} in {store!r}"
         self._rank, self._own = rank, Entry(b"", size)
         self._run = open_run(store, self._prefix)
+        self._over = False  # this rank has left
 
     def publish(self, address: bytes, timeout: float) -> None:
         """As World says: joins a run. Raises Error, ValueError."""
@@ -31,11 +33,13 @@ class Addresses:
         self._run.join(self._rank, self._own, timeout)
 
     def wait(self, rank: int, end: float) -> tuple[Entry, Lead]:
-        """What there is of that rank, now or by `end` (time.monotonic()). Raises TransferTimeout."""
+        """What there is of that rank, now or by `end` (time.monotonic()). Raises TransferTimeout, Error once this one has left."""
         key = f"{self._prefix}/{rank}"
         if hasattr(self._store, "wait"):  # of PyTorch: its get() would wait for its own timeout
             self._wait_in_torch(key, end)
         for _ in looks(end):
+            if self._over:
+                raise Error("this rank has left")
             if (value := self._look(key)) is None:
                 continue
             entry = Entry.from_bytes(value)
@@ -49,7 +53,13 @@ class Addresses:
         check_size(self._what, self._rank, self._own, rank, entry)
         self._run.found(rank, entry)
 
+    def say(self, why: str) -> None:
+        """Why this rank leaves, for those who have yet to look for it. Never raises."""
+        with suppress(Exception):  # the store may be another process, which has ended
+            self._run.amend(self._rank, replace(self._own, left=why))
+
     def leave(self) -> None:
+        self._over = True
         self._run.leave()
 
     def _wait_in_torch(self, key: str, end: float) -> None:

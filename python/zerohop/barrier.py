@@ -11,17 +11,22 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from zerohop.ending import Cause, Ending
 from zerohop.errors import Error, PeerLost, TransferTimeout
+from zerohop.last_words import MISMATCH
 
 if TYPE_CHECKING:
     from zerohop.bound import Bound
+    from zerohop.history import Called
     from zerohop.roster import Roster
 
 __all__ = ["Barrier"]
 
-_STEPS = 32  # more than any size needs
+_STEPS = 32  # more than any size needs: the last one's slot is free
 _SLICE = 0.25  # seconds after which a wait looks whether the rank it waits for still lives
-_ARRIVED = 1
+# With the digest of what that rank has called below it, or 0: its collectives are over, and it may have called anything.
+_ARRIVED = 1 << 31
+_DIGEST = _ARRIVED - 1
 _LOST = 2  # plus the rank that is lost: whom that one tells need not wait for what does not come
 
 
@@ -30,9 +35,12 @@ class Barrier:
 
     # Two rows, taken in turns: a rank may be one barrier ahead of another, but not two.
     SLOTS = 2 * _STEPS
+    FREE = _STEPS - 1  # of them: never used here
 
-    def __init__(self, roster: Roster, first_slot: int) -> None:
+    def __init__(self, roster: Roster, first_slot: int, ending: Ending) -> None:
         self._roster, self._first = roster, first_slot
+        self._ending, self._history = ending, roster.history
+        self._called: Called | None = None  # which one is under way
         self._row = self._step = 0
         self._told = False  # in this step
         self._lost: int | None = None
@@ -52,6 +60,12 @@ class Barrier:
         """From where a call that timed out has left off."""
         if self._lost is not None:
             raise self._broken()
+        self._ending.look()
+        refusal = self._ending.refusal(f"barrier of {self._roster.name!r}")
+        if refusal is not None and self._ending.mismatch is not None:
+            raise refusal
+        if self._called is None:
+            self._called = self._history.add_barrier()
         while 1 << self._step < self._roster.size:
             try:
                 self._tell(bound)
@@ -60,7 +74,7 @@ class Barrier:
                 self._warn_others(bound)
                 raise
             self._step, self._told = self._step + 1, False
-        self._row, self._step = 1 - self._row, 0
+        self._row, self._step, self._called = 1 - self._row, 0, None
 
     def _slot(self, step: int) -> int:
         return self._first + self._row * _STEPS + step
@@ -74,7 +88,7 @@ class Barrier:
         target = self._target(self._step)
         try:
             peer = self._roster.peer(target, bound)
-            peer.notify(self._slot(self._step), _ARRIVED)
+            peer.notify(self._slot(self._step), _ARRIVED | self._digest())
         except PeerLost as error:
             self._lost = target
             raise self._broken() from error
@@ -88,31 +102,67 @@ class Barrier:
                 raise TransferTimeout(
                     f"barrier of {self._roster.name!r}: rank {source} has not come in time; call again to wait on"
                 )
-        if value != _ARRIVED:
+        if value < _ARRIVED:
             self._lost = value - _LOST
             raise self._broken()
+        its, own = value & _DIGEST, self._digest()
+        if its and own and its != own:
+            self._ask(source, bound)
+            raise self._differ(
+                f"rank {source} and rank {self._roster.rank} have made different calls before {self._called}"
+            )
+
+    def _digest(self) -> int:
+        assert self._called is not None
+        return 0 if self._ending.cause is not None else self._called.digest & _DIGEST or 1
+
+    def _differ(self, text: str) -> Exception:
+        """What to raise where ranks have made different calls: all of them do."""
+        cause = Cause(MISMATCH, text)
+        self._ending.declare(cause)
+        return cause.error(f"barrier of {self._roster.name!r}")
 
     def _await(self, slot: int, source: int, bound: Bound) -> int:
         """What came within a slice; 0: nothing, and the source lives. Raises PeerLost."""
         found = self._roster.find_note(slot, 1, min(_SLICE, bound.left()), reset=True)
         if found is not None:
             return found[1]
+        self._ending.look()
+        if self._ending.mismatch is not None:
+            raise self._broken()
         if self._roster.lives(source, bound):
+            self._ask(source, bound)
             return 0
         if value := self._roster.endpoint.reset_notify(slot):  # its last words
             return value
         self._lost = source
         raise self._broken()
 
-    def _broken(self) -> PeerLost:
+    def _ask(self, source: int, bound: Bound) -> None:
+        """Who does not come may have called something else. Raises ValueError."""
+        different = None
+        if self._ending.cause is None:
+            with suppress(Error):
+                peer = self._roster.peer(source, bound.by_the_way())
+                different = self._history.difference(source, peer)
+        if different is not None:
+            raise self._differ(different)
+
+    def _broken(self) -> Exception:
+        """What to raise: a rank that has told why it cannot go on may be lost by now."""
+        self._ending.look()
+        if self._ending.mismatch is not None:
+            return self._differ(self._ending.mismatch.text)
+        assert self._lost is not None
         return PeerLost(
-            f"barrier of {self._roster.name!r}: rank {self._lost} is lost, and without it there is no barrier any "
+            f"barrier of {self._roster.name!r}: {self._roster.lost(self._lost)}, and without it there is no barrier any "
             "more; state() tells who is left"
         )
 
     def _warn_others(self, bound: Bound) -> None:
         """Those who are still to hear of this rank, so that all learn of the loss."""
         assert self._lost is not None
+        self._roster.last_words.pass_on(self._lost)
         short = bound.by_the_way()  # one for all of them
         first = self._step + 1 if self._told else self._step
         for step in range(first, (self._roster.size - 1).bit_length()):

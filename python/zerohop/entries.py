@@ -29,6 +29,7 @@ class Entry:
     size: int  # of its World
     run: str = ""  # which it belongs to, where the store has several
     host: str = field(default_factory=socket.gethostname)
+    left: str = ""  # why it has left, if it said so
     pid: int = field(default_factory=os.getpid)
     boot: str = field(default_factory=_boot)
 

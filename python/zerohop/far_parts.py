@@ -10,7 +10,6 @@ from zerohop import _core
 from zerohop.bound import Bound
 from zerohop.errors import Error, RouteUnavailable, TransferTimeout
 from zerohop.parts import OwnPart
-from zerohop.queues import named
 from zerohop.spans import Span
 
 if TYPE_CHECKING:
@@ -44,7 +43,9 @@ class FarPart:
         own: OwnPart,
         source: _core.Memory,
         find_words: Callable[[], _core.RemoteMemory | None],
+        roster: Roster,
     ) -> None:
+        self._roster = roster
         self.rank, self.peer, self.memory = rank, peer, memory
         self._what, self._own, self._source = what, own, source
         self._nbytes = memory.nbytes
@@ -146,7 +147,7 @@ class FarPart:
             self._source.close()
 
     def named(self, error: Error) -> Error:
-        return named(error, f"{self._what}, rank {self.rank}")
+        return self._roster.named(error, self.rank, f"{self._what}, ")
 
 
 class Parts:
@@ -176,7 +177,9 @@ class Parts:
         own, peer = self._own, self._roster.peer(rank, bound)
         source = own.registered_with(self._roster.own_endpoint())
         words = None if own.words is None else own.words.remote
-        return FarPart(rank, self._what, peer, own.bytes.remote, own, source, lambda: words)
+        return FarPart(
+            rank, self._what, peer, own.bytes.remote, own, source, lambda: words, self._roster
+        )
 
     def _reach_other(self, rank: int, bound: Bound) -> FarPart:
         peer = self._roster.peer(rank, bound)
@@ -190,9 +193,16 @@ class Parts:
                 "order, with as many notifications"
             ) from None
         except Error as error:
-            raise named(error, f"{self._what}, rank {rank}") from None
+            raise self._roster.named(error, rank, f"{self._what}, ") from None
         return FarPart(
-            rank, self._what, peer, memory, own, own.bytes, lambda: self._look_for_words(rank, peer)
+            rank,
+            self._what,
+            peer,
+            memory,
+            own,
+            own.bytes,
+            lambda: self._look_for_words(rank, peer),
+            self._roster,
         )
 
     def _look_for_words(self, rank: int, peer: _core.Peer) -> _core.RemoteMemory | None:
@@ -201,7 +211,7 @@ class Parts:
         except KeyError:
             return None
         except Error as error:
-            raise named(error, f"{self._what}, rank {rank}") from None
+            raise self._roster.named(error, rank, f"{self._what}, ") from None
 
     def close(self) -> None:
         """Shares the own part no more and ends its registration."""

@@ -20,6 +20,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from multiprocessing.context import SpawnProcess
@@ -82,14 +83,23 @@ def _worker(
 ) -> None:
     # Ctrl-C reaches the whole process group: the parent decides what becomes of the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     try:
         pipe.send(("result", function(Link(rank, size, pipe), *arguments)))
-    except EOFError:
-        raise SystemExit(1) from None  # the parent is gone, and with it everybody who would listen
     except Exception as error:
         summary = f"{type(error).__name__}: {error}"
-        pipe.send(("error", (summary, traceback.format_exc())))
+        with suppress(OSError):  # the parent may be gone, and with it everybody who would listen
+            pipe.send(("error", (summary, traceback.format_exc())))
         raise SystemExit(1) from error
+
+
+def _start(process: SpawnProcess) -> None:
+    """Until it is a worker Ctrl-C is not for it, nor is its parent interrupted half-way."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @dataclass
@@ -129,7 +139,7 @@ class Ranks:
                     name=f"zerohop rank {rank}",
                     daemon=True,
                 )
-                process.start()
+                _start(process)
                 theirs.close()  # so that the worker's death is an end of file here
                 self._ranks.append(_Rank(process, ours))
         except BaseException:

@@ -10,7 +10,10 @@ import errno
 import fcntl
 import os
 import struct
+import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 __all__ = ["ByteLocks"]
 
@@ -20,17 +23,28 @@ _open: weakref.WeakSet[ByteLocks] = weakref.WeakSet()
 
 
 class ByteLocks:
-    """One open file. OSError where the file system has no such locks."""
+    """One open file. OSError where the file system has no such locks, and (EBADF) once it is closed. Any thread."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        self.close = weakref.finalize(self, os.close, self._file)  # gives all up; twice is once
+        self._close = weakref.finalize(self, os.close, self._file)  # twice is once
+        self._lock = threading.Lock()  # so that no call uses the number of a file that is closed
         _open.add(self)
+
+    def close(self) -> None:
+        """Gives all up; twice is once."""
+        with self._lock:
+            self._close()
+
+    def leave_to_parent(self) -> None:
+        """In a child: no other thread is there, whatever the lock says."""
+        self._close()
 
     @property
     def owner(self) -> int:
         """The user whose file it is."""
-        return os.fstat(self._file).st_uid
+        with self._opened() as file:
+            return os.fstat(file).st_uid
 
     def take(self, byte: int) -> bool:
         """False: another one has it."""
@@ -52,20 +66,30 @@ class ByteLocks:
 
     def read(self) -> bytes:
         """What is written in the file, in one line."""
-        return os.pread(self._file, 1 << 10, 0)
+        with self._opened() as file:
+            return os.pread(file, 1 << 10, 0)
 
     def write(self, text: bytes) -> None:
         """Instead of a text that is as long."""
-        os.pwrite(self._file, text, 0)
+        with self._opened() as file:
+            os.pwrite(file, text, 0)
 
     def _ask(self, call: int, kind: int, begin: int, count: int) -> tuple[int, ...]:
         asked = struct.pack(_FLOCK, kind, os.SEEK_SET, begin, count, 0)
-        return struct.unpack(_FLOCK, fcntl.fcntl(self._file, call, asked))
+        with self._opened() as file:
+            return struct.unpack(_FLOCK, fcntl.fcntl(file, call, asked))
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        with self._lock:
+            if not self._close.alive:
+                raise OSError(errno.EBADF, "the file of these locks is closed")
+            yield self._file
 
 
 def _leave_to_parent() -> None:
     for locks in list(_open):
-        locks.close()
+        locks.leave_to_parent()
 
 
 # A child would hold them for longer than its parent lives.

@@ -5,29 +5,35 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 from zerohop import _core
 from zerohop.errors import Error, TransferTimeout
 
-__all__ = ["DEPTH", "MOST_QUEUES", "Queue", "named"]
+__all__ = ["DEPTH", "MOST_QUEUES", "Queue"]
 
 DEPTH = 1024  # operations that a queue has under way; the next one waits for the oldest
 MOST_QUEUES = 16
 
 
-def named(error: Error, what: str) -> Error:
+def _named(error: Error, rank: int, what: str) -> Error:
     """The same error, whose message begins with what it is about."""
-    return type(error)(f"{what}: {error}", error.code, error.effect)
+    return type(error)(f"{what}rank {rank}: {error}", error.code, error.effect)
 
 
 class Queue:
     """Transfers in the order of their posting. Any number of threads may post and wait.
 
-    what: names it in messages, as "queue 3 of segment 'x'".
+    what: names it in messages, as "queue 3 of segment 'x'". name: of an error with a rank, as Roster.named().
     """
 
-    def __init__(self, what: str, depth: int = DEPTH) -> None:
-        self._what, self._depth = what, depth
+    def __init__(
+        self,
+        what: str,
+        depth: int = DEPTH,
+        name: Callable[[Error, int, str], Error] | None = None,
+    ) -> None:
+        self._what, self._depth, self._name = what, depth, name or _named
         self._posted: deque[tuple[int, _core.Transfer]] = deque()  # rank, and what goes there
         self._failure: Error | None = None  # the first that wait() has not raised yet
         self._lock = threading.Lock()  # around the two, and never held while waiting
@@ -85,7 +91,7 @@ class Queue:
             if self._posted and self._posted[0] is posted:  # else another thread was faster
                 self._posted.popleft()
                 if failure is not None and self._failure is None:
-                    self._failure = named(failure, f"{self._what}, rank {rank}")
+                    self._failure = self._name(failure, rank, f"{self._what}, ")
 
 
 def _outcome(transfer: _core.Transfer, timeout: float) -> Error | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import operator
 import os
 import socket
 import threading
@@ -17,8 +15,11 @@ from zerohop.addresses import Addresses
 from zerohop.bound import Bound, looks
 from zerohop.endpoint import Endpoint
 from zerohop.errors import AuthenticationError, Error, PeerLost, TransferTimeout
+from zerohop.history import History
 from zerohop.landings import Landings
-from zerohop.queues import named
+from zerohop.last_words import LEFT, LastWords, described
+from zerohop.numbers import seconds, whole
+from zerohop.slots import BELL
 from zerohop.store import Store
 
 __all__ = ["Roster"]
@@ -35,18 +36,21 @@ class Roster:
     ) -> None:
         self.name, self.rank, self.size = name, rank, size
         self._addresses = Addresses(store, name, rank, size)
-        self._options = options
+        self._options, self._pid = options, os.getpid()
         who = f"rank {rank} of {name} ({socket.gethostname()}:{os.getpid()})"
         self.endpoint = Endpoint(name=who, **options)
         self._peers: dict[int, _core.Peer] = {}
         # Ranks that were gone when they were first needed.
         self._unreached: dict[int, PeerLost] = {}
+        self._left: dict[int, str] = {}  # why, as the store says; nothing: it does not
         self._look_again = 0.0  # time.monotonic() before which has_company() does not look
         # Made at the first need, under the lock; no other rank is waited for meanwhile.
         self._lock = threading.RLock()
         self._own: Endpoint | None = None  # from which this rank reaches itself
         self._landings: Landings | None = None
         try:
+            self.last_words = LastWords(self.endpoint, name, rank, size, BELL)
+            self.history = History(self.endpoint, name, rank, size)
             self._addresses.publish(self.endpoint.address, max(_JOIN, self.endpoint.timeout))
         except BaseException:
             self.close(None)
@@ -59,19 +63,22 @@ class Roster:
             return known
         if self.endpoint.closed:
             raise self._closed()
-        if not 0 <= operator.index(rank) < self.size:
+        if not 0 <= whole("rank", rank) < self.size:
             raise IndexError(f"rank {rank} of {self.name!r}: ranks go from 0 to {self.size - 1}")
         if rank == self.rank:
             return self._own_peer()
         if rank in self._unreached:
-            raise named(self._unreached[rank], f"rank {rank}")
+            raise self.named(self._unreached[rank], rank)
         try:
             peer = self._dial(rank, bound)
-        except PeerLost as error:
-            self._unreached[rank] = error
-            raise named(error, f"rank {rank}") from None
-        except TransferTimeout as error:
-            raise named(error, f"rank {rank}") from None
+        except (Error, OSError) as error:  # OSError: of the store's files
+            if self.endpoint.closed:  # meanwhile, by another thread
+                raise self._closed() from None
+            if not isinstance(error, (PeerLost, TransferTimeout)):
+                raise
+            if isinstance(error, PeerLost):
+                self._unreached[rank] = error
+            raise self.named(error, rank) from None
         return self._peers.setdefault(rank, peer)
 
     def _dial(self, rank: int, bound: Bound) -> _core.Peer:
@@ -79,6 +86,7 @@ class Roster:
             if self.endpoint.closed:
                 raise self._closed()
             entry, lead = self._addresses.wait(rank, bound.end)
+            self._left[rank] = entry.left
             why = f"its {entry.who} has ended"
             lost = lead.lost
             try:
@@ -123,6 +131,20 @@ class Roster:
         peer = self._peers.get(rank)
         return peer.alive if peer is not None else rank not in self._unreached
 
+    def lost(self, rank: int) -> str:
+        """That it is, in messages, and why if it has said so."""
+        return f"rank {rank} is lost{self._why_left(rank)}"
+
+    def named(self, error: Error, rank: int, what: str = "") -> Error:
+        """The same error, whose message says that it is about this rank, and why that has left."""
+        why = self._why_left(rank) if isinstance(error, PeerLost) else ""
+        return type(error)(f"{what}rank {rank}: {error}{why}", error.code, error.effect)
+
+    def _why_left(self, rank: int) -> str:
+        """In brackets behind a space; nothing if it said nothing."""
+        why = self.last_words.why_left(rank) or self._left.get(rank)
+        return f" (it left: {why})" if why else ""
+
     def lives(self, rank: int, bound: Bound) -> bool:
         """False if the rank is lost. It is connected for that; within the bound it may also not have started."""
         with suppress(Error):
@@ -161,10 +183,20 @@ class Roster:
         """In seconds; None is the Endpoint's. Raises ValueError, TypeError."""
         if timeout is None:
             return self.endpoint.timeout
-        seconds = float(timeout)
-        if not 0 <= seconds < math.inf:
-            raise ValueError(f"timeout must be a number of seconds >= 0, not {timeout}")
-        return seconds
+        return seconds(timeout)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process may still speak for the rank: it is neither closed nor a child of the one that is it."""
+        return self._pid == os.getpid() and not self.endpoint.closed
+
+    def say_why(self, error: BaseException | None) -> None:
+        """Tells the others because of what this rank is about to leave. An end of the program without a fault is nothing."""
+        without_fault = error is None or (isinstance(error, SystemExit) and not error.code)
+        if error is not None and not without_fault and self.is_here:
+            why = described(error)
+            self.last_words.tell(LEFT, why)
+            self._addresses.say(why)
 
     def close(self, timeout: float | None) -> None:
         with self._lock:

@@ -35,6 +35,9 @@ class Run(Protocol):
     """A rank's part in a run. Any thread."""
 
     def join(self, rank: int, entry: Entry, timeout: float) -> None: ...
+    def amend(self, rank: int, entry: Entry) -> None:
+        """Puts it in the place of this rank's, which has joined."""
+
     def look_into(self, rank: int, entry: Entry) -> Lead: ...
     def found(self, rank: int, entry: Entry) -> None:
         """That rank is at its address."""
@@ -49,6 +52,9 @@ class OnlyRun:
         self._store, self._prefix = store, prefix
 
     def join(self, rank: int, entry: Entry, timeout: float) -> None:
+        self.amend(rank, entry)
+
+    def amend(self, rank: int, entry: Entry) -> None:
         self._store.set(f"{self._prefix}/{rank}", entry.to_bytes())
 
     def look_into(self, rank: int, entry: Entry) -> Lead:
@@ -129,8 +135,11 @@ class LockedRun:
             if seen is not None and seen.run == self._number:
                 check_size(self._what, rank, entry, other, seen)
         self._locks.take(rank)
-        self._directory.set(f"{self._prefix}/{rank}", replace(entry, run=self._number).to_bytes())
+        self.amend(rank, entry)
         return None
+
+    def amend(self, rank: int, entry: Entry) -> None:
+        self._directory.set(f"{self._prefix}/{rank}", replace(entry, run=self._number).to_bytes())
 
     def look_into(self, rank: int, entry: Entry) -> Lead:
         current = entry.run == self._number

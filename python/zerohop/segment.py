@@ -11,6 +11,7 @@ from zerohop import _core
 from zerohop.bound import Bound
 from zerohop.far_parts import FarPart, Parts
 from zerohop.notes import Notes
+from zerohop.numbers import whole
 from zerohop.parts import OwnPart
 from zerohop.queues import MOST_QUEUES, Queue
 
@@ -64,13 +65,15 @@ class Segment:
     ) -> None:
         if not isinstance(name, str) or not name or not name.isprintable():
             raise ValueError(f"name must be printable text, not {name!r}")
-        if not 1 <= operator.index(queues) <= MOST_QUEUES:
+        if not 1 <= whole("queues", queues) <= MOST_QUEUES:
             raise ValueError(f"queues must be from 1 to {MOST_QUEUES}, not {queues}")
-        if operator.index(notifications) < 1:
+        if whole("notifications", notifications) < 1:
             raise ValueError(f"notifications must be 1 at least, not {notifications}")
         self.name, self._roster, self._ranges = name, roster, slots
         self._what = f"segment {name!r} of {roster.name!r}"
-        self._queues = [Queue(f"queue {number} of {self._what}") for number in range(queues)]
+        self._queues = [
+            Queue(f"queue {number} of {self._what}", name=roster.named) for number in range(queues)
+        ]
         self._part = OwnPart(roster.endpoint, memory, dtype, device)
         self.nbytes, self.closed = self._part.nbytes, False
         self.slots = slots.take(notifications)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from zerohop.barrier import Barrier
 
-__all__ = ["BARRIER", "FIRST", "LAST", "SlotRanges", "collective_slots"]
+__all__ = ["BARRIER", "BELL", "FIRST", "LAST", "SlotRanges", "collective_slots"]
 
 FIRST = 16384  # those below are the program's own, for peer.write(notify=) beside segments
 LAST = 65535
 BARRIER = LAST + 1 - Barrier.SLOTS  # the barrier's come last
-
+BELL = BARRIER + Barrier.FREE  # of LastWords
 
 _MOST_RANKS = 8192  # that have collectives, so that a third of the slots at least is the segments'
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import stat
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -26,11 +28,25 @@ class Store(Protocol):
 
 
 class Directory:
-    """A Store in files of a directory that all ranks see, each whole at any time and for this user alone."""
+    """A Store in files of a directory that all ranks see, each whole at any time and for this user alone.
+
+    Raises NotADirectoryError, and PermissionError where others may write: they could put files there, or take them away.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(
+                f"{self.path} is a file: a World needs a directory of its own"
+            ) from None
+        mode = self.path.stat().st_mode
+        if mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(
+                f"{self.path} may be written by other users (its mode is {stat.S_IMODE(mode):o}), and addresses there are "
+                f"secrets: chmod go-w {shlex.quote(str(self.path))}, or name a directory that does not exist yet"
+            )
 
     def set(self, key: str, value: bytes) -> None:
         target = self._file(key)

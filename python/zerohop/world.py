@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import operator
+import atexit
 import os
+import sys
+import warnings
+import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +14,10 @@ from zerohop import _core
 from zerohop.barrier import Barrier
 from zerohop.bound import Bound
 from zerohop.collectives import CollectiveCalls, Desk
+from zerohop.ending import Ending
 from zerohop.errors import Error
 from zerohop.launch import job_from_environment
+from zerohop.numbers import whole
 from zerohop.roster import Roster
 from zerohop.segment import Segment
 from zerohop.slots import BARRIER, SlotRanges, collective_slots
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["World"]
 
+_open: weakref.WeakSet[World] = weakref.WeakSet()
+
 
 class World(CollectiveCalls):
     """Rank, size and Peers of a job whose processes find each other through a store.
@@ -32,7 +39,7 @@ class World(CollectiveCalls):
 
     Args:
         store: what all ranks reach and nobody else reads, for the addresses are secrets. A directory (path) that
-            only this user may write, made if need be, for one run after the other; or an object with ``set(key, bytes)``
+            only this user may write (else PermissionError), made if need be, for one run after the other; or an object with ``set(key, bytes)``
             and ``get(key)``, as PyTorch's TCPStore, FileStore and HashStore, for one run.
         rank: of this process, from 0.
         size: number of ranks.
@@ -64,19 +71,23 @@ class World(CollectiveCalls):
         local_rank: int = 0,
         **options: Any,
     ) -> None:
-        self.rank, self.size = operator.index(rank), operator.index(size)
-        self.name, self.local_rank = name, operator.index(local_rank)
+        self.rank, self.size = whole("rank", rank), whole("size", size)
+        self.name, self.local_rank = name, whole("local_rank", local_rank)
         if not 0 <= self.rank < self.size:
             raise ValueError(f"rank {rank} of {size}: ranks go from 0 to size - 1")
         if not isinstance(name, str) or not name or not name.isprintable():
             raise ValueError(f"name must be printable text, not {name!r}")
         self._roster = Roster(open_store(store), name, self.rank, self.size, options)
         self.endpoint = self._roster.endpoint
-        self._barrier = Barrier(self._roster, BARRIER)
+        ending = Ending(self._roster)
+        self._barrier = Barrier(self._roster, BARRIER, ending)
         slots = collective_slots(self.size)
-        self._desk = Desk(self._roster, slots)
+        self._desk = Desk(self._roster, slots, ending)
         self._slots = SlotRanges(slots.start)
-        self._segments = 0  # how many have been made
+        # By name, the latest.
+        self._segments: weakref.WeakValueDictionary[str, Segment] = weakref.WeakValueDictionary()
+        self._made = 0  # how many
+        _open.add(self)
 
     @classmethod
     def from_env(cls, **options: Any) -> Self:
@@ -111,7 +122,7 @@ class World(CollectiveCalls):
 
         memory: bytes of this rank's part, zeroed, a multiple of the dtype's; or a contiguous writable array, which
             becomes the part.
-        name: the same on all ranks; default: by number, from 0.
+        name: the same on all ranks, and no other open segment's; default: by number, from 0.
         device: of memory that is made, ``"cpu"`` (default) or ``"cuda:<ordinal>"``.
         dtype: of ``segment.local`` that is made, as of Endpoint.empty; default uint8.
         notifications: slots of this segment on every rank, the same number on all.
@@ -124,18 +135,35 @@ class World(CollectiveCalls):
         made = hasattr(memory, "__index__") and not hasattr(memory, "__dlpack__")
         if not made and (device is not None or dtype is not None):
             raise ValueError("device and dtype are of memory that is made: an array has its own")
+        name = self._free_name() if name is None else name
+        if isinstance(name, str) and self._is_taken(name):
+            raise ValueError(
+                f"the World {self.name!r} has a segment {name!r} already: close that one first, or give this one another name"
+            )
         segment = Segment(
             self._roster,
             self._slots,
             memory,
-            name=str(self._segments) if name is None else name,
+            name=name,
             device=device or "cpu",
             dtype="uint8" if dtype is None else dtype,
             notifications=notifications,
             queues=queues,
         )
-        self._segments += 1
+        self._segments[name] = segment
+        self._made += 1
         return segment
+
+    def _free_name(self) -> str:
+        """The same on all ranks: of their number, or the next that no open segment has been given."""
+        number = self._made
+        while self._is_taken(str(number)):
+            number += 1
+        return str(number)
+
+    def _is_taken(self, name: str) -> bool:
+        segment = self._segments.get(name)
+        return segment is not None and not segment.closed
 
     def peer(self, rank: int, timeout: float | None = None) -> _core.Peer:
         """The Peer of a rank, connected at the first call; of the own rank one that leads back here.
@@ -152,9 +180,12 @@ class World(CollectiveCalls):
     def barrier(self, timeout: float | None = None) -> None:
         """Returns when all ranks have called it (gaspi_barrier). It completes no queue: wait for those before.
 
+        All ranks call it and the collectives in the same order.
+
         timeout: seconds (default: the Endpoint's). Who calls again after TransferTimeout waits on in the same barrier.
 
-        Raises TransferTimeout, and PeerLost on every rank, now and ever after, when a rank was lost that has not come.
+        Raises TransferTimeout, PeerLost on every rank, now and ever after, when a rank was lost that has not come, and ValueError
+        where ranks have called different things.
         """
         self._barrier.wait(Bound(self._roster.bound(timeout)))
 
@@ -170,9 +201,12 @@ class World(CollectiveCalls):
     def close(self, timeout: float | None = None) -> None:
         """Lets what is posted finish, at most `timeout` seconds, and leaves; others see PeerLost. Twice is once.
 
-        Collectives that nobody has waited for and that have not ended do so with an Error.
+        Where an exception is under way (``finally``, ``except``, or ``with`` that it ends) their errors say which, in a line; so
+        they do if one ends the program.
+        Collectives that nobody has waited for and that have not ended do so with an Error. RuntimeWarning: others have sent
+        to this rank what none of its calls has taken.
         """
-        self._roster.close(timeout)
+        self._close(timeout, sys.exc_info()[1])
 
     def __enter__(self) -> Self:
         return self
@@ -183,8 +217,26 @@ class World(CollectiveCalls):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        self._close(None, exc)
+
+    def _close(self, timeout: float | None, error: BaseException | None) -> None:
+        untaken = self._desk.untaken() if error is None and self._roster.is_here else ""
+        self._roster.say_why(error)
+        self._roster.close(timeout)
+        if untaken:
+            warnings.warn(
+                f"rank {self.rank} leaves the World {self.name!r} without what others have sent: {untaken}; every call "
+                "needs its counterpart here, send_recv one with from_=",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     def __repr__(self) -> str:
         state = ", closed" if self.endpoint.closed else ""
         return f"<zerohop.World {self.name!r}: rank {self.rank} of {self.size} on {self.endpoint.device}{state}>"
+
+
+@atexit.register  # behind the Endpoint's, and so before it
+def _say_why() -> None:
+    for world in list(_open):
+        world._roster.say_why(getattr(sys, "last_value", None))  # what has ended the program

@@ -91,8 +91,9 @@ def test_roots_that_differ_are_found_in_the_next_call(pair):
     calls = [Attempt(follow, lambda w: broadcast(w, root=w.rank), world) for world in pair]
     for call in calls:
         error = call.failure(ValueError, 5)
-        assert "all_gather (call 2)" in str(error)
-        assert "broadcast (call 1, root" in str(error)
+        assert "all_gather of 'world', call 2: rank" in str(error)
+        assert "broadcast (call 1, root 0)" in str(error)
+        assert "broadcast (call 1, root 1)" in str(error)
 
 
 def test_who_does_not_come_is_named(pair):
@@ -153,7 +154,24 @@ def test_arguments_are_refused_before_anything_happens(rank_threads):
         (IndexError, "ranks go from 0 to 1", lambda: world.send_recv(to=-1, array=row)),
         (TypeError, "integer", lambda: world.broadcast(row, 0.5)),
         (TypeError, "list", lambda: world.broadcast([1, 2, 3])),
-        (TypeError, "None", lambda: world.scatter(row)),
+        (TypeError, "root must be an integer, not '0'", lambda: world.broadcast(row, "0")),
+        (TypeError, "root must be an integer, not None", lambda: world.broadcast(row, None)),
+        (TypeError, "to= must be an integer, not '1'", lambda: world.send_recv(to="1", array=row)),
+        (IndexError, "from_= 2: ranks go", lambda: world.send_recv(from_=2, out=row)),
+        (TypeError, "parts is None.* a list of 2 arrays", lambda: world.scatter(row)),
+        (TypeError, "parts is None.* a list of 2 arrays", lambda: world.gather(None, row)),
+        (TypeError, "out is None", lambda: world.all_gather(None, row)),
+        (TypeError, r"parts\[0\]: a NoneType is no array", lambda: world.scatter(row, [None, row])),
+        (TypeError, "array: a NoneType is no array", lambda: world.broadcast(None)),
+        (TypeError, "parts: a generator is no array", lambda: world.scatter(row, (x for x in "ab"))),
+        (TypeError, "counts of parts must be a list of 2 numbers", lambda: world.scatter(row, table, counts=2)),
+        (TypeError, "counts of parts must be a list", lambda: world.scatter(row, table, counts="22")),
+        (TypeError, "each of the counts of parts must be an integer, not 2.0",
+         lambda: world.scatter(row, table, counts=[2.0, 2.0])),
+        (TypeError, "timeout must be a number of seconds, not '1'", lambda: world.broadcast(row, timeout="1")),
+        (TypeError, "timeout must be a number of seconds, not 'x'", lambda: world.barrier("x")),
+        (TypeError, "rank must be an integer, not '1'", lambda: world.peer("1")),
+        (TypeError, "queues must be an integer, not 1.5", lambda: world.segment(8, queues=1.5)),
         (ValueError, "array must be contiguous", lambda: world.broadcast(table[:, 1])),
         (ValueError, "array is written, but read-only", lambda: world.broadcast(read_only, 1)),
         (ValueError, "another Endpoint", lambda: world.broadcast(foreign.empty(3))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import signal
@@ -11,15 +12,17 @@ import sys
 import pytest
 from click.testing import CliRunner
 from support.attempt import LOST_WITHIN, within
-from support.examples import example, rows_of, running
+from support.examples import example, ranks_of, rows_of, running, started
+from support.link import until
 from support.patience import patient
 from support.ranks import Job
 from zerohop.examples import command, job, place
-from zerohop.examples.matvec import __main__ as matvec
 from zerohop.examples.matvec import host as matvec_host
 from zerohop.examples.matvec import plan as matvec_plan
-from zerohop.examples.stencil import __main__ as stencil
+from zerohop.examples.matvec import program as matvec
+from zerohop.examples.start import start
 from zerohop.examples.stencil import host as stencil_host
+from zerohop.examples.stencil import program as stencil
 
 MAINS = {"matvec": matvec.main, "stencil": stencil.main}
 SMALL = {"matvec": ["--batch", "40", "--rounds", "3"], "stencil": ["--side", "40", "--steps", "7"]}
@@ -213,6 +216,44 @@ def test_an_interruption_ends_all(tmp_path, monkeypatch, name, number):
     assert list(tmp_path.iterdir()) == []  # there were secrets
 
 
+def is_quiet(errors):
+    return "Traceback" not in errors and "Error" not in errors
+
+
+@pytest.mark.parametrize("name", MAINS)
+def test_ranks_whose_parent_is_killed_end_in_silence(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with running(name, *LONG[name], "--device=cpu") as job_:
+        job_.process.kill()
+        with within(2 * LOST_WITHIN):
+            _, errors = job_.end()
+    assert is_quiet(errors), errors
+
+
+@pytest.mark.parametrize("name", MAINS)
+def test_an_interruption_while_ranks_start_ends_all(tmp_path, monkeypatch, name):
+    """As soon as there is a process of them."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with started(name, *LONG[name], "--device=cpu") as process:
+        until(lambda: ranks_of(process.pid), "a rank has been started")
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=patient(20))
+    assert process.returncode == 130
+    assert errors == f"{name} was interrupted; its ranks have been ended\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interruption_before_that_is_told(monkeypatch, capsys):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib, "import_module", interrupted)
+    with pytest.raises(SystemExit) as end:
+        start("matvec")
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "matvec was interrupted before it began\n"
+
+
 # --- wrong usage ---
 
 
@@ -227,7 +268,10 @@ def usage_error(name, *arguments):
     [
         ("matvec", ["--ranks=1"], "a client and a server are two ranks at least"),
         ("matvec", ["--batch=2", "--ranks=5"], "--batch 2 is too small for 4 servers"),
-        ("matvec", ["--batch=0"], "0 is not in the range"),
+        ("matvec", ["--batch=0"], "'0' is no number of vectors from 1 to 65536"),
+        ("matvec", ["--batch=480,960"], "once for each size, as --batch 480 --batch 960"),
+        ("stencil", ["--device=cpu,cuda:1"], "or all on GPUs: --device cpu, or --device cuda:1"),
+        ("matvec", ["--device=cpu,cpu"], "--device cpu, or --device cuda:0"),
         ("stencil", ["--side=7", "--ranks=4"], "--side 7 is less than 2 rows for each of 4 ranks"),
         ("matvec", ["--json=/nowhere/rows.json"], "'/nowhere' cannot be written to"),
         ("stencil", ["--steps=0"], "0 is not in the range"),

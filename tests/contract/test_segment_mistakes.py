@@ -153,3 +153,24 @@ def use_closed(world):
 
 def test_a_closed_segment_is_refused(rank_threads):
     rank_threads(use_closed, 2)
+
+
+def share_a_name(world):
+    """Who takes a name twice is refused at once; nobody waits for what was not made."""
+    first = world.segment(8, name="x")
+    with pytest.raises(ValueError, match="has a segment 'x' already: close that one"), within(1):
+        world.segment(8, name="x")
+    numbered = world.segment(8, name="1")
+    assert [world.segment(8).name for _ in range(2)] == ["2", "3"]
+    numbered.notify(1 - world.rank, 0)
+    numbered.notify_waitsome(0, 1)
+    world.barrier()
+    first.close()
+    world.barrier()
+    again = world.segment(16, name="x")
+    again.write(1 - world.rank, 0, 0, 16)
+    again.wait()
+
+
+def test_open_segments_have_names_of_their_own(rank_threads):
+    rank_threads(share_a_name, 2)

@@ -184,6 +184,9 @@ def test_the_address_of_an_earlier_run_is_replaced(rank_threads):
         ((-1, 2), {}, ValueError, "ranks go from 0"),
         ((0, 0), {}, ValueError, "ranks go from 0"),
         ((0.5, 2), {}, TypeError, "integer"),
+        (("0", 2), {}, TypeError, "rank must be an integer, not '0'"),
+        ((0, None), {}, TypeError, "size must be an integer, not None"),
+        ((0, 1), {"local_rank": 0.0}, TypeError, "local_rank must be an integer"),
         ((0, 1), {"name": ""}, ValueError, "printable"),
         ((0, 1), {"colour": 3}, TypeError, "no keyword 'colour'"),
     ],
@@ -231,3 +234,13 @@ def test_a_segment_that_fails_takes_no_number(tmp_path):
         assert segment.name == "0"
         world.close()
         segment.close()  # with the World all that it shares has ended
+
+
+@pytest.mark.parametrize("pause", [0, 0.001, 0.01, 0.05])
+def test_who_looks_for_a_rank_while_the_world_is_closed_is_told(rank_threads, pause):
+    [first] = worlds(rank_threads, [0], 3)
+    waiting = [Attempt(first.peer, rank) for rank in (1, 2) for _ in range(3)]
+    waiting[0].stays_pending(pause)
+    first.close()
+    for attempt in waiting:
+        assert str(attempt.failure(zh.Error, 2)) == "the World 'world' is closed"

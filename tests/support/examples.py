@@ -36,7 +36,7 @@ class Running:
         self.process = process
         assert process.stderr is not None
         self.line = process.stderr.readline()  # it comes after two seconds, or at the end
-        self.ranks = [pid for pid in _children(process.pid) if "spawn_main" in _command(pid)]
+        self.ranks = ranks_of(process.pid)
 
     def end(self) -> tuple[int, str]:
         """Its exit status and the rest of stderr; of its ranks none is left."""
@@ -46,7 +46,7 @@ class Running:
 
 
 @contextmanager
-def running(name: str, *arguments: str) -> Iterator[Running]:
+def started(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-m", f"zerohop.examples.{name}", *arguments],
         stdout=subprocess.DEVNULL,
@@ -55,11 +55,21 @@ def running(name: str, *arguments: str) -> Iterator[Running]:
         start_new_session=True,
     )
     try:
-        yield Running(process)
+        yield process
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+@contextmanager
+def running(name: str, *arguments: str) -> Iterator[Running]:
+    with started(name, *arguments) as process:
+        yield Running(process)
+
+
+def ranks_of(pid: int) -> list[int]:
+    return [child for child in _children(pid) if "spawn_main" in _command(child)]
 
 
 def _children(pid: int) -> list[int]:

@@ -10,7 +10,8 @@ import zerohop as zh
 from zerohop.collectives import lines as module
 from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.line import OVER
-from zerohop.collectives.lines import Lines, Told
+from zerohop.collectives.lines import Lines
+from zerohop.ending import Told
 
 FIRST, SIZE = 100, 4  # of the slots for messages; those for credits are behind
 CREDITS = FIRST + SIZE
@@ -37,7 +38,11 @@ class FakeRoster:
     def __init__(self):
         self.rank, self.size, self.name = 0, SIZE, "w"
         self.notes = deque()
+        self.history = SimpleNamespace(difference=lambda rank, peer: None)
         self.endpoint = SimpleNamespace(closed=False, empty=lambda nbytes: bytearray(nbytes))
+
+    def lost(self, rank):
+        return f"rank {rank} is lost"
 
     def peer(self, rank, timeout):
         return SimpleNamespace(alive=True)
@@ -65,7 +70,9 @@ def asked():
 def lines(roster, asked, monkeypatch):
     monkeypatch.setattr(module, "Line", FakeLine)
     monkeypatch.setattr(module, "Outbox", lambda *_: None)
-    ending = SimpleNamespace(told_by=lambda peer: asked.get(id(peer)))
+    ending = SimpleNamespace(
+        told_by=lambda peer: asked.get(id(peer)), said_by=lambda rank: None, check=lambda: None
+    )
     made = Lines(roster, range(FIRST, FIRST + 2 * SIZE), ending)
     for rank in (1, 2, 3):
         made.to(rank, Deadline(1))

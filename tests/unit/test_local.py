@@ -62,6 +62,11 @@ def leave_at(link: Link, bad: int) -> None:
     link.exchange(None)
 
 
+def interruption(link: Link) -> bool:
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    return signal.getsignal(signal.SIGINT) == signal.SIG_IGN and signal.SIGINT not in blocked
+
+
 def pause(link: Link) -> None:
     signal.pause()
 
@@ -122,6 +127,12 @@ def test_a_worker_killed_while_it_waits_is_noticed_by_the_next_order() -> None:
         os.kill(ranks.pids[1], signal.SIGKILL)
         with pytest.raises(RankFailed, match="rank 1 was killed by SIGKILL"):
             ranks.ask("still there?")
+
+
+def test_workers_take_no_notice_of_an_interruption() -> None:
+    with Ranks(interruption, 2) as ranks:
+        assert ranks.results() == [True, True]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def test_silence_is_bounded_and_no_worker_survives() -> None:

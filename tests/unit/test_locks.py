@@ -1,11 +1,13 @@
 """Locks on bytes of a file: one holder each, gone with it."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support.forking import forking
 from zerohop.locks import ByteLocks
 
@@ -84,3 +86,13 @@ def test_what_is_dropped_is_given_up(tmp_path: Path) -> None:
     assert second.read() == b"0123"
     del first
     assert second.taken(0, 1) is None
+
+
+def test_what_is_closed_uses_no_file(tmp_path: Path) -> None:
+    """Its number may be another file's by then."""
+    locks = ByteLocks(tmp_path / "lock")
+    locks.close()
+    for call in (lambda: locks.take(0), lambda: locks.taken(0, 1), locks.read, lambda: locks.owner):
+        with pytest.raises(OSError, match="is closed") as caught:
+            call()
+        assert caught.value.errno == errno.EBADF

@@ -194,3 +194,27 @@ def test_wrong_variables_are_named(missing: str, words: str) -> None:
         del variables["MASTER_ADDR"]
     with pytest.raises(ValueError, match=words):
         job_from_environment(variables)
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777, 0o1777])
+def test_a_directory_that_others_may_write_is_refused(tmp_path, mode):
+    path = tmp_path / "a job"
+    path.mkdir()
+    path.chmod(mode)
+    with pytest.raises(PermissionError, match=rf"mode is {mode:o}.*chmod go-w '.*a job'"):
+        Directory(path)
+    path.chmod(mode & ~0o022)
+    Directory(path).set("key", b"1")
+
+
+def test_a_directory_may_be_in_one_that_others_may_write(tmp_path):
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(0o1777)
+    Directory(tmp_path / "tmp" / "job" / "one").set("key", b"1")
+    assert (tmp_path / "tmp" / "job" / "one").stat().st_mode & 0o077 == 0
+
+
+def test_a_file_is_no_store(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="file is a file: a World needs a directory"):
+        Directory(tmp_path / "file")

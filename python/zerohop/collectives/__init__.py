@@ -7,7 +7,7 @@ order: collectives run one after the other as they were called, waited for or no
 overtakes. An object is returned in both cases, so that code can take either.
 
 How the bytes go: exchange.py. What is told of a call beside the bytes: header.py. Who sends to whom: broadcast.py, scatter.py,
-all_gather.py and all_to_all.py. What becomes of the others when one fails: ending.py.
+all_gather.py and all_to_all.py. What becomes of the others when one fails: zerohop/ending.py.
 """
 
 from zerohop.collectives.calls import CollectiveCalls

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
+from zerohop.numbers import whole
 from zerohop.spans import Span
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Flat:
         self, endpoint: Endpoint, array: Any, what: str, *, writable: bool = False
     ) -> None:
         # Memory says it all by itself; as an array of a GPU it would first wait for the default stream.
-        view = array if isinstance(array, _core.Memory) else _core.ArrayView(array)
+        view = array if isinstance(array, _core.Memory) else _view(array, what)
         if not view.contiguous:
             raise ValueError(
                 f"{what} must be contiguous: make it so (numpy.ascontiguousarray, tensor.contiguous()); as an output "
@@ -81,6 +81,13 @@ class Flat:
         memory, self._memory = self._memory, None
         if memory is not None and not isinstance(self.array, _core.Memory):
             memory.close()
+
+
+def _view(array: Any, what: str) -> _core.ArrayView:
+    try:
+        return _core.ArrayView(array)
+    except TypeError as error:
+        raise TypeError(f"{what}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -136,11 +143,16 @@ def cut_evenly(flat: Flat, size: int) -> list[Block]:
 
 def cut(flat: Flat, counts: Iterable[int], size: int) -> list[Block]:
     """A block of so many rows along the first axis for each rank. Raises ValueError, TypeError."""
-    numbers = [operator.index(count) for count in counts]
+    what = flat.what
+    if isinstance(counts, str) or not isinstance(counts, Iterable):
+        raise TypeError(
+            f"the counts of {what} must be a list of {size} numbers of rows, one for each rank, not {counts!r}"
+        )
+    numbers = [whole(f"each of the counts of {what}", count) for count in counts]
     rows = flat.shape[0] if flat.shape else -1
     if len(numbers) != size or min(numbers) < 0 or sum(numbers) != rows:
         raise ValueError(
-            f"the counts of {flat.what} must be {size} numbers of rows, with the sum {rows}, not {numbers}"
+            f"the counts of {what} must be {size} numbers of rows, with the sum {rows}, not {numbers}"
         )
     return _cut(flat, numbers)
 

@@ -19,7 +19,7 @@ _REDUCTIONS = ("reduce", "all_reduce", "allreduce", "reduce_scatter", "scan", "e
 
 
 class CollectiveCalls:
-    """Collectives: all ranks call them in the same order, with arrays of the same dtype and of sizes that fit.
+    """Collectives: all ranks call them and barrier() in the same order, with arrays of the same dtype and of sizes that fit.
 
     Arrays are contiguous, of a host (NumPy, PyTorch, JAX, ...) or a GPU, and may differ in that from rank to rank; Memory of
     the World's Endpoint saves the registration of a large one. Where a call has `parts`, or several outputs, those are a list
@@ -33,7 +33,8 @@ class CollectiveCalls:
 
     Raise TypeError, ValueError, IndexError for arguments that are wrong by themselves: nothing has happened then. A call that
     fails later is the last one of the World, on all ranks that are in it: PeerLost (a rank was lost, within 5 s), ValueError
-    (ranks have called different things), TransferTimeout, CudaError, ...; later ones raise at once.
+    (ranks have called different things: within 5 s where one of them waits, else in the next call or barrier(), which then
+    ends, too), TransferTimeout, CudaError, ...; later ones raise at once.
     """
 
     rank: int
@@ -58,6 +59,7 @@ class CollectiveCalls:
             [flat],
             How(stream, timeout, wait),
             lambda turn: broadcast(turn, flat.whole()),
+            flat.nbytes,
         )
 
     def scatter(
@@ -142,6 +144,7 @@ class CollectiveCalls:
             [source, *flats],
             How(stream, timeout, wait),
             lambda turn: all_gather(turn, blocks, source.whole()),
+            sum(block.nbytes for block in blocks),
         )
 
     def all_to_all(
@@ -183,14 +186,18 @@ class CollectiveCalls:
         """`array` goes to one rank while `out` comes from another, or the same (MPI_Sendrecv); either pair may be left out.
 
         Only those ranks call it, in an order that fits: between two ranks the n-th array sent is the n-th received, and what is
-        sent before a collective of all is received before it. Small arrays (64 KiB; four that the other rank has not taken) are on their way when it returns, larger
+        sent before a collective of all is received before it (else that one raises ValueError). Small arrays (64 KiB; four that the other rank has not taken) are on their way when it returns, larger
         ones have arrived.
         """
         if (to is None) != (array is None) or (from_ is None) != (out is None):
             raise ValueError("to= goes with array=, and from_= with out=")
-        sends = [(self._desk.rank(to), self._desk.flat(array, "array"))] if to is not None else []
+        sends = (
+            [(self._desk.rank(to, "to="), self._desk.flat(array, "array"))]
+            if to is not None
+            else []
+        )
         receives = (
-            [(self._desk.rank(from_), self._desk.flat(out, "out", writable=True))]
+            [(self._desk.rank(from_, "from_="), self._desk.flat(out, "out", writable=True))]
             if from_ is not None
             else []
         )

@@ -22,17 +22,12 @@ from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.header import Label, Message, What
 from zerohop.collectives.line import EAGER, Line
 from zerohop.collectives.lines import Lines
+from zerohop.ending import Mismatch
 from zerohop.errors import Error
-from zerohop.queues import named
 
-__all__ = ["Exchange", "Mismatch", "Move"]
-
+__all__ = ["Exchange", "Move"]
 
 _NOTHING = np.empty(0, np.uint8)
-
-
-class Mismatch(Exception):
-    """Ranks have made different calls."""
 
 
 class Move(NamedTuple):
@@ -52,12 +47,14 @@ class Exchange:
         self._incoming: defaultdict[int, deque[Move]] = defaultdict(deque)
         self._missing: dict[int, int] = {}  # messages by rank without which run() does not end
         self._announced = False
+        self._of_all = False
         self._posted: list[tuple[int, _core.Transfer]] = []
 
     def run(self, sends: Sequence[Move], receives: Sequence[Move]) -> None:
         """Returns when all that is to come is there and what is sent may be changed."""
         moves = (*receives, *sends)
-        self._lines.begin(self._missing, any(move.label.kind != "send_recv" for move in moves))
+        self._of_all = any(move.label.kind != "send_recv" for move in moves)
+        self._lines.begin(self._missing, self._of_all)
         for move in moves:  # a sender may wait until its partner has an inbox for it
             self._lines.to(move.rank, self._deadline)
         for move in receives:
@@ -78,7 +75,7 @@ class Exchange:
             try:
                 transfer.wait(self._deadline.left)
             except Error as error:
-                raise named(error, f"rank {rank}") from None
+                raise self._lines.roster.named(error, rank) from None
 
     def _expect(self, queues: defaultdict[int, deque[Move]], move: Move) -> None:
         queues[move.rank].append(move)
@@ -124,7 +121,7 @@ class Exchange:
             wanted = {What.READY} if self._outgoing[rank] else set()
             if self._incoming[rank]:
                 wanted |= {What.DATA, What.ANNOUNCE, What.DONE}
-            message = line.take(wanted)
+            message = line.take(wanted, of_all=self._of_all)
             if message is None:
                 return
             self._on(line, message)
@@ -134,10 +131,7 @@ class Exchange:
         expected = queues[line.rank] or self._incoming[line.rank] or self._outgoing[line.rank]
         move = expected[0]
         if not queues[line.rank] or message.label != move.label:
-            raise Mismatch(
-                f"rank {line.rank} has called {message.label}, rank {self._lines.roster.rank} {move.label}: all ranks "
-                "make the same calls in the same order"
-            )
+            raise self._lines.mismatch(line, message.label, move.label)
         if message.what == What.READY:
             self._write(line, move, message.payload)
         elif message.what == What.DATA:
@@ -155,7 +149,7 @@ class Exchange:
         try:
             transfer = line.peer.write(move.block.memory, remote, timeout=self._deadline.left)
         except Error as error:
-            raise named(error, f"rank {line.rank}") from None
+            raise self._lines.roster.named(error, line.rank) from None
         self._posted.append((line.rank, transfer))
         self._tell(move, What.DONE)  # behind the data, as every notification is
         self._got(self._outgoing, line.rank)

@@ -7,14 +7,13 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from zerohop.errors import ProtocolError
+from zerohop.history import KINDS, called
 
-__all__ = ["KINDS", "NBYTES", "NO_ROOT", "Label", "Message", "What", "pack", "unpack"]
+__all__ = ["NBYTES", "Label", "Message", "What", "pack", "unpack"]
 
-KINDS = ("broadcast", "scatter", "gather", "all_gather", "all_to_all", "send_recv")
-NO_ROOT = -1
 NBYTES = 64  # of a header
-# what, kind, root, number, nbytes, part, bytes behind the header, dtype
-_FORM = struct.Struct("<BBxxiQQII24s8x")
+# what, kind, root, number, nbytes, part, bytes behind the header, dtype, digest
+_FORM = struct.Struct("<BBxxiQQII24sI4x")
 assert _FORM.size == NBYTES
 
 
@@ -36,10 +35,10 @@ class Label(NamedTuple):
     nbytes: int  # of the block that the call names, of which a message may be about a part
     part: int
     dtype: str
+    digest: int  # of this call and all before it, as History has it; of send_recv 0
 
     def __str__(self) -> str:
-        root = "" if self.root == NO_ROOT else f", root {self.root}"
-        return f"{self.kind} (call {self.number}{root}) with {self.nbytes} bytes of {self.dtype}"
+        return called(self.kind, self.number, self.root, self.nbytes, self.dtype)
 
 
 class Message(NamedTuple):
@@ -50,13 +49,15 @@ class Message(NamedTuple):
 
 def pack(what: What, label: Label, length: int) -> bytes:
     kind, dtype = KINDS.index(label.kind), label.dtype.encode()
-    return _FORM.pack(what, kind, label.root, label.number, label.nbytes, label.part, length, dtype)
+    block = (label.nbytes, label.part, length, dtype)
+    return _FORM.pack(what, kind, label.root, label.number, *block, label.digest)
 
 
 def unpack(cell: memoryview) -> Message:
     """Raises ProtocolError."""
-    what, kind, root, number, nbytes, part, length, dtype = _FORM.unpack_from(cell)
+    what, kind, root, number, nbytes, part, length, dtype, digest = _FORM.unpack_from(cell)
     if what > max(What) or kind >= len(KINDS) or length > len(cell) - NBYTES:
         raise ProtocolError("bytes arrived that are no message of a collective")
-    label = Label(KINDS[kind], number, root, nbytes, part, dtype.rstrip(b"\0").decode("latin-1"))
+    text = dtype.rstrip(b"\0").decode("latin-1")
+    label = Label(KINDS[kind], number, root, nbytes, part, text, digest)
     return Message(What(what), label, bytes(cell[NBYTES : NBYTES + length]))

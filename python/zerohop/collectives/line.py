@@ -18,11 +18,10 @@ from zerohop import _core
 from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.header import NBYTES, Label, Message, What, pack, unpack
 from zerohop.errors import Error, TransferTimeout
-from zerohop.queues import named
 
 if TYPE_CHECKING:
     from zerohop.collectives.outbox import Outbox
-    from zerohop.endpoint import Endpoint
+    from zerohop.roster import Roster
 
 __all__ = ["CELL", "EAGER", "OVER", "Line", "Slots"]
 
@@ -46,7 +45,7 @@ class Slots:
 
 
 class Line:
-    """rank: the other one; own_rank: this one; name: of the World. outbox: from which all lines send.
+    """rank: the other one. outbox: from which all lines send.
 
     watch: listens for credits so many seconds while the other side keeps this one waiting; raises when that is no use.
     """
@@ -54,15 +53,14 @@ class Line:
     def __init__(
         self,
         rank: int,
-        own_rank: int,
-        name: str,
         peer: _core.Peer,
-        endpoint: Endpoint,
+        roster: Roster,
         outbox: Outbox,
         slots: Slots,
         watch: Callable[[Line, Deadline, float], None],
     ) -> None:
-        self.rank, self.peer = rank, peer
+        self.rank, self.peer, self._roster = rank, peer, roster
+        own_rank, name, endpoint = roster.rank, roster.name, roster.endpoint
         self._outbox, self._watch = outbox, watch
         self._message_slot, self._credit_slot = slots.messages + own_rank, slots.credits + own_rank
         self._memory = endpoint.empty(CELLS * CELL)
@@ -107,18 +105,27 @@ class Line:
         self._outbox.write(self.rank, self.peer, there, header, payload, note, deadline)
         self._sent += 1  # behind the write: ring_off() tells of what is there
 
-    def take(self, wanted: set[What]) -> Message | None:
-        """The next one, None if there is none. One of send_recv that is not wanted yet is kept for later."""
+    def take(self, wanted: set[What], *, of_all: bool) -> Message | None:
+        """The next one, None if there is none. One of send_recv that is not wanted yet is kept for later.
+
+        of_all: for a collective of all ranks, before which everything of send_recv has to be received; else the caller finds it.
+        """
         for number, message in enumerate(self._early):
-            if message.what in wanted:
+            if of_all or message.what in wanted:
                 del self._early[number]
                 return message
         while self._taken < self._arrived:
             message = self._next()
-            if message.what in wanted or message.label.kind != "send_recv":
+            if of_all or message.what in wanted or message.label.kind != "send_recv":
                 return message
             self._early.append(message)
         return None
+
+    def untaken(self) -> list[Label]:
+        """Of what has come and nobody has taken."""
+        begins = [number % CELLS * CELL for number in range(self._taken, self._arrived)]
+        waiting = [unpack(self._inbox[begin : begin + CELL]) for begin in begins]
+        return [message.label for message in (*self._early, *waiting)]
 
     def _next(self) -> Message:
         begin = self._taken % CELLS * CELL
@@ -136,7 +143,7 @@ class Line:
             except TransferTimeout:
                 self._watch(self, deadline, 0)
             except Error as error:
-                raise named(error, f"rank {self.rank}") from None
+                raise self._roster.named(error, self.rank) from None
         return self._far
 
     def ring_off(self) -> None:

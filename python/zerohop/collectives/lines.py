@@ -9,32 +9,26 @@ from typing import TYPE_CHECKING
 from zerohop import _core
 from zerohop.bound import Bound
 from zerohop.collectives.deadline import Deadline
-from zerohop.collectives.ending import Cause, Ending
+from zerohop.collectives.header import Label
 from zerohop.collectives.line import CELL, Line, Slots
 from zerohop.collectives.outbox import Outbox
+from zerohop.ending import Ending, Mismatch, Told
 from zerohop.errors import Error, PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
     from zerohop.roster import Roster
 
-__all__ = ["Lines", "Told"]
+__all__ = ["Lines"]
 
 _STEP = 1.0  # seconds of waiting for a rank that has not started, between two looks
-
-
-class Told(Exception):
-    """Another rank's collectives are over, for a cause that it says."""
-
-    def __init__(self, rank: int, cause: Cause) -> None:
-        super().__init__(rank, cause)
-        self.rank, self.cause = rank, cause
 
 
 class Lines:
     """slots: of this rank's board and of all others'."""
 
     def __init__(self, roster: Roster, slots: range, ending: Ending) -> None:
-        self.roster, self._slots, self._ending = roster, Slots(slots), ending
+        self.roster, self._slots = roster, Slots(slots)
+        self._ending, self._history = ending, roster.history
         self._made: dict[int, Line] = {}
         self._outbox: Outbox | None = None
         self._turns = itertools.count()  # whom to ask next
@@ -57,17 +51,9 @@ class Lines:
             roster = self.roster
             peer = self._connect(rank, deadline)
             if self._outbox is None:
-                self._outbox = Outbox(roster.endpoint, CELL)
-            line = self._made[rank] = Line(
-                rank,
-                roster.rank,
-                roster.name,
-                peer,
-                roster.endpoint,
-                self._outbox,
-                self._slots,
-                self._watch,
-            )
+                self._outbox = Outbox(roster, CELL)
+            line = Line(rank, peer, roster, self._outbox, self._slots, self._watch)
+            self._made[rank] = line
         return line
 
     def hear(self, deadline: Deadline) -> int | None:
@@ -84,6 +70,25 @@ class Lines:
         if deadline.passed:
             raise TransferTimeout(f"{_named(self._needed)} not come in time")
         return None
+
+    def mismatch(self, line: Line, its: Label, own: Label) -> Mismatch:
+        """Of what has come over a line and what this rank expects there; perhaps it began with an earlier call."""
+        earlier = self._history.difference(line.rank, line.peer)
+        if earlier is not None:
+            return Mismatch(earlier)
+        return Mismatch(
+            f"rank {line.rank} has called {its}, rank {self.roster.rank} {own}: all ranks make the same calls in the "
+            "same order"
+        )
+
+    def untaken(self) -> dict[int, list[Label]]:
+        """What has come from which rank and no call has taken; while none is under way."""
+        if not self._made or self.roster.endpoint.closed:
+            return {}
+        while self._listen(0):
+            pass
+        labels = {rank: line.untaken() for rank, line in self._made.items()}
+        return {rank: found for rank, found in labels.items() if found}
 
     def ring_off(self) -> None:
         for line in list(self._made.values()):  # another thread may be making one
@@ -125,7 +130,7 @@ class Lines:
                 self._made[rank].has_room(found[1])
             return
         if not line.peer.alive:
-            raise _lost(line.rank)
+            raise self._lost(line.rank)
         self._listen(0)
         self._check([line, *self._waited_for()])
         if deadline.passed:
@@ -144,12 +149,13 @@ class Lines:
         """As hear(): what a rank has said before it was lost still counts."""
         if self.roster.endpoint.closed:
             raise Error(f"the World {self.roster.name!r} is closed")
+        self._ending.check()
         lost = [line for line in waited_for if not line.peer.alive]
         while lost and self._listen(0):
             pass
         for line in lost:
             if not line.has_news:
-                raise _lost(line.rank)
+                raise self._lost(line.rank)
         over = self._rung_off() or [line for line in waited_for if line.far_is_over]
         silent = over or [line for line in waited_for if line not in lost]
         if silent:
@@ -160,13 +166,19 @@ class Lines:
         try:
             cause = self._ending.told_by(line.peer)
         except PeerLost:
-            raise _lost(line.rank) from None
+            raise self._lost(line.rank) from None
         if cause is not None:
             raise Told(line.rank, cause)
+        different = self._history.difference(line.rank, line.peer)
+        if different is not None:
+            raise Mismatch(different)
 
-
-def _lost(rank: int) -> PeerLost:
-    return PeerLost(f"rank {rank} is lost; state() tells who is left")
+    def _lost(self, rank: int) -> Exception:
+        """Perhaps it has said why."""
+        cause = self._ending.said_by(rank)
+        if cause is not None:
+            return Told(rank, cause)
+        return PeerLost(f"{self.roster.lost(rank)}; state() tells who is left")
 
 
 def _named(waited_for: Collection[int]) -> str:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from zerohop import _core
 from zerohop.collectives.blocks import Flat
 from zerohop.collectives.deadline import Deadline
-from zerohop.collectives.ending import Cause, Ending
-from zerohop.collectives.exchange import Mismatch
-from zerohop.collectives.lines import Lines, Told
+from zerohop.collectives.lines import Lines
+from zerohop.ending import Cause, Ending, Mismatch, Told
 from zerohop.errors import Error, PeerLost, TransferTimeout
+from zerohop.history import Called
+from zerohop.last_words import LOST, MISMATCH, OTHER, described
 
-__all__ = ["Collective", "Order"]
+__all__ = ["Collective", "Common", "Order"]
+
+# Of a call, what all ranks must have in common beside its kind: root, bytes (None: each its own) and dtype.
+Common: TypeAlias = tuple[int, "int | None", str]
 
 
 class Collective:
@@ -90,6 +95,7 @@ class _Work:
 class Order:
     def __init__(self, lines: Lines, ending: Ending) -> None:
         self._lines, self._ending = lines, ending
+        self._history = lines.roster.history
         self._lock = threading.Lock()  # around the following; never held while waiting
         self._number = 0  # of collectives that all ranks call
         self._last: Collective | None = None
@@ -99,12 +105,14 @@ class Order:
     def start(
         self,
         kind: str,
-        body: Callable[[int, Deadline], None],
+        common: Common,
+        body: Callable[[Called, Deadline], None],
         flats: Sequence[Flat],
         seconds: float,
         wait: bool,
     ) -> Collective:
-        """body: runs it, with its number. flats: closed when it has ended. Raises what ends it, if it is waited for."""
+        """body: runs it, as it was called. flats: closed when it has ended. Raises what ends it, if it is waited for."""
+        self._ending.look()
         with self._lock:
             if kind != "send_recv":  # those concern two ranks, which count them by themselves
                 self._number += 1
@@ -115,8 +123,9 @@ class Order:
             refusal = self._ending.refusal(text)
             if refusal is not None:
                 raise refusal
+            call = self._add(kind, number, common)
             collective = Collective(text, seconds)
-            work = _Work(collective, text, lambda until: body(number, until), flats, self._last)
+            work = _Work(collective, text, lambda until: body(call, until), flats, self._last)
             self._last = collective
             if not wait:
                 self._behind.append(work)
@@ -125,6 +134,23 @@ class Order:
             self._run(work)
             collective.wait()
         return collective
+
+    def _add(self, kind: str, number: int, common: Common) -> Called:
+        if kind != "send_recv":
+            return self._history.add(kind, number, *common)
+        return Called(0, 0, 0, kind, *common)
+
+    def untaken(self) -> str:
+        """What other ranks have sent in vain, in words; nothing if there is none, or if that has been told otherwise."""
+        with self._lock:
+            under_way = self._last is not None and not self._last.done
+        if under_way or self._ending.cause is not None:
+            return ""
+        told = []
+        for rank, labels in self._lines.untaken().items():
+            more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+            told.append(f"rank {rank} has called {labels[0]}{more}")
+        return "; ".join(told)
 
     def _start_thread(self) -> None:
         if self._thread is None:
@@ -163,6 +189,9 @@ class Order:
 
     def _give_up(self, caught: BaseException, text: str) -> BaseException:
         """Tells the others; returns what to raise here."""
+        self._ending.look()
+        if isinstance(caught, PeerLost) and self._ending.cause is not None:  # it said why
+            caught = Told(self._lines.roster.rank, self._ending.cause)
         cause, error = _diagnosis(caught, text, self._lines.roster.rank)
         self._ending.declare(cause)
         self._lines.ring_off()
@@ -174,10 +203,11 @@ def _diagnosis(caught: BaseException, text: str, rank: int) -> tuple[Cause, Base
     if isinstance(caught, Told):
         return caught.cause, caught.cause.error(text)
     if isinstance(caught, Mismatch):
-        cause = Cause("mismatch", str(caught))
+        cause = Cause(MISMATCH, str(caught))
         return cause, cause.error(text)
     if not isinstance(caught, Error):
-        return Cause("", f"rank {rank} failed in {text}: {type(caught).__name__}: {caught}"), caught
-    kind = "lost" if isinstance(caught, PeerLost) else ""
+        failed = f"rank {rank} failed in {text}: {described(caught)}"
+        return Cause(OTHER, failed), caught
+    kind = LOST if isinstance(caught, PeerLost) else OTHER
     found = f"{caught} (so found rank {rank} in {text})"
     return Cause(kind, found), type(caught)(f"{text}: {caught}", caught.code, "some")

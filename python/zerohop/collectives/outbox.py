@@ -11,10 +11,9 @@ from zerohop import _core
 from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.header import NBYTES
 from zerohop.errors import Error
-from zerohop.queues import named
 
 if TYPE_CHECKING:
-    from zerohop.endpoint import Endpoint
+    from zerohop.roster import Roster
 
 __all__ = ["Outbox"]
 
@@ -24,9 +23,9 @@ _CELLS = 16
 class Outbox:
     """cell: bytes of the longest message."""
 
-    def __init__(self, endpoint: Endpoint, cell: int) -> None:
-        self._cell = cell
-        self._memory = endpoint.empty(_CELLS * cell)
+    def __init__(self, roster: Roster, cell: int) -> None:
+        self._roster, self._cell = roster, cell
+        self._memory = roster.endpoint.empty(_CELLS * cell)
         self._view = np.asarray(self._memory)
         self._under_way: list[tuple[int, _core.Transfer] | None] = [None] * _CELLS
         self._next = 0
@@ -53,7 +52,7 @@ class Outbox:
         try:
             posted = peer.write(local, there, notify=note, timeout=deadline.left)
         except Error as error:
-            raise named(error, f"rank {rank}") from None
+            raise self._roster.named(error, rank) from None
         self._under_way[cell] = (rank, posted)
 
     def _finish(self, cell: int, deadline: Deadline) -> None:
@@ -63,4 +62,4 @@ class Outbox:
             try:
                 posted.wait(deadline.left)
             except Error as error:
-                raise named(error, f"rank {rank}") from None
+                raise self._roster.named(error, rank) from None

@@ -9,20 +9,21 @@ from zerohop.collectives.blocks import Block
 from zerohop.collectives.copies import Copier
 from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.exchange import Exchange, Move
-from zerohop.collectives.header import NO_ROOT, Label
+from zerohop.collectives.header import Label
 from zerohop.collectives.lines import Lines
+from zerohop.history import Called
 
 __all__ = ["Turn"]
 
 
 @dataclass(frozen=True)
 class Turn:
-    kind: str
-    number: int
+    """call: what History has of it; of send_recv, which only some ranks call, it has the digest 0."""
+
+    call: Called
     lines: Lines
     copier: Copier
     deadline: Deadline
-    root: int = NO_ROOT
 
     @property
     def rank(self) -> int:
@@ -31,6 +32,10 @@ class Turn:
     @property
     def size(self) -> int:
         return self.lines.roster.size
+
+    @property
+    def root(self) -> int:
+        return self.call.root
 
     def move(
         self,
@@ -42,9 +47,10 @@ class Turn:
         number: int | None = None,
     ) -> Move:
         """whole: bytes of the block of which this one is a part."""
-        number = self.number if number is None else number
+        call = self.call
+        number = call.number if number is None else number
         nbytes = block.nbytes if whole is None else whole
-        label = Label(self.kind, number, self.root, nbytes, part, block.flat.dtype)
+        label = Label(call.kind, number, call.root, nbytes, part, block.flat.dtype, call.digest)
         return Move(rank, block, label)
 
     def exchange(self, sends: Sequence[Move], receives: Sequence[Move]) -> None:

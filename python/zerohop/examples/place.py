@@ -138,6 +138,11 @@ def choose_devices(text: str | None) -> tuple[str, ...]:
     if text == "cpu":
         return ("cpu",)
     devices = tuple(text.split(","))
+    if "cpu" in devices:
+        others = ",".join(device for device in devices if device != "cpu") or "cuda:0"
+        raise ValueError(
+            f"--device {text}: all ranks run on the CPU, or all on GPUs: --device cpu, or --device {others}"
+        )
     for device in devices:
         kind, _, ordinal = device.partition(":")
         if kind != "cuda" or not ordinal.isdecimal():

@@ -1,0 +1,128 @@
+"""Last words: why a rank has left, or why a job cannot go on.
+
+They are written into memory of every rank that is connected, so that they are there when the rank that said them is not.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+import zlib
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerohop import _core
+from zerohop.errors import Error
+
+if TYPE_CHECKING:
+    from zerohop.endpoint import Endpoint
+
+__all__ = ["LEFT", "LOST", "MISMATCH", "OTHER", "LastWords", "Word", "described"]
+
+OTHER, LOST, MISMATCH, LEFT = "", "lost", "mismatch", "left"
+_KINDS = (OTHER, LOST, MISMATCH, LEFT)
+_CELL = 1024  # bytes of what is said once
+_MOST_CELLS = 64  # ranks share them: what two say at once there is lost, and the checksum tells
+_HEAD = struct.Struct("<IIiI")  # checksum of what follows, kind, rank that says it, bytes of text
+_TELL = 0.5  # seconds for telling all of them
+_EACH = 0.25  # seconds for one of them to answer
+_LONGEST = 200  # characters of a description
+
+
+class Word(NamedTuple):
+    kind: str
+    rank: int  # that says it
+    text: str
+
+
+class LastWords:
+    """What this rank is told, and tells. bell: slot of every rank's board where a mismatch rings.
+
+    Each rank has two cells at every other one, of which its rank chooses the place: one for why it left, one for the rest.
+    """
+
+    def __init__(self, endpoint: Endpoint, name: str, rank: int, size: int, bell: int) -> None:
+        self._endpoint, self._rank, self._bell = endpoint, rank, bell
+        self._cells = min(size, _MOST_CELLS)
+        self._name = f"last words of {name!r}"
+        self._memory: _core.Memory | None = None
+        if size > 1:
+            self._memory = endpoint.empty(2 * self._cells * _CELL)
+            self._view = np.asarray(self._memory)
+            endpoint.share(self._name, self._memory)
+
+    def tell(self, kind: str, text: str) -> None:
+        """To all that are connected now and answer in time. Never raises."""
+        self._tell(Word(kind, self._rank, text))
+
+    def pass_on(self, rank: int) -> None:
+        """What that rank said when it left: others need not have been connected to it."""
+        for word in self.heard():
+            if word.kind == LEFT and word.rank == rank:
+                self._tell(word)
+
+    def _tell(self, word: Word) -> None:
+        if self._memory is None or self._endpoint.closed:
+            return
+        end = time.monotonic() + _TELL
+        posted = []
+        for peer in self._endpoint.peers:
+            with suppress(Error):
+                posted.append(self._write(peer, word, end - time.monotonic()))
+        for transfer in posted:
+            with suppress(Error):
+                transfer.wait(max(0.0, end - time.monotonic()))
+
+    def _write(self, peer: _core.Peer, word: Word, left: float) -> _core.Transfer:
+        cell = _packed(word)
+        there = peer.lookup(self._name, max(0.0, min(_EACH, left)))
+        count = there.nbytes // _CELL // 2
+        begin = ((word.kind == LEFT) * count + word.rank % count) * _CELL
+        note = (self._bell, 1) if word.kind == MISMATCH else None
+        return peer.write(cell, there[begin : begin + cell.nbytes], notify=note)
+
+    def rung(self) -> bool:
+        """Whether somebody has told of a mismatch since the last time."""
+        if self._memory is not None:
+            with suppress(Error):  # the Endpoint is closed: whoever waits learns that otherwise
+                return self._endpoint.reset_notify(self._bell) != 0
+        return False
+
+    def heard(self) -> list[Word]:
+        """All that has been told so far."""
+        if self._memory is None:
+            return []
+        cells = self._view.reshape(-1, _CELL)
+        return [word for cell in cells if (word := _unpacked(cell.tobytes())) is not None]
+
+    def why_left(self, rank: int) -> str:
+        """What that rank said when it left; nothing if it said nothing."""
+        said = (word.text for word in self.heard() if word.kind == LEFT and word.rank == rank)
+        return next(said, "")
+
+
+def described(error: BaseException) -> str:
+    """In one line of bounded length: what another rank is told of it."""
+    words = " ".join(str(error).split())
+    text = type(error).__name__ + (f": {words}" if words else "")
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def _packed(word: Word) -> NDArray[np.uint8]:
+    text = word.text.encode()[: _CELL - _HEAD.size]
+    rest = _HEAD.pack(0, _KINDS.index(word.kind), word.rank, len(text))[4:] + text
+    return np.frombuffer(zlib.crc32(rest).to_bytes(4, "little") + rest, np.uint8)
+
+
+def _unpacked(cell: bytes) -> Word | None:
+    """None: nobody has said anything there, or two at once, or what is no word."""
+    checksum, kind, rank, length = _HEAD.unpack_from(cell)
+    if kind >= len(_KINDS) or length > _CELL - _HEAD.size:
+        return None
+    if zlib.crc32(cell[4 : _HEAD.size + length]) != checksum:
+        return None
+    text = cell[_HEAD.size : _HEAD.size + length].decode(errors="ignore")
+    return Word(_KINDS[kind], rank, " ".join(text.split()))

@@ -1,0 +1,27 @@
+"""Numbers as arguments: what is none is refused by the argument's name."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any, SupportsFloat
+
+__all__ = ["seconds", "whole"]
+
+
+def whole(what: str, value: Any) -> int:
+    """Raises TypeError."""
+    if type(value) is int:
+        return value
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{what} must be an integer, not {value!r}")
+    return operator.index(value)
+
+
+def seconds(value: Any) -> float:
+    """Of a timeout. Raises TypeError, ValueError."""
+    if isinstance(value, bool) or not isinstance(value, SupportsFloat):
+        raise TypeError(f"timeout must be a number of seconds, not {value!r}")
+    if not 0 <= float(value) < math.inf:
+        raise ValueError(f"timeout must be a number of seconds >= 0, not {value}")
+    return float(value)

@@ -1,0 +1,116 @@
+"""Small arrays are on their way before the other rank has asked for them: where it never does, it is told."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.attempt import Attempt
+from support.ranks import close, results, worlds
+
+
+@pytest.fixture
+def pair(rank_threads):
+    """They have exchanged something before, so that each has a place for what is sent."""
+    made = worlds(rank_threads, [0, 1], 2)
+    results([Attempt(meet, world) for world in made])
+    return made
+
+
+def meet(world):
+    for source in range(2):
+        world.broadcast(np.zeros(3), source)
+
+
+def go_on(world):
+    """The rank that sent it may learn of it in the next call."""
+    world.all_gather(np.zeros((2, 3)), np.zeros(3))
+    world.barrier()
+
+
+def untaken_by(world):
+    with pytest.warns(RuntimeWarning) as told:
+        world.close()
+    [one] = told
+    return str(one.message)
+
+
+def close_both(pair):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        close(pair)
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_what_is_never_taken_is_told_at_the_end(pair, number):
+    first, second = pair
+    for _ in range(number):
+        first.send_recv(to=1, array=np.zeros(3, "int32"))
+    text = untaken_by(second)
+    assert text.startswith("rank 1 leaves the World 'world' without what others have sent: rank 0")
+    assert "send_recv (call 1) with 12 bytes of int32" in text
+    assert ("and 2 more" in text) == (number == 3)
+    assert "with from_=" in text
+    first.close()
+
+
+def test_a_collective_that_is_never_called_is_told_at_the_end(pair):
+    first, second = pair
+    first.broadcast(np.zeros(5, np.uint8))
+    assert "rank 0 has called broadcast (call 3, root 0) with 5 bytes of uint8" in untaken_by(
+        second
+    )
+    first.close()
+
+
+def test_the_next_collective_finds_it(pair):
+    """What is sent before a collective of all is received before it."""
+    pair[0].send_recv(to=1, array=np.zeros(3))
+    calls = [Attempt(go_on, world) for world in pair]
+    for call in calls:
+        error = str(call.failure(ValueError, 5))
+        assert "rank 0 has called send_recv (call 1) with 24 bytes of float64" in error
+        assert "rank 1 all_gather (call 3)" in error
+    close_both(pair)
+
+
+def test_so_it_does_if_it_was_put_aside(pair):
+    """It came while this rank waited for something else of the same pair."""
+    first, second = pair
+    large = np.zeros(1 << 20, np.uint8)
+    first.send_recv(to=1, array=np.zeros(3))
+    coming = Attempt(lambda: first.send_recv(from_=1, out=np.zeros(1 << 20, np.uint8)))
+    second.send_recv(to=0, array=large)  # waits until the other one says where to
+    coming.value()
+    calls = [Attempt(go_on, world) for world in pair]
+    for call in calls:
+        assert "rank 0 has called send_recv (call 1)" in str(call.failure(ValueError, 5))
+    close_both(pair)
+
+
+def test_nothing_is_told_of_what_is_taken(pair):
+    first, second = pair
+    for number in range(20):
+        sent = Attempt(lambda n=number: first.send_recv(to=1, array=np.full(3, n)))
+        out = np.zeros(3, np.int64)
+        second.send_recv(from_=0, out=out)
+        sent.value()
+        assert (out == number).all()
+    close(pair)  # a warning would be an error
+
+
+def leave(world):
+    with world:
+        raise KeyError("else")
+
+
+def test_nothing_is_told_of_it_beside_an_exception(pair):
+    first, second = pair
+    first.send_recv(to=1, array=np.zeros(3))
+    with pytest.raises(KeyError, match="else"):
+        leave(second)
+    with pytest.raises(zh.PeerLost, match="it left: KeyError"):
+        first.barrier()
+    first.close()

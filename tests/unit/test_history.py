@@ -1,0 +1,112 @@
+"""What ranks have called, as others read it: the first difference is named, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import zerohop as zh
+from zerohop.history import History
+
+
+class FakeEndpoint:
+    """What it shares a FakePeer reads."""
+
+    def __init__(self):
+        self.shared = {}
+
+    def empty(self, nbytes):
+        return np.zeros(nbytes, np.uint8)
+
+    def share(self, name, memory):
+        self.shared[name] = memory
+
+
+class FakePeer:
+    def __init__(self, endpoint):
+        self._endpoint = endpoint
+
+    def lookup(self, name, timeout):
+        try:
+            return self._endpoint.shared[name]
+        except KeyError:
+            raise zh.TransferTimeout("not yet") from None
+
+    def read(self, source, target):
+        target[:] = source
+        return SimpleNamespace(wait=lambda timeout: None)
+
+
+@pytest.fixture
+def pair():
+    """The histories of rank 0 and rank 1, and the way from the one to the other."""
+    ends = [FakeEndpoint() for _ in range(2)]
+    made = [History(end, "w", rank, 2) for rank, end in enumerate(ends)]
+    return made[0], made[1], FakePeer(ends[1])
+
+
+def call(history, number, kind="broadcast", root=0, nbytes=8, dtype="int64"):
+    return history.add(kind, number, root, nbytes, dtype)
+
+
+def test_equal_calls_have_no_difference(pair):
+    first, second, peer = pair
+    for number in range(1, 200):
+        assert call(first, number).digest == call(second, number).digest
+        assert first.difference(1, peer) is None
+    call(first, 200)  # one rank may be ahead
+    assert first.difference(1, peer) is None
+    for number in range(200, 300):
+        call(second, number)
+    assert first.difference(1, peer) is None  # even if no record is common to both
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"kind": "scatter"}, "scatter (call 3, root 0)"),
+        ({"root": 1}, "broadcast (call 3, root 1)"),
+        ({"nbytes": 16}, "with 16 bytes"),
+        ({"nbytes": None}, "broadcast (call 3, root 0) of int64"),
+        ({"dtype": "float64"}, "of float64"),
+    ],
+)
+def test_the_first_difference_is_named(pair, change, words):
+    first, second, peer = pair
+    for number in range(1, 10):
+        call(first, number)
+        call(second, number, **(change if number == 3 else {}))
+    text = first.difference(1, peer)
+    assert text.startswith("rank 1 has called ")
+    assert words in text
+    assert "rank 0 broadcast (call 3, root 0) with 8 bytes of int64" in text
+
+
+def test_a_barrier_is_a_call(pair):
+    first, second, peer = pair
+    first.add_barrier()
+    call(second, 1)
+    assert "rank 1 has called broadcast (call 1" in first.difference(1, peer)
+    assert "rank 0 barrier (number 1)" in first.difference(1, peer)
+
+
+def test_a_difference_of_long_ago_is_told_as_one(pair):
+    first, second, peer = pair
+    call(first, 1, root=1)
+    call(second, 1)
+    for number in range(2, 200):
+        call(first, number)
+        call(second, number)
+    assert "after calls that were not the same" in first.difference(1, peer)
+
+
+def test_what_is_no_record_is_passed_over(pair):
+    first, second, peer = pair
+    call(first, 1)
+    call(second, 1, root=1)
+    [records] = peer._endpoint.shared.values()
+    records[records.nonzero()[0][-1]] ^= 1  # it is being written
+    assert first.difference(1, peer) is None
+    peer._endpoint.shared.clear()  # nor is it there at all
+    assert first.difference(1, peer) is None
