@@ -43,8 +43,6 @@ void store_once(T* at, T value) {
 }
 #endif
 
-constexpr u32 kUnderWay = 8;
-
 // `count` elements, at most kMost for each thread, whose first ones are `target` and `source`.
 template <u32 kMost, typename Team, typename T>
 ZEROHOP_GPU void copy_few(T* target, const T* source, u32 count) {
@@ -61,38 +59,58 @@ ZEROHOP_GPU void copy_few(T* target, const T* source, u32 count) {
   }
 }
 
+// kCount elements of each thread.
+template <u32 kCount, typename Team, typename T>
+ZEROHOP_GPU void copy_round(T*& target, const T*& source) {
+  const u32 size = Team::size();
+  T values[kCount];
+  ZEROHOP_UNROLL
+  for (u32 k = 0; k < kCount; ++k) values[k] = load_once(source + k * size);
+  ZEROHOP_UNROLL
+  for (u32 k = 0; k < kCount; ++k) store_once(target + k * size, values[k]);
+  target += kCount * size;
+  source += kCount * size;
+}
+
 // `count` elements of T, where both addresses are aligned for it.
 template <typename T, typename Team>
 ZEROHOP_GPU void copy_as(u64 to, u64 from, u64 count) {
   const u32 size = Team::size();
-  const u32 round = kUnderWay * size;
   T* target = reinterpret_cast<T*>(to) + Team::rank();
   const T* source = reinterpret_cast<const T*>(from) + Team::rank();
-  for (; count >= round; count -= round) {
-    T values[kUnderWay];
-    ZEROHOP_UNROLL
-    for (u32 k = 0; k < kUnderWay; ++k) values[k] = load_once(source + k * size);
-    ZEROHOP_UNROLL
-    for (u32 k = 0; k < kUnderWay; ++k) store_once(target + k * size, values[k]);
-    target += round;
-    source += round;
+  for (; count >= 8 * size; count -= 8 * size) copy_round<8, Team>(target, source);
+  auto rest = static_cast<u32>(count);
+  if (rest >= 4 * size) {
+    copy_round<4, Team>(target, source);
+    rest -= 4 * size;
   }
-  const auto rest = static_cast<u32>(count);
-  if (rest <= size) return copy_few<1, Team>(target, source, rest);
-  if (rest <= 4 * size) return copy_few<4, Team>(target, source, rest);
-  copy_few<kUnderWay, Team>(target, source, rest);
+  if (rest != 0) copy_few<4, Team>(target, source, rest);
+}
+
+// What both addresses and the size are multiples of sizeof(T) for, and one access of each thread
+// does.
+template <typename T, typename Team>
+ZEROHOP_GPU bool copy_at_once(u64 to, u64 from, u64 nbytes) {
+  if ((to | from | nbytes) % sizeof(T) != 0 || nbytes > sizeof(T) * Team::size()) return false;
+  const u32 rank = Team::rank();
+  copy_few<1, Team>(reinterpret_cast<T*>(to) + rank, reinterpret_cast<const T*>(from) + rank,
+                    static_cast<u32>(nbytes / sizeof(T)));
+  return true;
 }
 
 // Bytes up to where the widest accesses that suit both are aligned, those, and what is left.
 template <typename Team>
-ZEROHOP_GPU void copy_crooked(u64 to, u64 from, u64 nbytes) {
+ZEROHOP_GPU void copy_bytes(u64 to, u64 from, u64 nbytes) {
   using Byte = unsigned char;
+  if (copy_at_once<Sixteen, Team>(to, from, nbytes)) return;
+  if (copy_at_once<Eight, Team>(to, from, nbytes)) return;
+  if (copy_at_once<u32, Team>(to, from, nbytes)) return;
   const u64 differ = (to ^ from) | sizeof(Sixteen);
   const u64 width = differ & (~differ + 1);  // its lowest bit
   const u64 ahead = (~to + 1) & (width - 1);
   const u64 head = ahead < nbytes ? ahead : nbytes;
-  const u64 body = (nbytes - head) & ~(width - 1);
-  copy_as<Byte, Team>(to, from, head);
+  const u64 body = width == 1 ? 0 : (nbytes - head) & ~(width - 1);
+  if (head != 0) copy_as<Byte, Team>(to, from, head);
   to += head;
   from += head;
   if (width == 16) {
@@ -103,28 +121,9 @@ ZEROHOP_GPU void copy_crooked(u64 to, u64 from, u64 nbytes) {
     copy_as<u32, Team>(to, from, body / 4);
   } else if (width == 2) {
     copy_as<unsigned short, Team>(to, from, body / 2);
-  } else {
-    copy_as<Byte, Team>(to, from, body);
   }
-  copy_as<Byte, Team>(to + body, from + body, nbytes - head - body);
-}
-
-template <typename Team>
-ZEROHOP_GPU void copy_bytes(u64 to, u64 from, u64 nbytes) {
-  const auto whole = static_cast<u32>(to | from | nbytes);
-  if (whole % 16 == 0) return copy_as<Sixteen, Team>(to, from, nbytes / 16);
-  const u32 rank = Team::rank();
-  if (whole % 8 == 0 && nbytes <= 8 * Team::size()) {
-    return copy_few<1, Team>(reinterpret_cast<Eight*>(to) + rank,
-                             reinterpret_cast<const Eight*>(from) + rank,
-                             static_cast<u32>(nbytes / 8));
-  }
-  if (whole % 4 == 0 && nbytes <= 4 * Team::size()) {
-    return copy_few<1, Team>(reinterpret_cast<u32*>(to) + rank,
-                             reinterpret_cast<const u32*>(from) + rank,
-                             static_cast<u32>(nbytes / 4));
-  }
-  copy_crooked<Team>(to, from, nbytes);
+  const u64 rest = nbytes - head - body;
+  if (rest != 0) copy_as<Byte, Team>(to + body, from + body, rest);
 }
 
 }  // namespace zerohop::device

@@ -198,15 +198,12 @@ __device__ Status wait_notify_any(const Board& board, u32 first, u32 count, u64 
   if (count == 0 || first < board.first || first >= end || count > end - first) {
     return Status::bad_slot;
   }
-  Status status = Status::ok;
   waiting::Found found;
-  if (Team::rank() == 0) {
-    status = waiting::wait(board, {first, count}, reset, nanoseconds, found);
-  }
-  status = static_cast<Status>(Team::from_first(static_cast<int>(status)));
-  if (slot != nullptr) *slot = Team::from_first(found.slot);
-  if (value != nullptr) *value = Team::from_first(found.value);
-  return status;
+  if (Team::rank() == 0) found = waiting::wait(board, {first, count}, reset, nanoseconds);
+  found = Team::from_first(found);
+  if (slot != nullptr) *slot = found.slot;
+  if (value != nullptr) *value = found.value;
+  return found.status;
 }
 
 // The same for one slot.

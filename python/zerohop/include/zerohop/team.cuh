@@ -25,10 +25,15 @@ struct Warp {
   }
   static __device__ u32 size() { return 32; }
   static __device__ void sync() { __syncwarp(); }
+  // T: of whole words.
   template <typename T>
   static __device__ T from_first(T value) {
+    u32 words[sizeof(T) / sizeof(u32)];
+    memcpy(words, &value, sizeof value);
     __syncwarp();  // a shuffle orders no memory
-    return __shfl_sync(0xffffffffu, value, 0);
+    for (u32& word : words) word = __shfl_sync(0xffffffffu, word, 0);
+    memcpy(&value, words, sizeof value);
+    return value;
   }
   // Of all threads of the team.
   static __device__ u32 all_xor(u32 value) {
@@ -46,10 +51,10 @@ struct Block {
   static __device__ void sync() { __syncthreads(); }
   template <typename T>
   static __device__ T from_first(T value) {
-    __shared__ T first;
-    if (rank() == 0) first = value;
+    __shared__ alignas(T) unsigned char first[sizeof(T)];  // shared memory has no constructors
+    if (rank() == 0) memcpy(first, &value, sizeof value);
     __syncthreads();
-    value = first;
+    memcpy(&value, first, sizeof value);
     __syncthreads();  // before the next call writes it
     return value;
   }

@@ -20,6 +20,7 @@ struct Range {
 struct Found {
   u32 slot = 0;
   u32 value = 0;  // 0: nothing
+  Status status = Status::ok;
 };
 
 // Each returns the value that is there (0: none), and takes it if so asked.
@@ -78,23 +79,23 @@ __device__ inline Found find(const Board& board, Range range, Reset reset) {
   return found.value != 0 ? found : find_word(board, range, reset);
 }
 
-// Sets what it found.
-__device__ inline Status wait(const Board& board, Range range, Reset reset, u64 nanoseconds,
-                              Found& found) {
+// Status: as wait_notify_any().
+__device__ inline Found wait(const Board& board, Range range, Reset reset, u64 nanoseconds) {
   const u64 began = nanoseconds_now();
   u64 cared = began;
   for (u32 turn = nanoseconds == 0 ? 0 : 1;; ++turn) {
-    found = find_note(board, range, reset);
+    Found found = find_note(board, range, reset);
     if (found.value == 0 && turn % kLooksAtNote == 0) found = find_word(board, range, reset);
-    if (found.value != 0) return Status::ok;
+    if (found.value != 0) return found;
     if (turn % kLooks != 0) continue;
     const u64 now = nanoseconds_now();
-    if (now - began >= nanoseconds) return Status::timed_out;
+    if (now - began >= nanoseconds) return {0, 0, Status::timed_out};
     if (now - cared < kBetweenCares) continue;
     cared = now;
     if (acquire(board.closed) == 0) continue;
     found = find(board, range, reset);  // what came before that is still taken
-    return found.value != 0 ? Status::ok : Status::closed;
+    if (found.value == 0) found.status = Status::closed;
+    return found;
   }
 }
 
