@@ -1,0 +1,146 @@
+"""The calls of a process group, made by a World of its ranks; named, and with arguments, as torch.distributed makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from zerohop.collectives import Collective
+from zerohop.errors import Error
+from zerohop.queues import named
+from zerohop.torch.foreign import torch
+from zerohop.torch.tensors import only, read, written
+from zerohop.torch.works import CollectiveWork, Message, MessageWork, Work, Works
+from zerohop.world import World
+
+__all__ = ["Calls"]
+
+_MOST_TAG = 2**32 - 1
+
+
+class Calls:
+    """seconds: bound of each, where its options have none."""
+
+    def __init__(self, world: World, seconds: float) -> None:
+        self._world, self.seconds = world, seconds
+
+    # --- of all ranks ---
+
+    def broadcast(self, tensors: Sequence[Any], opts: Any) -> Work:
+        tensor = only(tensors, "broadcast")
+        root = opts.rootRank
+        array = read(tensor) if root == self._world.rank else written(tensor)
+        return self._start(opts, tensors, lambda **how: self._world.broadcast(array, root, **how))
+
+    def scatter(self, outputs: Sequence[Any], inputs: Sequence[Sequence[Any]], opts: Any) -> Work:
+        out, root = written(only(outputs, "scatter")), opts.rootRank
+        parts = None
+        if root == self._world.rank:
+            parts = [read(each) for each in only(inputs, "scatter")]
+        return self._start(
+            opts, outputs, lambda **how: self._world.scatter(out, parts, root, **how)
+        )
+
+    def gather(self, outputs: Sequence[Sequence[Any]], inputs: Sequence[Any], opts: Any) -> Work:
+        array, root = read(only(inputs, "gather")), opts.rootRank
+        parts, tensors = None, []
+        if root == self._world.rank:
+            tensors = only(outputs, "gather")
+            parts = [written(each) for each in tensors]
+        return self._start(
+            opts, tensors, lambda **how: self._world.gather(parts, array, root, **how)
+        )
+
+    def allgather(self, outputs: Sequence[Sequence[Any]], inputs: Sequence[Any], opts: Any) -> Work:
+        array, tensors = read(only(inputs, "all_gather")), only(outputs, "all_gather")
+        out = [written(each) for each in tensors]
+        return self._start(opts, tensors, lambda **how: self._world.all_gather(out, array, **how))
+
+    def all_gather_single(self, output: Any, array: Any, opts: Any) -> Work:
+        out, source = written(output).view(-1), read(array)
+        return self._start(opts, [output], lambda **how: self._world.all_gather(out, source, **how))
+
+    def all_gather_single_coalesced(
+        self, outputs: Sequence[Any], inputs: Sequence[Any], opts: Any
+    ) -> Work:
+        pairs = zip(outputs, inputs, strict=True)
+        return Works([self.all_gather_single(*pair, opts) for pair in pairs], self.seconds)
+
+    def allgather_coalesced(
+        self, outputs: Sequence[Sequence[Any]], inputs: Sequence[Any], opts: Any
+    ) -> Work:
+        pairs = zip(outputs, inputs, strict=True)
+        return Works([self.allgather([out], [each], opts) for out, each in pairs], self.seconds)
+
+    def all_to_all_single(
+        self,
+        output: Any,
+        array: Any,
+        output_splits: Sequence[int],
+        input_splits: Sequence[int],
+        opts: Any,
+    ) -> Work:
+        out, parts = written(output), read(array)
+        counts, out_counts = input_splits or None, output_splits or None
+        return self._start(
+            opts,
+            [output],
+            lambda **how: self._world.all_to_all(
+                out, parts, counts=counts, out_counts=out_counts, **how
+            ),
+        )
+
+    def alltoall(self, outputs: Sequence[Any], inputs: Sequence[Any], opts: Any) -> Work:
+        out, parts = [written(each) for each in outputs], [read(each) for each in inputs]
+        return self._start(opts, outputs, lambda **how: self._world.all_to_all(out, parts, **how))
+
+    def barrier(self, opts: Any) -> Work:
+        """A byte of each for all: behind the collectives before it, as those of NCCL and gloo are."""
+        world = self._world
+        out = torch.empty(world.size, dtype=torch.uint8, device="cpu")
+        own = out[world.rank : world.rank + 1]
+        return self._start(opts, [], lambda **how: world.all_gather(out, own, **how))
+
+    def _start(self, opts: Any, outputs: Sequence[Any], call: Callable[..., Collective]) -> Work:
+        """In this thread if the program waits anyway."""
+        given = opts.timeout.total_seconds()  # negative: none
+        seconds = given if given > 0 else self.seconds
+        collective = call(timeout=seconds, wait=not getattr(opts, "asyncOp", True))
+        return CollectiveWork(collective, outputs, seconds)
+
+    # As PyTorch before 2.13 names them.
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    alltoall_base = all_to_all_single
+
+    # --- of two ranks ---
+
+    def send(self, tensors: Sequence[Any], rank: int, tag: int) -> Work:
+        array = read(only(tensors, "send"))
+        message = Message(f"send to rank {rank} of {self._world.name!r}, tag {tag}", rank)
+        peer = self._peer(message, tag)
+        transfer = message.post(lambda: peer.send(array, tag))
+        return MessageWork(message, transfer, [], self.seconds)
+
+    def recv(self, tensors: Sequence[Any], rank: int, tag: int) -> Work:
+        array = written(only(tensors, "recv"))
+        text = f"recv from rank {rank} of {self._world.name!r}, tag {tag}"
+        message = Message(text, rank, array.nbytes)
+        peer = self._peer(message, tag)
+        transfer = message.post(lambda: peer.recv(array, tag))
+        return MessageWork(message, transfer, tensors, self.seconds)
+
+    def _peer(self, message: Message, tag: int) -> Any:
+        if not 0 <= tag <= _MOST_TAG:
+            raise ValueError(f"{message.text}: tags go from 0 to 2**32 - 1")
+        if message.rank == self._world.rank:
+            raise ValueError(f"{message.text}: that is this rank itself; copy the tensor")
+        try:
+            return self._world.peer(message.rank, self.seconds)
+        except Error as error:
+            raise named(error, message.text) from None
+
+    def recv_anysource(self, tensors: Sequence[Any], tag: int) -> Work:
+        raise NotImplementedError(
+            "zerohop receives from a rank that is named: say recv(tensor, src=...), or send over a group of gloo beside this one"
+        )

@@ -1,0 +1,16 @@
+"""What there is of PyTorch."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+try:
+    torch: Any = import_module("torch")
+    dist: Any = import_module("torch.distributed")
+except ImportError as error:
+    raise ImportError(f"the backend of torch.distributed needs PyTorch ({error})") from error
+if not dist.is_available():
+    raise ImportError("this PyTorch is built without torch.distributed")
+
+__all__ = ["dist", "torch"]

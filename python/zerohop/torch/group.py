@@ -1,0 +1,201 @@
+"""A process group of torch.distributed whose ranks exchange tensors by zerohop."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from types import FrameType
+from typing import Any, NamedTuple
+
+from zerohop.torch.calls import Calls
+from zerohop.torch.foreign import dist, torch
+from zerohop.world import World
+
+__all__ = ["ProcessGroup", "create"]
+
+_NAME = "zerohop"
+_LEAVE = 10.0  # seconds that what is posted has to arrive when a group is destroyed
+_SHOWN = 8  # ranks of a group that its name has at most
+
+
+class Beside(NamedTuple):
+    """Who serves which type of device. group: has those of other backends; None if there is none."""
+
+    backends: Mapping[str, str]
+    group: Any
+
+
+def create(options: Any, _: Any = None) -> ProcessGroup:
+    """For torch.distributed, whose options are those of one group."""
+    store, rank, size = options.store, options.group_rank, options.group_size
+    beside = _beside(sys._getframe(1))
+    # A store may serve one group after the other: the n-th of each rank is the others' n-th.
+    number = store.add(f"zerohop/groups of rank {rank}", 1)
+    ranks = list(options.global_ranks_in_group)
+    name = f"group {options.group_id}"
+    if ranks and len(ranks) <= _SHOWN:
+        name += f" of global ranks {', '.join(map(str, ranks))}"
+    seconds = options.timeout.total_seconds()
+    store = dist.PrefixStore(f"zerohop/{number}", store)
+    return ProcessGroup(World(store, rank, size, name=name, timeout=seconds), seconds, beside)
+
+
+def _beside(frame: FrameType | None) -> Beside:
+    """torch.distributed replaces its group, which has the backends of the string so far, by one that is made in Python, and
+    makes no more of them; nor does it tell of them. So they are looked up where it makes them.
+
+    Raises ValueError for backends that it would drop.
+    """
+    while frame is not None and frame.f_code.co_name != "_new_process_group_helper":
+        frame = frame.f_back
+    found = {} if frame is None else frame.f_locals
+    if "backend_config" not in found:
+        return Beside(dict.fromkeys(("cpu", "cuda"), _NAME), None)
+    backends = found["backend_config"].get_device_backend_map()
+    order = list(backends.items())
+    first = next(number for number, (_, name) in enumerate(order) if name == _NAME)
+    if any(name != _NAME for _, name in order[first:]):
+        others = [each for each in order if each[1] != _NAME]
+        own = [each for each in order if each[1] == _NAME]
+        wanted = ",".join(f"{device}:{name}" for device, name in (*others, *own))
+        raise ValueError(f'zerohop comes last in the list of backends: "{wanted}"')
+    return Beside(backends, found["pg"] if first else None)
+
+
+def _routed(name: str) -> Callable[..., Any]:
+    """The call of that name, made by the backend that serves the tensors' device."""
+
+    def call(self: ProcessGroup, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._serving(args, name), name)(*args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    """A reduction: of tensors that another backend serves its own."""
+
+    def call(self: ProcessGroup, *args: Any, **kwargs: Any) -> Any:
+        other = self._serving(args, name)
+        if other is self._calls:
+            raise NotImplementedError(
+                f"zerohop moves tensors and adds nothing up: no {name} of {_type_of(args)} tensors. Reduce by another backend: "
+                'in the same group for another device ("cpu:gloo,cuda:zerohop"), or in a second one, '
+                'new_group(backend="nccl"), or "gloo"'
+            )
+        return getattr(other, name)(*args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
+def _type_of(args: Any) -> str | None:
+    """The type of device of the first tensor among them."""
+    for each in args:
+        if isinstance(each, torch.Tensor):
+            kind: str = each.device.type
+            return kind
+        if isinstance(each, (list, tuple)) and (found := _type_of(each)) is not None:
+            return found
+    return None
+
+
+class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
+    """What ``init_process_group`` and ``new_group`` make. ``world``: that of its ranks, whose collectives belong to the group."""
+
+    def __init__(self, world: World, seconds: float, beside: Beside) -> None:
+        super().__init__(world.rank, world.size)
+        self.world = world
+        self._calls, self._beside = Calls(world, seconds), beside
+        self._name = self._description = ""
+
+    broadcast = _routed("broadcast")
+    scatter = _routed("scatter")
+    gather = _routed("gather")
+    allgather = _routed("allgather")
+    allgather_coalesced = _routed("allgather_coalesced")
+    all_gather_single = _routed("all_gather_single")
+    all_gather_single_coalesced = _routed("all_gather_single_coalesced")
+    all_to_all_single = _routed("all_to_all_single")
+    alltoall = _routed("alltoall")
+    send = _routed("send")
+    recv = _routed("recv")
+    recv_anysource = _routed("recv_anysource")
+    # As PyTorch before 2.13 names them.
+    _allgather_base = _routed("_allgather_base")
+    allgather_into_tensor_coalesced = _routed("allgather_into_tensor_coalesced")
+    alltoall_base = _routed("alltoall_base")
+
+    allreduce = _refused("allreduce")
+    allreduce_coalesced = _refused("allreduce_coalesced")
+    reduce = _refused("reduce")
+    reduce_scatter = _refused("reduce_scatter")
+    reduce_scatter_single = _refused("reduce_scatter_single")
+    reduce_scatter_single_coalesced = _refused("reduce_scatter_single_coalesced")
+    _reduce_scatter_base = _refused("_reduce_scatter_base")
+    reduce_scatter_tensor_coalesced = _refused("reduce_scatter_tensor_coalesced")
+
+    def barrier(self, opts: Any = None) -> Any:
+        return self._calls.barrier(dist.BarrierOptions() if opts is None else opts)
+
+    def _serving(self, args: Any, name: str) -> Any:
+        device = _type_of(args)
+        backend = self._beside.backends.get(device or "cpu")
+        if backend == _NAME:
+            return self._calls
+        if backend is not None:
+            return self._beside.group
+        served = ", ".join(f"{each}:{by}" for each, by in self._beside.backends.items())
+        raise ValueError(f"{name} of {device} tensors: the group has backends for {served} only")
+
+    # --- what torch.distributed asks of a group ---
+
+    @property
+    def _device_types(self) -> list[Any]:
+        return [torch.device(each) for each in self._beside.backends]
+
+    def _get_backend(self, device: Any) -> Any:
+        kind = torch.device(device).type
+        if self._beside.backends.get(kind, _NAME) == _NAME:
+            return self
+        return self._beside.group._get_backend(device)
+
+    supports_splitting = supports_coalescing = supports_time_estimate = False
+
+    # These names are PyTorch's: its own keeps both in backends, which a group that is made in Python has not.
+
+    def getBackendName(self) -> str:
+        return _NAME
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def setGroupName(self, name: str) -> None:
+        self._name = name
+
+    def getGroupDesc(self) -> str:
+        return self._description
+
+    def setGroupDesc(self, description: str) -> None:
+        self._description = description
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Of calls from now on."""
+        self._calls.seconds = timeout.total_seconds()
+
+    _set_default_timeout = set_timeout
+
+    def shutdown(self) -> None:
+        """Others see PeerLost where they still need this rank."""
+        if self._beside.group is not None:
+            self._beside.group.shutdown()
+        self.world.close(min(_LEAVE, self._calls.seconds))
+
+    def abort(self) -> None:
+        if self._beside.group is not None:
+            self._beside.group.abort()
+        self.world.close(0.0)
+
+    def __repr__(self) -> str:
+        return f"<zerohop.torch.ProcessGroup of {self.world!r}>"

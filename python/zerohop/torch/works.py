@@ -1,0 +1,151 @@
+"""What calls of torch.distributed return."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from zerohop import _core
+from zerohop.collectives import Collective
+from zerohop.errors import Error
+from zerohop.queues import named
+from zerohop.torch.foreign import dist, torch
+
+__all__ = ["CollectiveWork", "Message", "MessageWork", "Work", "Works"]
+
+
+class Work(dist.Work):  # type: ignore[misc]
+    """outputs: tensors that it writes. seconds: bound of a wait that is given none. Any number of threads may wait."""
+
+    def __init__(self, outputs: Sequence[Any], seconds: float) -> None:
+        super().__init__()
+        self._outputs, self._seconds = list(outputs), seconds
+
+    def _join(self, seconds: float) -> None:
+        """Returns when it is done. Raises what ended it, and TransferTimeout."""
+        raise NotImplementedError
+
+    def is_completed(self) -> bool:
+        raise NotImplementedError
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Until the tensors may be used, by any stream. After TransferTimeout it goes on, and may still write."""
+        given = 0.0 if timeout is None else timeout.total_seconds()
+        self._join(given if given > 0 else self._seconds)
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def exception(self) -> BaseException | None:
+        if self.is_completed():
+            try:
+                self._join(self._seconds)
+            except Exception as error:  # noqa: BLE001 that is what was asked for
+                return error
+        return None
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self.exception() is None
+
+    def result(self) -> list[Any]:
+        return self._outputs
+
+    def get_future(self) -> Any:
+        """Of the outputs. It takes a thread as long as the work is under way."""
+        devices = {tensor.device for tensor in self._outputs if tensor.is_cuda}
+        future = torch.futures.Future(devices=list(devices))
+
+        def follow() -> None:
+            try:
+                self.wait()
+            except Exception as error:  # noqa: BLE001 it is in the future
+                future.set_exception(error)
+            else:
+                future.set_result(self._outputs)
+
+        if self.is_completed():
+            follow()
+        else:
+            threading.Thread(target=follow, name="zerohop future", daemon=True).start()
+        return future
+
+
+class CollectiveWork(Work):
+    def __init__(self, collective: Collective, outputs: Sequence[Any], seconds: float) -> None:
+        super().__init__(outputs, seconds)
+        self._collective = collective
+
+    def is_completed(self) -> bool:
+        return self._collective.done
+
+    def _join(self, seconds: float) -> None:
+        self._collective.wait(seconds)
+
+
+class Message:
+    """Of one rank to another. text: names it; expected: bytes that are to come, None if it is sent."""
+
+    def __init__(self, text: str, rank: int, expected: int | None = None) -> None:
+        self.text, self.rank, self.expected = text, rank, expected
+
+    def post(self, call: Callable[[], _core.Transfer]) -> _core.Transfer:
+        try:
+            return call()
+        except Error as error:
+            raise named(error, self.text) from None
+
+    def wait(self, transfer: _core.Transfer, seconds: float) -> None:
+        try:
+            nbytes = transfer.wait(seconds)
+        except Error as error:
+            raise named(error, self.text) from None
+        except ValueError as error:
+            raise ValueError(f"{self.text}: {error}") from None
+        if self.expected is not None and nbytes != self.expected:
+            raise ValueError(
+                f"{self.text}: rank {self.rank} has sent {nbytes} bytes, and the tensor has {self.expected}; those are in it"
+            )
+
+
+class MessageWork(Work):
+    """One send or recv."""
+
+    def __init__(
+        self,
+        message: Message,
+        transfer: _core.Transfer,
+        outputs: Sequence[Any],
+        seconds: float,
+    ) -> None:
+        super().__init__(outputs, seconds)
+        self._message, self._transfer = message, transfer
+
+    def is_completed(self) -> bool:
+        return self._transfer.done
+
+    def _join(self, seconds: float) -> None:
+        self._message.wait(self._transfer, seconds)
+
+    def source_rank(self) -> int:
+        return self._message.rank
+
+    def _source_rank(self) -> int:
+        return self._message.rank
+
+
+class Works(Work):
+    """Several as one."""
+
+    def __init__(self, works: Sequence[Work], seconds: float) -> None:
+        super().__init__([each for work in works for each in work.result()], seconds)
+        self._works = works
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+    def _join(self, seconds: float) -> None:
+        for work in self._works:
+            work.wait(timedelta(seconds=seconds))
