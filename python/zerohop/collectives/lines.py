@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,12 @@ class Lines:
             peer = self._connect(rank, deadline)
             if self._outbox is None:
                 self._outbox = Outbox(roster, CELL)
-            line = Line(rank, peer, roster, self._outbox, self._slots, self._watch)
+            lines = weakref.proxy(self)  # no cycle: who drops a World has its inboxes freed at once
+
+            def watch(line: Line, deadline: Deadline, seconds: float) -> None:
+                lines._watch(line, deadline, seconds)
+
+            line = Line(rank, peer, roster, self._outbox, self._slots, watch)
             self._made[rank] = line
         return line
 
