@@ -145,6 +145,10 @@ class Roster:
         why = self.last_words.why_left(rank) or self._left.get(rank)
         return f" (it left: {why})" if why else ""
 
+    def connected(self) -> list[int]:
+        """Other ranks of which there is a Peer, alive or not."""
+        return [rank for rank in list(self._peers) if rank != self.rank]
+
     def lives(self, rank: int, bound: Bound) -> bool:
         """False if the rank is lost. It is connected for that; within the bound it may also not have started."""
         with suppress(Error):

@@ -198,6 +198,10 @@ class World(CollectiveCalls):
         well = map(self._roster.seems_well, range(self.size))
         return ["healthy" if each else "corrupt" for each in well]
 
+    def connected(self) -> list[int]:
+        """The other ranks of which this one has a Peer, alive or lost. Never blocks."""
+        return self._roster.connected()
+
     def close(self, timeout: float | None = None) -> None:
         """Lets what is posted finish, at most `timeout` seconds, and leaves; others see PeerLost. Twice is once.
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
+from zerohop import _core
+from zerohop.bound import Bound
 from zerohop.collectives import Collective
 from zerohop.errors import Error
 from zerohop.queues import named
@@ -15,7 +18,8 @@ from zerohop.world import World
 
 __all__ = ["Calls"]
 
-_MOST_TAG = 2**32 - 1
+_MOST_TAG = 2**31 - 1  # an int of C++, as PyTorch has it
+_GOODBYE = 2**32 - 1  # a tag that no program has
 
 
 class Calls:
@@ -69,7 +73,8 @@ class Calls:
     def allgather_coalesced(
         self, outputs: Sequence[Sequence[Any]], inputs: Sequence[Any], opts: Any
     ) -> Work:
-        pairs = zip(outputs, inputs, strict=True)
+        """outputs: of each rank a list of as many tensors as there are inputs."""
+        pairs = zip(zip(*outputs, strict=True), inputs, strict=True)
         return Works([self.allgather([out], [each], opts) for out, each in pairs], self.seconds)
 
     def all_to_all_single(
@@ -132,13 +137,28 @@ class Calls:
 
     def _peer(self, message: Message, tag: int) -> Any:
         if not 0 <= tag <= _MOST_TAG:
-            raise ValueError(f"{message.text}: tags go from 0 to 2**32 - 1")
+            raise ValueError(f"{message.text}: tags go from 0 to 2**31 - 1")
         if message.rank == self._world.rank:
             raise ValueError(f"{message.text}: that is this rank itself; copy the tensor")
         try:
             return self._world.peer(message.rank, self.seconds)
         except Error as error:
             raise named(error, message.text) from None
+
+    def say_goodbye(self, seconds: float) -> None:
+        """Returns when those that this rank has met leave, too, or are lost, or in time.
+
+        Who has received a message may be gone before its sender knows that it has arrived, and would be told of a loss.
+        """
+        bound, nothing = Bound(seconds), torch.empty(0, dtype=torch.uint8, device="cpu")
+        words: list[_core.Transfer] = []
+        for rank in self._world.connected():
+            with suppress(Error):
+                peer = self._world.peer(rank)
+                words += [peer.send(nothing, _GOODBYE), peer.recv(nothing, _GOODBYE)]
+        for word in words:
+            with suppress(Error):
+                word.wait(bound.left())
 
     def recv_anysource(self, tensors: Sequence[Any], tag: int) -> Work:
         raise NotImplementedError(

@@ -12,5 +12,8 @@ except ImportError as error:
     raise ImportError(f"the backend of torch.distributed needs PyTorch ({error})") from error
 if not dist.is_available():
     raise ImportError("this PyTorch is built without torch.distributed")
+c10d: Any = import_module(
+    "torch._C._distributed_c10d"
+)  # all its names, whichever torch.distributed shows
 
-__all__ = ["dist", "torch"]
+__all__ = ["c10d", "dist", "torch"]

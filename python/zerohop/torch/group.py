@@ -9,12 +9,13 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from zerohop.torch.calls import Calls
-from zerohop.torch.foreign import dist, torch
+from zerohop.torch.foreign import c10d, dist, torch
 from zerohop.world import World
 
 __all__ = ["ProcessGroup", "create"]
 
 _NAME = "zerohop"
+_GOODBYE = 2.0  # seconds that the others have to leave, too
 _LEAVE = 10.0  # seconds that what is posted has to arrive when a group is destroyed
 _SHOWN = 8  # ranks of a group that its name has at most
 
@@ -137,7 +138,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     reduce_scatter_tensor_coalesced = _refused("reduce_scatter_tensor_coalesced")
 
     def barrier(self, opts: Any = None) -> Any:
-        return self._calls.barrier(dist.BarrierOptions() if opts is None else opts)
+        return self._calls.barrier(c10d.BarrierOptions() if opts is None else opts)
 
     def _serving(self, args: Any, name: str) -> Any:
         device = _type_of(args)
@@ -163,22 +164,28 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     supports_splitting = supports_coalescing = supports_time_estimate = False
 
-    # These names are PyTorch's: its own keeps both in backends, which a group that is made in Python has not.
+    # PyTorch keeps both names in backends, which a group that is made in Python has not.
 
-    def getBackendName(self) -> str:
-        return _NAME
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+        if self._beside.group is not None:
+            self._beside.group._set_group_name(name)
+
+    def _set_group_desc(self, description: str) -> None:
+        self._description = description
+        if self._beside.group is not None:
+            self._beside.group._set_group_desc(description)
 
     def getGroupName(self) -> str:
         return self._name
 
-    def setGroupName(self, name: str) -> None:
-        self._name = name
-
     def getGroupDesc(self) -> str:
         return self._description
 
-    def setGroupDesc(self, description: str) -> None:
-        self._description = description
+    group_name, group_desc = property(getGroupName), property(getGroupDesc)
+
+    def getBackendName(self) -> str:
+        return _NAME
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Of calls from now on."""
@@ -187,9 +194,11 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     _set_default_timeout = set_timeout
 
     def shutdown(self) -> None:
-        """Others see PeerLost where they still need this rank."""
+        """Waits a moment for the others to do so. Then they see PeerLost where they still need this rank."""
         if self._beside.group is not None:
             self._beside.group.shutdown()
+        if not self.world.endpoint.closed:
+            self._calls.say_goodbye(min(_GOODBYE, self._calls.seconds))
         self.world.close(min(_LEAVE, self._calls.seconds))
 
     def abort(self) -> None:

@@ -8,15 +8,19 @@ from datetime import timedelta
 from typing import Any
 
 from zerohop import _core
+from zerohop.bound import Bound
 from zerohop.collectives import Collective
 from zerohop.errors import Error
 from zerohop.queues import named
-from zerohop.torch.foreign import dist, torch
+from zerohop.torch.foreign import c10d, torch
 
 __all__ = ["CollectiveWork", "Message", "MessageWork", "Work", "Works"]
 
 
-class Work(dist.Work):  # type: ignore[misc]
+_GRACE = 1.0  # seconds later than its own bound that a collective may tell how it ended
+
+
+class Work(c10d.Work):  # type: ignore[misc]
     """outputs: tensors that it writes. seconds: bound of a wait that is given none. Any number of threads may wait."""
 
     def __init__(self, outputs: Sequence[Any], seconds: float) -> None:
@@ -33,8 +37,14 @@ class Work(dist.Work):  # type: ignore[misc]
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Until the tensors may be used, by any stream. After TransferTimeout it goes on, and may still write."""
         given = 0.0 if timeout is None else timeout.total_seconds()
-        self._join(given if given > 0 else self._seconds)
+        if given > 0:
+            self._join(given)
+        else:  # C++ passes 0 for none
+            self._wait_to_the_end()
         return True
+
+    def _wait_to_the_end(self) -> None:
+        self._join(self._seconds)
 
     def synchronize(self) -> None:
         self.wait()
@@ -84,6 +94,9 @@ class CollectiveWork(Work):
     def _join(self, seconds: float) -> None:
         self._collective.wait(seconds)
 
+    def _wait_to_the_end(self) -> None:
+        self._join(self._seconds + _GRACE)
+
 
 class Message:
     """Of one rank to another. text: names it; expected: bytes that are to come, None if it is sent."""
@@ -92,22 +105,23 @@ class Message:
         self.text, self.rank, self.expected = text, rank, expected
 
     def post(self, call: Callable[[], _core.Transfer]) -> _core.Transfer:
-        try:
-            return call()
-        except Error as error:
-            raise named(error, self.text) from None
+        transfer: _core.Transfer = self._named(call)
+        return transfer
 
     def wait(self, transfer: _core.Transfer, seconds: float) -> None:
-        try:
-            nbytes = transfer.wait(seconds)
-        except Error as error:
-            raise named(error, self.text) from None
-        except ValueError as error:
-            raise ValueError(f"{self.text}: {error}") from None
+        nbytes = self._named(lambda: transfer.wait(seconds))
         if self.expected is not None and nbytes != self.expected:
             raise ValueError(
                 f"{self.text}: rank {self.rank} has sent {nbytes} bytes, and the tensor has {self.expected}; those are in it"
             )
+
+    def _named(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except Error as error:
+            raise named(error, self.text) from None
+        except ValueError as error:  # it is longer than the tensor
+            raise ValueError(f"{self.text}: {error}") from None
 
 
 class MessageWork(Work):
@@ -147,5 +161,6 @@ class Works(Work):
         return all(work.is_completed() for work in self._works)
 
     def _join(self, seconds: float) -> None:
+        bound = Bound(seconds)
         for work in self._works:
-            work.wait(timedelta(seconds=seconds))
+            work._join(bound.left())

@@ -1,0 +1,190 @@
+"""Groups of torch.distributed by zerohop: what gloo has not, groups of some ranks, and what becomes of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from support.patience import patient
+from support.torch_ranks import TIMEOUT, torch_ranks
+
+
+def more_calls() -> None:
+    """Which gloo has not, or not so."""
+    import torch
+    import torch.distributed as dist
+    import torch.distributed._functional_collectives as functional
+
+    rank, size = dist.get_rank(), dist.get_world_size()
+    outs = [torch.empty(2 + each) for each in range(size)]  # of different sizes
+    dist.all_gather(outs, torch.full((2 + rank,), float(rank)))
+    assert [out.tolist() for out in outs] == [[float(each)] * (2 + each) for each in range(size)]
+    outs = [torch.empty(1 + rank, dtype=torch.complex64) for _ in range(size)]
+    dist.all_to_all(outs, [torch.full((1 + to,), complex(rank, to)) for to in range(size)])
+    assert [out.tolist() for out in outs] == [
+        [complex(other, rank)] * (1 + rank) for other in range(size)
+    ]
+    row = torch.arange(12.0).reshape(3, 4)[:, 1].add(rank)  # with gaps it is sent as a copy
+    gaps = (torch.arange(12.0) + rank).reshape(3, 4)[:, 1]
+    out = torch.empty(size, 3)
+    dist.all_gather_into_tensor(out, gaps) if not hasattr(dist, "all_gather_single") else (
+        dist.all_gather_single(out, gaps)
+    )
+    assert torch.equal(out[rank], row)
+    lists = [[torch.empty(2), torch.empty(3, 1)] for _ in range(size)]
+    with pytest.deprecated_call():
+        dist.all_gather_coalesced(
+            lists, [torch.full((2,), 1.0 + rank), torch.full((3, 1), 5.0 + rank)]
+        )
+    assert [[float(out.max()) for out in outs] for outs in lists] == [
+        [1.0 + each, 5.0 + each] for each in range(size)
+    ]
+    parameter = torch.nn.Parameter(torch.full((3,), float(rank)))
+    dist.broadcast(parameter, size - 1)
+    assert parameter.tolist() == [size - 1.0] * 3
+    scalar = torch.tensor(float(rank))
+    dist.broadcast(scalar, 0)
+    assert scalar == 0
+    gathered = functional.all_gather_tensor(torch.full((2,), float(rank)), 0, dist.group.WORLD)
+    assert gathered.tolist() == [float(each) for each in range(size) for _ in range(2)]
+    sent = torch.arange(float(size))
+    swapped = functional.all_to_all_single(sent, None, None, dist.group.WORLD)
+    assert swapped.tolist() == [float(rank)] * size
+
+
+def in_groups() -> None:
+    """Groups of some ranks run at the same time, each with its own order, tags and ranks."""
+    import torch
+    import torch.distributed as dist
+
+    rank, size = dist.get_rank(), dist.get_world_size()
+    members = ([0, 2], [3, 1], list(range(size)))
+    groups = [dist.new_group(ranks, backend="zerohop") for ranks in members]
+    for group, ranks in zip(groups, members, strict=True):
+        if rank not in ranks:
+            assert group == dist.GroupMember.NON_GROUP_MEMBER
+            continue
+        out = torch.empty(len(ranks), dtype=torch.int64)
+        parts = list(out.unbind())
+        dist.all_gather([part.reshape(1) for part in parts], torch.tensor([rank]), group=group)
+        assert out.tolist() == sorted(ranks)
+        other = next(each for each in ranks if each != rank)
+        work = dist.isend(torch.tensor([rank]), other, group=group)
+        if len(ranks) == 2:
+            got = torch.empty(1, dtype=torch.int64)
+            dist.recv(got, other, group=group)
+            work.wait()
+            assert got.item() == other
+            dist.destroy_process_group(group)
+
+
+def futures() -> None:
+    import torch
+    import torch.distributed as dist
+
+    rank, size = dist.get_rank(), dist.get_world_size()
+    tensor = torch.full((3,), float(rank))
+    future = dist.broadcast(tensor, 0, async_op=True).get_future()
+    doubled = future.then(lambda done: done.value()[0] * 2)
+    assert doubled.wait().tolist() == [0.0] * 3
+    work = dist.irecv(tensor, (rank - 1) % size)
+    future = work.get_future()
+    dist.send(torch.full((3,), float(rank)), (rank + 1) % size)
+    assert future.wait()[0].tolist() == [(rank - 1.0) % size] * 3
+    assert work.is_success()
+    assert work.exception() is None
+    assert work.source_rank() == (rank - 1) % size
+
+
+@pytest.mark.parametrize(("function", "size"), [(more_calls, 3), (in_groups, 4), (futures, 2)])
+def test_beyond_gloo(
+    tmp_path: Path, device: str, function: Callable[[], None], size: int, monkeypatch
+) -> None:
+    monkeypatch.setenv("ZEROHOP_DEVICE", device)
+    with torch_ranks(tmp_path / "store", function, size) as ranks:
+        ranks.results()
+
+
+def left() -> dict[str, int]:
+    """What this process has."""
+    mapped = Path("/proc/self/maps").read_text().splitlines()
+    return {
+        "threads": len(os.listdir("/proc/self/task")),
+        "Python's": threading.active_count(),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "mappings": sum("zerohop" in line and ".so" not in line for line in mapped),
+    }
+
+
+def again_and_again() -> None:
+    """Groups come and go, over the same store, and leave neither threads nor descriptors nor mappings."""
+    import torch
+    import torch.distributed as dist
+
+    rank, size = dist.get_rank(), dist.get_world_size()
+    store = dist.distributed_c10d._get_default_store()
+    found = []
+    for number in range(4):
+        dist.destroy_process_group()
+        found.append(left())
+        dist.init_process_group(
+            "zerohop", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=TIMEOUT)
+        )
+        out = torch.empty(size)
+        parts = [out[each : each + 1] for each in range(size)]
+        dist.all_gather(parts, torch.full((1,), 10.0 * number + rank), async_op=True).wait()
+        assert out.tolist() == [10.0 * number + each for each in range(size)]
+        work = dist.isend(torch.zeros(1 << 16), (rank + 1) % size)
+        dist.recv(torch.empty(1 << 16), (rank - 1) % size)
+        work.wait()
+        dist.barrier()
+    assert found[1:] == [found[1]] * 3, found
+
+
+def test_a_group_leaves_nothing_behind(tmp_path: Path, device: str, monkeypatch) -> None:
+    monkeypatch.setenv("ZEROHOP_DEVICE", device)
+    with torch_ranks(tmp_path / "store", again_and_again, 2) as ranks:
+        ranks.results()
+
+
+JOB = """
+import torch
+import torch.distributed as dist
+import zerohop.torch
+
+dist.init_process_group("zerohop")
+rank, size = dist.get_rank(), dist.get_world_size()
+out = torch.empty(size)
+dist.all_to_all_single(out, torch.arange(float(size)) + 10 * rank)
+found = [None] * size
+dist.all_gather_object(found, out.tolist())
+if rank == 0:
+    print(found)
+dist.barrier()
+if rank:  # rank 0 ends as it is
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.timeout(180)
+def test_torchrun_starts_it(tmp_path: Path, device: str) -> None:
+    path = tmp_path / "job.py"
+    path.write_text(JOB)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [sys.executable, *launcher, str(path)],
+        cwd=tmp_path,
+        env={**os.environ, "ZEROHOP_DEVICE": device, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=patient(150),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[[0.0, 10.0], [1.0, 11.0]]\n"

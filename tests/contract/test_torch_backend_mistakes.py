@@ -1,0 +1,208 @@
+"""Calls of torch.distributed that zerohop refuses, or that ranks make differently: each is told what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zerohop as zh
+from support.attempt import within
+from support.torch_ranks import TIMEOUT, torch_ranks
+
+
+def reductions() -> None:
+    import torch
+    import torch.distributed as dist
+
+    tensor, parts = torch.ones(4), [torch.ones(2), torch.ones(2)]
+    scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+    calls: list[Callable[[], Any]] = [
+        lambda: dist.all_reduce(tensor),
+        lambda: dist.all_reduce(tensor, async_op=True),
+        lambda: dist.reduce(tensor, 0),
+        lambda: dist.reduce_scatter(parts[0], parts),
+        lambda: scatter(parts[0], tensor),
+    ]
+    for call in calls:
+        with pytest.raises(NotImplementedError, match=r'adds nothing up.*new_group.backend="nccl"'):
+            call()
+    assert tensor.tolist() == [1.0] * 4
+    dist.broadcast(tensor, 0)  # nothing is broken
+
+
+def data_parallel() -> None:
+    """Which wants sums: the first backward pass says so."""
+    import torch
+
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
+    loss = model(torch.ones(3)).sum()
+    with pytest.raises(Exception, match="adds nothing up"):
+        loss.backward()
+
+
+def refused_arguments() -> None:
+    import torch
+    import torch.distributed as dist
+
+    rank = dist.get_rank()
+    other = 1 - rank
+    gaps = torch.ones(4, 4).t()[:2]
+    with pytest.raises(ValueError, match="not contiguous"):
+        dist.broadcast(gaps, other)
+    with pytest.raises(ValueError, match="not contiguous"):
+        dist.irecv(gaps, other)
+    with pytest.raises(ValueError, match=r"layout torch.sparse_coo"):
+        dist.isend(torch.eye(3).to_sparse(), other)
+    with pytest.raises(NotImplementedError, match="rank that is named"):
+        dist.recv(torch.ones(3))
+    with pytest.raises(ValueError, match="this rank itself"):
+        dist.isend(torch.ones(3), rank)
+    with pytest.raises(ValueError, match="tags go from 0"):
+        dist.isend(torch.ones(3), other, tag=-1)
+    with pytest.raises(ValueError, match="broadcast of meta tensors"):
+        dist.broadcast(torch.ones(3, device="meta"), 0)
+    with pytest.raises(ValueError, match="1 arrays for 2 ranks"):
+        dist.all_to_all([torch.ones(3)], [torch.ones(3), torch.ones(3)])
+    both = torch.ones(2)
+    with pytest.raises(ValueError, match="overlaps"):
+        dist.all_gather([both, both], torch.ones(2))
+    tensor = torch.full((2,), float(rank))
+    dist.broadcast(tensor, 0)  # nothing is broken
+    assert tensor.tolist() == [0.0, 0.0]
+
+
+def lengths_of_messages() -> None:
+    import torch
+    import torch.distributed as dist
+
+    rank = dist.get_rank()
+    if rank == 0:
+        works = [dist.isend(torch.ones(10), 1, tag=1), dist.isend(torch.ones(10), 1, tag=2)]
+        works[0].wait()
+        works[1].wait()
+    else:
+        longer, shorter, right = torch.zeros(20), torch.zeros(5), torch.zeros(10)
+        work = dist.irecv(longer, 0, tag=1)
+        for _ in range(2):
+            with pytest.raises(ValueError, match=r"tag 1: rank 0 has sent 40 bytes, .* has 80"):
+                work.wait()
+        assert longer.sum() == 10
+        assert isinstance(work.exception(), ValueError)
+        assert not work.is_success()
+        for _ in range(2):
+            with pytest.raises(ValueError, match=r"recv from rank 0 of 'group 0', tag 2: .*40"):
+                dist.recv(shorter, 0, tag=2)
+        dist.recv(right, 0, tag=2)  # it has stayed for one that has room
+        assert right.sum() == 10
+
+
+def calls_that_differ() -> None:
+    """The first one is the group's last, on both ranks; another group goes on."""
+    import torch
+    import torch.distributed as dist
+
+    rank = dist.get_rank()
+    second = dist.new_group(backend="zerohop")
+    with pytest.raises(ValueError, match=r"broadcast.* 40000[04] bytes"), within(TIMEOUT / 2):
+        dist.broadcast(torch.ones(100_000 + rank), 0)
+    with pytest.raises(zh.Error, match="over"):
+        dist.broadcast(torch.ones(3), 0)
+    tensor = torch.full((2,), float(rank))
+    dist.broadcast(tensor, 1, group=second)
+    assert tensor.tolist() == [1.0, 1.0]
+    dist.barrier(group=second)
+
+
+def out_of_time() -> None:
+    """Of the group, of a call's wait, and then of the group again."""
+    import torch
+    import torch.distributed as dist
+
+    rank = dist.get_rank()
+    short = dist.new_group(backend="zerohop", timeout=timedelta(seconds=1))
+    if rank == 0:
+        message = torch.empty(3)
+        with pytest.raises(zh.TransferTimeout, match="recv from rank 1"), within(5, at_least=0.9):
+            dist.recv(message, 1, group=short)
+        work = dist.broadcast(torch.empty(3), 1, group=short, async_op=True)
+        with pytest.raises(TimeoutError), within(0.9, at_least=0.2):
+            work.wait(timedelta(seconds=0.2))
+        assert not work.is_completed()
+        with pytest.raises(zh.TransferTimeout, match="broadcast"), within(5):
+            work.get_future().wait()
+        assert isinstance(work.exception(), zh.TransferTimeout)
+    dist.barrier()
+    if rank == 1:
+        with pytest.raises(zh.Error, match="rank 0"), within(5):
+            dist.barrier(group=short)
+    dist.barrier()
+
+
+FUNCTIONS = (
+    reductions, data_parallel, refused_arguments, lengths_of_messages, calls_that_differ, out_of_time,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_what_is_wrong_is_told(
+    tmp_path: Path, device: str, function: Callable[[], None], monkeypatch
+) -> None:
+    monkeypatch.setenv("ZEROHOP_DEVICE", device)
+    with torch_ranks(tmp_path / "store", function, 2) as ranks:
+        ranks.results()
+
+
+def beside_gloo() -> None:
+    """Tensors of hosts go by gloo, which reduces them; those of GPUs would go by zerohop."""
+    import torch
+    import torch.distributed as dist
+    import zerohop.torch
+
+    group: Any = dist.group.WORLD
+    rank, size = dist.get_rank(), dist.get_world_size()
+    assert type(group) is zerohop.torch.ProcessGroup
+    assert {device.type for device in group._device_types} == {"cpu", "cuda"}
+    tensor = torch.full((3,), 1.0 + rank)
+    dist.all_reduce(tensor)
+    assert tensor.tolist() == [size * (size + 1) / 2] * 3
+    out = torch.empty(1)
+    work = dist.isend(tensor[:1], (rank + 1) % size)
+    dist.recv(out)  # from any, which gloo knows
+    work.wait()
+    assert out == tensor[0]
+    dist.barrier()
+    found = [None] * size
+    dist.all_gather_object(found, rank)
+    assert found == list(range(size))
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
+    model(torch.full((3,), float(rank))).sum().backward()
+    both = dist.new_group([0, 1], backend="cpu:gloo,cuda:zerohop")
+    if rank < 2:
+        dist.all_reduce(tensor, group=both)
+
+
+def test_beside_gloo_in_one_group(tmp_path: Path, device: str, monkeypatch) -> None:
+    monkeypatch.setenv("ZEROHOP_DEVICE", device)
+    string = "cpu:gloo,cuda:zerohop"
+    with torch_ranks(tmp_path / "store", beside_gloo, 3, backend=string) as ranks:
+        ranks.results()
+
+
+def strings() -> None:
+    import torch
+    import torch.distributed as dist
+
+    with pytest.raises(ValueError, match=r'comes last .*"cuda:gloo,cpu:zerohop"'):
+        dist.new_group(backend="cpu:zerohop,cuda:gloo")
+    gpus = dist.new_group(backend="cuda:zerohop")
+    with pytest.raises(ValueError, match=r"broadcast of cpu tensors: .* for cuda:zerohop only"):
+        dist.broadcast(torch.ones(2), 0, group=gpus)
+
+
+def test_strings_of_backends(tmp_path: Path, device: str, monkeypatch) -> None:
+    monkeypatch.setenv("ZEROHOP_DEVICE", device)
+    with torch_ranks(tmp_path / "store", strings, 1) as ranks:
+        ranks.results()
