@@ -1,5 +1,6 @@
 """What the README shows works as it is printed there."""
 
+import os
 import re
 import subprocess
 import sys
@@ -94,11 +95,28 @@ def test_ranks_share_what_they_have(repository: Path, tmp_path: Path) -> None:
         assert second.communicate() == ("1 1.0 [3.0, 4.0, 5.0] [3.0, 12.0]\n", "")
 
 
+@pytest.mark.timeout(180)
+def test_pytorch_moves_rows(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.py").write_text(examples(repository)[5])
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*launcher, "--nproc-per-node=2", "rows.py"],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["0 [0.0, 10.0]", "1 [1.0, 11.0]"]
+
+
 def test_rails_are_what_they_are_said_to_be(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ZEROHOP_P2P", "0")  # as if the other end were on another host
-    code = examples(repository)[5].replace("mlx5_0", "soft0").replace("mlx5_1", "soft0@127.0.0.2")
+    code = examples(repository)[6].replace("mlx5_0", "soft0").replace("mlx5_1", "soft0@127.0.0.2")
     made, route, rails = [re.sub(r"#.*", "", line) for line in code.splitlines()]
     names = {"zh": zh}
     exec(made, names)  # noqa: S102
@@ -129,7 +147,7 @@ def test_the_benchmarks_take_the_arguments_that_are_shown(repository: Path, monk
 def test_the_counters_are_served(repository: Path) -> None:
     with zh.Endpoint("soft0", name="served") as ep:
         names: dict[str, Any] = {"zh": zh, "ep": ep, "wsgiref": wsgiref}
-        exec(examples(repository)[6].replace("9400", "0"), names)  # noqa: S102
+        exec(examples(repository)[7].replace("9400", "0"), names)  # noqa: S102
         with names["server"] as server:
             scraped = threading.Thread(target=server.handle_request)
             scraped.start()

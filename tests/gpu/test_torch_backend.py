@@ -1,0 +1,119 @@
+"""torch.distributed by zerohop between GPUs: two ranks on one GPU, and on two where the machine has them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from support.torch_ranks import torch_ranks
+
+APART = min(2, torch.cuda.device_count())  # GPUs that two ranks use at most
+COUNTS = (0, 1, 1001, 3 << 20)  # elements
+
+
+def own_gpu(gpus: int) -> Any:
+    device = torch.device("cuda", dist.get_rank() % gpus)
+    torch.cuda.set_device(device)
+    return device
+
+
+def each_call(gpus: int) -> None:
+    """With a tensor of the host among them now and then."""
+    device, rank, other = own_gpu(gpus), dist.get_rank(), 1 - dist.get_rank()
+
+    def made(count: int, *values: int) -> Any:
+        rows = [torch.full((count,), value, dtype=torch.bfloat16) for value in values]
+        return torch.cat(rows).to(device)
+
+    def shows(tensor: Any, count: int, *values: int) -> None:
+        assert torch.equal(tensor, made(count, *values)), f"{values}: {tensor}"
+
+    gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    for count in COUNTS:
+        tensor, out, both = made(count, rank), made(count, 77), made(count, 77, 77)
+        dist.broadcast(tensor, 1)
+        shows(tensor, count, 1)
+        gather(both, made(count, 10 + rank))
+        shows(both, count, 10, 11)
+        outs = [made(count, 77), made(count, 77)]
+        dist.all_gather(outs, made(count, 20 + rank))
+        shows(torch.cat(outs), count, 20, 21)
+        dist.all_to_all_single(both, made(count, 2 * rank, 2 * rank + 1))
+        shows(both, count, rank, 2 + rank)
+        dist.scatter(out, [made(count, 30), made(count, 31)] if rank == 0 else None, 0)
+        shows(out, count, 30 + rank)
+        dist.gather(out, outs if rank == 1 else None, 1)
+        if rank == 1:
+            shows(torch.cat(outs), count, 30, 31)
+        works = [dist.isend(made(count, 40 + rank), other), dist.irecv(out, other)]
+        for work in works:
+            work.wait()
+        shows(out, count, 40 + other)
+        host = torch.full((count,), 50 + rank, dtype=torch.bfloat16)
+        dist.broadcast(host if rank else out, 1)  # from a host to a GPU
+        shows(out if rank == 0 else host.to(device), count, 51)
+        future = dist.broadcast(tensor, 0, async_op=True).get_future()
+        future.wait()
+    found: list[Any] = [None, None]
+    dist.all_gather_object(found, rank)
+    assert found == [0, 1]
+    dist.barrier()
+
+
+def in_streams(gpus: int) -> None:
+    """What the current stream was given before a call is sent, and not written over; what comes after finds what came."""
+    device, rank, other = own_gpu(gpus), dist.get_rank(), 1 - dist.get_rank()
+    keep_busy: Any = torch.cuda._sleep
+    stream: Any = torch.cuda.Stream(device)
+    for count in (100, 1 << 20):
+        tensor, seen = torch.zeros(count, device=device), torch.zeros(count, device=device)
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            for number in range(1, 11):
+                keep_busy(5_000_000)
+                seen.copy_(tensor)  # of the round before: the next one must not come too early
+                if rank == number % 2:
+                    tensor.fill_(number)
+                if number < 6:
+                    dist.broadcast(tensor, number % 2)
+                elif rank == number % 2:
+                    dist.isend(tensor, other).wait()
+                else:
+                    dist.irecv(tensor, other).wait()
+                assert bool((seen == number - 1).all())
+                assert bool((tensor == number).all())
+    dist.barrier()
+
+
+def beside_gloo(gpus: int) -> None:
+    """The host's tensors are reduced, the GPUs' are not."""
+    device = own_gpu(gpus)
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    assert tensor.tolist() == [2.0] * 3
+    tensor = torch.full((3,), float(dist.get_rank()), device=device)
+    dist.broadcast(tensor, 1)
+    assert tensor.tolist() == [1.0] * 3
+    with pytest.raises(NotImplementedError, match="no allreduce of cuda tensors"):
+        dist.all_reduce(tensor)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("p2p", ["1", "0"])
+@pytest.mark.parametrize("gpus", range(1, APART + 1))
+@pytest.mark.parametrize("function", [each_call, in_streams])
+def test_tensors_of_gpus_arrive(
+    tmp_path: Path, monkeypatch: Any, function: Callable[[int], None], gpus: int, p2p: str
+) -> None:
+    monkeypatch.setenv("ZEROHOP_DEVICE", "soft0")
+    monkeypatch.setenv("ZEROHOP_P2P", p2p)
+    with torch_ranks(tmp_path / "store", function, 2, gpus) as ranks:
+        ranks.results()
+
+
+def test_beside_gloo_in_one_group(tmp_path: Path) -> None:
+    string = "cpu:gloo,cuda:zerohop"
+    with torch_ranks(tmp_path / "store", beside_gloo, 2, APART, backend=string) as ranks:
+        ranks.results()
