@@ -13,7 +13,7 @@ from zerohop.errors import Error
 from zerohop.queues import named
 from zerohop.torch.foreign import torch
 from zerohop.torch.tensors import only, read, written
-from zerohop.torch.works import CollectiveWork, Message, MessageWork, Work, Works
+from zerohop.torch.works import CollectiveWork, Message, MessageWork, Work, Works, told
 from zerohop.world import World
 
 __all__ = ["Calls"]
@@ -104,14 +104,17 @@ class Calls:
         world = self._world
         out = torch.empty(world.size, dtype=torch.uint8, device="cpu")
         own = out[world.rank : world.rank + 1]
-        return self._start(opts, [], lambda **how: world.all_gather(out, own, **how))
+        return self._start(opts, [], lambda **how: world.all_gather(out, own, **how), "barrier")
 
-    def _start(self, opts: Any, outputs: Sequence[Any], call: Callable[..., Collective]) -> Work:
+    def _start(
+        self, opts: Any, outputs: Sequence[Any], call: Callable[..., Collective], what: str = ""
+    ) -> Work:
         """In this thread if the program waits anyway."""
         given = opts.timeout.total_seconds()  # negative: none
         seconds = given if given > 0 else self.seconds
-        collective = call(timeout=seconds, wait=not getattr(opts, "asyncOp", True))
-        return CollectiveWork(collective, outputs, seconds)
+        wait = not getattr(opts, "asyncOp", True)
+        collective = told(what, lambda: call(timeout=seconds, wait=wait))
+        return CollectiveWork(collective, outputs, seconds, what)
 
     # As PyTorch before 2.13 names them.
     _allgather_base = all_gather_single

@@ -14,7 +14,7 @@ from zerohop.errors import Error
 from zerohop.queues import named
 from zerohop.torch.foreign import c10d, torch
 
-__all__ = ["CollectiveWork", "Message", "MessageWork", "Work", "Works"]
+__all__ = ["CollectiveWork", "Message", "MessageWork", "Work", "Works", "told"]
 
 
 _GRACE = 1.0  # seconds later than its own bound that a collective may tell how it ended
@@ -83,16 +83,32 @@ class Work(c10d.Work):  # type: ignore[misc]
         return future
 
 
+def told(what: str, call: Callable[[], Any]) -> Any:
+    """Calls; what it raises begins with what it is about, unless that is empty."""
+    if not what:
+        return call()
+    try:
+        return call()
+    except Error as error:
+        raise named(error, what) from None
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
+
+
 class CollectiveWork(Work):
-    def __init__(self, collective: Collective, outputs: Sequence[Any], seconds: float) -> None:
+    """what: begins its messages."""
+
+    def __init__(
+        self, collective: Collective, outputs: Sequence[Any], seconds: float, what: str
+    ) -> None:
         super().__init__(outputs, seconds)
-        self._collective = collective
+        self._collective, self._what = collective, what
 
     def is_completed(self) -> bool:
         return self._collective.done
 
     def _join(self, seconds: float) -> None:
-        self._collective.wait(seconds)
+        told(self._what, lambda: self._collective.wait(seconds))
 
     def _wait_to_the_end(self) -> None:
         self._join(self._seconds + _GRACE)
@@ -105,23 +121,15 @@ class Message:
         self.text, self.rank, self.expected = text, rank, expected
 
     def post(self, call: Callable[[], _core.Transfer]) -> _core.Transfer:
-        transfer: _core.Transfer = self._named(call)
+        transfer: _core.Transfer = told(self.text, call)
         return transfer
 
     def wait(self, transfer: _core.Transfer, seconds: float) -> None:
-        nbytes = self._named(lambda: transfer.wait(seconds))
+        nbytes = told(self.text, lambda: transfer.wait(seconds))
         if self.expected is not None and nbytes != self.expected:
             raise ValueError(
                 f"{self.text}: rank {self.rank} has sent {nbytes} bytes, and the tensor has {self.expected}; those are in it"
             )
-
-    def _named(self, call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        except Error as error:
-            raise named(error, self.text) from None
-        except ValueError as error:  # it is longer than the tensor
-            raise ValueError(f"{self.text}: {error}") from None
 
 
 class MessageWork(Work):
