@@ -10,7 +10,6 @@ from zerohop import _core
 from zerohop.bound import Bound
 from zerohop.collectives import Collective
 from zerohop.errors import Error
-from zerohop.queues import named
 from zerohop.torch.foreign import torch
 from zerohop.torch.tensors import only, read, written
 from zerohop.torch.works import CollectiveWork, Message, MessageWork, Work, Works, told
@@ -143,10 +142,7 @@ class Calls:
             raise ValueError(f"{message.text}: tags go from 0 to 2**31 - 1")
         if message.rank == self._world.rank:
             raise ValueError(f"{message.text}: that is this rank itself; copy the tensor")
-        try:
-            return self._world.peer(message.rank, self.seconds)
-        except Error as error:
-            raise named(error, message.text) from None
+        return told(message.text, lambda: self._world.peer(message.rank, self.seconds))
 
     def say_goodbye(self, seconds: float) -> None:
         """Returns when those that this rank has met leave, too, or are lost, or in time.

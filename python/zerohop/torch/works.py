@@ -11,7 +11,6 @@ from zerohop import _core
 from zerohop.bound import Bound
 from zerohop.collectives import Collective
 from zerohop.errors import Error
-from zerohop.queues import named
 from zerohop.torch.foreign import c10d, torch
 
 __all__ = ["CollectiveWork", "Message", "MessageWork", "Work", "Works", "told"]
@@ -90,7 +89,7 @@ def told(what: str, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except Error as error:
-        raise named(error, what) from None
+        raise type(error)(f"{what}: {error}", error.code, error.effect) from None
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from None
 
