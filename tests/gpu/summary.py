@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -20,13 +21,16 @@ def machine() -> dict[str, Any]:
         text=True,
         timeout=60,
     )
-    packages = ("torch", "cupy-cuda13x", "jax", "numba-cuda", "numpy")
+    versions = {}
+    for name in ("torch", "cupy-cuda12x", "cupy-cuda13x", "jax", "numba-cuda", "numpy"):
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
     return {
         "gpus": smi.stdout.splitlines(),
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
-        "packages": {name: metadata.version(name) for name in packages},
+        "packages": versions,
     }
 
 

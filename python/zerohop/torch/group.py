@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import FrameType
@@ -15,9 +16,24 @@ from zerohop.world import World
 __all__ = ["ProcessGroup", "create"]
 
 _NAME = "zerohop"
-_GOODBYE = 2.0  # seconds that the others have to leave, too
+_GOODBYE = (
+    2.0  # seconds that the others have to leave, too, be it several groups one after the other
+)
 _LEAVE = 10.0  # seconds that what is posted has to arrive when a group is destroyed
 _SHOWN = 8  # ranks of a group that its name has at most
+
+
+_together_until = (
+    0.0  # by the monotonic clock: end of the goodbyes that are said one after the other
+)
+
+
+def _left_for_goodbye() -> float:
+    global _together_until
+    now = time.monotonic()
+    if now > _together_until + _GOODBYE:
+        _together_until = now + _GOODBYE
+    return max(0.0, _together_until - now)
 
 
 class Beside(NamedTuple):
@@ -198,7 +214,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         if self._beside.group is not None:
             self._beside.group.shutdown()
         if not self.world.endpoint.closed:
-            self._calls.say_goodbye(min(_GOODBYE, self._calls.seconds))
+            self._calls.say_goodbye(min(_left_for_goodbye(), self._calls.seconds))
         self.world.close(min(_LEAVE, self._calls.seconds))
 
     def abort(self) -> None:

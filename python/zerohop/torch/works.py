@@ -16,9 +16,6 @@ from zerohop.torch.foreign import c10d, torch
 __all__ = ["CollectiveWork", "Message", "MessageWork", "Work", "Works", "told"]
 
 
-_GRACE = 1.0  # seconds later than its own bound that a collective may tell how it ended
-
-
 class Work(c10d.Work):  # type: ignore[misc]
     """outputs: tensors that it writes. seconds: bound of a wait that is given none. Any number of threads may wait."""
 
@@ -110,7 +107,8 @@ class CollectiveWork(Work):
         told(self._what, lambda: self._collective.wait(seconds))
 
     def _wait_to_the_end(self) -> None:
-        self._join(self._seconds + _GRACE)
+        self._collective.join()  # which ends by the bounds of the calls before it and its own
+        self._join(0.0)
 
 
 class Message:
@@ -171,3 +169,7 @@ class Works(Work):
         bound = Bound(seconds)
         for work in self._works:
             work._join(bound.left())
+
+    def _wait_to_the_end(self) -> None:
+        for work in self._works:
+            work._wait_to_the_end()

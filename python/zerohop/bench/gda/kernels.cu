@@ -150,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(1024)
   if (got != Status::ok) note(outcome->status, static_cast<u64>(got));
 }
 
-// The same with no more than loads and stores, of 16 bytes: what a kernel can reach.
+// The same with no more than streaming loads and stores, of 16 bytes: what a kernel can reach.
 constexpr u32 kUnderWayOfCopy = 8;
 extern "C" __global__ void __launch_bounds__(1024)
     copy_wide(Queue queue, u64 nbytes, u64 piece, Outcome*) {
@@ -163,11 +163,11 @@ extern "C" __global__ void __launch_bounds__(1024)
       uint4 values[kUnderWayOfCopy];
 #pragma unroll
       for (u32 k = 0; k < kUnderWayOfCopy; ++k) {
-        if (i + k * blockDim.x < end) values[k] = source[i + k * blockDim.x];
+        if (i + k * blockDim.x < end) values[k] = __ldcs(source + i + k * blockDim.x);
       }
 #pragma unroll
       for (u32 k = 0; k < kUnderWayOfCopy; ++k) {
-        if (i + k * blockDim.x < end) target[i + k * blockDim.x] = values[k];
+        if (i + k * blockDim.x < end) __stcs(target + i + k * blockDim.x, values[k]);
       }
     }
   }

@@ -1,0 +1,30 @@
+"""How long work of the torch.distributed backend, and the end of its groups, may take."""
+
+import threading
+import time
+
+import pytest
+from zerohop.collectives import Collective
+from zerohop.torch import group
+from zerohop.torch.works import CollectiveWork, Works
+
+
+def test_work_behind_others_ends_by_its_call_and_not_by_the_wait() -> None:
+    collective = Collective("broadcast of rank 0", timeout=0.01)
+    work = CollectiveWork(collective, [], 0.01, "")
+    threading.Timer(0.1, collective.end, [None]).start()
+    assert Works([work], 0.01).wait()
+    assert work.wait()
+
+
+def test_goodbyes_one_after_the_other_share_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(group, "_together_until", 0.0)
+    assert group._left_for_goodbye() == 2.0
+    now += 1.5
+    assert group._left_for_goodbye() == 0.5
+    now += 1.5
+    assert group._left_for_goodbye() == 0.0
+    now += 1.5  # a later one
+    assert group._left_for_goodbye() == 2.0
