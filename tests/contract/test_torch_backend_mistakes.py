@@ -66,6 +66,13 @@ def refused_arguments() -> None:
         dist.broadcast(torch.ones(3, device="meta"), 0)
     with pytest.raises(ValueError, match="1 arrays for 2 ranks"):
         dist.all_to_all([torch.ones(3)], [torch.ones(3), torch.ones(3)])
+    with pytest.raises(ValueError, match="negative view of another"):
+        dist.irecv(torch._neg_view(torch.ones(3)), other)
+    for splits, words in (([1, 1], "output_split_sizes must be 2 numbers"), ([], "3 rows cannot")):
+        with pytest.raises(ValueError, match=words):
+            dist.all_to_all_single(torch.ones(3), torch.ones(4), splits, [2, 2])
+    with pytest.raises(ValueError, match="input_split_sizes must be 2 numbers"):
+        dist.all_to_all_single(torch.ones(4), torch.ones(4), [2, 2], [5, -1])
     both = torch.ones(2)
     with pytest.raises(ValueError, match="overlaps"):
         dist.all_gather([both, both], torch.ones(2))

@@ -85,6 +85,8 @@ class Calls:
         opts: Any,
     ) -> Work:
         out, parts = written(output), read(array)
+        self._check_splits("output_split_sizes", output_splits, output)
+        self._check_splits("input_split_sizes", input_splits, array)
         counts, out_counts = input_splits or None, output_splits or None
         return self._start(
             opts,
@@ -93,6 +95,20 @@ class Calls:
                 out, parts, counts=counts, out_counts=out_counts, **how
             ),
         )
+
+    def _check_splits(self, name: str, splits: Sequence[int], tensor: Any) -> None:
+        if tensor.dim() == 0:
+            raise ValueError("all_to_all_single: a tensor without rows cannot be split")
+        rows, size = tensor.shape[0], self._world.size
+        if splits and (len(splits) != size or min(splits) < 0 or sum(splits) != rows):
+            raise ValueError(
+                f"all_to_all_single: {name} must be {size} numbers, one for each rank, and {rows} together, the rows of the "
+                f"tensor, not {list(splits)}"
+            )
+        if not splits and rows % size != 0:
+            raise ValueError(
+                f"all_to_all_single: {rows} rows cannot be shared evenly by {size} ranks: give {name}"
+            )
 
     def alltoall(self, outputs: Sequence[Any], inputs: Sequence[Any], opts: Any) -> Work:
         out, parts = [written(each) for each in outputs], [read(each) for each in inputs]

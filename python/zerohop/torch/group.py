@@ -20,7 +20,7 @@ _GOODBYE = (
     2.0  # seconds that the others have to leave, too, be it several groups one after the other
 )
 _LEAVE = 10.0  # seconds that what is posted has to arrive when a group is destroyed
-_SHOWN = 8  # ranks of a group that its name has at most
+_SHOWN = 8  # global ranks that the name of a group has at most
 
 
 _together_until = (
@@ -51,8 +51,9 @@ def create(options: Any, _: Any = None) -> ProcessGroup:
     number = store.add(f"zerohop/groups of rank {rank}", 1)
     ranks = list(options.global_ranks_in_group)
     name = f"group {options.group_id}"
-    if ranks and len(ranks) <= _SHOWN:
-        name += f" of global ranks {', '.join(map(str, ranks))}"
+    if ranks != list(range(size)):
+        shown = ", ".join(map(str, ranks[:_SHOWN])) + (", ..." if len(ranks) > _SHOWN else "")
+        name += f" (whose rank 0 and so on are global ranks {shown})"
     seconds = options.timeout.total_seconds()
     store = dist.PrefixStore(f"zerohop/{number}", store)
     return ProcessGroup(World(store, rank, size, name=name, timeout=seconds), seconds, beside)

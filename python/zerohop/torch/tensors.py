@@ -28,7 +28,11 @@ def read(tensor: Any) -> Any:
 def written(tensor: Any) -> Any:
     """The same memory. Raises ValueError."""
     _check(tensor)
-    if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+    if tensor.is_conj() or tensor.is_neg():
+        raise ValueError(
+            "a tensor is written that is the conjugate or the negative view of another one: write to that, or to a copy"
+        )
+    if not tensor.is_contiguous():
         raise ValueError(
             f"a tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} is written, and not contiguous: write "
             "to one that is, and copy from that"
