@@ -4,4 +4,6 @@
 persistent kernel that is notified and answers by itself.
 ``python -m zerohop.examples.stencil``: the heat equation in rows of ranks, with a launch for each step and as one kernel
 that exchanges halos from inside.
+``python -m zerohop.examples.kv_cache``: blocks of a paged KV cache, asked for by one process and written by another, in
+asyncio.
 """

@@ -12,26 +12,42 @@ from zerohop.examples.failures import Stopped
 from zerohop.examples.job import launched_size
 from zerohop.examples.place import choose_devices, choose_ways
 
-__all__ = ["common_options", "ended", "ranks_of", "where_and_how"]
+__all__ = [
+    "common_options",
+    "device_option",
+    "ended",
+    "json_option",
+    "only_two",
+    "ranks_of",
+    "where",
+    "where_and_how",
+]
+
+
+json_option = click.option(
+    "--json",
+    "json_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=check_file,
+    help="Write all figures here.",
+)
+device_option = click.option(
+    "--device",
+    metavar="DEVICES",
+    help="cpu, or GPUs such as cuda:0,cuda:1, which the ranks take in turn. Default: all GPUs, else cpu.",
+)
 
 
 def common_options(function: click.decorators.FC) -> click.decorators.FC:
     """--ranks, --device, --by, --json."""
-    file = click.Path(dir_okay=False, path_type=Path)
     for option in (
-        click.option(
-            "--json", "json_path", type=file, callback=check_file, help="Write all figures here."
-        ),
+        json_option,
         click.option(
             "--by",
             type=click.Choice(["kernel", "host", "both"]),
             help="Who communicates: a persistent kernel, or the CPU. Default: both on GPUs, host on the CPU.",
         ),
-        click.option(
-            "--device",
-            metavar="DEVICES",
-            help="cpu, or GPUs such as cuda:0,cuda:1, which the ranks take in turn. Default: all GPUs, else cpu.",
-        ),
+        device_option,
         click.option(
             "--ranks",
             type=click.IntRange(1, 64),
@@ -50,6 +66,22 @@ def ranks_of(wanted: int | None) -> int:
             f"--ranks {wanted}, but this job was launched with {launched}: leave --ranks out"
         )
     return launched or wanted or 2
+
+
+def only_two(name: str) -> int:
+    """Of examples for two ranks. Raises click.UsageError where a launcher has started others."""
+    launched = launched_size()
+    if launched not in (None, 2):
+        raise click.UsageError(f"{name} has two ranks, but this job was launched with {launched}")
+    return 2
+
+
+def where(device: str | None) -> tuple[str, ...]:
+    """Devices whose arrays PyTorch has. Raises click.UsageError."""
+    try:
+        return choose_devices(device, "torch") or ("cpu",)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def where_and_how(device: str | None, by: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

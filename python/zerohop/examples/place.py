@@ -31,6 +31,7 @@ HERE = Path(__file__).parent
 # than the CPU of the other side needs between two launches.
 PATIENCE_NS = 10_000_000_000
 _LOOK_S = 1e-4  # between two looks at whether a kernel has ended
+_WHAT_FOR = {"cupy": "CuPy, which compiles the kernels", "torch": "PyTorch, whose tensors are used"}
 _ENDINGS = {  # zerohop::device::Status, and what the kernels here have beside it
     1: "waited in vain for {seconds:.0f} s",
     2: "moved bytes out of an array's bounds",
@@ -131,10 +132,13 @@ def open_place(device: str, source: Path) -> Place:
     return Cpu() if device == "cpu" else Gpu(device, source)
 
 
-def choose_devices(text: str | None) -> tuple[str, ...]:
-    """What --device names: ("cpu",) or GPUs; None: all GPUs, where there are some and CuPy is. Raises ValueError."""
+def choose_devices(text: str | None, framework: str = "cupy") -> tuple[str, ...]:
+    """What --device names: ("cpu",) or GPUs; None: all GPUs, where there are some and the framework is.
+
+    Raises ValueError.
+    """
     if text is None:
-        return () if _why_no_gpu() else tuple(f"cuda:{i}" for i in range(_gpu_count()))
+        return () if _why_no_gpu(framework) else tuple(f"cuda:{i}" for i in range(_gpu_count()))
     if text == "cpu":
         return ("cpu",)
     devices = tuple(text.split(","))
@@ -149,7 +153,7 @@ def choose_devices(text: str | None) -> tuple[str, ...]:
             raise ValueError(
                 f"{device!r} is no device: --device cpu, or GPUs such as cuda:0,cuda:1"
             )
-        if why := _why_no_gpu():
+        if why := _why_no_gpu(framework):
             raise ValueError(f"--device {text}: {why}, or use --device cpu")
         if int(ordinal) >= _gpu_count():
             raise ValueError(
@@ -176,10 +180,10 @@ def _gpu_count() -> int:
     return _core.gpu_count()
 
 
-def _why_no_gpu() -> str | None:
-    """With the remedy; None: there is one, and CuPy."""
+def _why_no_gpu(framework: str = "cupy") -> str | None:
+    """With the remedy; None: there is one, and the framework."""
     if _gpu_count() == 0:
         return "this process sees no NVIDIA GPU (nvidia-smi and CUDA_VISIBLE_DEVICES tell why)"
-    if importlib.util.find_spec("cupy") is None:
-        return "CuPy, which compiles the kernels, is not installed: pip install 'zerohop[cupy]'"
+    if importlib.util.find_spec(framework) is None:
+        return f"{_WHAT_FOR[framework]}, is not installed: pip install 'zerohop[{framework}]'"
     return None
