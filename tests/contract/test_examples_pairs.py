@@ -1,31 +1,25 @@
-"""The programs of zerohop.examples that have two ranks, on the CPU: what they tell, and what they do when something is wrong."""
+"""The programs of zerohop.examples that have two ranks, on the CPU: what they tell, and that what is wrong is noticed."""
 
 from __future__ import annotations
 
 import itertools
-import os
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from support.attempt import LOST_WITHIN, within
-from support.examples import example, rows_of, running
-from support.patience import patient
+from support.examples import example, rows_of
+from support.pairs import MAINS, invoke, said
 from support.ranks import Job
-from zerohop.examples import job, place
+from zerohop.examples import job
 from zerohop.examples.kv_cache import cache as kv_cache_cache
-from zerohop.examples.kv_cache import program as kv_cache
 from zerohop.examples.kv_cache import rank as kv_cache_rank
 from zerohop.examples.kv_cache.plan import Plan
 from zerohop.examples.kv_cache.prefill import Prefill
-
-MAINS = {"kv_cache": kv_cache.main}
-SMALL = {"kv_cache": ["--requests=20", "--layers=3", "--blocks=40", "--block-bytes=100"]}
-# So long that it is under way when the test does something to it.
-LONG = {"kv_cache": ["--requests=100000000", "--layers=2", "--blocks=64", "--block-bytes=4096"]}
+from zerohop.examples.osu import loops as osu_loops
+from zerohop.examples.osu import program as osu
+from zerohop.examples.osu.pair import Pair
+from zerohop.examples.osu.plan import WINDOW
+from zerohop.examples.osu.plan import Plan as OsuPlan
 
 
 @pytest.fixture(autouse=True)
@@ -49,14 +43,6 @@ def threads(tmp_path, monkeypatch):
         return in_threads(work, ranks, spec, lambda what, done, total: None)[0]
 
     monkeypatch.setattr(job, "run", run)
-
-
-def invoke(name, *arguments):
-    return CliRunner().invoke(MAINS[name], [*SMALL[name], "--device=cpu", *arguments])
-
-
-def said(done):
-    return " ".join(done.output.split())
 
 
 # --- kv_cache ---
@@ -163,98 +149,102 @@ def test_a_notification_of_another_request_is_noticed(spoilt):
     assert "is due" in str(done.exception)
 
 
-# --- what ends it early ---
-
-
-@pytest.mark.parametrize("name", MAINS)
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_killed_rank_ends_both(route, name, rank):
-    with running(name, *LONG[name], "--device=cpu") as job_:
-        assert job_.line.startswith(f"{name}: ")
-        assert len(job_.ranks) == 2
-        os.kill(job_.ranks[rank], signal.SIGKILL)
-        with within(LOST_WITHIN):
-            status, errors = job_.end()
-    assert status == 1
-    assert f"{name} stopped: rank {rank} was killed by SIGKILL" in errors
-    assert "Traceback" not in errors
-
-
-@pytest.mark.parametrize("name", MAINS)
-def test_an_interruption_ends_both(tmp_path, monkeypatch, name):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with running(name, *LONG[name], "--device=cpu") as job_:
-        assert job_.line.startswith(f"{name}: ")
-        os.killpg(job_.process.pid, signal.SIGINT)
-        with within(LOST_WITHIN):
-            status, errors = job_.end()
-    assert status == 130
-    assert f"{name} was interrupted; its ranks have been ended" in errors
-    assert "Traceback" not in errors
-    assert list(tmp_path.iterdir()) == []  # there were secrets
-
-
-# --- wrong usage ---
-
-
-def usage_error(name, *arguments):
-    done = CliRunner().invoke(MAINS[name], arguments)
-    assert done.exit_code == 2, done.output
-    return said(done)
+# --- osu ---
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "words"),
-    [
-        ("kv_cache", ["--block-bytes=4098"], "4098 is no multiple of 4: use 4096 or 4100"),
-        ("kv_cache", ["--block-bytes=2"], "2 is not in the range"),
-        ("kv_cache", ["--requests=0"], "0 is not in the range"),
-        ("kv_cache", ["--device=gpu"], "'gpu' is no device: --device cpu, or GPUs such as"),
-        ("kv_cache", ["--json=/nowhere/rows.json"], "'/nowhere' cannot be written to"),
-    ],
+    ("test", "column"), [("latency", "Latency (us)"), ("bw", "Bandwidth (MB/s)")]
 )
-def test_wrong_arguments_are_refused_with_the_remedy(name, arguments, words):
-    assert words in usage_error(name, *arguments)
-
-
-def test_a_cache_that_does_not_fit_is_refused():
-    huge = ["--layers=1024", f"--blocks={1 << 20}", f"--block-bytes={1 << 26}", "--device=cpu"]
-    assert "fewer --layers, fewer --blocks or smaller --block-bytes" in usage_error(
-        "kv_cache", *huge
-    )
-
-
-@pytest.mark.parametrize("name", MAINS)
-def test_gpus_without_one_or_without_pytorch_are_refused(name, monkeypatch):
-    monkeypatch.setattr(place, "_gpu_count", lambda: 0)
-    assert "this process sees no NVIDIA GPU" in usage_error(name, "--device=cuda:0")
-    monkeypatch.setattr(place, "_gpu_count", lambda: 1)
-    monkeypatch.setattr(place.importlib.util, "find_spec", lambda name: None)
-    assert "pip install 'zerohop[torch]'" in usage_error(name, "--device=cuda:0")
-
-
-@pytest.mark.parametrize("name", MAINS)
-def test_a_job_of_three_is_refused(name, monkeypatch):
-    launched = {"RANK": "0", "WORLD_SIZE": "3", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
-    for variable, value in launched.items():
-        monkeypatch.setenv(variable, value)
-    assert f"{name} has two ranks, but this job was launched with 3" in usage_error(name)
-
-
-# --- started by torchrun ---
-
-
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("name", MAINS)
-def test_torchrun_starts_it(name):
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
-    done = subprocess.run(
-        [sys.executable, *launcher, f"zerohop.examples.{name}", *SMALL[name], "--device=cpu"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=patient(150),
-        check=False,
-    )
+def test_the_table_has_the_form_of_osu(route, tmp_path, test, column):
+    file = tmp_path / "rows.json"
+    arguments = [f"--test={test}", "-m", "1:65536", "-i", "4", "--device=cpu", f"--json={file}"]
+    done = example("osu", *arguments)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("bit for bit") == 1
+    head = f"# Size{column.rjust(22)}"
+    lines = done.stdout.splitlines()
+    assert lines[2] == head
+    assert len(head) == 28
+    assert lines[-1].endswith("bit for bit.")
+    figures = [line for line in lines if not line.startswith("#")]
+    assert [int(line[:10]) for line in figures] == [1 << power for power in range(17)]
+    rows = rows_of(file)
+    for line in figures:
+        assert len(line) == 28
+        size, value = line.split()
+        metric, scale = ("latency", 1e6) if test == "latency" else ("rate", 1e-6)
+        assert value == f"{rows[f'{test} {size}', 'host', metric] * scale:.2f}"
+        assert rows[f"{test} {size}", "host", metric] > 0
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"), [("latency", 0.5 / 10), ("bw", WINDOW * 256 * 10 / 0.5)]
+)
+def test_figures_are_of_one_way_and_of_all_writes(threads, monkeypatch, tmp_path, test, expected):
+    """Of loops that say that 10 turns took a second."""
+    right = osu_loops.LOOPS[test]
+
+    def loop(pair, nbytes, times):
+        right(pair, nbytes, times)
+        return 1.0 if test == "latency" else 0.5
+
+    monkeypatch.setitem(osu_loops.LOOPS, test, loop)
+    file = tmp_path / "rows.json"
+    arguments = [f"--test={test}", "-m", "256:256", "-i", "10", f"--json={file}"]
+    assert CliRunner().invoke(osu.main, [*arguments, "--device=cpu"]).exit_code == 0
+    assert list(rows_of(file).values()) == [pytest.approx(expected)]
+
+
+def test_writes_of_a_window_have_places_of_their_own():
+    plan = OsuPlan("bw", 1, 64 << 10, None)
+    places = [(place.start, place.stop) for place in plan.places(1 << 10)]
+    assert places == [(k << 10, (k + 1) << 10) for k in range(WINDOW)]
+    assert {(place.start, place.stop) for place in plan.places(32 << 10)} == {
+        (0, 32 << 10),
+        (32 << 10, 64 << 10),
+    }
+    assert len(plan.places(64 << 10)) == WINDOW
+    assert OsuPlan("latency", 3, 25, None).sizes == [3, 6, 12, 24]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("turn", [0, 2, 3])
+def test_one_wrong_byte_of_a_ping_pong_is_noticed(threads, monkeypatch, rank, turn):
+    prepare = Pair.prepare
+
+    def spoilt(self, nbytes, now):
+        prepare(self, nbytes, now)
+        if (self.world.rank, nbytes, now) == (rank, 16, turn):
+            sent = self._arrays.view(self._outbox)
+            sent[5] ^= 1
+
+    monkeypatch.setattr(Pair, "prepare", spoilt)
+    done = invoke("osu")
+    assert done.exit_code == 1, done.output
+    assert f"# WRONG: of 16 bytes to rank {1 - rank}, byte 5 of write 0 is " in done.output
+    assert "; 1 of 16 are wrong." in done.output
+    assert "bit for bit" not in done.output
+
+
+def test_a_write_of_a_window_that_never_comes_is_noticed(threads, monkeypatch):
+    ends = Pair.ends
+
+    def without_one(self, nbytes):
+        every = ends(self, nbytes)
+        return [*every[:20], *every[21:]] if nbytes == 4 else every
+
+    monkeypatch.setattr(Pair, "ends", without_one)
+    done = invoke("osu", "--test=bw")
+    assert done.exit_code == 1, done.output
+    assert "# WRONG: of 4 bytes to rank 1, byte 0 of write 20 is " in done.output
+    assert "; 4 of 256 are wrong." in done.output
+
+
+def test_a_notification_of_another_turn_is_noticed(threads, monkeypatch):
+    right = Pair.next_note
+
+    def note(self):
+        slot, value = right(self)
+        return slot, value + (self.world.rank == 1 and value == 7)
+
+    monkeypatch.setattr(Pair, "next_note", note)
+    assert "is due" in str(invoke("osu").exception)

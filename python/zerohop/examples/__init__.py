@@ -6,4 +6,7 @@ persistent kernel that is notified and answers by itself.
 that exchanges halos from inside.
 ``python -m zerohop.examples.kv_cache``: blocks of a paged KV cache, asked for by one process and written by another, in
 asyncio.
+``python -m zerohop.examples.osu``: latency and bandwidth between two ranks, in the format of the OSU micro-benchmarks.
+
+Each starts its ranks itself, or is started by torchrun or mpirun, where mpi4py is installed.
 """

@@ -51,7 +51,7 @@ def common_options(function: click.decorators.FC) -> click.decorators.FC:
         click.option(
             "--ranks",
             type=click.IntRange(1, 64),
-            help="Processes to start on this host. Default: 2; under torchrun those of the job.",
+            help="Processes to start on this host. Default: 2; under torchrun and mpirun those of the job.",
         ),
     ):
         function = option(function)
@@ -72,7 +72,9 @@ def only_two(name: str) -> int:
     """Of examples for two ranks. Raises click.UsageError where a launcher has started others."""
     launched = launched_size()
     if launched not in (None, 2):
-        raise click.UsageError(f"{name} has two ranks, but this job was launched with {launched}")
+        raise click.UsageError(
+            f"{name} has two ranks, but this job was launched with {launched}: launch 2"
+        )
     return 2
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from zerohop.errors import Error
 from zerohop.examples.failures import KernelFailed, OutOfStep, Stopped
+from zerohop.examples.mpi import mpi_size, open_world
 from zerohop.local import Link, RankFailed, Ranks
 from zerohop.world import World
 
@@ -39,10 +40,12 @@ class Ticker:
 
 
 def launched_size() -> int | None:
-    """Ranks of the job that a launcher (torchrun) has started this process for; None: there is none."""
-    if not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
-        return None
-    return int(os.environ["WORLD_SIZE"])
+    """Ranks of the job that a launcher (torchrun, mpirun) has started this process for; None: there is none."""
+    return int(os.environ["WORLD_SIZE"]) if _by_torchrun() else mpi_size(os.environ)
+
+
+def _by_torchrun() -> bool:
+    return {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ)
 
 
 def run(name: str, work: Work, spec: Any, ranks: int) -> Any:
@@ -65,7 +68,7 @@ def run(name: str, work: Work, spec: Any, ranks: int) -> Any:
 
 
 def _joined(work: Work, spec: Any, ticker: Ticker) -> Any:
-    with World.from_env() as world:
+    with World.from_env() if _by_torchrun() else open_world() as world:
         result = work(world, spec, ticker if world.rank == 0 else _say_nothing)
         return result if world.rank == 0 else None
 
