@@ -62,6 +62,32 @@ def test_every_cell_is_right(
     rows.add("stencil", devices=devices, ranks=ranks, side=side, steps_per_second=rates)
 
 
+@pytest.mark.parametrize("devices", DEVICES)
+def test_every_block_of_a_kv_cache_is_right(tmp_path: Path, devices: str, rows: Any) -> None:
+    file = tmp_path / "rows.json"
+    shape = ["--requests=100", "--layers=8", "--blocks=256", "--block-bytes=16384"]
+    done = example("kv_cache", *shape, f"--device={devices}", f"--json={file}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Every block is what prefill computed, bit for bit." in done.stdout
+    found = rows_of(file)
+    figures = {metric: found["8 x 256", "host", metric] for metric in ("rate", "p50", "p99")}
+    assert min(figures.values()) > 0
+    rows.add("kv_cache", devices=devices, **figures)
+
+
+@pytest.mark.parametrize("devices", DEVICES)
+@pytest.mark.parametrize("test", ["latency", "bw"])
+def test_what_osu_sends_arrives(tmp_path: Path, devices: str, test: str, rows: Any) -> None:
+    file = tmp_path / "rows.json"
+    arguments = [f"--test={test}", "-i", "20", f"--device={devices}", f"--json={file}"]
+    done = example("osu", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "bit for bit" in done.stdout
+    figures = {what: value for (what, _, _), value in rows_of(file).items()}
+    assert min(figures.values()) > 0
+    rows.add("osu", devices=devices, figures=figures)
+
+
 @pytest.mark.parametrize("name", ["matvec", "stencil"])
 def test_a_rank_that_is_killed_ends_the_kernels_of_all(name: str) -> None:
     long = {"matvec": ["--batch=480", "--rounds=100000000"], "stencil": ["--steps=100000000"]}[name]
