@@ -70,7 +70,7 @@ class LastWords:
         end = time.monotonic() + _TELL
         posted = []
         for peer in self._endpoint.peers:
-            with suppress(Error):
+            with suppress(Exception):  # whatever it shares under that name
                 posted.append(self._write(peer, word, end - time.monotonic()))
         for transfer in posted:
             with suppress(Error):
@@ -106,13 +106,17 @@ class LastWords:
 
 def described(error: BaseException) -> str:
     """In one line of bounded length: what another rank is told of it."""
-    words = " ".join(str(error).split())
+    try:
+        words = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001  it is the program's own: its class is told without
+        words = ""
     text = type(error).__name__ + (f": {words}" if words else "")
+    text = text.encode(errors="replace").decode()  # a lone surrogate cannot be stored
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def _packed(word: Word) -> NDArray[np.uint8]:
-    text = word.text.encode()[: _CELL - _HEAD.size]
+    text = word.text.encode(errors="replace")[: _CELL - _HEAD.size]
     rest = _HEAD.pack(0, _KINDS.index(word.kind), word.rank, len(text))[4:] + text
     return np.frombuffer(zlib.crc32(rest).to_bytes(4, "little") + rest, np.uint8)
 

@@ -225,8 +225,10 @@ class World(CollectiveCalls):
 
     def _close(self, timeout: float | None, error: BaseException | None) -> None:
         untaken = self._desk.untaken() if error is None and self._roster.is_here else ""
-        self._roster.say_why(error)
-        self._roster.close(timeout)
+        try:
+            self._roster.say_why(error)
+        finally:
+            self._roster.close(timeout)
         if untaken:
             warnings.warn(
                 f"rank {self.rank} leaves the World {self.name!r} without what others have sent: {untaken}; every call "

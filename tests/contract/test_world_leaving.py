@@ -64,6 +64,14 @@ def test_who_comes_later_learns_why(rank_threads):
     first.close()
 
 
+def test_a_lone_surrogate_reaches_the_store(rank_threads):
+    first, second = worlds(rank_threads, [0, 1], 2)
+    leave(second, ValueError("lone \ud800 surrogate"))
+    with pytest.raises(zh.PeerLost, match=r"ValueError: lone \? surrogate"):
+        first.peer(1)
+    first.close()
+
+
 def write_on(segment):
     end = time.monotonic() + LOST_WITHIN
     while time.monotonic() < end:
@@ -81,9 +89,16 @@ def test_users_of_a_segment_learn_why(rank_threads):
     first.close()
 
 
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("it has no words")
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
+        (Mute(), "(it left: Mute)"),
+        (ValueError("lone \ud800 surrogate"), "(it left: ValueError: lone ? surrogate)"),
         (ValueError("two\nlines\tof it"), "(it left: ValueError: two lines of it)"),
         (ValueError(), "(it left: ValueError)"),
         (ValueError("long " * 1000), "long long ...)"),
@@ -94,6 +109,7 @@ def test_it_is_said_in_one_line(rank_threads, error, words):
     first, second = worlds(rank_threads, [0, 1], 2)
     results([Attempt(world.barrier) for world in (first, second)])
     leave(second, error)
+    assert second.endpoint.closed
     with pytest.raises(zh.PeerLost) as caught:
         first.barrier()
     text = str(caught.value)
