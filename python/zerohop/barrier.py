@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from zerohop.ending import Cause, Ending
+from zerohop.ending import Cause, Ending, Told
 from zerohop.errors import Error, PeerLost, TransferTimeout
 from zerohop.last_words import MISMATCH
 
@@ -107,7 +107,10 @@ class Barrier:
             raise self._broken()
         its, own = value & _DIGEST, self._digest()
         if its and own and its != own:
-            self._ask(source, bound)
+            with suppress(Error):
+                peer = self._roster.peer(source, bound.by_the_way())
+                if text := self._history.difference(source, peer):
+                    raise self._differ(text)
             raise self._differ(
                 f"rank {source} and rank {self._roster.rank} have made different calls before {self._called}"
             )
@@ -141,10 +144,14 @@ class Barrier:
     def _ask(self, source: int, bound: Bound) -> None:
         """Who does not come may have called something else. Raises ValueError."""
         different = None
-        if self._ending.cause is None:
-            with suppress(Error):
-                peer = self._roster.peer(source, bound.by_the_way())
-                different = self._history.difference(source, peer)
+        try:
+            peer = self._roster.peer(source, bound.by_the_way())
+            different = self._ending.difference(source, peer)
+        except Told as told:
+            if told.cause.kind == MISMATCH:
+                different = told.cause.text
+        except Error:  # it is lost, or does not answer: whoever waits for it learns that
+            return
         if different is not None:
             raise self._differ(different)
 

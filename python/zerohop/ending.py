@@ -60,31 +60,37 @@ class Ending:
         self._raised = (
             False  # here: of a mismatch the first call that it ends says so by a ValueError
         )
-        self._first = threading.Lock()  # taken once, by the first that declares it
+        self._lock = threading.Lock()  # around changes of the cause; never held while waiting
         self._name = f"collectives of {roster.name!r}, the end"
         self.cause: Cause | None = None
-        self._note: _core.Memory | None = None
+        self._notes: list[_core.Memory] = []  # the earlier one, too, for somebody may be reading it
 
     def declare(self, cause: Cause) -> None:
-        """By a call that it ends. The first one counts. Who is connected is told, and others find it here from now on."""
-        self._raised = True
-        self._declare(cause)
+        """By a call that it ends. The first one counts, but for a mismatch, which ends the barrier, too.
 
-    def _declare(self, cause: Cause) -> None:
-        if not self._first.acquire(blocking=False):
-            return
-        self.cause = cause
-        with suppress(Error):  # the World is closed: they see that this rank has left
-            note = np.frombuffer(json.dumps(cause).encode()[:_LONGEST], np.uint8)
-            self._note = self._roster.endpoint.register(note)
-            self._roster.endpoint.share(self._name, self._note)
+        Who is connected is told, and others find it here from now on.
+        """
+        self._declare(cause, raised=True)
+
+    def _declare(self, cause: Cause, *, raised: bool) -> None:
+        with self._lock:
+            news = self.cause is None or (cause.kind == MISMATCH and self.mismatch is None)
+            self._raised = raised or (self._raised and not news)
+            if not news:
+                return
+            self.cause = cause
+            with suppress(Error):  # the World is closed: they see that this rank has left
+                note = np.frombuffer(json.dumps(cause).encode()[:_LONGEST], np.uint8)
+                self._notes.append(self._roster.endpoint.register(note))
+                self._roster.endpoint.share(self._name, self._notes[-1])
         self._roster.last_words.tell(*cause)
 
     def look(self) -> None:
         """Learns whether another rank has found that calls differ."""
-        if self.cause is None and self._roster.last_words.rung():
+        if self.mismatch is None and self._roster.last_words.rung():
             said = [word.text for word in self._roster.last_words.heard() if word.kind == MISMATCH]
-            self._declare(Cause(MISMATCH, said[0] if said else "ranks have made different calls"))
+            text = said[0] if said else "ranks have made different calls"
+            self._declare(Cause(MISMATCH, text), raised=False)
 
     def check(self) -> None:
         """For a collective that waits. Raises Told."""
@@ -95,7 +101,8 @@ class Ending:
     @property
     def mismatch(self) -> Cause | None:
         """What ends the barrier, too."""
-        return self.cause if self.cause is not None and self.cause.kind == MISMATCH else None
+        cause = self.cause
+        return cause if cause is not None and cause.kind == MISMATCH else None
 
     def said_by(self, rank: int) -> Cause | None:
         """What that rank has told of the end before it left."""
@@ -115,6 +122,17 @@ class Ending:
         return kind(
             f"{call}: the collectives of this World are over: {self.cause.text}. Make a World of another name"
         )
+
+    def difference(self, rank: int, peer: _core.Peer) -> str | None:
+        """As History has it, while neither rank's collectives are over: calls that are refused have no record, but the barrier
+        behind them has one. Raises Told: that rank's are, as it says behind the look at its records.
+        """
+        if self.cause is not None:
+            return None
+        different = self._roster.history.difference(rank, peer)
+        if different is not None and (cause := self.told_by(peer)) is not None:
+            raise Told(rank, cause)
+        return different
 
     def told_by(self, peer: _core.Peer) -> Cause | None:
         """What that rank has declared, if it has."""

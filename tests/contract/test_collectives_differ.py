@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import zerohop as zh
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.ranks import close, results, worlds
 from zerohop.collectives.line import EAGER
+from zerohop.ending import Cause
+from zerohop.last_words import MISMATCH, OTHER
 
 
 def broadcast(root=0, nbytes=20, dtype="uint8"):
@@ -151,4 +154,43 @@ def test_a_barrier_counts_among_the_calls(rank_threads):
 
     results([Attempt(in_order, world) for world in made])
     results([Attempt(world.barrier) for world in made])
+    close(made)
+
+
+def test_a_barrier_behind_a_timeout_is_no_mismatch(rank_threads):
+    """Ranks whose collectives are over have not made the calls that others still made before it."""
+    made = worlds(rank_threads, range(4), 4, timeout=30.0)
+    results([Attempt(all_to_all(), world) for world in made])
+    late = made.pop(1)
+
+    def go_on(world):
+        parts = np.zeros((4, 20), np.uint8) if world.rank == 2 else None
+        with suppress(zh.Error):
+            world.gather(parts, np.zeros(20, np.uint8), 2, timeout=0.3)
+        with suppress(zh.Error):
+            broadcast()(world)
+        world.barrier(20)
+
+    others = [Attempt(go_on, world) for world in made]
+    others[1].stays_pending(1.5)  # time enough to look at each other's calls
+    results([*others, Attempt(go_on, late)])
+    close([*made, late])
+
+
+def test_a_mismatch_behind_a_timeout_ends_the_barrier(rank_threads):
+    """Also where that rank's collectives are over for another cause."""
+    made = worlds(rank_threads, range(3), 3, timeout=30.0)
+    results([Attempt(world.barrier) for world in made])
+    endings = [world._barrier._ending for world in made]
+    endings[0].declare(Cause(OTHER, "rank 0 has had enough"))
+    waiting = Attempt(made[0].barrier)
+    waiting.stays_pending(0.05)
+    endings[1].declare(Cause(MISMATCH, "rank 1 has called this, rank 2 that"))
+    assert "rank 2 that" in str(waiting.failure(ValueError, LOST_WITHIN))
+    assert endings[0].told_by(made[1].peer(0)).kind == MISMATCH
+    with pytest.raises(ValueError, match="rank 2 that"):
+        made[2].barrier()
+    for world in made:
+        with pytest.raises(zh.Error, match="Make a World of another name"), within(1):
+            world.barrier()
     close(made)

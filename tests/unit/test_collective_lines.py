@@ -71,7 +71,10 @@ def lines(roster, asked, monkeypatch):
     monkeypatch.setattr(module, "Line", FakeLine)
     monkeypatch.setattr(module, "Outbox", lambda *_: None)
     ending = SimpleNamespace(
-        told_by=lambda peer: asked.get(id(peer)), said_by=lambda rank: None, check=lambda: None
+        told_by=lambda peer: asked.get(id(peer)),
+        difference=lambda rank, peer: None,
+        said_by=lambda rank: None,
+        check=lambda: None,
     )
     made = Lines(roster, range(FIRST, FIRST + 2 * SIZE), ending)
     for rank in (1, 2, 3):

@@ -171,11 +171,11 @@ class Lines:
         """Also those who have given up before they knew of this rank, and so did not ring."""
         try:
             cause = self._ending.told_by(line.peer)
+            if cause is not None:
+                raise Told(line.rank, cause)
+            different = self._ending.difference(line.rank, line.peer)
         except PeerLost:
             raise self._lost(line.rank) from None
-        if cause is not None:
-            raise Told(line.rank, cause)
-        different = self._history.difference(line.rank, line.peer)
         if different is not None:
             raise Mismatch(different)
 
