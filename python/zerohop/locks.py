@@ -38,6 +38,7 @@ class ByteLocks:
 
     def leave_to_parent(self) -> None:
         """In a child: no other thread is there, whatever the lock says."""
+        self._lock = threading.Lock()
         self._close()
 
     @property

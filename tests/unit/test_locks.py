@@ -79,6 +79,20 @@ def test_a_forked_child_does_not_hold_on(tmp_path: Path) -> None:
     assert (held, left) == (0, None)
 
 
+def test_a_child_waits_for_no_thread_of_its_parent(tmp_path: Path) -> None:
+    locks = ByteLocks(tmp_path / "lock")
+    with locks._lock, forking():  # as another thread's call has it
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)  # kills the child
+            try:
+                locks.close()
+                os._exit(0)
+            finally:
+                os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_what_is_dropped_is_given_up(tmp_path: Path) -> None:
     first, second = ByteLocks(tmp_path / "lock"), ByteLocks(tmp_path / "lock")
     assert first.take(0)
