@@ -5,6 +5,7 @@ They are written into memory of every rank that is connected, so that they are t
 
 from __future__ import annotations
 
+import re
 import struct
 import time
 import zlib
@@ -48,6 +49,10 @@ class LastWords:
         self._endpoint, self._rank, self._bell = endpoint, rank, bell
         self._cells = min(size, _MOST_CELLS)
         self._name = f"last words of {name!r}"
+        self._own = (
+            f"{endpoint.name}, to itself"  # the Endpoint from which this rank reaches itself
+        )
+        self._title = re.compile(rf"rank \d+ of {re.escape(name)} \(")  # of a rank's Endpoint
         self._memory: _core.Memory | None = None
         if size > 1:
             self._memory = endpoint.empty(2 * self._cells * _CELL)
@@ -69,12 +74,16 @@ class LastWords:
             return
         end = time.monotonic() + _TELL
         posted = []
-        for peer in self._endpoint.peers:
+        for peer in filter(self._is_rank, self._endpoint.peers):
             with suppress(Exception):  # whatever it shares under that name
                 posted.append(self._write(peer, word, end - time.monotonic()))
         for transfer in posted:
             with suppress(Error):
                 transfer.wait(max(0.0, end - time.monotonic()))
+
+    def _is_rank(self, peer: _core.Peer) -> bool:
+        """Others share no such memory, and to wait for it takes the time in which ranks are told."""
+        return self._title.match(peer.name) is not None and peer.name != self._own
 
     def _write(self, peer: _core.Peer, word: Word, left: float) -> _core.Transfer:
         cell = _packed(word)

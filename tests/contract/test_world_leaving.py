@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from support.forking import forking
 from support.link import until
 from support.patience import patient
 from support.ranks import close, results, worlds
+from zerohop.last_words import LEFT
 
 SAID = r"\(it left: KeyError: 'what is missing'\)"
 
@@ -62,6 +64,24 @@ def test_who_comes_later_learns_why(rank_threads):
         with pytest.raises(zh.PeerLost, match=SAID):
             call()
     first.close()
+
+
+def test_strangers_do_not_take_the_time_to_tell_it(rank_threads):
+    first, second, third = worlds(rank_threads, [0, 1, 2], 3)
+    second.peer(1)  # itself
+    with ExitStack() as strangers:
+        for number in range(3):
+            name, device = f"stranger {number}", rank_threads.device
+            stranger = strangers.enter_context(zh.Endpoint(name=name, device=device))
+            stranger.connect(second.endpoint.address)
+        results([Attempt(world.barrier) for world in (first, second, third)])
+        began = time.monotonic()
+        second._roster.last_words.tell(LEFT, "of itself")
+        took = time.monotonic() - began
+        for world in (first, third):
+            assert world._roster.last_words.why_left(1) == "of itself"
+        assert took < patient(0.4)
+        close([first, second, third])
 
 
 def test_a_lone_surrogate_reaches_the_store(rank_threads):
