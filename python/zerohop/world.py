@@ -244,5 +244,7 @@ class World(CollectiveCalls):
 
 @atexit.register  # behind the Endpoint's, and so before it
 def _say_why() -> None:
+    if hasattr(sys, "ps1"):  # interactive (IPython, too): the last exception there ended no program
+        return
     for world in list(_open):
         world._roster.say_why(getattr(sys, "last_value", None))  # what has ended the program

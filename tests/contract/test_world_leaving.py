@@ -190,6 +190,20 @@ def test_a_program_that_ends_without_closing_says_it(rank_threads):
     world.close()
 
 
+def test_an_interactive_program_was_not_ended_by_its_last_exception(rank_threads):
+    [world] = worlds(rank_threads, [0], 2)
+    arguments = [sys.executable, "-i", "-c", _UNCAUGHT, str(rank_threads.directory)]
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(arguments, text=True, **pipes) as program:
+        world.barrier()
+        _, told = program.communicate("", timeout=patient(20))
+    assert "KeyError: 'what is missing'" in told
+    with pytest.raises(zh.PeerLost) as caught:
+        world.barrier()
+    assert "it left" not in str(caught.value)
+    world.close()
+
+
 def leave_in_child(world):
     """Forks; the child's exception ends its `with`."""
     with forking():
