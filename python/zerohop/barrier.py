@@ -111,6 +111,9 @@ class Barrier:
                 peer = self._roster.peer(source, bound.by_the_way())
                 if text := self._history.difference(source, peer):
                     raise self._differ(text)
+            self._ending.look()
+            if self._ending.mismatch is not None:  # it has found it, too, said so and left
+                raise self._broken()
             raise self._differ(
                 f"rank {source} and rank {self._roster.rank} have made different calls before {self._called}"
             )
