@@ -70,6 +70,8 @@ def in_groups() -> None:
         if rank not in ranks:
             assert group == dist.GroupMember.NON_GROUP_MEMBER
             continue
+        shown = "(whose rank 0 and so on are global ranks " + ", ".join(map(str, sorted(ranks)))
+        assert (shown in group.world.name) == (len(ranks) < size)
         out = torch.empty(len(ranks), dtype=torch.int64)
         parts = list(out.unbind())
         dist.all_gather([part.reshape(1) for part in parts], torch.tensor([rank]), group=group)
