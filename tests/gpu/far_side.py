@@ -1,5 +1,6 @@
 """Another process with an Endpoint and arrays on a GPU, which does what it is told."""
 
+import gc
 import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,46 +27,80 @@ def allocate(kind: str, nbytes: int, device: str, endpoint: Any) -> Any:
     raise ValueError(kind)
 
 
-def serve(connection: Any, p2p: bool, setup: str) -> None:
+def serve(connection: Any) -> None:
+    """One test after the other, each with an Endpoint of its own."""
+    import torch
+
+    torch.zeros(1, device="cuda:0")  # makes the context that cuda-bindings finds
+    while (test := connection.recv()) is not None:
+        serve_test(connection, *test)
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        connection.send("ready for the next")
+
+
+def serve_test(connection: Any, p2p: bool, setup: str) -> None:
     """Runs code; the value of `answer` goes back."""
     import torch
     import zerohop as zh
 
-    torch.zeros(1, device="cuda:0")  # makes the context that cuda-bindings finds
-    endpoint = zh.Endpoint("soft0", p2p=p2p, timeout=30.0)
-    names: dict[str, Any] = {"ep": endpoint, "zh": zh, "torch": torch, "allocate": allocate}
-    exec(setup, names)  # noqa: S102
-    connection.send(endpoint.address)
-    while (code := connection.recv()) is not None:
-        names["answer"] = None
-        try:
-            exec(code, names)  # noqa: S102
-            torch.cuda.synchronize()
-            connection.send((True, names["answer"]))
-        except BaseException as error:  # noqa: BLE001  the test judges it
-            connection.send((False, repr(error)))
-    endpoint.close()
+    with zh.Endpoint("soft0", p2p=p2p, timeout=30.0) as endpoint:
+        names: dict[str, Any] = {"ep": endpoint, "zh": zh, "torch": torch, "allocate": allocate}
+        exec(setup, names)  # noqa: S102
+        connection.send(endpoint.address)
+        while (code := connection.recv()) is not None:
+            names["answer"] = None
+            try:
+                exec(code, names)  # noqa: S102
+                torch.cuda.synchronize()
+                connection.send((True, names["answer"]))
+            except BaseException as error:  # noqa: BLE001  the test judges it
+                connection.send((False, repr(error)))
 
 
-class FarSide:
-    def __init__(self, p2p: bool = True, setup: str = "") -> None:
+class FarProcess:
+    def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._here, there = context.Pipe()
-        self.process = context.Process(target=serve, args=(there, p2p, setup), daemon=True)
+        self.process = context.Process(target=serve, args=(there,), daemon=True)
         self.process.start()
         there.close()
-        self.address: bytes = self._receive()
 
-    def _receive(self) -> Any:
+    def send(self, what: Any) -> None:
+        self._here.send(what)
+
+    def receive(self) -> Any:
         if not self._here.poll(DEADLINE):
             raise TimeoutError("the other process does not answer")
         return self._here.recv()
 
+    def end_test(self) -> bool:
+        """Whether it can serve another one."""
+        with suppress(OSError, EOFError, TimeoutError):  # a test has killed it, or it hangs
+            self.send(None)
+            return bool(self.receive() == "ready for the next")
+        return False
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join(10)
+
+
+class FarSide:
+    """What a test has of the other process."""
+
+    def __init__(self, far: FarProcess, p2p: bool, setup: str) -> None:
+        self._far = far
+        self.process = far.process
+        far.send((p2p, setup))
+        self.address: bytes = far.receive()
+
     def begin(self, code: str) -> None:
-        self._here.send(code)
+        self._far.send(code)
 
     def finish(self) -> Any:
-        good, answer = self._receive()
+        good, answer = self._far.receive()
         assert good, answer
         return answer
 
@@ -73,18 +108,18 @@ class FarSide:
         self.begin(code)
         return self.finish()
 
-    def close(self) -> None:
-        with suppress(BrokenPipeError):  # a test has killed it
-            self._here.send(None)
-        self.process.join(10)
-        self.process.kill()
-        self.process.join(10)
+
+idle: list[FarProcess] = []  # they wait for another test: to start one takes seconds
 
 
 @contextmanager
-def far_side(p2p: bool = True, setup: str = "") -> Iterator[FarSide]:
-    side = FarSide(p2p, setup)
+def far_side(p2p: bool = True, setup: str = "", *, fresh: bool = False) -> Iterator[FarSide]:
+    """Another process; `fresh`: one that has read today's environment, and that no other test gets."""
+    far = FarProcess() if fresh or not idle else idle.pop()
     try:
-        yield side
+        yield FarSide(far, p2p, setup)
     finally:
-        side.close()
+        if far.end_test() and not fresh:
+            idle.append(far)
+        else:
+            far.end()

@@ -28,6 +28,7 @@ def wait_until_free(nbytes: int) -> None:
     end = time.monotonic() + PATIENCE
     while free_bytes() < nbytes and time.monotonic() < end:
         torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # of what sums and the like have made
     assert free_bytes() >= nbytes
 
 

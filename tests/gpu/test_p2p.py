@@ -261,7 +261,7 @@ def test_memory_of_several_chunks(monkeypatch: pytest.MonkeyPatch, p2p: bool) ->
     """PyTorch's expandable segments: each chunk goes to the other process by itself."""
     nbytes, route = 100 << 20, "p2p" if p2p else "staged"
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
-    with zh.Endpoint("soft0", p2p=p2p, timeout=30.0) as ep, far_side(p2p) as far:
+    with zh.Endpoint("soft0", p2p=p2p, timeout=30.0) as ep, far_side(p2p, fresh=True) as far:
         far.run(f"""
 array = allocate("cudaMalloc", {nbytes}, {THEIRS[-1]!r}, ep)
 memory = ep.register(array)
