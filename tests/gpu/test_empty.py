@@ -32,6 +32,11 @@ def wait_until_free(nbytes: int) -> None:
     assert free_bytes() >= nbytes
 
 
+def use(array: Any) -> None:
+    array.fill_(7)
+    assert int(array.sum()) == 7 * array.numel()
+
+
 def test_it_is_zeroed_and_torch_shares_its_bytes(endpoint: zh.Endpoint) -> None:
     memory = endpoint.empty((300, 7), "float32", device="cuda:0")
     array = torch.from_dlpack(memory)
@@ -102,8 +107,9 @@ def test_transfers_reach_it(endpoint: zh.Endpoint) -> None:
 
 
 def test_it_lives_as_long_as_its_arrays_and_no_longer(endpoint: zh.Endpoint) -> None:
+    use(torch.from_dlpack(endpoint.empty(MIB, device="cuda:0"))[10:20])  # CUDA loads kernels
+    gc.collect()
     torch.cuda.empty_cache()
-    endpoint.empty(MIB, device="cuda:0").close()  # with what CUDA makes at the first time
     before = free_bytes()
     memory = endpoint.empty(256 * MIB, device="cuda:0")
     assert free_bytes() <= before - 200 * MIB
@@ -111,8 +117,7 @@ def test_it_lives_as_long_as_its_arrays_and_no_longer(endpoint: zh.Endpoint) -> 
     memory.close()
     del memory
     gc.collect()
-    array.fill_(7)
-    assert int(array.sum()) == 70
+    use(array)
     assert free_bytes() <= before - 200 * MIB
     del array
     wait_until_free(before)
