@@ -52,9 +52,13 @@ DeviceQueue::DeviceQueue(const QueueArrays& arrays, const Options& options,
     way_.queue.ring = at + offsetof(Shared, ring);
     way_.ring->ring.state = at + offsetof(Shared, state);
     way_.ring->claims = at + sizeof(Shared);
+    way_.ring->local = way_.queue.local;
+    way_.ring->remote = way_.queue.remote;
+    way_.ring->notes = way_.queue.notes;
   }
   Shared shared{.queue = way_.queue, .ring = way_.ring.value_or(device::RingWay{})};
-  shared.count = std::random_device()();  // numbers of writers come again, and so would their tags
+  // Numbers of writers come again, and so would their tags.
+  shared.count = std::random_device()() % device::kCounts;
   std::memcpy(bytes.data(), &shared, sizeof shared);
   memory_->set(bytes, deadline);
 }

@@ -28,7 +28,7 @@ struct Proxied : Couple {
                       .remote_nbytes = kNbytes,
                       .notes = gda::ProxyCalls::kNotes};
   device::RingWay way = ring_way();
-  Calls calls{queue, way};
+  Calls calls{way};
 
   gda::ProxyEnds ends() {
     constexpr std::int64_t kValues = gda::ProxyRing::kBlocks * gda::kValueNbytes;
@@ -41,6 +41,9 @@ struct Proxied : Couple {
     device::RingWay made = proxy->ring().describe();
     made.ring.state = reinterpret_cast<std::uint64_t>(&state);
     made.claims = reinterpret_cast<std::uint64_t>(claims.data());
+    made.local = queue.local;
+    made.remote = queue.remote;
+    made.notes = queue.notes;
     made.patience = static_cast<std::uint64_t>(kTimeout * 1e9);
     return made;
   }

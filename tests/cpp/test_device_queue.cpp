@@ -141,7 +141,7 @@ TEST_CASE_FIXTURE(Queues, "a thread of the host serves where kernels reach nothi
   const auto there = on_gpu<device::Queue>(made->address());
   CHECK(std::memcmp(&there, &value, sizeof value) == 0);
   Ring ring(on_gpu<device::RingWay>(value.ring));
-  const Calls calls(value, ring.way);
+  const Calls calls(ring.way);
   const Bytes bytes = counted(100, 3);
   put(ours, bytes);
   device::Ticket ticket;
@@ -160,7 +160,7 @@ TEST_CASE_FIXTURE(Queues, "a thread of the host serves where kernels reach nothi
 TEST_CASE_FIXTURE(Queues, "what kernels keep busy holds up nothing that the proxy moves") {
   const auto made = queue_to(theirs.remote(), {.way = gda::WantedWay::proxy});
   Ring ring(on_gpu<device::RingWay>(made->value().ring));
-  const Calls calls(made->value(), ring.way);
+  const Calls calls(ring.way);
   put(ours, counted(100, 5));
   // The default stream waits for what does not come.
   const gpu::DeviceGuard guard(*ours.pinned()->device);
@@ -181,7 +181,7 @@ TEST_CASE_FIXTURE(Queues, "kernels drive a queue pair by themselves") {
   CHECK(contains(made->route().reason, "ring its doorbell by themselves"));
   const Ring ring(on_gpu<device::RingWay>(made->value().ring));
   CHECK(ring.way.ring.doorbell != 0);
-  const Calls calls(made->value(), ring.way);
+  const Calls calls(ring.way);
   device::Ticket ticket;
   for (unsigned round = 1; round < 200; ++round) {  // the notification is in the host's memory
     put(ours, counted(100, round));
@@ -205,7 +205,7 @@ TEST_CASE_FIXTURE(Queues, "nor does what a GPU is to copy behind a kernel hold u
   const Memory host = right.empty({{8}}, kByte);
   const auto made = queue_to(host.remote());
   const Ring ring(on_gpu<device::RingWay>(made->value().ring));
-  const Calls calls(made->value(), ring.way);
+  const Calls calls(ring.way);
   hang(true);
   const Peer::Pair pair{&ours, &behind};
   const auto copying = to_right->write(std::span(&pair, 1), {});  // by p2p

@@ -38,6 +38,9 @@ struct Opened {
     claims.resize(made.ring.blocks);
     made.ring.state = reinterpret_cast<std::uint64_t>(&state);
     made.claims = reinterpret_cast<std::uint64_t>(claims.data());
+    made.local = queue.local;
+    made.remote = queue.remote;
+    made.notes = reach.slots;
     made.patience = static_cast<std::uint64_t>(kTimeout * 1e9);
     return made;
   }
@@ -50,7 +53,7 @@ struct Opened {
   device::RingState state;
   std::vector<std::uint32_t> claims;
   device::RingWay way = make_way();
-  Calls calls{queue, way};
+  Calls calls{way};
 };
 
 std::uint8_t* bytes(const engine::Memory& memory) {

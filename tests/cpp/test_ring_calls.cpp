@@ -39,7 +39,7 @@ struct Direct {
                       .remote_nbytes = nbytes,
                       .notes = pair.b.at(nbytes)};
   device::RingWay way = make_way();
-  device::RingCalls<CpuWords> calls{queue, way};
+  device::RingCalls<CpuWords> calls{way};
 
   Direct() { REQUIRE(results_mr != nullptr); }
   ~Direct() { CHECK(soft().dereg_mr(results_mr) == 0); }
@@ -61,6 +61,9 @@ struct Direct {
                  .places = cq.cqe_cnt};
     made.results = address(results.data());
     made.claims = address(claims.data());
+    made.local = queue.local;
+    made.remote = queue.remote;
+    made.notes = queue.notes;
     made.patience = kPatienceNs;
     made.results_key = results_mr->lkey;
     made.local_key = pair.a.side.mr->lkey;

@@ -160,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(1024)
   for (u64 begin = blockIdx.x * share; begin < all; begin += gridDim.x * share) {
     const u64 end = begin + share < all ? begin + share : all;
     for (u64 i = begin + threadIdx.x; i < end; i += u64{kUnderWayOfCopy} * blockDim.x) {
-      uint4 values[kUnderWayOfCopy];
+      uint4 values[kUnderWayOfCopy] = {};
 #pragma unroll
       for (u32 k = 0; k < kUnderWayOfCopy; ++k) {
         if (i + k * blockDim.x < end) values[k] = __ldcs(source + i + k * blockDim.x);

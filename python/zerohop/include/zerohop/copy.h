@@ -48,7 +48,7 @@ template <u32 kMost, typename Team, typename T>
 ZEROHOP_GPU void copy_few(T* target, const T* source, u32 count) {
   const u32 size = Team::size();
   const u32 rank = Team::rank();
-  T values[kMost];
+  T values[kMost] = {};  // of what has never a value, compilers keep the last call's
   ZEROHOP_UNROLL
   for (u32 k = 0; k < kMost; ++k) {
     if (rank + k * size < count) values[k] = load_once(source + k * size);
@@ -93,18 +93,16 @@ template <typename T, typename Team>
 ZEROHOP_GPU bool copy_at_once(u64 to, u64 from, u64 nbytes) {
   if ((to | from | nbytes) % sizeof(T) != 0 || nbytes > sizeof(T) * Team::size()) return false;
   const u32 rank = Team::rank();
-  copy_few<1, Team>(reinterpret_cast<T*>(to) + rank, reinterpret_cast<const T*>(from) + rank,
-                    static_cast<u32>(nbytes / sizeof(T)));
+  if (rank * sizeof(T) >= nbytes) return true;
+  store_once(reinterpret_cast<T*>(to) + rank, load_once(reinterpret_cast<const T*>(from) + rank));
   return true;
 }
 
-// Bytes up to where the widest accesses that suit both are aligned, those, and what is left.
+// Bytes up to where the widest accesses that suit both are aligned, those, and what is left. A call
+// of its own: what it keeps in registers is no burden to the kernel around it.
 template <typename Team>
-ZEROHOP_GPU void copy_bytes(u64 to, u64 from, u64 nbytes) {
+ZEROHOP_CALLED void copy_long(u64 to, u64 from, u64 nbytes) {
   using Byte = unsigned char;
-  if (copy_at_once<Sixteen, Team>(to, from, nbytes)) return;
-  if (copy_at_once<Eight, Team>(to, from, nbytes)) return;
-  if (copy_at_once<u32, Team>(to, from, nbytes)) return;
   const u64 differ = (to ^ from) | sizeof(Sixteen);
   const u64 width = differ & (~differ + 1);  // its lowest bit
   const u64 ahead = (~to + 1) & (width - 1);
@@ -124,6 +122,14 @@ ZEROHOP_GPU void copy_bytes(u64 to, u64 from, u64 nbytes) {
   }
   const u64 rest = nbytes - head - body;
   if (rest != 0) copy_as<Byte, Team>(to + body, from + body, rest);
+}
+
+template <typename Team>
+ZEROHOP_GPU void copy_bytes(u64 to, u64 from, u64 nbytes) {
+  if (copy_at_once<Sixteen, Team>(to, from, nbytes)) return;
+  if (copy_at_once<Eight, Team>(to, from, nbytes)) return;
+  if (copy_at_once<u32, Team>(to, from, nbytes)) return;
+  copy_long<Team>(to, from, nbytes);
 }
 
 }  // namespace zerohop::device

@@ -77,7 +77,7 @@ __device__ Status put_value(const Queue& queue, u64 remote_offset, T value,
   if (status != Status::ok) return status;
   const Word<T> word = to_word(value);
   if (queue.way == Way::ring) {
-    return ring::put_value(queue, remote_offset, &word, sizeof word, ticket);
+    return ring::put_value(queue, remote_offset, word, sizeof word, ticket);
   }
   *const_cast<volatile Word<T>*>(mapped::element<Word<T>>(queue, remote_offset)) = word;
   if (ticket != nullptr) *ticket = {};
@@ -109,7 +109,7 @@ __device__ Status notify(const Queue& queue, u32 slot, u32 value, Ticket* ticket
   if (status != Status::ok) return status;
   if (queue.way == Way::ring) return ring::notify<Team>(queue, slot, value, ticket);
   Team::sync();
-  if (Team::rank() == 0) mapped::put_note(queue, slot, next_note(queue, value));
+  if (Team::rank() == 0) mapped::put_note(queue, slot, value, count_note(queue));
   if (ticket != nullptr) *ticket = {};
   return status;
 }

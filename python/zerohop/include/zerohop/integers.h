@@ -10,8 +10,10 @@
 // Of what kernels call, and tests on a CPU.
 #ifdef __CUDACC__
 #define ZEROHOP_GPU __device__
+#define ZEROHOP_CALLED __noinline__ __device__
 #else
 #define ZEROHOP_GPU
+#define ZEROHOP_CALLED
 #endif
 
 namespace zerohop::device {

@@ -17,8 +17,9 @@ __device__ T* element(const Queue& queue, u64 offset) {
 
 // Behind what the calling thread has placed, and what others have that it synchronised with: the
 // fence is cumulative. Where kernels wait first: they are in more of a hurry.
-__device__ inline void put_note(const Queue& queue, u32 slot, Note note) {
+__device__ inline void put_note(const Queue& queue, u32 slot, u32 value, u32 count) {
   fence_system();
+  const Note note = next_note(queue, value, count);
   if (queue.twins != 0) put_word(queue.twins + slot * sizeof(Note), note);
   if (queue.notes != 0) put_word(queue.notes + slot * sizeof(Note), note);
 }
@@ -37,10 +38,10 @@ template <typename Team>
 __device__ void put_notify(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes,
                            u32 slot, u32 value) {
   const bool first = Team::rank() == 0;
-  const Note note = first ? next_note(queue, value) : 0;
+  const u32 count = first ? count_note(queue) : 0;
   mapped::put<Team>(queue, remote_offset, local_offset, nbytes);
   Team::sync();
-  if (first) put_note(queue, slot, note);
+  if (first) put_note(queue, slot, value, count);
 }
 
 // All that the team has put is placed.

@@ -6,10 +6,21 @@
 
 namespace zerohop::device {
 
-// Of that value, with a tag of its own. Asked for early: it takes as long as a copy of a few KiB.
-__device__ inline Note next_note(const Queue& queue, u32 value) {
-  const u32 count = atomicAdd(reinterpret_cast<u32*>(queue.count), 1u);
-  return make_note(value, queue.writer * kCounts + count % kCounts);
+// How many notes the queue has put, modulo kCounts. Asked for early, and looked at late: the answer
+// takes as long as a copy of a few KiB. (Of an addition, ptxas makes one for the whole warp, and
+// waits for it at once.)
+__device__ inline u32 count_note(const Queue& queue) {
+  u32 count;
+  asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;"
+               : "=r"(count)
+               : "l"(queue.count), "r"(kCounts - 1)
+               : "memory");
+  return count;
+}
+
+// Of that value, with a tag of its own.
+__device__ inline Note next_note(const Queue& queue, u32 value, u32 count) {
+  return make_note(value, queue.writer * kCounts + count);
 }
 
 }  // namespace zerohop::device

@@ -1,4 +1,5 @@
-// The way of a ring, by teams: the first thread posts, for all.
+// The way of a ring, by teams: the first thread posts, for all. What posts is called, not inlined:
+// it needs many registers, of which the ways that copy by themselves then have more.
 #pragma once
 
 #include "zerohop/lanes.cuh"
@@ -9,79 +10,134 @@ namespace zerohop::device::ring {
 
 using Calls = RingCalls<GpuWords, LanePoster>;
 
-__device__ inline RingWay way_of(const Queue& queue) {
-  return *reinterpret_cast<const RingWay*>(queue.ring);
+struct Posted {
+  Status status = Status::ok;
+  Ticket ticket;
+};
+struct Fetched {
+  u64 old = 0;
+  Status status = Status::ok;
+};
+
+__device__ inline RingWay way_at(u64 ring) { return *reinterpret_cast<const RingWay*>(ring); }
+
+__noinline__ __device__ inline Posted post_put(u64 ring, u64 remote_offset, u64 local_offset,
+                                               u64 nbytes) {
+  const RingWay way = way_at(ring);
+  Posted posted;
+  posted.status = Calls(way).put(remote_offset, local_offset, nbytes, posted.ticket);
+  return posted;
+}
+__noinline__ __device__ inline Posted post_get(u64 ring, u64 remote_offset, u64 local_offset,
+                                               u64 nbytes) {
+  const RingWay way = way_at(ring);
+  Posted posted;
+  posted.status = Calls(way).get(remote_offset, local_offset, nbytes, posted.ticket);
+  return posted;
+}
+__noinline__ __device__ inline Posted post_value(u64 ring, u64 remote_offset, u64 word,
+                                                 u32 nbytes) {
+  const RingWay way = way_at(ring);
+  Posted posted;
+  posted.status = Calls(way).put_value(remote_offset, &word, nbytes, posted.ticket);
+  return posted;
+}
+__noinline__ __device__ inline Posted post_note(u64 ring, u32 slot, u32 value) {
+  const RingWay way = way_at(ring);
+  Posted posted;
+  posted.status = Calls(way).notify(slot, value, posted.ticket);
+  return posted;
+}
+__noinline__ __device__ inline Posted post_put_note(u64 ring, u64 remote_offset, u64 local_offset,
+                                                    u64 nbytes, u32 slot, u32 value) {
+  const RingWay way = way_at(ring);
+  Posted posted;
+  posted.status =
+      Calls(way).put_notify(remote_offset, local_offset, nbytes, slot, value, posted.ticket);
+  return posted;
+}
+// null: for all that was posted. nanoseconds: ~0, as long as the queue waits by itself.
+__noinline__ __device__ inline Status wait_for(u64 ring, const Ticket* ticket, u64 nanoseconds) {
+  const RingWay way = way_at(ring);
+  const Calls calls(way);
+  return calls.wait(ticket != nullptr ? *ticket : calls.all(),
+                    nanoseconds == ~u64{0} ? way.patience : nanoseconds);
+}
+__noinline__ __device__ inline Fetched add_and_fetch(u64 ring, u64 offset, u64 value) {
+  const RingWay way = way_at(ring);
+  Fetched fetched;
+  fetched.status = Calls(way).fetch_add(offset, value, fetched.old);
+  return fetched;
+}
+__noinline__ __device__ inline Fetched swap_and_fetch(u64 ring, u64 offset, u64 expected,
+                                                      u64 desired) {
+  const RingWay way = way_at(ring);
+  Fetched fetched;
+  fetched.status = Calls(way).compare_swap(offset, expected, desired, fetched.old);
+  return fetched;
 }
 
-// call(calls, ticket) -> Status, behind what the team has written.
-template <typename Team, typename Call>
-__device__ Status by_first(const Queue& queue, Ticket* ticket, Call call) {
+// post() -> Posted, behind what the team has written.
+template <typename Team, typename Post>
+__device__ Status by_first(Ticket* ticket, Post post) {
   Team::sync();
-  Status status = Status::ok;
-  Ticket made;
-  if (Team::rank() == 0) {
-    const RingWay way = way_of(queue);
-    status = call(Calls(queue, way), made);
-  }
-  if (ticket != nullptr) ticket->end = Team::from_first(made.end);
-  return static_cast<Status>(Team::from_first(static_cast<int>(status)));
+  Posted posted;
+  if (Team::rank() == 0) posted = post();
+  posted = Team::from_first(posted);
+  if (ticket != nullptr) *ticket = posted.ticket;
+  return posted.status;
 }
 
 template <typename Team>
 __device__ Status put(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes,
                       Ticket* ticket) {
-  return by_first<Team>(queue, ticket, [&](const Calls& calls, Ticket& made) {
-    return calls.put(remote_offset, local_offset, nbytes, made);
-  });
+  return by_first<Team>(ticket,
+                        [&] { return post_put(queue.ring, remote_offset, local_offset, nbytes); });
 }
 
 template <typename Team>
 __device__ Status get(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes,
                       Ticket* ticket) {
-  return by_first<Team>(queue, ticket, [&](const Calls& calls, Ticket& made) {
-    return calls.get(remote_offset, local_offset, nbytes, made);
-  });
+  return by_first<Team>(ticket,
+                        [&] { return post_get(queue.ring, remote_offset, local_offset, nbytes); });
 }
 
 template <typename Team>
 __device__ Status notify(const Queue& queue, u32 slot, u32 value, Ticket* ticket) {
-  return by_first<Team>(queue, ticket, [&](const Calls& calls, Ticket& made) {
-    return calls.notify(slot, value, made);
-  });
+  return by_first<Team>(ticket, [&] { return post_note(queue.ring, slot, value); });
 }
 
 template <typename Team>
 __device__ Status put_notify(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes,
                              u32 slot, u32 value, Ticket* ticket) {
-  return by_first<Team>(queue, ticket, [&](const Calls& calls, Ticket& made) {
-    return calls.put_notify(remote_offset, local_offset, nbytes, slot, value, made);
+  return by_first<Team>(ticket, [&] {
+    return post_put_note(queue.ring, remote_offset, local_offset, nbytes, slot, value);
   });
 }
 
-__device__ inline Status put_value(const Queue& queue, u64 remote_offset, const void* data,
-                                   u32 nbytes, Ticket* ticket) {
-  return by_first<Thread>(queue, ticket, [&](const Calls& calls, Ticket& made) {
-    return calls.put_value(remote_offset, data, nbytes, made);
-  });
+// The first `nbytes` of a word.
+__device__ inline Status put_value(const Queue& queue, u64 remote_offset, u64 word, u32 nbytes,
+                                   Ticket* ticket) {
+  return by_first<Thread>(ticket,
+                          [&] { return post_value(queue.ring, remote_offset, word, nbytes); });
 }
 
-// nanoseconds: ~0, as long as the queue waits by itself.
 template <typename Team>
 __device__ Status wait(const Queue& queue, const Ticket* ticket, u64 nanoseconds) {
-  return by_first<Team>(queue, nullptr, [&](const Calls& calls, Ticket&) {
-    const u64 most = nanoseconds == ~u64{0} ? way_of(queue).patience : nanoseconds;
-    return calls.wait(ticket != nullptr ? *ticket : calls.all(), most);
-  });
+  return by_first<Team>(
+      nullptr, [&] { return Posted{wait_for(queue.ring, ticket, nanoseconds), Ticket()}; });
 }
 
 __device__ inline Status fetch_add(const Queue& queue, u64 offset, u64 value, u64& old) {
-  const RingWay way = way_of(queue);
-  return Calls(queue, way).fetch_add(offset, value, old);
+  const Fetched fetched = add_and_fetch(queue.ring, offset, value);
+  old = fetched.old;
+  return fetched.status;
 }
 __device__ inline Status compare_swap(const Queue& queue, u64 offset, u64 expected, u64 desired,
                                       u64& old) {
-  const RingWay way = way_of(queue);
-  return Calls(queue, way).compare_swap(offset, expected, desired, old);
+  const Fetched fetched = swap_and_fetch(queue.ring, offset, expected, desired);
+  old = fetched.old;
+  return fetched.status;
 }
 
 }  // namespace zerohop::device::ring

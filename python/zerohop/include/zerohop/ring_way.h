@@ -13,6 +13,9 @@ namespace zerohop::device {
 // In the memory of the GPU, beside its Queue.
 struct RingWay {
   SendRing ring;
+  u64 local = 0;  // what its Queue has, as the adapter or the host knows it
+  u64 remote = 0;
+  u64 notes = 0;
   u64 results = 0;   // as many places of 8 bytes as blocks, where the old values of atomics land
   u64 claims = 0;    // for each 32 bits of this GPU's memory; not 0: a thread waits for it
   u64 patience = 0;  // nanoseconds: of calls that are given no bound
@@ -24,15 +27,15 @@ struct RingWay {
 
 constexpr u64 kMostOfEntry = u64{1} << 30;  // bytes that one entry moves
 
-// The entries for what a Queue asks. Offsets were checked.
+// The entries for what a call asks. Offsets were checked.
 class RingEntries {
  public:
-  ZEROHOP_BOTH RingEntries(const Queue& queue, const RingWay& way) : queue_(queue), way_(way) {}
+  explicit ZEROHOP_BOTH RingEntries(const RingWay& way) : way_(way) {}
 
   ZEROHOP_BOTH mlx5::Block move(u32 index, u32 flags, mlx5::Opcode opcode, u64 remote_offset,
                                 u64 local_offset, u32 nbytes) const {
     return mlx5::move(head(index, flags), opcode, remote(remote_offset),
-                      {queue_.local + local_offset, way_.local_key}, nbytes);
+                      {way_.local + local_offset, way_.local_key}, nbytes);
   }
   ZEROHOP_BOTH mlx5::Block value(u32 index, u32 flags, u64 remote_offset, const void* data,
                                  u32 nbytes) const {
@@ -42,7 +45,7 @@ class RingEntries {
   // keep no order by themselves.
   ZEROHOP_BOTH mlx5::Block note(u32 index, u32 flags, u32 slot, u32 value) const {
     return mlx5::write_inline(head(index, flags | mlx5::kStrongOrder),
-                              {queue_.notes + slot * sizeof value, way_.notes_key}, &value,
+                              {way_.notes + slot * sizeof value, way_.notes_key}, &value,
                               sizeof value);
   }
   ZEROHOP_BOTH mlx5::Block add(u32 index, u32 flags, u64 offset, u32 place, u64 value) const {
@@ -58,13 +61,12 @@ class RingEntries {
     return {way_.ring.queue_pair, index, flags};
   }
   ZEROHOP_BOTH mlx5::Range remote(u64 offset) const {
-    return {queue_.remote + offset, way_.remote_key};
+    return {way_.remote + offset, way_.remote_key};
   }
   ZEROHOP_BOTH mlx5::Range result(u32 place) const {
     return {way_.results + place * sizeof(u64), way_.results_key};
   }
 
-  const Queue& queue_;
   const RingWay& way_;
 };
 
@@ -73,8 +75,8 @@ class RingEntries {
 template <typename Words, typename Poster = RingUser<Words>>
 class RingCalls {
  public:
-  ZEROHOP_BOTH RingCalls(const Queue& queue, const RingWay& way)
-      : queue_(queue), way_(way), entries_(queue, way), poster_(way.ring) {}
+  explicit ZEROHOP_BOTH RingCalls(const RingWay& way)
+      : way_(way), entries_(way), poster_(way.ring) {}
 
   ZEROHOP_BOTH Status put(u64 remote_offset, u64 local_offset, u64 nbytes, Ticket& ticket) const {
     return move(mlx5::kWrite, remote_offset, local_offset, nbytes, ticket);
@@ -174,7 +176,6 @@ class RingCalls {
   }
   ZEROHOP_BOTH u64 claim_of(u32 place) const { return way_.claims + place * sizeof(u32); }
 
-  const Queue& queue_;
   const RingWay& way_;
   const RingEntries entries_;
   const Poster poster_;

@@ -52,7 +52,7 @@ struct Queue {
   u64 ring = 0;   // a RingWay in this GPU's memory; 0: mapped
   u64 twins = 0;  // of slot 0 of the Peer's notes, in the memory of its GPU; 0: none hears there
   u64 notes = 0;  // of the same on its board, where CPUs hear; 0: none does. Ring: of its words
-  u64 count = 0;  // 32 bits of this GPU's memory: how many notes this queue has put
+  u64 count = 0;  // 32 bits of this GPU's memory: notes this queue has put, modulo kCounts
   u32 writer = 0;
   u32 slots = 0;  // of the Peer's board
   u32 rights = 0;
