@@ -49,9 +49,15 @@ vm: $(VENV)/installed $(VENV)/test-group $(VENV)/vm-packages ## tests in virtual
 	@python -m pytest tests/vm $(ARGS)
 
 ##@ More
-.PHONY: bench stubs clean distclean help
+.PHONY: bench wheels docs stubs clean distclean help
 bench: $(VENV)/installed $(VENV)/bench-packages ## soft0 beside UCX, iperf3 and plain TCP
 	@zerohop bench soft --vs ucx,iperf3,tcp $(ARGS)
+
+wheels: $(VENV)/test-group ## wheels for other machines, of each Python that is found, and tried (ARGS="python3.12")
+	@.ci/wheels $(ARGS)
+
+docs: $(VENV)/installed $(VENV)/test-group ## the API reference, in build/docs; all links are checked
+	@python .ci/docs build/docs
 
 stubs: $(VENV)/installed $(VENV)/test-group ## regenerate python/zerohop/_core.pyi
 	@.ci/stubs python/zerohop

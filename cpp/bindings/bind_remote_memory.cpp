@@ -61,7 +61,9 @@ may use it. Slicing works as on ``Memory``. The key covers the whole registratio
 belongs to; ``Endpoint.register(array, cache=False)`` makes one that covers the array alone.)");
   bind_layout_properties(type,
                          [](const RemoteMemory& memory) -> const Layout& { return memory.layout; });
-  type.def_property_readonly("device", [](const RemoteMemory& memory) { return memory.device; })
+  type.def_property_readonly(
+          "device", [](const RemoteMemory& memory) { return memory.device; },
+          "Where it lies there: ``\"cpu\"`` or ``\"cuda:0\"``, as its owner counts.")
       .def_property_readonly(
           "address", [](const RemoteMemory& memory) { return memory.layout.address; },
           "Address of the first element in the owner's process.")

@@ -42,17 +42,21 @@ void bind_layout_properties(Type& type, LayoutOf layout_of) {
   using Class = typename Type::type;
   type.def_property_readonly(
           "shape",
-          [layout_of](const Class& self) { return to_tuple(layout_of(self).shape.span()); })
+          [layout_of](const Class& self) { return to_tuple(layout_of(self).shape.span()); },
+          "Elements per dimension.")
       .def_property_readonly(
           "strides",
           [layout_of](const Class& self) { return to_tuple(layout_of(self).strides.span()); },
           "Bytes from one element to the next, per dimension.")
       .def_property_readonly(
-          "dtype", [layout_of](const Class& self) { return layout_of(self).dtype.name(); })
-      .def_property_readonly("ndim",
-                             [layout_of](const Class& self) { return layout_of(self).ndim(); })
-      .def_property_readonly("itemsize",
-                             [layout_of](const Class& self) { return layout_of(self).itemsize(); })
+          "dtype", [layout_of](const Class& self) { return layout_of(self).dtype.name(); },
+          "Its name: ``\"float32\"``.")
+      .def_property_readonly(
+          "ndim", [layout_of](const Class& self) { return layout_of(self).ndim(); },
+          "How many dimensions.")
+      .def_property_readonly(
+          "itemsize", [layout_of](const Class& self) { return layout_of(self).itemsize(); },
+          "Bytes of an element.")
       .def_property_readonly(
           "nbytes", [layout_of](const Class& self) { return layout_of(self).nbytes(); },
           "Bytes of all elements, without gaps.");

@@ -58,7 +58,7 @@ class Collective:
             self._under_way.release()  # for the next one that waits
         return ended
 
-    def end(self, error: BaseException | None) -> None:
+    def _end(self, error: BaseException | None) -> None:
         self._error, self._done = error, True
         self._under_way.release()
 
@@ -89,7 +89,7 @@ class _Work:
             except Error as failure:
                 _core.report(f"{self.text}: {failure}")
         self.before = None
-        self.collective.end(error)
+        self.collective._end(error)
 
 
 class Order:
