@@ -585,25 +585,40 @@ class RemoteMemory:
         Address of the first element in the owner's process.
         """
     @property
-    def device(self) -> str: ...
+    def device(self) -> str:
+        """
+        Where it lies there: ``"cpu"`` or ``"cuda:0"``, as its owner counts.
+        """
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """
+        Its name: ``"float32"``.
+        """
     @property
     def endpoint_id(self) -> str:
         """
         The ``id`` of the Endpoint whose memory it is.
         """
     @property
-    def itemsize(self) -> int: ...
+    def itemsize(self) -> int:
+        """
+        Bytes of an element.
+        """
     @property
     def nbytes(self) -> int:
         """
         Bytes of all elements, without gaps.
         """
     @property
-    def ndim(self) -> int: ...
+    def ndim(self) -> int:
+        """
+        How many dimensions.
+        """
     @property
-    def shape(self) -> tuple: ...
+    def shape(self) -> tuple:
+        """
+        Elements per dimension.
+        """
     @property
     def strides(self) -> tuple:
         """
@@ -686,16 +701,25 @@ class Memory:
         Where it lies: ``"cpu"`` or ``"cuda:0"``.
         """
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """
+        Its name: ``"float32"``.
+        """
     @property
-    def itemsize(self) -> int: ...
+    def itemsize(self) -> int:
+        """
+        Bytes of an element.
+        """
     @property
     def nbytes(self) -> int:
         """
         Bytes of all elements, without gaps.
         """
     @property
-    def ndim(self) -> int: ...
+    def ndim(self) -> int:
+        """
+        How many dimensions.
+        """
     @property
     def registration(self) -> str:
         """
@@ -709,7 +733,10 @@ class Memory:
         writable. Raises RegistrationError once closed.
         """
     @property
-    def shape(self) -> tuple: ...
+    def shape(self) -> tuple:
+        """
+        Elements per dimension.
+        """
     @property
     def strides(self) -> tuple:
         """
