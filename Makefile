@@ -43,7 +43,13 @@ $(PRESETS:%=ctest-%): ctest-%: $(VENV)/test-group
 	ctest --preset $*
 
 pytest: $(VENV)/installed $(VENV)/test-group ## the Python tests (ARGS="-k name")
-	@python -m pytest $(ARGS)
+	@test -z "$(ARGS)" || exec python -m pytest $(ARGS)
+	python -m pytest tests/unit >build/unit.log 2>&1 & # they mostly wait: those of the contract beside them
+	unit=$$! contract=0
+	trap "kill $$unit 2>/dev/null || true" EXIT
+	python -m pytest tests/contract || contract=$$?
+	wait $$unit && cat build/unit.log || { cat build/unit.log; exit 1; }
+	exit $$contract
 
 vm: $(VENV)/installed $(VENV)/test-group $(VENV)/vm-packages ## tests in virtual machines (ZEROHOP_TEST_VM=skip: none)
 	@python -m pytest tests/vm $(ARGS)
