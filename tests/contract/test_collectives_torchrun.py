@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
-from support.patience import patient
+from support.launchers import PATIENCE, torchrun
 
 RANKS = 3
 JOB = """
@@ -29,19 +25,10 @@ with zh.World.from_env(timeout=30) as world:
 """
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(PATIENCE)
 def test_torchrun_starts_collectives(tmp_path, device):
     path = tmp_path / "job.py"
     path.write_text(JOB)
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
-    done = subprocess.run(
-        [sys.executable, *launcher, str(path)],
-        cwd=tmp_path,
-        env={**os.environ, "ZEROHOP_DEVICE": device, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=patient(150),
-        check=False,
-    )
+    done = torchrun(RANKS, str(path), cwd=tmp_path, ZEROHOP_DEVICE=device)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{[2.0] * RANKS} {['healthy'] * RANKS}\n"

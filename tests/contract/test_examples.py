@@ -6,13 +6,12 @@ import importlib
 import itertools
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
 from support.attempt import LOST_WITHIN, within
 from support.examples import example, ranks_of, rows_of, running, started
+from support.launchers import PATIENCE, torchrun
 from support.link import until
 from support.patience import patient
 from support.ranks import Job
@@ -325,17 +324,9 @@ def test_ranks_are_those_of_the_launcher(monkeypatch):
     assert "this job was launched with 3" in usage_error("stencil", "--ranks=2")
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(PATIENCE)
 @pytest.mark.parametrize("name", MAINS)
 def test_torchrun_starts_it(name):
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
-    done = subprocess.run(
-        [sys.executable, *launcher, f"zerohop.examples.{name}", *SMALL[name], "--device=cpu"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=patient(150),
-        check=False,
-    )
+    done = torchrun(2, "-m", f"zerohop.examples.{name}", *SMALL[name], "--device=cpu")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("bit for bit") == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from types import ModuleType
@@ -13,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.examples import running
+from support.launchers import PATIENCE, torchrun
 from support.pairs import LONG, MAINS, SMALL, invoke, said
 from support.patience import patient
 from zerohop.examples import job, place
@@ -183,17 +183,9 @@ def test_a_job_of_three_is_refused(name, monkeypatch):
 # --- started by torchrun ---
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(PATIENCE)
 @pytest.mark.parametrize("name", MAINS)
 def test_torchrun_starts_it(name):
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
-    done = subprocess.run(
-        [sys.executable, *launcher, f"zerohop.examples.{name}", *SMALL[name], "--device=cpu"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=patient(150),
-        check=False,
-    )
+    done = torchrun(2, "-m", f"zerohop.examples.{name}", *SMALL[name], "--device=cpu")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("bit for bit") == 1

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from support.patience import patient
+from support.launchers import PATIENCE, torchrun
 from support.torch_ranks import TIMEOUT, torch_ranks
 
 
@@ -174,19 +172,10 @@ if rank:  # rank 0 ends as it is
 """
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(PATIENCE)
 def test_torchrun_starts_it(tmp_path: Path, device: str) -> None:
     path = tmp_path / "job.py"
     path.write_text(JOB)
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [sys.executable, *launcher, str(path)],
-        cwd=tmp_path,
-        env={**os.environ, "ZEROHOP_DEVICE": device, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=patient(150),
-        check=False,
-    )
+    done = torchrun(2, str(path), cwd=tmp_path, ZEROHOP_DEVICE=device)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[[0.0, 10.0], [1.0, 11.0]]\n"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from support.launchers import PATIENCE, torchrun
 from support.patience import patient
 
 RANKS = 3
@@ -46,23 +47,14 @@ def environment(device, **variables):
     return {**os.environ, "ZEROHOP_DEVICE": device, "OMP_NUM_THREADS": "1", **variables}
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(PATIENCE)
 def test_torchrun_starts_a_world(job, device):
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
-    done = subprocess.run(
-        [sys.executable, *launcher, str(job)],
-        cwd=job.parent,
-        env=environment(device),
-        capture_output=True,
-        text=True,
-        timeout=patient(150),
-        check=False,
-    )
+    done = torchrun(RANKS, str(job), cwd=job.parent, ZEROHOP_DEVICE=device)
     assert done.returncode == 0, done.stderr
     assert done.stdout == SHOWN
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(PATIENCE)
 def test_plain_variables_make_a_world(job, device):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])

@@ -1,6 +1,5 @@
 """What the README shows works as it is printed there."""
 
-import os
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zerohop as zh
+from support.launchers import PATIENCE, torchrun
 from zerohop import cli
 from zerohop.knobs import KEYWORDS, KNOBS
 
@@ -95,20 +95,11 @@ def test_ranks_share_what_they_have(repository: Path, tmp_path: Path) -> None:
         assert second.communicate() == ("1 1.0 [3.0, 4.0, 5.0] [3.0, 12.0]\n", "")
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(PATIENCE)
 def test_pytorch_moves_rows(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "rows.py").write_text(examples(repository)[5])
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    apart = ["--redirects=3", "--log-dir=logs"]  # on one pipe their words may mix
-    done = subprocess.run(
-        [*launcher, "--nproc-per-node=2", *apart, "rows.py"],
-        cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    apart = ("--redirects=3", "--log-dir=logs")  # on one pipe their words may mix
+    done = torchrun(2, "rows.py", options=apart, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     printed = [file.read_text() for file in tmp_path.rglob("stdout.log")]
     assert sorted(printed) == ["0 [0.0, 10.0]\n", "1 [1.0, 11.0]\n"]
