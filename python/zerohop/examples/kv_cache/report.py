@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from zerohop.bench.rows import Row, header, write_json
+from zerohop.examples.figures import Measured, write_figures
 from zerohop.examples.kv_cache.plan import LANES
 from zerohop.examples.kv_cache.rank import Finding, Spec
 from zerohop.host import human_bytes, human_seconds
@@ -48,28 +48,14 @@ def print_finding(spec: Spec, finding: Finding, console: Console) -> None:
 
 
 def write_finding(path: Path, spec: Spec, finding: Finding) -> None:
-    """As the benchmarks do: a header and rows."""
     plan, count = spec.plan, len(finding.latencies)
-    rows = [
-        Row(
-            suite="kv_cache",
-            test=f"{plan.layers} x {plan.blocks}",
-            route=finding.route,
-            device=finding.device,
-            memory=finding.device.partition(":")[0],
-            driver="host",
-            nbytes=plan.block_nbytes,
-            impl="zerohop",
-            metric=metric,
-            value=value,
-            unit=unit,
-        )
-        for metric, value, unit in (
-            ("requests", count / finding.seconds, "1/s"),
-            ("rate", finding.nbytes / finding.seconds, "B/s"),
-            ("p50", percentile_s(finding, 50), "s"),
-            ("p99", percentile_s(finding, 99), "s"),
-            ("wrong", float(len(finding.wrong)), "requests"),
-        )
-    ]
-    write_json(path, header("kv_cache", {"requests": count}), rows)
+    figures = (
+        ("requests", count / finding.seconds, "1/s"),
+        ("rate", finding.nbytes / finding.seconds, "B/s"),
+        ("p50", percentile_s(finding, 50), "s"),
+        ("p99", percentile_s(finding, 99), "s"),
+        ("wrong", float(len(finding.wrong)), "requests"),
+    )
+    test = f"{plan.layers} x {plan.blocks}"
+    case = Measured(test, finding.route, finding.device, plan.block_nbytes, figures)
+    write_figures(path, "kv_cache", [case], requests=count)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from zerohop.bench.rows import Row, header, write_json
+from zerohop.examples.figures import Measured, write_figures
 from zerohop.examples.matvec.rank import Finding
 from zerohop.host import human_seconds
 
@@ -71,28 +71,20 @@ def _print_verdict(findings: Sequence[Finding], console: Console) -> None:
 
 
 def write_findings(path: Path, findings: Sequence[Finding]) -> None:
-    """As the benchmarks do: a header and rows."""
-    rows = []
-    for finding in findings:
-        for metric, value, unit in (
-            ("p50", finding.latency_s, "s"),
-            ("batches", finding.batches_per_s, "1/s"),
-            ("products", finding.batches_per_s * finding.batch, "1/s"),
-            ("wrong", float(len(finding.wrong)), "batches"),
-        ):
-            rows.append(
-                Row(
-                    suite="matvec",
-                    test=f"batch {finding.batch}",
-                    route=finding.route,
-                    device=finding.device,
-                    memory=finding.device.partition(":")[0],
-                    driver=finding.way,
-                    nbytes=finding.batch * 128,
-                    impl="zerohop",
-                    metric=metric,
-                    value=value,
-                    unit=unit,
-                )
-            )
-    write_json(path, header("matvec", {}), rows)
+    cases = [
+        Measured(
+            f"batch {finding.batch}",
+            finding.route,
+            finding.device,
+            finding.batch * 128,
+            (
+                ("p50", finding.latency_s, "s"),
+                ("batches", finding.batches_per_s, "1/s"),
+                ("products", finding.batches_per_s * finding.batch, "1/s"),
+                ("wrong", float(len(finding.wrong)), "batches"),
+            ),
+            by=finding.way,
+        )
+        for finding in findings
+    ]
+    write_figures(path, "matvec", cases)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from zerohop import __version__
-from zerohop.bench.rows import Row, header, write_json
+from zerohop.examples.figures import Measured, write_figures
 from zerohop.examples.osu.plan import WINDOW
 from zerohop.examples.osu.rank import Finding, Spec
 
@@ -32,23 +32,12 @@ def lines(spec: Spec, finding: Finding) -> list[str]:
 
 
 def write_finding(path: Path, spec: Spec, finding: Finding) -> None:
-    """As the benchmarks do: a header and rows."""
     test = spec.plan.test
     metric, unit = {"latency": ("latency", "s"), "bw": ("rate", "B/s")}[test]
-    rows = [
-        Row(
-            suite="osu",
-            test=f"{test} {nbytes}",
-            route=finding.route,
-            device=finding.device,
-            memory=finding.device.partition(":")[0],
-            driver="host",
-            nbytes=nbytes,
-            impl="zerohop",
-            metric=metric,
-            value=value,
-            unit=unit,
+    cases = [
+        Measured(
+            f"{test} {nbytes}", finding.route, finding.device, nbytes, ((metric, value, unit),)
         )
         for nbytes, value in finding.figures.items()
     ]
-    write_json(path, header("osu", {"window": WINDOW}), rows)
+    write_figures(path, "osu", cases, window=WINDOW)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from zerohop.bench.rows import Row, header, write_json
+from zerohop.examples.figures import Measured, write_figures
 from zerohop.examples.stencil.rank import Finding, Spec
 from zerohop.host import human_seconds
 
@@ -38,25 +38,18 @@ def print_findings(spec: Spec, ranks: int, findings: Sequence[Finding], console:
 
 
 def write_findings(path: Path, spec: Spec, findings: Sequence[Finding]) -> None:
-    """As the benchmarks do: a header and rows."""
-    rows = [
-        Row(
-            suite="stencil",
-            test=f"{spec.side} x {spec.side}",
-            route=finding.route,
-            device=finding.device,
-            memory=finding.device.partition(":")[0],
-            driver=finding.way,
-            nbytes=4 * spec.side,
-            impl="zerohop",
-            metric=metric,
-            value=value,
-            unit=unit,
+    cases = [
+        Measured(
+            f"{spec.side} x {spec.side}",
+            finding.route,
+            finding.device,
+            4 * spec.side,
+            (
+                ("steps", spec.steps / finding.seconds, "1/s"),
+                ("wrong", float(bool(finding.wrong)), "grids"),
+            ),
+            by=finding.way,
         )
         for finding in findings
-        for metric, value, unit in (
-            ("steps", spec.steps / finding.seconds, "1/s"),
-            ("wrong", float(bool(finding.wrong)), "grids"),
-        )
     ]
-    write_json(path, header("stencil", {"steps": spec.steps}), rows)
+    write_figures(path, "stencil", cases, steps=spec.steps)
