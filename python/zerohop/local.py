@@ -19,7 +19,7 @@ import signal
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection
@@ -115,6 +115,8 @@ class Ranks:
 
     A context manager: leaving it ends every worker that still runs. Arguments, reports, answers and
     results travel by pickle between these processes only.
+
+    expendable: ranks of which one may be killed without an end of the job; its result is None then.
     """
 
     def __init__(
@@ -124,9 +126,11 @@ class Ranks:
         *arguments: Any,
         silence: float = SILENCE_S,
         on_report: Callable[[int, Any], None] | None = None,
+        expendable: Collection[int] = (),
     ) -> None:
         self._silence = silence
         self._on_report = on_report
+        self._expendable = expendable
         self._ranks: list[_Rank] = []
         # Not fork: it would copy the locks of our threads, and not the threads that release them.
         context = multiprocessing.get_context("spawn")
@@ -213,7 +217,11 @@ class Ranks:
             word, value = worker.pipe.recv()
         except (EOFError, OSError):
             worker.process.join(EXIT_S)
-            raise RankFailed(rank, _death(worker.process.exitcode)) from None
+            exitcode = worker.process.exitcode
+            if rank in self._expendable and exitcode is not None and exitcode < 0:
+                worker.inbox["result"] = None
+                return
+            raise RankFailed(rank, _death(exitcode)) from None
         if word == "error":
             summary, trace = value
             failure = RankFailed(rank, f"failed: {summary}")
@@ -232,7 +240,8 @@ class Ranks:
         while time.monotonic() < until:
             for rank, worker in enumerate(self._ranks):
                 exitcode = worker.process.exitcode
-                if rank != complaining and exitcode is not None and exitcode < 0:
+                killed = exitcode is not None and exitcode < 0
+                if killed and rank != complaining and rank not in self._expendable:
                     return RankFailed(rank, _death(exitcode))
             time.sleep(0.01)
         return None

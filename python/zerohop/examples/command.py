@@ -11,14 +11,17 @@ from zerohop.cli import check_file
 from zerohop.examples.failures import Stopped
 from zerohop.examples.job import launched_size
 from zerohop.examples.place import choose_devices, choose_ways
+from zerohop.host import available_memory, human_bytes
 
 __all__ = [
     "common_options",
     "device_option",
     "ended",
+    "enough_memory",
     "json_option",
     "only_two",
     "ranks_of",
+    "ranks_option",
     "where",
     "where_and_how",
 ]
@@ -38,6 +41,17 @@ device_option = click.option(
 )
 
 
+_RANKS = 2  # where nobody says how many
+
+
+def ranks_option(default: int) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    return click.option(
+        "--ranks",
+        type=click.IntRange(1, 64),
+        help=f"Processes to start on this host. Default: {default}; under torchrun and mpirun those of the job.",
+    )
+
+
 def common_options(function: click.decorators.FC) -> click.decorators.FC:
     """--ranks, --device, --by, --json."""
     for option in (
@@ -48,24 +62,20 @@ def common_options(function: click.decorators.FC) -> click.decorators.FC:
             help="Who communicates: a persistent kernel, or the CPU. Default: both on GPUs, host on the CPU.",
         ),
         device_option,
-        click.option(
-            "--ranks",
-            type=click.IntRange(1, 64),
-            help="Processes to start on this host. Default: 2; under torchrun and mpirun those of the job.",
-        ),
+        ranks_option(_RANKS),
     ):
         function = option(function)
     return function
 
 
-def ranks_of(wanted: int | None) -> int:
+def ranks_of(wanted: int | None, default: int = _RANKS) -> int:
     """Raises click.UsageError where a launcher says otherwise."""
     launched = launched_size()
     if launched is not None and wanted not in (None, launched):
         raise click.UsageError(
             f"--ranks {wanted}, but this job was launched with {launched}: leave --ranks out"
         )
-    return launched or wanted or 2
+    return launched or wanted or default
 
 
 def only_two(name: str) -> int:
@@ -76,6 +86,15 @@ def only_two(name: str) -> int:
             f"{name} has two ranks, but this job was launched with {launched}: launch 2"
         )
     return 2
+
+
+def enough_memory(what: str, needed: int, remedy: str) -> None:
+    """Of the host, bytes. Raises click.UsageError where there is no room."""
+    there = available_memory()
+    if needed > there:
+        raise click.UsageError(
+            f"{what} take {human_bytes(needed)}, of which this host has {human_bytes(there)} free: {remedy}"
+        )
 
 
 def where(device: str | None) -> tuple[str, ...]:

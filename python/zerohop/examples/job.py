@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -48,8 +48,10 @@ def _by_torchrun() -> bool:
     return {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ)
 
 
-def run(name: str, work: Work, spec: Any, ranks: int) -> Any:
+def run(name: str, work: Work, spec: Any, ranks: int, expendable: Collection[int] = ()) -> Any:
     """Runs ``work(world, spec, report)`` on every rank; what it returned on rank 0, None on others of a launcher.
+
+    expendable: ranks without which the others go on, where it starts them: a launcher ends them all.
 
     Raises Stopped, also when a rank was killed. Whatever ends it, Ctrl-C too, no process is left.
     """
@@ -60,7 +62,15 @@ def run(name: str, work: Work, spec: Any, ranks: int) -> Any:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does
         with (
             TemporaryDirectory(prefix="zerohop-") as store,
-            Ranks(_started, ranks, work, spec, Path(store), on_report=_told(ticker)) as running,
+            Ranks(
+                _started,
+                ranks,
+                work,
+                spec,
+                Path(store),
+                on_report=_told(ticker),
+                expendable=expendable,
+            ) as running,
         ):
             return running.results()[0]
     except (Error, KernelFailed, OutOfStep, RankFailed) as error:

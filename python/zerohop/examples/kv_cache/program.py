@@ -8,11 +8,17 @@ import click
 from rich.console import Console
 
 from zerohop.examples import job
-from zerohop.examples.command import device_option, ended, json_option, only_two, where
+from zerohop.examples.command import (
+    device_option,
+    ended,
+    enough_memory,
+    json_option,
+    only_two,
+    where,
+)
 from zerohop.examples.kv_cache.plan import Plan
 from zerohop.examples.kv_cache.rank import Finding, Spec, work
 from zerohop.examples.kv_cache.report import print_finding, write_finding
-from zerohop.host import available_memory, human_bytes
 
 NAME = "kv_cache"
 _WORD = 4  # bytes
@@ -71,19 +77,12 @@ def main(
         )
     size, spec = only_two(NAME), Spec(Plan(requests, layers, blocks, block_nbytes), where(device))
     if spec.devices == ("cpu",):
-        check_memory(spec.plan)
-    context.exit(ended(NAME, lambda: tell(spec, job.run(NAME, work, spec, size), json_path)))
-
-
-def check_memory(plan: Plan) -> None:
-    """Raises click.UsageError where there is no room for the caches of both ranks."""
-    needed, there = 2 * plan.cache_nbytes, available_memory()
-    if needed > there:
-        raise click.UsageError(
-            f"two caches of {plan.layers} layers x {plan.blocks} blocks of {plan.block_nbytes} bytes take "
-            f"{human_bytes(needed)}, of which this host has {human_bytes(there)} free: fewer --layers, fewer --blocks or "
-            "smaller --block-bytes"
+        plan = spec.plan
+        what = f"two caches of {plan.layers} layers x {plan.blocks} blocks of {plan.block_nbytes} bytes"
+        enough_memory(
+            what, 2 * plan.cache_nbytes, "fewer --layers, fewer --blocks or smaller --block-bytes"
         )
+    context.exit(ended(NAME, lambda: tell(spec, job.run(NAME, work, spec, size), json_path)))
 
 
 def tell(spec: Spec, finding: Finding | None, json_path: Path | None) -> bool:
