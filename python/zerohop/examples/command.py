@@ -97,10 +97,10 @@ def enough_memory(what: str, needed: int, remedy: str) -> None:
         )
 
 
-def where(device: str | None) -> tuple[str, ...]:
-    """Devices whose arrays PyTorch has. Raises click.UsageError."""
+def where(device: str | None, framework: str = "torch") -> tuple[str, ...]:
+    """Devices whose arrays PyTorch has, or CuPy ("cupy"). Raises click.UsageError."""
     try:
-        return choose_devices(device, "torch") or ("cpu",)
+        return choose_devices(device, framework) or ("cpu",)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 

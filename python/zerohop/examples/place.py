@@ -31,7 +31,10 @@ HERE = Path(__file__).parent
 # than the CPU of the other side needs between two launches.
 PATIENCE_NS = 10_000_000_000
 _LOOK_S = 1e-4  # between two looks at whether a kernel has ended
-_WHAT_FOR = {"cupy": "CuPy, which compiles the kernels", "torch": "PyTorch, whose tensors are used"}
+_WHAT_FOR = {
+    "cupy": "CuPy, whose arrays and kernels are used",
+    "torch": "PyTorch, whose tensors are used",
+}
 _ENDINGS = {  # zerohop::device::Status, and what the kernels here have beside it
     1: "waited in vain for {seconds:.0f} s",
     2: "moved bytes out of an array's bounds",
