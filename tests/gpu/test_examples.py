@@ -1,5 +1,6 @@
 """The programs of zerohop.examples on GPUs: both ways of each, with two processes on one GPU and on two."""
 
+import importlib.util
 import os
 import signal
 from pathlib import Path
@@ -86,6 +87,49 @@ def test_what_osu_sends_arrives(tmp_path: Path, devices: str, test: str, rows: A
     figures = {what: value for (what, _, _), value in rows_of(file).items()}
     assert min(figures.values()) > 0
     rows.add("osu", devices=devices, figures=figures)
+
+
+@pytest.mark.parametrize("devices", DEVICES)
+def test_readers_of_weights_go_on_without_one(tmp_path: Path, devices: str, rows: Any) -> None:
+    file = tmp_path / "rows.json"
+    shape = ["--layers=6", "--width=700", "--versions=12", "--ranks=4", "--kill=2"]
+    done = example("weights", *shape, f"--device={devices}", f"--json={file}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "of PyTorch to 3 readers" in done.stdout
+    assert "Every version at 2 readers is that of the reference, bit for bit." in done.stdout
+    assert "LOST, rank 2 at version 7 (" in done.stdout
+    found = rows_of(file)
+    rows.add("weights", devices=devices, rate=found["6 x 700", "host", "rate"])
+
+
+@pytest.mark.parametrize("devices", DEVICES)
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_every_cell_of_split_columns_is_right(
+    tmp_path: Path, devices: str, ranks: int, rows: Any
+) -> None:
+    file = tmp_path / "rows.json"
+    shape = ["--rows=301", "--columns=203", "--steps=70", f"--ranks={ranks}"]
+    done = example("halo", *shape, f"--device={devices}", f"--json={file}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "float32 of CuPy" in done.stdout
+    assert "Every cell is that of the reference, bit for bit." in done.stdout
+    rate = rows_of(file)["301 x 203", "host", "steps"]
+    rows.add("halo", devices=devices, ranks=ranks, steps_per_second=rate)
+
+
+@pytest.mark.skipif(
+    all(importlib.util.find_spec(f"jax_cuda{cuda}_plugin") is None for cuda in (12, 13)),
+    reason="JAX for CUDA is not installed",
+)
+@pytest.mark.parametrize("devices", DEVICES)
+def test_jax_reads_on_a_gpu_what_was_written(tmp_path: Path, devices: str, rows: Any) -> None:
+    file = tmp_path / "rows.json"
+    done = example("jax_handoff", "--rounds=3", f"--device={devices}", f"--json={file}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Every element is that of the reference, bit for bit." in done.stdout
+    found = rows_of(file)
+    assert found["bfloat16", "host", "in place"] == 3
+    rows.add("jax_handoff", devices=devices, rate=found["float32", "host", "rate"])
 
 
 @pytest.mark.parametrize("name", ["matvec", "stencil"])

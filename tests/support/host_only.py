@@ -22,6 +22,7 @@ HOST_ONLY: dict[str, str] = {
     "test_collectives_order.py": NO_ARRAY,
     "test_collectives_torchrun.py": NO_ARRAY,
     "test_examples.py": NO_ARRAY,
+    "test_examples_arrays.py": NO_ARRAY,
     "test_examples_pairs.py": NO_ARRAY,
     "test_examples_pairs_ends.py": NO_ARRAY,
     "test_forking.py": FORK,

@@ -27,6 +27,7 @@ FILES_LEFT_OUT = {
     "test_collectives_torchrun.py": "PyTorch, several times over",
     "test_dtypes.py": "what an array is; bytes are bytes to a device",
     "test_examples.py": "programs that start processes; their writes and notifications have cases of their own",
+    "test_examples_arrays.py": "programs that start processes; their writes and notifications have cases of their own",
     "test_examples_pairs.py": "programs that start processes; their writes and notifications have cases of their own",
     "test_examples_pairs_ends.py": "programs that start processes; their writes and notifications have cases of their own",
     "test_hostile_bytes.py": "the control channel and the wire of soft0",

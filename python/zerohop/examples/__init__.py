@@ -7,6 +7,11 @@ that exchanges halos from inside.
 ``python -m zerohop.examples.kv_cache``: blocks of a paged KV cache, asked for by one process and written by another, in
 asyncio.
 ``python -m zerohop.examples.osu``: latency and bandwidth between two ranks, in the format of the OSU micro-benchmarks.
+``python -m zerohop.examples.weights``: parameters of a model, pushed to many readers, version by version; PyTorch, or NumPy
+without it.
+``python -m zerohop.examples.halo``: an array split by columns, whose halos are written as they lie; CuPy on GPUs, else NumPy.
+``python -m zerohop.examples.jax_handoff``: arrays of JAX, bfloat16 too, which another process reads where they were written.
+``python -m zerohop.examples.numpy_only``: the smallest, of NumPy alone.
 
 Each starts its ranks itself, or is started by torchrun or mpirun, where mpi4py is installed.
 """

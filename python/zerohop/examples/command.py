@@ -98,7 +98,7 @@ def enough_memory(what: str, needed: int, remedy: str) -> None:
 
 
 def where(device: str | None, framework: str = "torch") -> tuple[str, ...]:
-    """Devices whose arrays PyTorch has, or CuPy ("cupy"). Raises click.UsageError."""
+    """Devices whose arrays PyTorch has, CuPy ("cupy") or JAX ("jax"). Raises click.UsageError."""
     try:
         return choose_devices(device, framework) or ("cpu",)
     except ValueError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,21 @@ HERE = Path(__file__).parent
 # than the CPU of the other side needs between two launches.
 PATIENCE_NS = 10_000_000_000
 _LOOK_S = 1e-4  # between two looks at whether a kernel has ended
-_WHAT_FOR = {
-    "cupy": "CuPy, whose arrays and kernels are used",
-    "torch": "PyTorch, whose tensors are used",
+
+
+@dataclass(frozen=True)
+class Framework:
+    """modules: of which one must be there for GPUs."""
+
+    what: str
+    modules: tuple[str, ...]
+    remedy: str
+
+
+_FRAMEWORKS = {
+    "cupy": Framework("CuPy, whose arrays and kernels are used", ("cupy",), "'zerohop[cupy]'"),
+    "torch": Framework("PyTorch, whose tensors are used", ("torch",), "'zerohop[torch]'"),
+    "jax": Framework("JAX for CUDA", ("jax_cuda13_plugin", "jax_cuda12_plugin"), "'jax[cuda13]'"),
 }
 _ENDINGS = {  # zerohop::device::Status, and what the kernels here have beside it
     1: "waited in vain for {seconds:.0f} s",
@@ -187,6 +200,7 @@ def _why_no_gpu(framework: str = "cupy") -> str | None:
     """With the remedy; None: there is one, and the framework."""
     if _gpu_count() == 0:
         return "this process sees no NVIDIA GPU (nvidia-smi and CUDA_VISIBLE_DEVICES tell why)"
-    if importlib.util.find_spec(framework) is None:
-        return f"{_WHAT_FOR[framework]}, is not installed: pip install 'zerohop[{framework}]'"
+    wanted = _FRAMEWORKS[framework]
+    if all(importlib.util.find_spec(module) is None for module in wanted.modules):
+        return f"{wanted.what}, is not installed: pip install {wanted.remedy}"
     return None

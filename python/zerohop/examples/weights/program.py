@@ -82,7 +82,9 @@ def main(
         # Copies, and at every rank a reference, or the parameters and their gradients.
         needed = (COPIES * (size - 1) + 3 * size) * spec.plan.nbytes
         enough_memory(
-            f"{size} ranks with {spec.plan.parameters:,} parameters", needed, "--layers or --width"
+            f"{size} ranks with {spec.plan.parameters:,} parameters",
+            needed,
+            "fewer --layers or --width",
         )
     readers = range(1, size)
     context.exit(

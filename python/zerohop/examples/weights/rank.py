@@ -66,4 +66,5 @@ def train(world: World, plan: Plan, device: str, report: Report) -> Finding:
         trainer.push_all(lambda version: report("versions", version, plan.versions))
         finding.wrong = trainer.hear_out()
         finding.seconds, finding.lost = trainer.seconds, trainer.lost
+        trainer.leave()
     return finding

@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from zerohop._core import Memory
     from zerohop.world import World
 
-__all__ = ["HEARD", "TOLD", "Reader", "differing"]
+__all__ = ["TOLD", "Reader", "differing"]
 
 TOLD = 0  # tag of what a reader says to the trainer at the end
-HEARD = COPIES  # slot of the reader
 
 
 class Reader:
@@ -54,10 +53,8 @@ class Reader:
         return self._arrays.to_host(self._arrays.view(self._copies[version % COPIES]))
 
     def tell(self, wrong: str) -> None:
-        """Returns when the trainer has heard it."""
-        self._trainer.send(np.frombuffer((wrong or " ").encode(), np.uint8), tag=TOLD)
-        # Not for the send to be done: of that the trainer, who has heard it, says nothing if it has left.
-        self._world.endpoint.wait_notify(HEARD)
+        """To the trainer, which leaves behind all readers."""
+        self._trainer.send(np.frombuffer((wrong or " ").encode(), np.uint8), tag=TOLD).wait()
 
 
 def differing(found: Floats, right: Floats, plan: Plan) -> str:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zerohop.bound import looks
 from zerohop.errors import PeerLost, TransferTimeout
 from zerohop.examples.failures import OutOfStep, Stopped
 from zerohop.examples.weights.model import Model
 from zerohop.examples.weights.plan import ACKNOWLEDGED, COPIES, Plan, copy_name
-from zerohop.examples.weights.reader import HEARD, TOLD
+from zerohop.examples.weights.reader import TOLD
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -116,8 +117,13 @@ class Trainer:
                 text = np.empty(_LONGEST, np.uint8)
                 nbytes = reader.peer.recv(text, tag=TOLD).wait()
                 said.append(text[:nbytes].tobytes().decode().strip())
-                reader.peer.notify(HEARD, 1).wait()
         return [wrong for wrong in said if wrong]
+
+    def leave(self) -> None:
+        """Behind all readers: one that is lost comes to no barrier."""
+        for _ in looks(time.monotonic() + self._world.endpoint.timeout):
+            if not any(reader.peer.alive for reader in self.readers.values()):
+                break
 
     def close(self) -> None:
         for source in self._sources:
