@@ -13,6 +13,7 @@ from zerohop._core import (
     Transfer,
     crc32c,
 )
+from zerohop.affinity import local_gpu
 from zerohop.device import compile_options, include_dir
 from zerohop.endpoint import Endpoint
 from zerohop.errors import (
@@ -79,6 +80,7 @@ __all__ = [
     "compile_options",
     "crc32c",
     "include_dir",
+    "local_gpu",
     "prometheus",
     "topology",
     "verbs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +16,11 @@ from zerohop.runs import Lead, check_size, open_run
 from zerohop.store import Store
 
 __all__ = ["Addresses"]
+
+
+def _is_of_torch(store: Store) -> bool:
+    distributed = sys.modules.get("torch.distributed")  # who has one of its stores has imported it
+    return distributed is not None and isinstance(store, distributed.Store)
 
 
 class Addresses:
@@ -35,7 +41,7 @@ class Addresses:
     def wait(self, rank: int, end: float) -> tuple[Entry, Lead]:
         """What there is of that rank, now or by `end` (time.monotonic()). Raises TransferTimeout, Error once this one has left."""
         key = f"{self._prefix}/{rank}"
-        if hasattr(self._store, "wait"):  # of PyTorch: its get() would wait for its own timeout
+        if _is_of_torch(self._store):  # its get() would wait for its own timeout
             self._wait_in_torch(key, end)
         for _ in looks(end):
             if self._over:

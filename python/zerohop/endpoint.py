@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, SupportsFloat
 
 from zerohop import _core
 from zerohop.knobs import KNOBS, Knobs, chosen
+from zerohop.numbers import whole
 from zerohop.rails import joined, nearest_rails, preferred_adapters
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Endpoint(_core.Endpoint):
             second; ``peer.stats()["rails"]`` tells. Control connections take the network of the first
             (or ``$ZEROHOP_HOST``): the Peer lives as long as that connection does.
             Default: ``$ZEROHOP_DEVICE``, else an adapter that can serve, of several the nearest to
-            ``cuda:0`` if there is a GPU, else the first; else ``"soft0"``; never several.
+            the GPU of this rank, ``zerohop.local_gpu(local_rank)``, if there is one, else the first; else ``"soft0"``; never several.
         timeout: bound of every wait that is given none, in seconds. With 0 such a wait looks once and
             raises TransferTimeout unless all is there already; connecting then never succeeds.
             Default: ``$ZEROHOP_TIMEOUT``, else 30.
@@ -102,6 +103,8 @@ class Endpoint(_core.Endpoint):
         host: address of this host on which to listen for control connections: an IPv4 or IPv6 literal,
             not a name.
             Default: ``$ZEROHOP_HOST``, else where the device itself is reached.
+        local_rank: of this process among those of its host, for that choice. Default: what torchrun, mpirun or srun has
+            told, else 0.
         registration: how GPU memory is registered where the call names nothing else: ``"auto"``,
             ``"dmabuf"``, ``"peermem"`` or ``"staged"``, as ``register()`` explains. Holds for ``register()``
             and ``empty()``, and for the GPU arrays that are given to transfers and messages as they are.
@@ -126,11 +129,14 @@ class Endpoint(_core.Endpoint):
         name: str | None = None,
         spin: float | None = None,
         host: str | None = None,
+        local_rank: int | None = None,
         registration: str | None = None,
         **knobs: Unpack[Knobs],
     ) -> None:
         _check_name(name)
         _check_text("host", host)
+        if local_rank is not None:
+            local_rank = whole("local_rank", local_rank)
         _check_text("registration", registration)
         if registration is None:
             registration = os.environ.get("ZEROHOP_REGISTRATION", "") or "auto"
@@ -145,7 +151,9 @@ class Endpoint(_core.Endpoint):
         _check_seconds("timeout", timeout)
         _check_seconds("spin", spin)
         devices = os.environ.get("ZEROHOP_DEVICE", "") if device is None else joined(device)
-        preferred, preference = preferred_adapters() if not devices else ([], "")
+        preferred, preference = (
+            preferred_adapters(local_rank=local_rank) if not devices else ([], "")
+        )
         super().__init__(
             device=devices,
             name=name or "",

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from zerohop.errors import ProtocolError
 
-__all__ = ["Entry"]
+__all__ = ["Entry", "boot_id"]
 
 
 @cache
-def _boot() -> str:
+def boot_id() -> str:
     """Names this host since it was started; containers of one host share it."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -31,7 +31,7 @@ class Entry:
     host: str = field(default_factory=socket.gethostname)
     left: str = ""  # why it has left, if it said so
     pid: int = field(default_factory=os.getpid)
-    boot: str = field(default_factory=_boot)
+    boot: str = field(default_factory=boot_id)
 
     @property
     def who(self) -> str:
@@ -39,7 +39,7 @@ class Entry:
 
     @property
     def of_this_host(self) -> bool:
-        return self.boot == _boot()
+        return self.boot == boot_id()
 
     def to_bytes(self) -> bytes:
         values = asdict(self)

@@ -1,13 +1,11 @@
-"""How launchers tell a process its rank: one function for each, which knows its variables.
-
-Each returns None where its launcher did not start this process.
-"""
+"""What a launcher has told this process, by its variables, and where its ranks meet."""
 
 from __future__ import annotations
 
+import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
@@ -15,58 +13,114 @@ from typing import Any
 
 from zerohop.bound import looks
 from zerohop.errors import TransferTimeout
-from zerohop.store import Store
+from zerohop.store import Store, open_store
 
-__all__ = ["Job", "job_from_environment"]
+__all__ = ["PATIENCE", "Job", "Launched", "job_from_environment", "launched"]
 
-_PATIENCE = 300.0  # seconds for the process that runs the store to start, where none are given
+PATIENCE = 300.0  # seconds for all ranks to start, where none are given
 _MOST_PORT = 65535
+_MEETING = ("MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True)
-class Job:
-    store: Store
+class Launcher:
+    """Its variables. needs: those that tell it from others. mpi: its ranks are those of MPI."""
+
+    name: str
+    rank: str
+    size: str
+    local_rank: str
+    needs: tuple[str, ...] = ()
+    mpi: bool = False
+
+    def has_started(self, environment: Mapping[str, str]) -> bool:
+        return all(environment.get(name) for name in (self.rank, self.size, *self.needs))
+
+
+# The first that has started this process: mpirun may run within a job of Slurm. Of that, SLURM_STEP_NUM_TASKS is set by srun
+# alone (man srun, output environment variables), and not in a batch script.
+LAUNCHERS = (
+    Launcher("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", needs=_MEETING),
+    Launcher(
+        "mpirun (Open MPI)",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        mpi=True,
+    ),
+    Launcher("mpirun (MPICH)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", mpi=True),
+    Launcher("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
+)
+
+
+@dataclass(frozen=True)
+class Launched:
+    launcher: Launcher
     rank: int
     size: int
     local_rank: int
 
 
-def job_from_environment(environment: Mapping[str, str], seconds: float = _PATIENCE) -> Job:
-    """Raises RuntimeError where no launcher has said anything, ValueError for a variable that says nothing,
-    TransferTimeout where the store does not answer within `seconds`.
-    """
+@dataclass(frozen=True)
+class Job:
+    """store: where the ranks meet; None: by MPI."""
+
+    store: Store | None
+    rank: int
+    size: int
+    local_rank: int
+
+
+def launched(environment: Mapping[str, str]) -> Launched | None:
+    """None: no launcher that is known has started this process. Raises ValueError for a variable that says nothing."""
     for launcher in LAUNCHERS:
-        job = launcher(environment, seconds)
-        if job is not None:
-            return job
-    raise RuntimeError(
-        "no launcher has told this process its rank: start it with torchrun, or set RANK, WORLD_SIZE, MASTER_ADDR and "
-        "MASTER_PORT, or say it in the program, World(directory, rank, size)"
-    )
+        if launcher.has_started(environment):
+            rank, size = _number(environment, launcher.rank), _number(environment, launcher.size)
+            if not 0 <= rank < size:
+                raise ValueError(
+                    f"{launcher.rank}={rank} of {launcher.size}={size}: ranks go from 0 to {launcher.size} - 1"
+                )
+            is_told = environment.get(launcher.local_rank)
+            local_rank = _number(environment, launcher.local_rank) if is_told else 0
+            return Launched(launcher, rank, size, local_rank)
+    return None
 
 
-def torchrun(environment: Mapping[str, str], seconds: float) -> Job | None:
-    """Its agent runs a TCPStore at MASTER_ADDR and MASTER_PORT, which outlives a restart of the ranks."""
-    if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        return None
-    store = _torch_store(environment, seconds, is_master=False)
-    attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return _job(environment, store, f"attempt {attempt}")
+def job_from_environment(
+    environment: Mapping[str, str],
+    seconds: float = PATIENCE,
+    store: Store | str | os.PathLike[str] | None = None,
+) -> Job:
+    """Raises RuntimeError where no launcher has said anything, or not where its ranks meet, ValueError for a variable that
+    says nothing, TransferTimeout where the store does not answer within `seconds`.
+    """
+    meeting: Store | None = None
+    agent = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if agent and store is None:
+        # Its agent runs a TCPStore, which outlives a restart of the ranks.
+        attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+        meeting = _torch_store(environment, seconds, f"attempt {attempt}", is_master=False)
+    told = launched(environment)
+    if told is None:
+        raise RuntimeError(
+            "no launcher has told this process its rank: start it with torchrun, mpirun or srun, or set RANK, WORLD_SIZE, "
+            "MASTER_ADDR and MASTER_PORT, or say it in the program, World(directory, rank, size)"
+        )
+    if store is not None:
+        meeting = open_store(store)
+    elif meeting is None and all(environment.get(name) for name in _MEETING):
+        meeting = _torch_store(environment, seconds, "plain", is_master=told.rank == 0)
+    elif meeting is None and not told.launcher.mpi:
+        raise RuntimeError(
+            f"{told.launcher.name} has told this process its rank, but not where the ranks meet: "
+            "World.from_env(store=directory), one that all hosts see, or set MASTER_ADDR and MASTER_PORT, of the host of rank 0"
+        )
+    return Job(meeting, told.rank, told.size, told.local_rank)
 
 
-def variables(environment: Mapping[str, str], seconds: float) -> Job | None:
-    """RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torch.distributed has them: rank 0 runs the TCPStore."""
-    if not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(environment):
-        return None
-    rank, _ = _rank_and_size(environment)
-    store = _torch_store(environment, seconds, is_master=rank == 0)
-    return _job(environment, store, "plain")
-
-
-LAUNCHERS: tuple[Callable[[Mapping[str, str], float], Job | None], ...] = (torchrun, variables)
-
-
-def _torch_store(environment: Mapping[str, str], seconds: float, *, is_master: bool) -> Any:
+def _torch_store(
+    environment: Mapping[str, str], seconds: float, prefix: str, *, is_master: bool
+) -> Any:
     place = _text(environment, "MASTER_ADDR"), _number(environment, "MASTER_PORT")
     if not 1 <= place[1] <= _MOST_PORT:
         raise ValueError(f"MASTER_PORT={place[1]} is no port: they go from 1 to {_MOST_PORT}")
@@ -75,18 +129,19 @@ def _torch_store(environment: Mapping[str, str], seconds: float, *, is_master: b
     except ImportError as error:
         raise RuntimeError(
             "ranks that find each other at MASTER_ADDR need the store of PyTorch, which is not installed: install it, "
-            "or let them meet in a directory, World(directory, rank, size)"
+            "or let them meet in a directory, World.from_env(store=directory) or World(directory, rank, size)"
         ) from error
     if not is_master:
         _await_answer(place, seconds)
     # Several in one process share the port: torch.distributed may have its own there.
-    return distributed.TCPStore(
+    store = distributed.TCPStore(
         *place,
         is_master=is_master,
         wait_for_workers=False,
         multi_tenant=True,
         timeout=timedelta(seconds=seconds),
     )
+    return distributed.PrefixStore(f"zerohop, {prefix}", store)
 
 
 def _await_answer(place: tuple[str, int], seconds: float) -> None:
@@ -104,20 +159,6 @@ def _await_answer(place: tuple[str, int], seconds: float) -> None:
         f"the store of the job did not answer at MASTER_ADDR={place[0]}, MASTER_PORT={place[1]} in {seconds:g} s "
         f"({refusal}): start the process that runs it, rank 0 or the launcher, or give a longer timeout"
     )
-
-
-def _job(environment: Mapping[str, str], store: Any, prefix: str) -> Job:
-    distributed: Any = import_module("torch.distributed")
-    rank, size = _rank_and_size(environment)
-    local_rank = _number(environment, "LOCAL_RANK") if "LOCAL_RANK" in environment else 0
-    return Job(distributed.PrefixStore(f"zerohop, {prefix}", store), rank, size, local_rank)
-
-
-def _rank_and_size(environment: Mapping[str, str]) -> tuple[int, int]:
-    rank, size = _number(environment, "RANK"), _number(environment, "WORLD_SIZE")
-    if not 0 <= rank < size:
-        raise ValueError(f"RANK={rank} of WORLD_SIZE={size}: ranks go from 0 to WORLD_SIZE - 1")
-    return rank, size
 
 
 def _text(environment: Mapping[str, str], name: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from zerohop.affinity import launched_local_rank
+
 __all__ = ["joined", "nearest_rails", "preferred_adapters"]
 
 
@@ -48,8 +50,10 @@ def nearest_rails(devices: str) -> dict[str, int]:
     return nearest
 
 
-def preferred_adapters(root: Path = Path("/")) -> tuple[list[str], str]:
-    """The adapters to be tried first where none is named: the nearest to the first GPU; and why them.
+def preferred_adapters(
+    root: Path = Path("/"), local_rank: int | None = None
+) -> tuple[list[str], str]:
+    """The adapters to be tried first where none is named: the nearest to a GPU, by default this rank's; and why them.
 
     Nothing to prefer ([], "") with fewer than two adapters, or without a GPU whose place is known.
     """
@@ -59,8 +63,13 @@ def preferred_adapters(root: Path = Path("/")) -> tuple[list[str], str]:
     from zerohop.topology import topology
 
     machine = topology(root / "sys", root / "proc", nvml="not asked: only PCIe counts here")
-    near = machine.nearest("cuda:0") if machine.cuda else ()
+    if not machine.cuda:
+        return [], ""
+    if local_rank is None:
+        local_rank = launched_local_rank()
+    gpu = f"cuda:{local_rank % len(machine.cuda)}"  # as local_gpu(), without asking the driver
+    near = machine.nearest(gpu)
     if not near:
         return [], ""
-    distance = machine.label("cuda:0", near[0].name)
-    return [rdma.name for rdma in near], f"it is the adapter nearest to cuda:0 ({distance})"
+    distance = machine.label(gpu, near[0].name)
+    return [rdma.name for rdma in near], f"it is the adapter nearest to {gpu} ({distance})"

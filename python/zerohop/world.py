@@ -11,12 +11,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
+from zerohop.affinity import launched_local_rank, local_gpu
 from zerohop.barrier import Barrier
 from zerohop.bound import Bound
 from zerohop.collectives import CollectiveCalls, Desk
 from zerohop.ending import Ending
 from zerohop.errors import Error
-from zerohop.launch import job_from_environment
+from zerohop.last_words import described
+from zerohop.launch import PATIENCE, job_from_environment, launched
 from zerohop.numbers import whole
 from zerohop.roster import Roster
 from zerohop.segment import Segment
@@ -44,7 +46,8 @@ class World(CollectiveCalls):
         rank: of this process, from 0.
         size: number of ranks.
         name: of the World, the same on all ranks; of several in one store each has its own.
-        local_rank: of this process among those of its host, for the choice of a GPU; nothing here depends on it.
+        local_rank: of this process among those of its host, by which ``world.gpu`` is chosen and, of several adapters, the
+            one that is nearest to that. Default: what a launcher has told, else 0.
         options: keywords of the Endpoint, such as ``device=`` and ``timeout=``.
 
     The Endpoint is ``world.endpoint``. Slots 0 to 16383 of its board are the program's own; those above belong
@@ -68,15 +71,18 @@ class World(CollectiveCalls):
         size: int,
         *,
         name: str = "world",
-        local_rank: int = 0,
+        local_rank: int | None = None,
         **options: Any,
     ) -> None:
         self.rank, self.size = whole("rank", rank), whole("size", size)
+        if local_rank is None:
+            local_rank = launched_local_rank()
         self.name, self.local_rank = name, whole("local_rank", local_rank)
         if not 0 <= self.rank < self.size:
             raise ValueError(f"rank {rank} of {size}: ranks go from 0 to size - 1")
         if not isinstance(name, str) or not name or not name.isprintable():
             raise ValueError(f"name must be printable text, not {name!r}")
+        options = {"local_rank": self.local_rank, **options}
         self._roster = Roster(open_store(store), name, self.rank, self.size, options)
         self.endpoint = self._roster.endpoint
         ending = Ending(self._roster)
@@ -90,20 +96,61 @@ class World(CollectiveCalls):
         _open.add(self)
 
     @classmethod
-    def from_env(cls, **options: Any) -> Self:
+    def from_env(cls, store: Store | str | os.PathLike[str] | None = None, **options: Any) -> Self:
         """The World of the launcher that started this process, told by its variables.
 
         ``torchrun``, and what sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as for torch.distributed: through
-        PyTorch's TCPStore, which is open to whoever reaches its port, as for PyTorch itself. options: as of World;
-        ``timeout=`` bounds the wait for that store, too (without it, 300 s).
+        PyTorch's TCPStore, which is open to whoever reaches its port, as for PyTorch itself. ``mpirun`` of Open MPI and MPICH:
+        as ``from_mpi(MPI.COMM_WORLD)``. ``srun``: through PyTorch's store, too, at MASTER_ADDR and MASTER_PORT if the job sets them,
+        else `store` has to be given.
 
-        Raises RuntimeError (no launcher that is known, no PyTorch), ValueError (a variable that says nothing),
-        TransferTimeout (nobody runs the store).
+        store: where the ranks meet instead, as of World; a directory that all hosts see, say. options: as of World;
+        ``timeout=`` bounds the wait for the ranks to start, too (without it, 300 s).
+
+        Raises RuntimeError (no launcher that is known, no PyTorch, no mpi4py, nowhere to meet), ValueError (a variable that
+        says nothing), TransferTimeout (nobody runs the store), and what from_mpi raises.
         """
-        bound = {"seconds": options["timeout"]} if "timeout" in options else {}
-        job = job_from_environment(os.environ, **bound)
+        job = job_from_environment(os.environ, options.get("timeout", PATIENCE), store)
         options = {"local_rank": job.local_rank, **options}
+        if job.store is None:
+            from zerohop.mpi import everyone
+
+            return cls.from_mpi(everyone(job), **options)
         return cls(job.store, job.rank, job.size, **options)
+
+    @classmethod
+    def from_mpi(cls, comm: Any, **options: Any) -> Self:
+        """The World of an MPI communicator (mpi4py), one that was split, too. Every rank of it calls this.
+
+        The ranks have that communicator's numbers and tell each other their addresses by it, once; what they exchange in the
+        World goes without MPI, so that MPI may be finalized before. options: as of World; ``timeout=`` bounds the wait for the
+        other ranks, too (without it, 300 s).
+
+        Raises TypeError and ValueError (no communicator, COMM_NULL, an intercommunicator), Error (MPI itself fails; the World
+        of another rank cannot be made), TransferTimeout (not all ranks call this), and what World raises.
+        """
+        from zerohop.mpi import GatheredStore, Group
+
+        group, store = Group(comm, options.get("timeout", PATIENCE)), GatheredStore()
+        counted, told = group.local_rank(), launched(os.environ)
+        # The launcher counts the ranks of all its communicators: of two on one host each has GPUs of its own.
+        options = {"local_rank": told.local_rank if told else counted, **options}
+        try:
+            world = cls(store, group.rank, group.size, **options)
+        except Exception as error:
+            store.fail(group, described(error))  # so that nobody waits for this one
+            raise
+        try:
+            store.gather(group)
+        except BaseException:
+            world.close()
+            raise
+        return world
+
+    @property
+    def gpu(self) -> str:
+        """Of this rank, as zerohop.local_gpu(): ``"cuda:3"``, or ``"cpu"`` where it sees none."""
+        return local_gpu(self.local_rank)
 
     def segment(
         self,

@@ -35,7 +35,7 @@ FILES_WITHOUT_P2P = {
     "test_hostile_bytes.py", "test_load.py", "test_messages.py", "test_mistakes.py",
     "test_partners.py", "test_segment_mistakes.py", "test_shapes.py", "test_sharing.py", "test_timeouts.py",
     "test_torch_backend_groups.py", "test_torch_backend_lost.py", "test_torch_backend_mistakes.py",
-    "test_values.py", "test_verbs_operations.py", "test_world_runs.py", "test_world_torchrun.py",
+    "test_values.py", "test_verbs_operations.py", "test_world_mpi.py", "test_world_runs.py", "test_world_torchrun.py",
 }  # fmt: skip
 KINDS_OVER_P2P = {"numpy", "empty"}
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from support.arrays_examples import MAINS, RIGHT, SMALL, invoke, said
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.examples import example, rows_of, running
-from support.launchers import PATIENCE, torchrun
+from support.launchers import PATIENCE, mpirun, torchrun
 from support.patience import patient
 from support.ranks import TIMEOUT, results
 from zerohop.examples import command, job, place
@@ -341,6 +341,14 @@ def test_a_launcher_would_end_all(monkeypatch):
     for variable, value in launched.items():
         monkeypatch.setenv(variable, value)
     assert "--kill is for ranks that this program starts" in usage_error("weights", "--kill=1")
+
+
+@pytest.mark.timeout(PATIENCE)
+@pytest.mark.parametrize(("name", "mpi"), [("halo", "openmpi"), ("numpy_only", "mpich")])
+def test_mpirun_starts_it(name, mpi, tmp_path):
+    done = mpirun(mpi, 3, tmp_path, "-m", f"zerohop.examples.{name}", *SMALL[name])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(RIGHT[name]) == 1
 
 
 @pytest.mark.timeout(PATIENCE)

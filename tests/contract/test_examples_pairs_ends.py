@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
-from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
-from support.attempt import LOST_WITHIN, Attempt, within
+from support.attempt import LOST_WITHIN, within
 from support.examples import running
-from support.launchers import PATIENCE, torchrun
+from support.launchers import MPIS, PATIENCE, mpirun, torchrun
 from support.pairs import LONG, MAINS, SMALL, invoke, said
-from support.patience import patient
-from zerohop.examples import job, place
-from zerohop.examples.mpi import open_world
+from zerohop.examples import place
 
 
 @pytest.fixture(autouse=True)
@@ -34,62 +30,19 @@ def route(verbs, device, monkeypatch):
 # --- mpirun ---
 
 
-class Communicator:
-    """Of MPI, as far as it is used; the ranks are threads."""
-
-    def __init__(self, size):
-        self._size, self._barrier = size, threading.Barrier(size, timeout=patient(20))
-        self._given = [None] * size
-        self.mine = threading.local()
-
-    def Get_rank(self):
-        return self.mine.rank
-
-    def Get_size(self):
-        return self._size
-
-    def Split_type(self, kind):
-        return self
-
-    def allgather(self, value):
-        self._given[self.mine.rank] = value
-        self._barrier.wait()
-        given = [dict(known) for known in self._given]
-        self._barrier.wait()
-        return given
-
-
-@pytest.fixture
-def mpi(monkeypatch):
-    module = ModuleType("mpi4py.MPI")
-    module.COMM_WORLD, module.COMM_TYPE_SHARED = Communicator(2), 0
-    monkeypatch.setitem(sys.modules, "mpi4py", ModuleType("mpi4py"))
-    monkeypatch.setitem(sys.modules, "mpi4py.MPI", module)
-    return module
-
-
+@pytest.mark.timeout(PATIENCE)
+@pytest.mark.parametrize("mpi", MPIS)
 @pytest.mark.parametrize("name", MAINS)
-def test_ranks_of_mpirun_find_each_other(mpi, monkeypatch, name):
-    def ranked(work, spec):
-        def run(rank):
-            mpi.COMM_WORLD.mine.rank = rank
-            with open_world() as world:
-                assert (world.rank, world.size, world.local_rank) == (rank, 2, rank)
-                return work(world, spec, lambda what, done, total: None)
-
-        attempts = [Attempt(run, rank) for rank in range(2)]
-        first, _ = (attempt.value() for attempt in attempts)
-        return first
-
-    monkeypatch.setattr(job, "run", lambda name, work, spec, ranks: ranked(work, spec))
-    done = invoke(name)
-    assert done.exit_code == 0, done.output
-    assert "bit for bit" in done.output
+def test_mpirun_starts_it(mpi, name, tmp_path):
+    done = mpirun(mpi, 2, tmp_path, "-m", f"zerohop.examples.{name}", *SMALL[name], "--device=cpu")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("bit for bit") == 1
 
 
-@pytest.mark.parametrize("variable", ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"])
-def test_without_mpi4py_mpirun_is_told_what_helps(monkeypatch, variable):
-    monkeypatch.setenv(variable, "2")
+@pytest.mark.parametrize("prefix", ["OMPI_COMM_WORLD", "PMI"])
+def test_without_mpi4py_mpirun_is_told_what_helps(monkeypatch, prefix):
+    monkeypatch.setenv(f"{prefix}_RANK", "0")
+    monkeypatch.setenv(f"{prefix}_SIZE", "2")
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     done = invoke("osu")
     assert done.exit_code == 1

@@ -1,17 +1,32 @@
-"""Jobs that a launcher starts, as its user would."""
+"""Jobs that a launcher starts, as its user would, and what these need on the machine."""
 
 from __future__ import annotations
 
+import ctypes.util
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.patience import patient
 
-__all__ = ["PATIENCE", "run_ranks", "torchrun"]
+__all__ = ["MPIS", "PATIENCE", "mpirun", "needs", "run_ranks", "torchrun"]
 
 PATIENCE = 180  # seconds, of a test that starts one
+MPIS = ("openmpi", "mpich")
+
+
+def needs(*, commands: tuple[str, ...] = (), modules: tuple[str, ...] = ()) -> None:
+    """Skips the test where one is not installed, but not in CI, which installs them all."""
+    missing = [command for command in commands if shutil.which(command) is None]
+    missing += [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing:
+        assert "CI" not in os.environ, f"{missing} are not installed"
+        pytest.skip(f"not installed: {', '.join(missing)}")
 
 
 def run_ranks(
@@ -39,3 +54,20 @@ def torchrun(
     """program: a file, or -m and a module, and its arguments."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     return run_ranks([*launcher, f"--nproc-per-node={ranks}", *options, *program], cwd, **variables)
+
+
+def mpirun(
+    mpi: str, ranks: int, folder: Path, *program: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """By one of MPIS, as Debian has them beside each other. folder: of this test."""
+    needs(commands=(f"mpirun.{mpi}",), modules=("mpi4py",))
+    options = {"openmpi": ["--oversubscribe", "--allow-run-as-root"], "mpich": []}[mpi]
+    # mpi4py's wheel loads the MPI that it finds first, and Debian's MPICH has another name than its own build.
+    if mpi == "mpich":
+        library = ctypes.util.find_library("mpich")
+        assert library is not None
+        path = next(Path("/usr/lib").glob(f"*/{library}"))
+        (folder / "libmpi.so.12").symlink_to(path)
+        variables["LD_LIBRARY_PATH"] = str(folder)
+    command = [f"mpirun.{mpi}", *options, "-n", str(ranks), sys.executable, *program]
+    return run_ranks(command, MPI4PY_MPIABI=mpi, **variables)

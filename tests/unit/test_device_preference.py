@@ -37,6 +37,30 @@ def test_adapters_nearest_to_the_first_gpu_come_first(
     assert preferred_adapters(machine.root) == (["mlx5_4"], reason)
 
 
+def test_each_rank_of_a_host_has_an_adapter_near_its_own_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = dgx(tmp_path).root
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for launcher in ("OMPI_COMM_WORLD", "SLURM"):
+        names = {
+            "OMPI_COMM_WORLD": (
+                "OMPI_COMM_WORLD_RANK",
+                "OMPI_COMM_WORLD_SIZE",
+                "OMPI_COMM_WORLD_LOCAL_RANK",
+            ),
+            "SLURM": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
+        }[launcher]
+        with monkeypatch.context() as environment:
+            for name, value in zip(names, ("21", "32", "5"), strict=True):
+                environment.setenv(name, value)
+            assert preferred_adapters(root)[1] == "it is the adapter nearest to cuda:5 (PIX)"
+            assert preferred_adapters(root)[0][0] == "mlx5_5"
+            environment.setenv("CUDA_VISIBLE_DEVICES", "7")  # the launcher shows each its own
+            assert preferred_adapters(root)[0][0] == "mlx5_7"
+    assert preferred_adapters(root, local_rank=11)[0][0] == "mlx5_3"
+
+
 @pytest.mark.parametrize("build", [plain, virtual, workstation])
 def test_where_there_is_no_choice_nothing_is_preferred(tmp_path: Path, build: object) -> None:
     assert preferred_adapters(build(tmp_path).root) == ([], "")  # type: ignore[operator]

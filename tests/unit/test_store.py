@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import zerohop as zh
 from zerohop.addresses import Addresses
+from zerohop.affinity import launched_local_rank
 from zerohop.launch import job_from_environment
 from zerohop.store import Directory, open_store
 
@@ -194,6 +195,71 @@ def test_wrong_variables_are_named(missing: str, words: str) -> None:
         del variables["MASTER_ADDR"]
     with pytest.raises(ValueError, match=words):
         job_from_environment(variables)
+
+
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "5",
+    "OMPI_COMM_WORLD_SIZE": "8",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+}
+MPICH = {"PMI_RANK": "5", "PMI_SIZE": "8", "MPI_LOCALRANKID": "1"}
+SRUN = {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1"}
+TORCH = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
+
+
+@pytest.mark.parametrize("variables", [OPEN_MPI, MPICH, SRUN, TORCH, {**SRUN, **OPEN_MPI}])
+def test_every_launcher_is_understood(variables: dict[str, str], tmp_path: Path) -> None:
+    job = job_from_environment(variables, store=tmp_path)
+    assert isinstance(job.store, Directory)
+    assert (job.rank, job.size, job.local_rank) == (5, 8, 1)
+    assert launched_local_rank(variables) == 1
+
+
+@pytest.mark.parametrize("variables", [OPEN_MPI, MPICH])
+def test_ranks_of_mpi_meet_by_mpi(variables: dict[str, str]) -> None:
+    assert job_from_environment(variables).store is None
+    for name in list(variables)[:2]:
+        with pytest.raises(RuntimeError, match="no launcher has told"):
+            job_from_environment({key: value for key, value in variables.items() if key != name})
+
+
+def test_ranks_of_srun_are_told_where_to_meet() -> None:
+    """As its manual has the variables: not verified under a real Slurm."""
+    with pytest.raises(RuntimeError, match=r"srun has told .*World\.from_env\(store=directory\)"):
+        job_from_environment(SRUN)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = str(listening.getsockname()[1])
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    with pytest.raises(zh.TransferTimeout, match=f"MASTER_PORT={port}"):  # rank 0 runs the store
+        job_from_environment(SRUN | meeting, 0.2)
+    job = job_from_environment(SRUN | meeting | {"SLURM_PROCID": "0"}, 5.0)
+    assert (job.rank, job.size, job.local_rank) == (0, 8, 1)
+    job.store.set("key", b"value")  # type: ignore[union-attr]
+    assert job.store.get("key") == b"value"  # type: ignore[union-attr]
+
+
+def test_a_batch_script_of_slurm_is_no_rank() -> None:
+    with pytest.raises(RuntimeError, match="no launcher has told"):
+        job_from_environment({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_LOCALID": "0"})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("9", "OMPI_COMM_WORLD_RANK=9 of OMPI_COMM_WORLD_SIZE=8"), ("x", "='x'")]
+)
+def test_a_rank_that_cannot_be_is_named(text: str, words: str) -> None:
+    variables = OPEN_MPI | {"OMPI_COMM_WORLD_RANK": text}
+    with pytest.raises(ValueError, match=words):
+        job_from_environment(variables)
+    assert launched_local_rank(variables) == 0
+
+
+def test_ranks_take_the_gpus_that_they_see_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in OPEN_MPI.items():
+        monkeypatch.setenv(name, value)
+    for count, own, fifth in ((0, "cpu", "cpu"), (1, "cuda:0", "cuda:0"), (4, "cuda:1", "cuda:1")):
+        monkeypatch.setattr("zerohop._core.gpu_count", lambda count=count: count)
+        assert zh.local_gpu() == own
+        assert zh.local_gpu(5) == fifth
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777, 0o1777])

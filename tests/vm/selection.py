@@ -47,7 +47,9 @@ FILES_LEFT_OUT = {
     "test_timeouts.py": "waits in which nothing arrives",
     "test_values.py": "arguments refused before anything is posted",
     "test_world.py": "how ranks find each other, and a barrier of notifications",
+    "test_world_mpi.py": "how ranks find each other; MPI, several times over",
     "test_world_runs.py": "how ranks find each other, and their addresses",
+    "test_world_stores.py": "how ranks find each other",
     "test_world_torchrun.py": "how ranks find each other; PyTorch, several times over",
 }
 # Of the other files. why not: cases; a name stands for all that begin with it.

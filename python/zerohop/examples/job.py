@@ -13,7 +13,7 @@ from typing import Any
 
 from zerohop.errors import Error
 from zerohop.examples.failures import KernelFailed, OutOfStep, Stopped
-from zerohop.examples.mpi import mpi_size, open_world
+from zerohop.launch import launched
 from zerohop.local import Link, RankFailed, Ranks
 from zerohop.world import World
 
@@ -40,12 +40,9 @@ class Ticker:
 
 
 def launched_size() -> int | None:
-    """Ranks of the job that a launcher (torchrun, mpirun) has started this process for; None: there is none."""
-    return int(os.environ["WORLD_SIZE"]) if _by_torchrun() else mpi_size(os.environ)
-
-
-def _by_torchrun() -> bool:
-    return {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ)
+    """Ranks of the job that a launcher (torchrun, mpirun, srun) has started this process for; None: there is none."""
+    told = launched(os.environ)
+    return None if told is None else told.size
 
 
 def run(name: str, work: Work, spec: Any, ranks: int, expendable: Collection[int] = ()) -> Any:
@@ -78,7 +75,11 @@ def run(name: str, work: Work, spec: Any, ranks: int, expendable: Collection[int
 
 
 def _joined(work: Work, spec: Any, ticker: Ticker) -> Any:
-    with World.from_env() if _by_torchrun() else open_world() as world:
+    try:
+        made = World.from_env()
+    except (RuntimeError, ValueError) as error:  # what the launcher has told, and where ranks meet
+        raise Stopped(str(error)) from error
+    with made as world:
         result = work(world, spec, ticker if world.rank == 0 else _say_nothing)
         return result if world.rank == 0 else None
 
