@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from support.arrays_examples import MAINS, RIGHT, SMALL, invoke, said
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.examples import example, rows_of, running
-from support.launchers import PATIENCE, mpirun, torchrun
+from support.launchers import PATIENCE, mpirun
 from support.patience import patient
 from support.ranks import TIMEOUT, results
 from zerohop.examples import command, job, place
@@ -349,10 +349,3 @@ def test_mpirun_starts_it(name, mpi, tmp_path):
     done = mpirun(mpi, 3, tmp_path, "-m", f"zerohop.examples.{name}", *SMALL[name])
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(RIGHT[name]) == 1
-
-
-@pytest.mark.timeout(PATIENCE)
-def test_torchrun_starts_it():
-    done = torchrun(3, "-m", "zerohop.examples.weights", *SMALL["weights"])
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count(RIGHT["weights"].format(readers=2)) == 1

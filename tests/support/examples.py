@@ -16,8 +16,10 @@ from support.link import until
 from support.patience import patient
 
 
-def example(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", "-m", f"zerohop.examples.{name}", *arguments]
+def example(
+    name: str, *arguments: str, warnings: str = "error"
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", warnings, "-m", f"zerohop.examples.{name}", *arguments]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=patient(100), check=False
     )

@@ -25,6 +25,7 @@ HOST_ONLY: dict[str, str] = {
     "test_examples_arrays.py": NO_ARRAY,
     "test_examples_pairs.py": NO_ARRAY,
     "test_examples_pairs_ends.py": NO_ARRAY,
+    "test_examples_ray.py": NO_ARRAY,
     "test_forking.py": FORK,
     "test_scarcity.py": SCARCE,
     "test_segment.py": NO_ARRAY,

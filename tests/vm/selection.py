@@ -30,6 +30,7 @@ FILES_LEFT_OUT = {
     "test_examples_arrays.py": "programs that start processes; their writes and notifications have cases of their own",
     "test_examples_pairs.py": "programs that start processes; their writes and notifications have cases of their own",
     "test_examples_pairs_ends.py": "programs that start processes; their writes and notifications have cases of their own",
+    "test_examples_ray.py": "a cluster of Ray",
     "test_hostile_bytes.py": "the control channel and the wire of soft0",
     "test_mistakes.py": "arguments refused before anything is posted",
     "test_p2p.py": "copies on one host, without a device",

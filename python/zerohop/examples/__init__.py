@@ -12,6 +12,7 @@ without it.
 ``python -m zerohop.examples.halo``: an array split by columns, whose halos are written as they lie; CuPy on GPUs, else NumPy.
 ``python -m zerohop.examples.jax_handoff``: arrays of JAX, bfloat16 too, which another process reads where they were written.
 ``python -m zerohop.examples.numpy_only``: the smallest, of NumPy alone.
+``python -m zerohop.examples.ray_actors``: actors of Ray that hold a World, which they find each other for by an actor.
 
-Each starts its ranks itself, or is started by torchrun or mpirun, where mpi4py is installed.
+Each starts its ranks itself, or is started by torchrun or mpirun, where mpi4py is installed; but ray_actors by Ray.
 """
