@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from zerohop import _core
 
-__all__ = ["launched_local_rank", "local_gpu"]
+__all__ = ["local_gpu", "told_local_rank"]
 
 
-def launched_local_rank(environment: Mapping[str, str] = os.environ) -> int:
-    """0 without a launcher, or with one whose variables say nothing: World.from_env() complains of those."""
+def told_local_rank(default: int = 0) -> int:
+    """As $ZEROHOP_LOCAL_RANK has it, else the launcher; default: without one, or with one whose variables say nothing, of
+    which World.from_env() complains. Raises ValueError.
+    """
+    text = os.environ.get("ZEROHOP_LOCAL_RANK", "")
+    if text:
+        if not (text.isascii() and text.isdecimal()):
+            raise ValueError(
+                f"ZEROHOP_LOCAL_RANK={text!r} is not a whole number >= 0: correct or unset it"
+            )
+        return int(text)
     from zerohop.launch import launched
 
     try:
-        told = launched(environment)
+        told = launched(os.environ)
     except ValueError:
         told = None
-    return 0 if told is None else told.local_rank
+    return default if told is None else told.local_rank
 
 
 def local_gpu(local_rank: int | None = None) -> str:
@@ -28,9 +36,10 @@ def local_gpu(local_rank: int | None = None) -> str:
     are counted from ``cuda:0`` on, and a rank with one has that. Call it before anything makes a context, which would be on
     ``cuda:0``, once for each rank: ``torch.cuda.set_device(zerohop.local_gpu())``.
 
-    local_rank: of this process on its host. Default: what torchrun, mpirun or srun has told, else 0.
+    local_rank: of this process on its host. Default: ``$ZEROHOP_LOCAL_RANK``, else what torchrun, mpirun or srun has told,
+        else 0.
     """
     if local_rank is None:
-        local_rank = launched_local_rank()
+        local_rank = told_local_rank()
     count = _core.gpu_count()
     return f"cuda:{local_rank % count}" if count else "cpu"

@@ -103,8 +103,8 @@ class Endpoint(_core.Endpoint):
         host: address of this host on which to listen for control connections: an IPv4 or IPv6 literal,
             not a name.
             Default: ``$ZEROHOP_HOST``, else where the device itself is reached.
-        local_rank: of this process among those of its host, for that choice. Default: what torchrun, mpirun or srun has
-            told, else 0.
+        local_rank: of this process among those of its host, for that choice. Default: ``$ZEROHOP_LOCAL_RANK``, else what
+            torchrun, mpirun or srun has told, else 0.
         registration: how GPU memory is registered where the call names nothing else: ``"auto"``,
             ``"dmabuf"``, ``"peermem"`` or ``"staged"``, as ``register()`` explains. Holds for ``register()``
             and ``empty()``, and for the GPU arrays that are given to transfers and messages as they are.

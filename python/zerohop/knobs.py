@@ -164,7 +164,7 @@ KNOBS = (
 
 
 # Of an Endpoint, besides the knobs.
-KEYWORDS = ("device", "timeout", "name", "spin", "host", "registration")
+KEYWORDS = ("device", "timeout", "name", "spin", "host", "local_rank", "registration")
 
 
 def chosen(

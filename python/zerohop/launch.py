@@ -68,7 +68,6 @@ class Job:
     store: Store | None
     rank: int
     size: int
-    local_rank: int
 
 
 def launched(environment: Mapping[str, str]) -> Launched | None:
@@ -115,7 +114,7 @@ def job_from_environment(
             f"{told.launcher.name} has told this process its rank, but not where the ranks meet: "
             "World.from_env(store=directory), one that all hosts see, or set MASTER_ADDR and MASTER_PORT, of the host of rank 0"
         )
-    return Job(meeting, told.rank, told.size, told.local_rank)
+    return Job(meeting, told.rank, told.size)
 
 
 def _torch_store(

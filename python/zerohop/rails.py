@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from zerohop.affinity import launched_local_rank
+from zerohop.affinity import told_local_rank
 
 __all__ = ["joined", "nearest_rails", "preferred_adapters"]
 
@@ -66,7 +66,7 @@ def preferred_adapters(
     if not machine.cuda:
         return [], ""
     if local_rank is None:
-        local_rank = launched_local_rank()
+        local_rank = told_local_rank()
     gpu = f"cuda:{local_rank % len(machine.cuda)}"  # as local_gpu(), without asking the driver
     near = machine.nearest(gpu)
     if not near:

@@ -11,14 +11,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
-from zerohop.affinity import launched_local_rank, local_gpu
+from zerohop.affinity import local_gpu, told_local_rank
 from zerohop.barrier import Barrier
 from zerohop.bound import Bound
 from zerohop.collectives import CollectiveCalls, Desk
 from zerohop.ending import Ending
 from zerohop.errors import Error
 from zerohop.last_words import described
-from zerohop.launch import PATIENCE, job_from_environment, launched
+from zerohop.launch import PATIENCE, job_from_environment
 from zerohop.numbers import whole
 from zerohop.roster import Roster
 from zerohop.segment import Segment
@@ -47,7 +47,7 @@ class World(CollectiveCalls):
         size: number of ranks.
         name: of the World, the same on all ranks; of several in one store each has its own.
         local_rank: of this process among those of its host, by which ``world.gpu`` is chosen and, of several adapters, the
-            one that is nearest to that. Default: what a launcher has told, else 0.
+            one that is nearest to that. Default: ``$ZEROHOP_LOCAL_RANK``, else what a launcher has told, else 0.
         options: keywords of the Endpoint, such as ``device=`` and ``timeout=``.
 
     The Endpoint is ``world.endpoint``. Slots 0 to 16383 of its board are the program's own; those above belong
@@ -76,7 +76,7 @@ class World(CollectiveCalls):
     ) -> None:
         self.rank, self.size = whole("rank", rank), whole("size", size)
         if local_rank is None:
-            local_rank = launched_local_rank()
+            local_rank = told_local_rank()
         self.name, self.local_rank = name, whole("local_rank", local_rank)
         if not 0 <= self.rank < self.size:
             raise ValueError(f"rank {rank} of {size}: ranks go from 0 to size - 1")
@@ -111,7 +111,6 @@ class World(CollectiveCalls):
         says nothing), TransferTimeout (nobody runs the store), and what from_mpi raises.
         """
         job = job_from_environment(os.environ, options.get("timeout", PATIENCE), store)
-        options = {"local_rank": job.local_rank, **options}
         if job.store is None:
             from zerohop.mpi import everyone
 
@@ -132,9 +131,8 @@ class World(CollectiveCalls):
         from zerohop.mpi import GatheredStore, Group
 
         group, store = Group(comm, options.get("timeout", PATIENCE)), GatheredStore()
-        counted, told = group.local_rank(), launched(os.environ)
         # The launcher counts the ranks of all its communicators: of two on one host each has GPUs of its own.
-        options = {"local_rank": told.local_rank if told else counted, **options}
+        options = {"local_rank": told_local_rank(default=group.local_rank()), **options}
         try:
             world = cls(store, group.rank, group.size, **options)
         except Exception as error:

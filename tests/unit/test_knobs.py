@@ -50,7 +50,12 @@ def test_integers_of_numpy_are_integers_and_bools_say_yes_and_no() -> None:
         ({"roce_version": True}, {}, TypeError, "roce_version must be an int, not bool"),
         ({"rnr_retry": 1.0}, {}, TypeError, "rnr_retry must be an int, not float"),
         ({"retries": 3}, {}, TypeError, "no keyword 'retries'.*retry_count"),
-        ({"devices": 3}, {}, TypeError, "device, timeout, name, spin, host, registration"),
+        (
+            {"devices": 3},
+            {},
+            TypeError,
+            "device, timeout, name, spin, host, local_rank, registration",
+        ),
         ({}, {"ZEROHOP_MTU": "big"}, ValueError, "ZEROHOP_MTU='big' is not a whole number"),
         ({}, {"ZEROHOP_SERVICE_LEVEL": "16"}, ValueError, "ZEROHOP_SERVICE_LEVEL .environment."),
     ],

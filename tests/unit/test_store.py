@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import zerohop as zh
 from zerohop.addresses import Addresses
-from zerohop.affinity import launched_local_rank
+from zerohop.affinity import told_local_rank
 from zerohop.launch import job_from_environment
 from zerohop.store import Directory, open_store
 
@@ -208,11 +208,21 @@ TORCH = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "a", 
 
 
 @pytest.mark.parametrize("variables", [OPEN_MPI, MPICH, SRUN, TORCH, {**SRUN, **OPEN_MPI}])
-def test_every_launcher_is_understood(variables: dict[str, str], tmp_path: Path) -> None:
+def test_every_launcher_is_understood(
+    variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = job_from_environment(variables, store=tmp_path)
     assert isinstance(job.store, Directory)
-    assert (job.rank, job.size, job.local_rank) == (5, 8, 1)
-    assert launched_local_rank(variables) == 1
+    assert (job.rank, job.size) == (5, 8)
+    assert told_local_rank(default=7) == 7
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert told_local_rank() == 1
+    monkeypatch.setenv("ZEROHOP_LOCAL_RANK", "3")
+    assert told_local_rank() == 3
+    monkeypatch.setenv("ZEROHOP_LOCAL_RANK", "-1")
+    with pytest.raises(ValueError, match="ZEROHOP_LOCAL_RANK='-1' is not a whole number"):
+        told_local_rank()
 
 
 @pytest.mark.parametrize("variables", [OPEN_MPI, MPICH])
@@ -233,7 +243,7 @@ def test_ranks_of_srun_are_told_where_to_meet() -> None:
     with pytest.raises(zh.TransferTimeout, match=f"MASTER_PORT={port}"):  # rank 0 runs the store
         job_from_environment(SRUN | meeting, 0.2)
     job = job_from_environment(SRUN | meeting | {"SLURM_PROCID": "0"}, 5.0)
-    assert (job.rank, job.size, job.local_rank) == (0, 8, 1)
+    assert (job.rank, job.size) == (0, 8)
     job.store.set("key", b"value")  # type: ignore[union-attr]
     assert job.store.get("key") == b"value"  # type: ignore[union-attr]
 
@@ -246,11 +256,15 @@ def test_a_batch_script_of_slurm_is_no_rank() -> None:
 @pytest.mark.parametrize(
     ("text", "words"), [("9", "OMPI_COMM_WORLD_RANK=9 of OMPI_COMM_WORLD_SIZE=8"), ("x", "='x'")]
 )
-def test_a_rank_that_cannot_be_is_named(text: str, words: str) -> None:
+def test_a_rank_that_cannot_be_is_named(
+    text: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     variables = OPEN_MPI | {"OMPI_COMM_WORLD_RANK": text}
     with pytest.raises(ValueError, match=words):
         job_from_environment(variables)
-    assert launched_local_rank(variables) == 0
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert told_local_rank() == 0
 
 
 def test_ranks_take_the_gpus_that_they_see_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
