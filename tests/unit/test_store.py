@@ -267,13 +267,19 @@ def test_a_rank_that_cannot_be_is_named(
     assert told_local_rank() == 0
 
 
-def test_ranks_take_the_gpus_that_they_see_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_take_the_gpus_that_they_see_in_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in OPEN_MPI.items():
         monkeypatch.setenv(name, value)
     for count, own, fifth in ((0, "cpu", "cpu"), (1, "cuda:0", "cuda:0"), (4, "cuda:1", "cuda:1")):
         monkeypatch.setattr("zerohop._core.gpu_count", lambda count=count: count)
         assert zh.local_gpu() == own
         assert zh.local_gpu(5) == fifth
+    with zh.World(tmp_path, 0, 1, name="a", device="soft0") as world:
+        assert (world.local_rank, world.gpu) == (1, "cuda:1")
+    with zh.World(tmp_path, 0, 1, name="b", device="soft0", local_rank=6) as world:
+        assert (world.local_rank, world.gpu) == (6, "cuda:2")
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777, 0o1777])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,6 @@ from zerohop.examples.weights.plan import ACKNOWLEDGED, COPIES, Plan, copy_name
 from zerohop.examples.weights.reader import TOLD
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from zerohop._core import Memory, Peer, RemoteMemory
     from zerohop.world import World
 
@@ -48,7 +47,7 @@ class Trainer:
         """Trains and pushes every version. Raises Stopped (no reader is left), OutOfStep, TransferTimeout."""
         for version in range(1, self._plan.versions + 1):
             self._model.step(self._plan.gradients(version))
-            # In a reader's copy there still is the version that was `COPIES` before this one.
+            # Who uses that version has left the copy that this one goes to.
             self._await_readers(version - COPIES + 1)
             begin = time.perf_counter()
             self._push(version)
@@ -60,10 +59,10 @@ class Trainer:
         """Returns when it is in the copies of all: the next step changes the parameters."""
         under_way: list[tuple[Reading, Any]] = []
         for reader in self._alive():
-            with self._dropping(reader, version):
+            with self._dropping(reader, f"at version {version}"):
                 under_way.append((reader, reader.write(version)))
         for reader, written in under_way:
-            with self._dropping(reader, version):
+            with self._dropping(reader, f"at version {version}"):
                 written.wait()
 
     def _await_readers(self, version: int) -> None:
@@ -86,7 +85,7 @@ class Trainer:
             )
         except (TransferTimeout, PeerLost):  # PeerLost: it was the last one
             for reader in late:
-                with self._dropping(reader, version):
+                with self._dropping(reader, f"at version {version}"):
                     if not reader.peer.alive:
                         reader.peer.notify(0, 1).wait()  # raises: it says why
             return
@@ -106,14 +105,19 @@ class Trainer:
             raise Stopped(f"all readers are lost: {said}")
         return alive
 
-    def _dropping(self, reader: Reading, version: int) -> Dropping:
-        return Dropping(self.lost, reader.rank, f"at version {version}")
+    @contextmanager
+    def _dropping(self, reader: Reading, when: str) -> Iterator[None]:
+        """Notes one that is lost as such."""
+        try:
+            yield
+        except PeerLost as error:
+            self.lost.setdefault(reader.rank, f"{when} ({error})")
 
     def hear_out(self) -> list[str]:
         """What readers have found wrong; of one that dies meanwhile nothing."""
         said = []
         for reader in self._alive():
-            with Dropping(self.lost, reader.rank, "at the end"):
+            with self._dropping(reader, "at the end"):
                 text = np.empty(_LONGEST, np.uint8)
                 nbytes = reader.peer.recv(text, tag=TOLD).wait()
                 said.append(text[:nbytes].tobytes().decode().strip())
@@ -145,23 +149,3 @@ class Reading:
         number = version % COPIES
         pairs = list(zip(self._sources, self.parts[number], strict=True))
         return self.peer.write_many(pairs, notify=(number, version))
-
-
-class Dropping:
-    """A context in which a reader that is lost is noted as such."""
-
-    def __init__(self, lost: dict[int, str], rank: int, when: str) -> None:
-        self._lost, self._rank, self._when = lost, rank, when
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        if not isinstance(error, PeerLost):
-            return False
-        self._lost.setdefault(self._rank, f"{self._when} ({error})")
-        return True
