@@ -102,6 +102,19 @@ std::string reason_of(const engine::Route& route) {
   return route.reason + between(near, far).cast<std::string>();
 }
 
+using Times = py::typing::Dict<py::str, py::float_>;
+
+std::optional<Times> times_of(const TransferHandle& handle) {
+  const engine::Times& times = handle.transfer->times();
+  if (!times.asked()) return std::nullopt;
+  const bool done = handle.transfer->done();  // first: then it has ended
+  Times known;
+  known["asked"] = *times.asked();
+  if (const auto begun = times.begun()) known["begun"] = *begun;
+  if (const auto ended = times.ended(); done && ended) known["ended"] = *ended;
+  return known;
+}
+
 std::string describe(const TransferHandle& handle) {
   const char* state = !handle.transfer->done()    ? "pending"
                       : handle.transfer->failed() ? "failed"
@@ -175,6 +188,12 @@ VerbsError, ... whose ``effect`` tells what may have been written.)")
       .def_property_readonly(
           "route", [](const TransferHandle& handle) { return handle.transfer->route(); },
           "The route it takes.")
+      .def_property_readonly("times", &times_of, R"(
+When it was what, in seconds of ``time.monotonic()``, or None: it was begun while ``zh.keep_times()`` was off, as it is unless
+asked for. A dict: ``"asked"``, when the call began; ``"begun"``, when a device, a CPU or a GPU was first given a part of it to
+move (a GPU may have other work to do first); ``"ended"``, when it was done, with or without error. Those that have not
+come yet are missing, as is ``"begun"`` of what nothing of this process moves: a recv whose bytes came along with the
+message.)")
       .def(
           "wait_on",
           [](const TransferHandle& handle, const py::object& stream, Timeout timeout) {
@@ -194,6 +213,10 @@ or what ended the transfer. Raises at once what ended a transfer that has failed
              return py::module_::import("zerohop.aio").attr("await_transfer")(self);
            })
       .def("__repr__", &describe);
+
+  m.def("keep_times", &engine::Times::keep, py::arg("on") = true, R"(
+Whether ``Transfer.times`` are kept, of the Transfers that this process begins from now on. Off unless asked for: they cost
+each of them three looks at the clock. In a notebook a Transfer draws its own.)");
 
   py::class_<DoneBell, std::shared_ptr<DoneBell>>(m, "Bell",
                                                   "Wakes an event loop; see zerohop.aio.")

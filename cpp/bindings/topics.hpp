@@ -16,5 +16,6 @@ void bind_gpu(pybind11::module_& m);
 void bind_bench(pybind11::module_& m);
 void bind_device(pybind11::module_& m);
 void bind_trace(pybind11::module_& m);
+void bind_notebook(pybind11::module_& m);  // behind the classes
 
 }  // namespace zerohop::bindings

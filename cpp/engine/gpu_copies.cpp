@@ -117,6 +117,7 @@ void GpuCopies::begin(const Copy& copy, Work work, const Deadline& deadline) {
   Entries entry;
   entry.emplace_back(lane, !copy.stream, std::move(work));
   const Place place = put(std::move(entry));
+  transfer->note_begun();  // given to the GPU, which may have other work first
   try {
     place->ticket = give(*lane, copy, deadline);
   } catch (...) {

@@ -190,6 +190,7 @@ Peer::Transferring Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
   auto transfer = std::make_shared<Transfer>(nullptr, run.nbytes, neighbour_->route(&*way->window));
   const auto operation = is_write ? Operation::write : Operation::read;
   transfer->show(operation, identity_.name);
+  transfer->note_begun();
   const auto notify = [&](std::byte* board) noexcept {
     if (options.notify) Neighbour::notify(board, *way->visit, notify_message(*options.notify));
   };
@@ -225,6 +226,7 @@ Peer::Transferring Peer::begin_copy(NeighbourCopy&& copy) {
 }
 
 void Peer::make_copy(const NeighbourCopy& copy) noexcept {
+  copy.transfer->note_begun();
   std::uint64_t copied = 0;
   for (const auto& piece : copy.pieces) {
     const ipc::Copied outcome = copy_piece(copy, piece, copied);

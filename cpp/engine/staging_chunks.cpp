@@ -60,6 +60,7 @@ bool Staging::start_chunk(StagedWork& work, Rings& rings) {
     chunk.spans = work.cut(ring.chunk());
     for (const StagedSpan& span : chunk.spans) chunk.nbytes += span.nbytes;
     work.begin_chunk();
+    work.transfer()->note_begun();
     chunks_.push_back(std::move(chunk));
   } catch (const std::exception&) {
     work.fail(Failure::of_current_exception());

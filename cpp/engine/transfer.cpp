@@ -58,6 +58,7 @@ void Transfer::drop() noexcept {
   kept_more_.clear();
   uncount(failed());
   range_.end();
+  times_.end();
   std::vector<std::function<void()>> callbacks;
   {
     const std::lock_guard lock(callbacks_mutex_);

@@ -14,6 +14,7 @@
 #include "base/trace.hpp"
 #include "engine/poller.hpp"
 #include "engine/route.hpp"
+#include "engine/times.hpp"
 #include "gpu/mark.hpp"
 
 namespace zerohop::engine {
@@ -33,6 +34,7 @@ class Transfer {
   std::uint64_t nbytes() const noexcept { return nbytes_; }
   const Route& route() const noexcept { return *route_; }
   const std::shared_ptr<const Route>& shared_route() const noexcept { return route_; }
+  const Times& times() const noexcept { return times_; }
 
   // After done(): the old value of an atomic, the bytes that arrived by recv, else 0. Throws what
   // ended the transfer, if anything did.
@@ -59,6 +61,7 @@ class Transfer {
   // Instead of the first drop(), where nobody else knows of it yet and nothing is counted or kept.
   void end_at_once() noexcept {
     range_.end();
+    times_.end();
     done_.store(true, std::memory_order_release);
   }
   void keep(std::shared_ptr<const void> owner) {
@@ -87,6 +90,8 @@ class Transfer {
   }
   // The first failure is the one reported; those that follow from it are not.
   void fail(Failure failure) noexcept;
+  // From now on a device, a GPU or a CPU moves it.
+  void note_begun() noexcept { times_.begin(); }
   // Part of the data has been placed: a later failure leaves the destination changed.
   void note_progress() noexcept { progressed_.store(true, std::memory_order_relaxed); }
   bool progressed() const noexcept { return progressed_.load(std::memory_order_relaxed); }
@@ -108,6 +113,7 @@ class Transfer {
   const std::shared_ptr<Poller> poller_;
   const std::uint64_t nbytes_;
   const std::shared_ptr<const Route> route_;
+  Times times_;
   std::atomic<int> holds_{1};
   std::atomic<bool> failed_{false};
   std::atomic<bool> progressed_{false};

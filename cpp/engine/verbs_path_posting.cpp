@@ -190,7 +190,10 @@ void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
   // One completion a chain: it retires every request of the chain and all before them.
   chain.back().send_flags |= IBV_SEND_SIGNALED;
   posted.requests = chain.size();
-  if (posted.transfer) posted.transfer->hold();
+  if (posted.transfer) {
+    posted.transfer->hold();
+    posted.transfer->note_begun();
+  }
   stats_.work_requests.fetch_add(chain.size(), std::memory_order_relaxed);
   stats_.doorbells.fetch_add(1, std::memory_order_relaxed);
   send_queue_.push(std::move(posted));

@@ -12,6 +12,7 @@ from zerohop._core import (
     Route,
     Transfer,
     crc32c,
+    keep_times,
 )
 from zerohop.affinity import local_gpu
 from zerohop.device import compile_options, include_dir
@@ -80,6 +81,7 @@ __all__ = [
     "compile_options",
     "crc32c",
     "include_dir",
+    "keep_times",
     "local_gpu",
     "prometheus",
     "topology",

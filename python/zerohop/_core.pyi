@@ -52,6 +52,7 @@ __all__: list[str] = [
     "gpu_memory",
     "has_kernels",
     "has_nvtx",
+    "keep_times",
     "report",
     "verbs_devices",
 ]
@@ -565,6 +566,10 @@ class RemoteMemory:
     def __len__(self) -> int: ...
     def __repr__(self) -> str: ...
     def __setstate__(self, arg0: bytes) -> None: ...
+    def _repr_html_(self) -> str:
+        """
+        For a notebook.
+        """
     def reshape(self, *args) -> RemoteMemory:
         """
         The same memory in another shape, as numpy has it; ValueError for memory with gaps.
@@ -664,6 +669,10 @@ class Memory:
         """
         TypeError: assign to the array, ``numpy.asarray(m)[0] = 1``.
         """
+    def _repr_html_(self) -> str:
+        """
+        For a notebook.
+        """
     def close(self) -> None:
         """
         End the registration: peers can reach the memory no more. Transfers that run finish first. Closes the
@@ -754,6 +763,10 @@ class Route:
     """
     def __repr__(self) -> str: ...
     def __str__(self) -> str: ...
+    def _repr_html_(self) -> str:
+        """
+        For a notebook.
+        """
     @property
     def device(self) -> str:
         """
@@ -794,6 +807,10 @@ class Transfer:
     """
     def __await__(self) -> typing.Any: ...
     def __repr__(self) -> str: ...
+    def _repr_html_(self) -> str:
+        """
+        For a notebook.
+        """
     def wait(
         self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None
     ) -> typing.Any:
@@ -837,6 +854,15 @@ class Transfer:
         """
         Bound of a wait that is given none, seconds: the Endpoint's.
         """
+    @property
+    def times(self) -> dict[str, float] | None:
+        """
+        When it was what, in seconds of ``time.monotonic()``, or None: it was begun while ``zh.keep_times()`` was off, as it is unless
+        asked for. A dict: ``"asked"``, when the call began; ``"begun"``, when a device, a CPU or a GPU was first given a part of it to
+        move (a GPU may have other work to do first); ``"ended"``, when it was done, with or without error. Those that have not
+        come yet are missing, as is ``"begun"`` of what nothing of this process moves: a recv whose bytes came along with the
+        message.
+        """
 
 class Bell:
     """
@@ -867,6 +893,10 @@ class Peer:
         """
     def __iter__(self) -> collections.abc.Iterator[str]: ...
     def __repr__(self) -> str: ...
+    def _repr_html_(self) -> str:
+        """
+        For a notebook.
+        """
     def close(self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> None:
         """
         Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), then leave. The other side
@@ -1161,6 +1191,10 @@ class Endpoint:
         preferred: collections.abc.Sequence[str],
         preference: str,
     ) -> None: ...
+    def _repr_html_(self) -> str:
+        """
+        For a notebook.
+        """
     def accept(self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> Peer:
         """
         The next Peer that connected to this Endpoint and was not returned before. Raises TransferTimeout.
@@ -1585,6 +1619,12 @@ def has_kernels() -> bool:
 def has_nvtx() -> bool:
     """
     Whether transfers are ranges of NVTX in a profiler: its headers were there at the build.
+    """
+
+def keep_times(on: bool = True) -> None:
+    """
+    Whether ``Transfer.times`` are kept, of the Transfers that this process begins from now on. Off unless asked for: they cost
+    each of them three looks at the clock. In a notebook a Transfer draws its own.
     """
 
 def report(sentence: str) -> None:

@@ -286,6 +286,11 @@ class World(CollectiveCalls):
         state = ", closed" if self.endpoint.closed else ""
         return f"<zerohop.World {self.name!r}: rank {self.rank} of {self.size} on {self.endpoint.device}{state}>"
 
+    def _repr_html_(self) -> str:
+        from zerohop.notebook.ranks import world_html
+
+        return world_html(self)
+
 
 @atexit.register  # behind the Endpoint's, and so before it
 def _say_why() -> None:

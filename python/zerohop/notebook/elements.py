@@ -1,0 +1,62 @@
+"""Elements of HTML and SVG: what is not Markup is text, and is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+__all__ = ["BLUE", "GREEN", "GREY", "RED", "Markup", "card", "element", "muted", "table"]
+
+# They stand out from white and from black. Text takes the colour of what is around it.
+BLUE, GREEN, RED, GREY = "#3b82f6", "#65a30d", "#dc2626", "#8b8f98"
+
+_CELL = "padding:2px 10px 2px 0;text-align:"
+
+
+class Markup(str):
+    """HTML that stands as it is."""
+
+
+Child = str | int | float | None
+
+
+def element(name: str, *children: Child, **attributes: str | float | None) -> Markup:
+    """None is left out, of children and attributes. An underscore in an attribute's name is a hyphen."""
+    named = "".join(
+        f' {key.replace("_", "-")}="{escape(str(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    return Markup(f"<{name}{named}>{''.join(map(_inside, children))}</{name}>")
+
+
+def _inside(child: Child) -> str:
+    if child is None:
+        return ""
+    return child if isinstance(child, Markup) else escape(str(child))
+
+
+def muted(*children: Child) -> Markup:
+    return element("span", *children, style="opacity:.65")
+
+
+def card(title: str, about: str, *parts: Child, color: str = GREY) -> Markup:
+    """A title, what it is about behind it, and the parts below; color: of the line at the side."""
+    head = element("div", element("b", title), " ", muted(about))
+    style = f"border-left:3px solid {color};padding:2px 0 2px 10px;margin:2px 0;line-height:1.5"
+    return element("div", head, *parts, style=style)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Child]], words: int = 1) -> Markup:
+    """The first `words` columns are text, on the left; the others numbers."""
+
+    def row(kind: str, cells: Sequence[Child]) -> Markup:
+        sides = ["left" if at < words else "right" for at in range(len(cells))]
+        made = (
+            element(kind, cell, style=_CELL + side) for cell, side in zip(cells, sides, strict=True)
+        )
+        return element("tr", *made, style="background:none")
+
+    head = element("thead", row("th", heads))
+    body = element("tbody", *(row("td", cells) for cells in rows))
+    return element("table", head, body, style="border-collapse:collapse;margin:4px 0")

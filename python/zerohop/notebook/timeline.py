@@ -1,0 +1,165 @@
+"""When Transfers were asked for, moved and ended, drawn below one another on one scale."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from zerohop import _core
+from zerohop.errors import Error
+from zerohop.notebook.amounts import nbytes_text, rate_text, seconds_text
+from zerohop.notebook.elements import BLUE, GREY, RED, Markup, element
+
+__all__ = ["Timeline", "timeline"]
+
+# Pixels.
+LEFT, SCALE, RIGHT, ROW, BAR, AXIS = 150, 360, 170, 22, 12, 26
+MOST = 200  # rows
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One transfer. Seconds of one clock; begun: none, nothing of this process moved it, or not yet."""
+
+    label: str
+    nbytes: int
+    asked: float
+    begun: float | None
+    until: float  # now, of one that is under way
+    state: str  # "done", "failed" or "under way"
+
+    @property
+    def text(self) -> str:
+        """How long it took, and how fast it was."""
+        took = seconds_text(self.until - self.asked)
+        if self.state != "done":
+            return f"{self.state}, {took}"
+        rate = rate_text(self.nbytes, self.until - self.asked)
+        return f"{took}, {rate}" if rate else took
+
+
+class Timeline:
+    """What `timeline()` gives: in a notebook a drawing, elsewhere lines of text."""
+
+    def __init__(self, bars: list[Bar], without: int) -> None:
+        self.bars, self.without = bars, without
+
+    def __repr__(self) -> str:
+        lines = [f"<Timeline of {len(self.bars)} transfers>"]
+        first = min((bar.asked for bar in self.bars), default=0.0)
+        for bar in self.bars:
+            lines.append(f"{bar.label}: after {seconds_text(bar.asked - first)}, {bar.text}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        parts = [draw(self.bars)] if self.bars else []
+        if self.without:
+            told = f"{self.without} without times: zh.keep_times() keeps those of later ones"
+            parts.append(element("div", told))
+        return element("div", *parts)
+
+
+def timeline(*transfers: _core.Transfer) -> Timeline:
+    """Transfers that began while `zh.keep_times()` was on, below one another on one scale of time.
+
+    A grey part of a bar is the time in line, a coloured one the time from when a device, a CPU or a GPU was given the first
+    part to move; it ends when the Transfer was done. Times are those of the call: of one that is under way, until now.
+    """
+    now = time.monotonic()
+    known = [bar for transfer in transfers if (bar := bar_of(transfer, now)) is not None]
+    return Timeline(known, len(transfers) - len(known))
+
+
+def bar_of(transfer: _core.Transfer, now: float) -> Bar | None:
+    """None: its times were not kept. now: of time.monotonic()."""
+    times = transfer.times
+    if times is None:
+        return None
+    state = "under way"
+    if "ended" in times:
+        state = "done" if failure_of(transfer) is None else "failed"
+    until = max(times.get("ended", now), times["asked"])
+    label = f"{nbytes_text(transfer.nbytes)} by {transfer.route.kind}"
+    return Bar(label, transfer.nbytes, times["asked"], times.get("begun"), until, state)
+
+
+def failure_of(transfer: _core.Transfer) -> Exception | None:
+    """What ended a Transfer that is done; None: it is done without error."""
+    try:
+        transfer.wait(0)
+    except (Error, ValueError) as error:  # ValueError: of a message that does not fit
+        return error
+    return None
+
+
+def draw(bars: list[Bar]) -> Markup:
+    """As an <svg> element."""
+    shown = bars[:MOST]
+    first = min(bar.asked for bar in shown)
+    span = max(max(bar.until for bar in shown) - first, 1e-9)
+    width, height = LEFT + SCALE + RIGHT, ROW * len(shown) + AXIS + ROW * (len(bars) > MOST)
+    parts: list[Markup] = []
+    for step in range(5):
+        parts += _tick(LEFT + SCALE * step / 4, ROW * len(shown), span * step / 4)
+    for row, bar in enumerate(shown):
+        parts += _row(bar, ROW * row, first, span)
+    if len(bars) > MOST:
+        parts.append(_text(LEFT, height - 6, f"and {len(bars) - MOST} more"))
+    return element(
+        "svg",
+        *parts,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {width} {height}",
+        width=width,
+        style="max-width:100%;height:auto",
+        role="img",
+        font_family="system-ui, sans-serif",
+        font_size=11,
+        aria_label=f"timeline of {len(bars)} transfers over {seconds_text(span)}",
+    )
+
+
+def _tick(x: float, below: int, seconds: float) -> list[Markup]:
+    line = element(
+        "line", x1=f"{x:.1f}", y1=0, x2=f"{x:.1f}", y2=below + 4, stroke=GREY, stroke_opacity=0.35
+    )
+    return [line, _text(x, below + 17, seconds_text(seconds) if seconds else "0", "middle")]
+
+
+def _row(bar: Bar, top: int, first: float, span: float) -> list[Markup]:
+    def at(moment: float) -> float:
+        return LEFT + SCALE * min(1.0, max(0.0, (moment - first) / span))
+
+    middle = top + ROW / 2
+    begun = bar.until if bar.begun is None else bar.begun
+    color = {"done": BLUE, "failed": RED}.get(bar.state, GREY)
+    if bar.begun is None and bar.state == "done":
+        begun = bar.asked  # moved by the other side
+    parts = [_text(LEFT - 8, middle + 4, bar.label, "end")]
+    if begun > bar.asked:
+        parts.append(_bar(at(bar.asked), at(begun), middle, GREY, 0.5))
+    dash = "3 2" if bar.state == "under way" else None
+    parts.append(_bar(at(begun), at(bar.until), middle, color, 1, dash))
+    parts.append(_text(LEFT + SCALE + 8, middle + 4, bar.text))
+    return parts
+
+
+def _bar(
+    x1: float, x2: float, middle: float, color: str, opacity: float, dash: str | None = None
+) -> Markup:
+    return element(
+        "rect",
+        x=f"{x1:.1f}",
+        y=middle - BAR / 2,
+        width=f"{max(1.0, x2 - x1):.1f}",
+        height=BAR,
+        rx=2,
+        fill=color,
+        fill_opacity=opacity if dash is None else 0.3,
+        stroke=None if dash is None else color,
+        stroke_dasharray=dash,
+    )
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start") -> Markup:
+    return element("text", text, x=f"{x:.1f}", y=y, text_anchor=anchor, fill="currentColor")
