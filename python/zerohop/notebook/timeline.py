@@ -131,22 +131,17 @@ def _row(bar: Bar, top: int, first: float, span: float) -> list[Markup]:
         return LEFT + SCALE * min(1.0, max(0.0, (moment - first) / span))
 
     middle = top + ROW / 2
-    begun = bar.until if bar.begun is None else bar.begun
     color = {"done": BLUE, "failed": RED}.get(bar.state, GREY)
-    if bar.begun is None and bar.state == "done":
-        begun = bar.asked  # moved by the other side
+    begun = bar.asked if bar.begun is None else bar.begun
     parts = [_text(LEFT - 8, middle + 4, bar.label, "end")]
     if begun > bar.asked:
         parts.append(_bar(at(bar.asked), at(begun), middle, GREY, 0.5))
-    dash = "3 2" if bar.state == "under way" else None
-    parts.append(_bar(at(begun), at(bar.until), middle, color, 1, dash))
+    parts.append(_bar(at(begun), at(bar.until), middle, color, 0.3 if color == GREY else 1))
     parts.append(_text(LEFT + SCALE + 8, middle + 4, bar.text))
     return parts
 
 
-def _bar(
-    x1: float, x2: float, middle: float, color: str, opacity: float, dash: str | None = None
-) -> Markup:
+def _bar(x1: float, x2: float, middle: float, color: str, opacity: float) -> Markup:
     return element(
         "rect",
         x=f"{x1:.1f}",
@@ -155,9 +150,9 @@ def _bar(
         height=BAR,
         rx=2,
         fill=color,
-        fill_opacity=opacity if dash is None else 0.3,
-        stroke=None if dash is None else color,
-        stroke_dasharray=dash,
+        fill_opacity=opacity,
+        stroke=color,
+        stroke_dasharray="3 2" if opacity < 0.5 else None,
     )
 
 

@@ -1,7 +1,8 @@
 """A Topology as an SVG drawing: GPUs above, RDMA devices below, both on the PCIe tree they share.
 
 Every device is a box in the column of its NUMA node. Boxes on one bar share a PCIe switch or host
-bridge (PIX, PXB or PHB); a line above joins GPUs by NVLink. Grey, dashed boxes have no active port.
+bridge (PIX, PXB or PHB); a line above joins GPUs by NVLink. Grey, dashed boxes have no active port. Text has the colour
+of what is around the drawing, and boxes are tinted glass: it reads on light and on dark.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from zerohop.topology.topology import Topology
 CELL, GAP, BOX, BAR, PAD = 104, 12, 42, 20, 16
 EMPTY = 130  # width of a NUMA node without devices
 
-GREEN, BLUE, GREY, INK = "#5a8f00", "#2563eb", "#9ca3af", "#1f2937"
+GREEN, BLUE, GREY = "#65a30d", "#3b82f6", "#8b8f98"
 
 
 @dataclass
@@ -59,7 +60,7 @@ def draw(topology: Topology) -> str:
     height = above + PAD + (BOX + GAP) * (has_gpus + has_rdma) + (BAR + GAP if nodes else 0) + 34
     left = PAD
     for node in nodes:
-        parts.append(_rect(left, above, node.width, height - above - PAD, GREY, "#fafafa", 10))
+        parts.append(_rect(left, above, node.width, height - above - PAD, GREY, 0.07, 10))
         parts.append(_text(left + node.width / 2, height - PAD - 11, node.title, size=12))
         x = left + PAD
         for group in node.groups.values():
@@ -72,7 +73,7 @@ def draw(topology: Topology) -> str:
         parts.append(_text(width / 2, height / 2, "neither GPUs, RDMA devices nor NUMA nodes here"))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        f'style="max-width:100%;height:auto;background:#fff" role="img" '
+        f'style="max-width:100%;height:auto" role="img" '
         f'font-family="system-ui, sans-serif" aria-label="{escape(repr(topology).splitlines()[0])}">'
         + "".join(parts)
         + "</svg>"
@@ -116,7 +117,7 @@ def _group(group: Group, x: int, y: int, gpu_row: bool, centers: dict[str, int])
         parts += [_line(at + CELL / 2, y + BOX, at + CELL / 2, bar, GREY), _device(gpu, at, y)]
     for rdma, at in zip(group.rdma, _columns(group, x, len(group.rdma)), strict=True):
         parts += [_line(at + CELL / 2, bar, at + CELL / 2, below, GREY), _device(rdma, at, below)]
-    parts.append(_rect(x, bar, group.width, BAR, GREY, "#e5e7eb", 4))
+    parts.append(_rect(x, bar, group.width, BAR, GREY, 0.25, 4))
     parts.append(_text(x + group.width / 2, bar + 14, _fit(group.title, group.width), size=10))
     return parts
 
@@ -130,19 +131,19 @@ def _columns(group: Group, x: int, count: int) -> list[int]:
 def _device(device: Gpu | RdmaDevice, x: int, y: int) -> str:
     if isinstance(device, Gpu):
         where = device.pci.address
-        below, color, fill, dash = where, GREEN, "#eef7dd", ""
+        below, color, dash = where, GREEN, ""
         title = f"{device.name}: {device.model or 'NVIDIA GPU'}, {where}"
     else:
         where = device.pci.address if device.pci else device.parent or "software"
         active = bool(device.active_ports)
         states = ", ".join(f"port {port.number} {port.state}" for port in device.ports)
         below = f"{device.gbps:g} Gb/s" if active else "not active"
-        color, fill = (BLUE, "#e3edfd") if active else (GREY, "#f3f4f6")
+        color = BLUE if active else GREY
         dash = "" if active else "4 3"
         title = f"{device.name}: {states or 'no port'}, {where}"
     return (
         f"<g><title>{escape(title)}</title>"
-        + _rect(x, y, CELL, BOX, color, fill, 6, dash)
+        + _rect(x, y, CELL, BOX, color, 0.15, 6, dash)
         + _text(x + CELL / 2, y + 18, _fit(device.name, CELL, 8), size=13, bold=True)
         + _text(x + CELL / 2, y + 33, _fit(below, CELL), size=10)
         + "</g>"
@@ -174,7 +175,7 @@ def _links(topology: Topology, centers: dict[str, int], above: int) -> list[str]
     if count := _uniform(topology):
         left, right = min(centers.values()), max(centers.values())
         parts = [_line(x, PAD + BAR, x, top, GREEN, 3) for x in centers.values()]
-        parts.append(_rect(left - 40, PAD, right - left + 80, BAR, GREEN, "#eef7dd", 4))
+        parts.append(_rect(left - 40, PAD, right - left + 80, BAR, GREEN, 0.15, 4))
         label = f"NVLink: {count} between every two GPUs"
         return [*parts, _text((left + right) / 2, PAD + 14, label, size=11)]
     parts = []
@@ -198,12 +199,12 @@ def _fit(text: str, width: int, letter: int = 6) -> str:
 
 
 def _rect(
-    x: float, y: float, w: float, h: float, stroke: str, fill: str, radius: int, dash: str = ""
+    x: float, y: float, w: float, h: float, color: str, glass: float, radius: int, dash: str = ""
 ) -> str:
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
     return (
         f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="{radius}" '
-        f'fill="{fill}" stroke="{stroke}"{dashed}/>'
+        f'fill="{color}" fill-opacity="{glass}" stroke="{color}"{dashed}/>'
     )
 
 
@@ -216,7 +217,6 @@ def _line(x1: float, y1: float, x2: float, y2: float, color: str, width: float =
 def _text(x: float, y: float, text: str, size: int = 12, bold: bool = False) -> str:
     weight = ' font-weight="600"' if bold else ""
     return (
-        f'<text x="{x}" y="{y}" text-anchor="middle" font-size="{size}" fill="{INK}"{weight} '
-        'stroke="#fff" stroke-width="2" paint-order="stroke">'
+        f'<text x="{x}" y="{y}" text-anchor="middle" font-size="{size}" fill="currentColor"{weight}>'
         f"{escape(text)}</text>"
     )
