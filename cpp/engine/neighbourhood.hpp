@@ -22,6 +22,7 @@ class Neighbourhood {
   void tick() noexcept {
     doorway_.listen_again();
     exposures_->sweep();
+    exposures_->forget_gone();
   }
 
  private:

@@ -123,6 +123,16 @@ void Exposures::sweep() noexcept {
   for (const Parked& parked : done) ledger_.free(parked.ledger.slot);
 }
 
+void Exposures::forget_gone() noexcept {
+  if (ledger_.fd() < 0) return;
+  std::vector<std::shared_ptr<Visitor>> gone;  // closed and unmapped outside the lock
+  const std::lock_guard lock(mutex_);
+  const auto first =
+      std::ranges::partition(visitors_, [](const auto& visitor) { return !visitor->gone(); });
+  gone.assign(std::make_move_iterator(first.begin()), std::make_move_iterator(first.end()));
+  visitors_.erase(first.begin(), first.end());
+}
+
 bool Exposures::settle(const LedgerEntry& entry, const Deadline& deadline) noexcept {
   if (ledger_.fd() < 0) return true;
   const auto settled = [&] {

@@ -86,6 +86,8 @@ class Exposures : public std::enable_shared_from_this<Exposures> {
 
   // Lets go of memory in which nobody is at work any more; to be called now and then.
   void sweep() noexcept;
+  // ... and of the sockets and pages of visitors that are gone, for whom no next one may come.
+  void forget_gone() noexcept;
 
  private:
   friend class Exposure;

@@ -31,7 +31,34 @@ from zerohop.errors import TransferTimeout
 __all__ = ["accept", "connect", "lookup", "wait_notify", "wait_notify_any"]
 
 _STEP = 0.1  # seconds after which a thread looks whether anybody still waits for it
+_BEAT = 0.25  # seconds
 T = TypeVar("T")
+
+
+class _Beat:
+    """Wakes one event loop now and then while something is awaited in it by ``with``.
+
+    The kernel of a notebook (ipykernel 7) makes of an interrupt a callback that does not wake the loop: it would be
+    called when the next thing happens, which may be what is awaited.
+    """
+
+    def __init__(self) -> None:
+        self._awaited = 0
+        self._timer: asyncio.TimerHandle | None = None  # None while nothing is: it holds the loop
+
+    def __enter__(self) -> None:
+        self._awaited += 1
+        if self._timer is None:
+            self._set()
+
+    def __exit__(self, *_: object) -> None:
+        self._awaited -= 1
+        if self._awaited == 0 and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_BEAT, self._set)
 
 
 class _LoopBell:
@@ -60,6 +87,11 @@ class _LoopBell:
 _bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopBell] = (
     weakref.WeakKeyDictionary()
 )
+_beats: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Beat] = weakref.WeakKeyDictionary()
+
+
+def _beat() -> _Beat:
+    return _beats.setdefault(asyncio.get_running_loop(), _Beat())
 
 
 def _expire(future: asyncio.Future[None]) -> None:
@@ -77,7 +109,8 @@ def await_transfer(transfer: _core.Transfer) -> Generator[Any, None, Any]:
         future = bell.wait(transfer)
         bound = loop.call_later(transfer.timeout, _expire, future)
         try:
-            yield from future
+            with _beat():
+                yield from future
         finally:
             bound.cancel()
         if not transfer.done:
@@ -97,7 +130,8 @@ async def _in_thread(
     future = pool.submit(function)
     pool.shutdown(wait=False)
     try:
-        return await asyncio.wrap_future(future)
+        with _beat():
+            return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
         if on_cancel is not None:
             future.add_done_callback(on_cancel)

@@ -91,6 +91,20 @@ TEST_CASE("an end of everything waits for all who are at work, but for a bounded
   house.exposures->close();
 }
 
+TEST_CASE("who is gone is forgotten, though nobody comes after") {
+  House house;
+  const Token token = house.doorway.invite();
+  auto visit = enter(house.doorway.name(), token);
+  auto visitor = house.doorway.dismiss(token);
+  const std::weak_ptr<const Visitor> known = visitor;
+  visitor.reset();
+  house.exposures->forget_gone();
+  CHECK_FALSE(known.expired());  // it may still be at work
+  visit.reset();
+  house.exposures->forget_gone();
+  CHECK(known.expired());  // and with it a socket and two pages
+}
+
 TEST_CASE("who is dismissed copies and puts nothing any more") {
   House house;
   Room room(house, 4096);
