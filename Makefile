@@ -55,7 +55,7 @@ vm: $(VENV)/installed $(VENV)/test-group $(VENV)/vm-packages ## tests in virtual
 	@python -m pytest tests/vm $(ARGS)
 
 ##@ More
-.PHONY: bench wheels docs stubs clean distclean help
+.PHONY: bench wheels docs stubs notebooks clean distclean help
 bench: $(VENV)/installed $(VENV)/bench-packages ## soft0 beside UCX, iperf3 and plain TCP
 	@zerohop bench soft --vs ucx,iperf3,tcp $(ARGS)
 
@@ -67,6 +67,9 @@ docs: $(VENV)/installed $(VENV)/test-group ## the API reference, in build/docs; 
 
 stubs: $(VENV)/installed $(VENV)/test-group ## regenerate python/zerohop/_core.pyi
 	@.ci/stubs python/zerohop
+
+notebooks: $(VENV)/installed $(VENV)/test-group ## run the notebooks and keep what they show
+	@.ci/notebooks notebooks/*.ipynb
 
 clean: ## remove what was built
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache $(VENV)/installed

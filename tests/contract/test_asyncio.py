@@ -209,3 +209,29 @@ def test_errors_come_through_await(process):
 
     with process(keep) as s:
         run(work(s))
+
+
+@pytest.mark.parametrize("what", ["a transfer", "a notification"])
+def test_a_signal_handler_may_cancel_what_is_awaited(thread, what):
+    """By a callback that wakes no loop, as the kernel of a notebook does: what it asks for is done soon."""
+
+    async def work(s):
+        if what == "a transfer":
+            task = asyncio.ensure_future(awaiting(s.peer.recv(np.zeros(1000, int), tag=6)))
+        else:
+            task = asyncio.ensure_future(zh.aio.wait_notify(s.ep, 5))
+        loop = asyncio.get_running_loop()
+        before = signal.signal(signal.SIGALRM, lambda *_: loop.call_soon(task.cancel))
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with within(3.0), pytest.raises(asyncio.CancelledError):
+                await task
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    with thread(send_when_told) as s:
+        transfer = s.peer.recv(np.zeros(1000, int), tag=5)
+        asyncio.run(work(s))
+        s.link.meet("now")
+        assert transfer.wait() == 8000
