@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 import zerohop as zh
 
-MODULES = ["zerohop", "zerohop.aio", "zerohop.numba", "zerohop.torch", "zerohop.verbs"]
+MODULES = [
+    "zerohop",
+    "zerohop.aio",
+    "zerohop.notebook",
+    "zerohop.numba",
+    "zerohop.torch",
+    "zerohop.verbs",
+]
 
 
 def make_docs(repository: Path, folder: Path) -> str:
