@@ -23,6 +23,8 @@ PYBIND11_MODULE(_core, m) {
   bind_device(m);
   bind_bench(m);
   bind_trace(m);
+  bind_recording(m);
+  bind_logs(m);
   explain_refusals(m);
   quicken_transfers(m);
 }

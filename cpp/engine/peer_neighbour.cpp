@@ -197,7 +197,8 @@ Peer::Transferring Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
   if (way->visit->copy(*way->window, direction, run, notify) != ipc::Copied::all) return nullptr;
   RouteStats& stats = *transfer->route().stats;
   if (options.notify) RouteStats::add(stats.notifications, 1);
-  stats.begin(operation, run.nbytes);  // and it has ended
+  stats.begin(operation, run.nbytes);
+  stats.end(operation, transfer->nanoseconds());
   transfer->end_at_once();
   return transfer;
 }

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/histogram.hpp"
+
 namespace zerohop::engine {
 
 enum class Operation : std::uint8_t { write, read, atomic, send, recv, notify };
@@ -25,16 +27,35 @@ struct RouteStats {
   Counter bytes_in{0};                            // of reads; of recvs as they end
   Counter failures{0};                            // ended with an error, or refused once counted
   std::atomic<std::int64_t> under_way{0};         // begun and not ended
+  std::atomic<bool> told{false};                  // to the log: that it is taken, and why
+  // From the call that began it to the moment this process saw it done, of those without an error.
+  std::array<Histogram, kOperations> latencies{};
 
   void begin(Operation operation, std::uint64_t nbytes) noexcept {
     add(operations[static_cast<std::size_t>(operation)], 1);
     if (operation == Operation::write || operation == Operation::send) add(bytes_out, nbytes);
     if (operation == Operation::read) add(bytes_in, nbytes);
   }
+  void end(Operation operation, std::uint64_t nanoseconds) noexcept {
+    latencies[static_cast<std::size_t>(operation)].add(nanoseconds);
+  }
+  void add(const RouteStats& other) noexcept;
   static void add(Counter& counter, std::uint64_t count) noexcept {
     counter.fetch_add(count, std::memory_order_relaxed);
   }
 };
+
+inline void RouteStats::add(const RouteStats& other) noexcept {
+  for (std::size_t i = 0; i < kOperations; ++i) {
+    add(operations[i], other.operations[i]);
+    latencies[i].add(other.latencies[i]);
+  }
+  for (const auto counter : {&RouteStats::notifications, &RouteStats::bytes_out,
+                             &RouteStats::bytes_in, &RouteStats::failures}) {
+    add(this->*counter, other.*counter);
+  }
+  under_way.fetch_add(other.under_way, std::memory_order_relaxed);
+}
 
 // Those of one Peer, by route and device.
 class RouteBook {

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/failure.hpp"
+#include "base/recording.hpp"
+#include "base/ticks.hpp"
 #include "base/trace.hpp"
 #include "engine/poller.hpp"
 #include "engine/route.hpp"
@@ -24,7 +26,9 @@ class Transfer {
   Transfer(std::shared_ptr<Poller> poller, std::uint64_t nbytes, std::shared_ptr<const Route> route)
       : poller_(std::move(poller)), nbytes_(nbytes), route_(std::move(route)) {}
   ~Transfer() {
-    if (!done()) uncount(/*failed=*/true);  // begun in vain
+    if (done()) return;
+    if (counted_) record_.end("refused");
+    uncount(/*failed=*/true);  // begun in vain
   }
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
@@ -59,6 +63,7 @@ class Transfer {
   // Instead of the first drop(), where nobody else knows of it yet and nothing is counted or kept.
   void end_at_once() noexcept {
     range_.end();
+    record_.end();
     done_.store(true, std::memory_order_release);
   }
   void keep(std::shared_ptr<const void> owner) {
@@ -78,11 +83,16 @@ class Transfer {
   void set_mark(gpu::Mark mark) { mark_ = std::move(mark); }
   const std::optional<gpu::Mark>& mark() const noexcept { return mark_; }
   void set_result(std::uint64_t value) noexcept { result_ = value; }
+  // Since it began.
+  std::uint64_t nanoseconds() const noexcept { return ticks::nanoseconds(begun_, ticks::now()); }
   // Among the transfers of its route, until it ends. To be called before others can end it.
   void count(Operation operation, const std::string& peer) noexcept;
-  // Shown as a range of time, until it ends, to a tool that listens. Likewise; count() does it,
-  // too.
+  // Begins now, and is shown as a range of time, until it ends, to a tool that listens, and
+  // recorded. Likewise; count() does it, too.
   void show(Operation operation, const std::string& peer) noexcept {
+    if (!route_->stats->told.load(std::memory_order_relaxed)) tell_route(peer);
+    if (begun_ == 0) begun_ = ticks::now();
+    if (trace::records()) record(operation, peer);
     if (const trace::Tool* tool = trace::tool()) begin_range(*tool, operation, peer);
   }
   // The first failure is the one reported; those that follow from it are not.
@@ -103,6 +113,8 @@ class Transfer {
 
  private:
   void uncount(bool failed) noexcept;
+  void tell_route(const std::string& peer) const noexcept;
+  void record(Operation operation, const std::string& peer) noexcept;
   void begin_range(const trace::Tool& tool, Operation operation, const std::string& peer) noexcept;
 
   const std::shared_ptr<Poller> poller_;
@@ -115,7 +127,9 @@ class Transfer {
   bool striped_ = false;
   bool placed_ = false;
   std::optional<Operation> counted_;
+  std::uint64_t begun_ = 0;  // in ticks; 0: not yet
   trace::Range range_;
+  trace::Entry record_;
   std::uint64_t result_ = 0;
   std::optional<gpu::Mark> mark_;
   std::optional<Failure> failure_;
