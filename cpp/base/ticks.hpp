@@ -1,5 +1,5 @@
-// A clock for what happens millions of times a second: a look costs a third of one at steady_clock
-// where the processor has a counter of constant rate, and the same elsewhere.
+// A clock for what happens millions of times a second: a look costs half of one at steady_clock or
+// less where the processor has a counter of constant rate, and the same elsewhere.
 #pragma once
 
 #include <chrono>

@@ -58,6 +58,7 @@ void Transfer::record(Operation operation, const std::string& peer) noexcept {
 void Transfer::count(Operation operation, const std::string& peer) noexcept {
   show(operation, peer);
   counted_ = operation;
+  begun_ = ticks::now();
   route_->stats->begin(operation, nbytes_);
   route_->stats->under_way.fetch_add(1, std::memory_order_relaxed);
 }
@@ -68,7 +69,7 @@ void Transfer::uncount(bool failed) noexcept {
   if (failed) {
     RouteStats::add(stats.failures, 1);
   } else {
-    stats.end(*counted_, nanoseconds());
+    stats.end(*counted_, ticks::nanoseconds(begun_, ticks::now()));
   }
   if (*counted_ == Operation::recv) RouteStats::add(stats.bytes_in, result_);
   stats.under_way.fetch_sub(1, std::memory_order_relaxed);

@@ -83,15 +83,12 @@ class Transfer {
   void set_mark(gpu::Mark mark) { mark_ = std::move(mark); }
   const std::optional<gpu::Mark>& mark() const noexcept { return mark_; }
   void set_result(std::uint64_t value) noexcept { result_ = value; }
-  // Since it began.
-  std::uint64_t nanoseconds() const noexcept { return ticks::nanoseconds(begun_, ticks::now()); }
   // Among the transfers of its route, until it ends. To be called before others can end it.
   void count(Operation operation, const std::string& peer) noexcept;
-  // Begins now, and is shown as a range of time, until it ends, to a tool that listens, and
+  // Is shown as a range of time, until it ends, to a tool that listens, and
   // recorded. Likewise; count() does it, too.
   void show(Operation operation, const std::string& peer) noexcept {
     if (!route_->stats->told.load(std::memory_order_relaxed)) tell_route(peer);
-    if (begun_ == 0) begun_ = ticks::now();
     if (trace::records()) record(operation, peer);
     if (const trace::Tool* tool = trace::tool()) begin_range(*tool, operation, peer);
   }
@@ -127,7 +124,7 @@ class Transfer {
   bool striped_ = false;
   bool placed_ = false;
   std::optional<Operation> counted_;
-  std::uint64_t begun_ = 0;  // in ticks; 0: not yet
+  std::uint64_t begun_ = 0;  // in ticks, once counted
   trace::Range range_;
   trace::Entry record_;
   std::uint64_t result_ = 0;

@@ -187,5 +187,19 @@ TEST_CASE("a lost peer fails what is under way, once each") {
   CHECK(row.bytes_in == 0);
 }
 
+TEST_CASE("short copies by the CPU: each of the first is measured, later some for all") {
+  Couple pair(/*p2p=*/true);
+  const Memory host = Couple::on_host(pair.left, 8);
+  const Memory far = Couple::on_host(pair.right, 8);
+  const RouteStats& cpu = pair.row("p2p", "cpu");
+  for (int i = 0; i < 1000; ++i) finish(write(*pair.to_right, host, far.remote()));
+  CHECK(latency(cpu, Operation::write).count == 1000);
+  for (int i = 0; i < 16000; ++i) finish(write(*pair.to_right, host, far.remote()));
+  CHECK(count(cpu, Operation::write) == 17000);
+  const auto counted = static_cast<double>(latency(cpu, Operation::write).count);
+  CHECK(counted > 0.97 * 17000);
+  CHECK(counted < 1.03 * 17000);
+}
+
 }  // namespace
 }  // namespace zerohop::testing
