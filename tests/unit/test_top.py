@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import math
 import os
+import pty
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +81,30 @@ def test_processes_of_this_host_through_a_pipe() -> None:
     assert first["errors"] == "0"
     assert first["p50"].endswith(("ns", "us", "ms"))
     assert all(row["ops/s"] == "0" for row in rows[1:])
+
+
+def test_in_a_terminal_until_it_is_interrupted() -> None:
+    ours, theirs = pty.openpty()
+    with (
+        zh.Endpoint("soft0", name="seen", metrics="local") as ep,
+        zh.Endpoint("soft0", name="far") as other,
+    ):
+        ep.connect(other.address)
+        command = [sys.executable, "-m", "zerohop", "top", "--interval", "0.05"]
+        size = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+        with subprocess.Popen(command, stdin=theirs, stdout=theirs, env=size) as process:
+            os.close(theirs)
+            drawn = b""
+            while drawn.count(b"zerohop top") < 2 or b"seen" not in drawn:
+                drawn += os.read(ours, 1 << 16)
+            process.send_signal(signal.SIGINT)
+            with suppress(OSError):  # man 4 pts: EIO once the other side is closed
+                while os.read(ours, 1 << 16):
+                    pass
+            assert process.wait(20) == 0
+    os.close(ours)
+    assert b"p2p" in drawn
+    assert b"errors" in drawn
 
 
 def test_nobody_is_there() -> None:

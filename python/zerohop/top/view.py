@@ -84,9 +84,12 @@ def _drawn(rows: Sequence[Row], troubles: Sequence[str]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title="zerohop top", expand=True)
-    for place, title in enumerate(_TITLES):
-        table.add_column(title, justify="left" if place < _WORDS else "right", no_wrap=True)
+    table = Table(title="zerohop top", box=None, padding=(0, 1, 0, 0), expand=True)
+    for place, title in enumerate(_TITLES):  # where the terminal is narrow, names give way
+        word = place < _WORDS
+        table.add_column(
+            title, justify="left" if word else "right", no_wrap=not word, overflow="fold"
+        )
     for row in rows:  # Text: names are no markup
         table.add_row(*map(Text, _cells(row)), style="red" if row.failures else "")
     return Group(table, *(Text(trouble, style="yellow") for trouble in troubles))
