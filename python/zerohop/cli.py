@@ -181,7 +181,7 @@ def merge(traces: tuple[TextIO, ...], output: Path) -> None:
     from zerohop.recording import merged, write_whole
 
     try:
-        write_whole(output, merged(map(json.load, traces)))
+        write_whole(output, *merged(map(json.load, traces)))
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from None
 

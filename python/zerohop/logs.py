@@ -38,10 +38,11 @@ class _Clerk:
         self._ends.set()
         os.eventfd_write(self._bell, 1)
         self._thread.join(_END_S)
+        if self._thread.is_alive():  # in a handler that does not end
+            return _core.send_logs(-1)
         _hand_over()
         _core.send_logs(-1)
-        if not self._thread.is_alive():
-            os.close(self._bell)
+        return os.close(self._bell)
 
     def forget(self) -> None:
         """In a child made by fork(), which has no such thread."""

@@ -55,7 +55,7 @@ class record:
     Args:
         path: of the file, written when the ``with`` ends, by an exception too: whole or not at all.
         events: how many are kept, at most; later ones are counted in ``dropped`` and in the file. Each takes
-            some 300 bytes of memory until the file is written.
+            some 300 bytes of memory until the file is written, and then another KB.
         name: of this process in the trace. Default: its rank, as a launcher says it, host and process number.
 
     Without a recording it costs a transfer the look at a flag; with one, some 100 ns. One at a time in a process. In a
@@ -92,18 +92,22 @@ class record:
         if self._process != os.getpid():
             return
         events, self.dropped = _core.stop_recording()
-        write_whole(self._path, _trace(events, self.dropped, self._name))
+        write_whole(self._path, _all_rows(events, self._name), _about(self.dropped))
 
 
 os.register_at_fork(after_in_child=_core.forget_recording)
 
 
-def write_whole(path: Path, trace: Mapping[str, Any]) -> None:
-    """Raises OSError; the file is then as it was before."""
+def write_whole(path: Path, rows: Iterable[Mapping[str, Any]], about: Mapping[str, Any]) -> None:
+    """One row a line. Raises OSError; the file is then as it was before."""
     handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w") as file:
-            json.dump(trace, file, separators=(",", ":"))
+            file.write('{"displayTimeUnit":"ns","otherData":')
+            file.write(json.dumps(about) + ',"traceEvents":[')
+            for number, row in enumerate(rows):
+                file.write((",\n" if number else "\n") + json.dumps(row, separators=(",", ":")))
+            file.write("\n]}\n")
         os.chmod(draft, 0o666 & ~_umask())
         os.replace(draft, path)
     except BaseException:
@@ -126,27 +130,22 @@ def _default_name() -> str:
     return f"{f'rank {rank}, ' if rank else ''}{socket.gethostname()}:{os.getpid()}"
 
 
-def _trace(events: Iterable[Mapping[str, Any]], dropped: int, name: str) -> dict[str, Any]:
+def _all_rows(events: Iterable[Mapping[str, Any]], name: str) -> Iterator[dict[str, Any]]:
     pid = os.getpid()
-    rows: list[dict[str, Any]] = [_named(pid, name)]
+    yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
     for number, event in enumerate(events):
-        rows += _rows(event, pid, number)
+        yield from _rows(event, pid, number)
+
+
+def _about(dropped: int) -> dict[str, Any]:
     return {
-        "traceEvents": rows,
-        "displayTimeUnit": "ns",
-        "otherData": {
-            "clock": "CLOCK_MONOTONIC",
-            "host": socket.gethostname(),
-            "boot": _boot(),
-            # What to add to its times for those of other hosts to compare with: as good as their clocks.
-            "epoch_minus_clock_ns": time.time_ns() - time.monotonic_ns(),
-            "events_dropped": dropped,
-        },
+        "clock": "CLOCK_MONOTONIC",
+        "host": socket.gethostname(),
+        "boot": _boot(),
+        # What to add to its times for those of other hosts to compare with: as good as their clocks.
+        "epoch_minus_clock_ns": time.time_ns() - time.monotonic_ns(),
+        "events_dropped": dropped,
     }
-
-
-def _named(pid: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
 
 
 def _rows(event: Mapping[str, Any], pid: int, number: int) -> Iterator[dict[str, Any]]:
@@ -180,18 +179,34 @@ def _boot() -> str:
     return socket.gethostname()
 
 
-def merged(traces: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of several processes. Times of other hosts than that of the first are moved by what their clocks say.
+def _is_ours(trace: Any) -> bool:
+    if not isinstance(trace, Mapping):
+        return False
+    rows, about = trace.get("traceEvents"), trace.get("otherData")
+    return (
+        isinstance(about, Mapping)
+        and {"boot", "epoch_minus_clock_ns", "events_dropped"} <= set(about)
+        and isinstance(rows, list)
+        and all(isinstance(row, Mapping) and isinstance(row.get("pid"), int) for row in rows)
+    )
+
+
+def merged(
+    traces: Iterable[Mapping[str, Any]],
+) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
+    """Rows of several processes, and what is told about them all.
+
+    Times of other hosts than that of the first are moved by what their clocks say.
 
     Raises ValueError: one is no trace of `record`.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[Mapping[str, Any]] = []
     others: list[Mapping[str, Any]] = []
     taken: dict[int, int] = {}  # process numbers, and of which trace
     for index, trace in enumerate(traces):
-        other = trace.get("otherData") if isinstance(trace, Mapping) else None
-        if not isinstance(other, Mapping) or "epoch_minus_clock_ns" not in other:
+        if not _is_ours(trace):
             raise ValueError(f"file {index + 1} is no trace that zerohop.record() has written")
+        other = trace["otherData"]
         others.append(other)
         shift = 0.0
         if other["boot"] != others[0]["boot"]:
@@ -207,8 +222,4 @@ def merged(traces: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             moved = {"ts": round(row["ts"] + shift, 3)} if "ts" in row else {}
             rows.append({**row, "pid": pid, **moved})
     dropped = sum(other["events_dropped"] for other in others)
-    return {
-        "traceEvents": rows,
-        "displayTimeUnit": "ns",
-        "otherData": {**(others[0] if others else {}), "events_dropped": dropped},
-    }
+    return rows, {**(others[0] if others else {}), "events_dropped": dropped}

@@ -114,7 +114,7 @@ def test_the_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monk
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(json, "dump", fail)
+        broken.setattr(json, "dumps", fail)
         with pytest.raises(OSError, match="No space left"), zh.record(path):
             pass
     assert path.read_text() == "before"
@@ -192,10 +192,12 @@ def test_traces_are_laid_together(tmp_path: Path) -> None:
 
 
 def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
-    for text in ("[]", "{}", "no JSON", '{"otherData": {}}'):
+    whole = one("rank 0", 7, "here", 0, 1.0)
+    cut = {**whole, "traceEvents": [{}]}
+    for text in ("[]", "{}", "no JSON", '{"otherData": {}}', json.dumps([whole]), json.dumps(cut)):
         (tmp_path / "a").write_text(text)
         done = CliRunner().invoke(main, ["merge", str(tmp_path / "a"), "-o", str(tmp_path / "b")])
         assert done.exit_code == 1
         assert done.output.startswith("Error: ")
         assert not (tmp_path / "b").exists()
-    assert merged([])["traceEvents"] == []
+    assert merged([]) == ([], {"events_dropped": 0})
