@@ -141,6 +141,7 @@ Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), 
 Calling it again does nothing. RuntimeWarning: it dropped a send(), as Peer.close() explains.)");
   bind_registered_memory(type);
   bind_notifications(type);
+  bind_endpoint_stats(type);
 }
 
 }  // namespace zerohop::bindings

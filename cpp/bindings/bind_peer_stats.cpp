@@ -2,10 +2,14 @@
 #include <pybind11/stl.h>
 
 #include <atomic>
+#include <cmath>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "base/histogram.hpp"
+#include "bindings/bind_endpoint.hpp"
 #include "bindings/bind_peer.hpp"
 #include "gpu/page_lock.hpp"
 
@@ -16,6 +20,38 @@ using engine::GpuWindows;
 using engine::Operation;
 using engine::Peer;
 using engine::RouteStats;
+
+double in_seconds(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e9; }
+
+py::dict latency_of(const Histogram::Reading& reading) {
+  py::dict told;
+  told["count"] = reading.count;
+  told["sum"] = in_seconds(reading.sum);
+  for (const auto& [name, share] : {std::pair{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}}) {
+    told[name] = reading.quantile(share) / 1e9;
+  }
+  py::list buckets;
+  for (std::size_t i = 0; i < Histogram::kBuckets; ++i) {
+    if (reading.counts[i] == 0) continue;
+    const bool last = i + 1 == Histogram::kBuckets;
+    const double bound = last ? HUGE_VAL : in_seconds(Histogram::bound(i));
+    buckets.append(py::make_tuple(bound, reading.counts[i]));
+  }
+  told["buckets"] = buckets;
+  return told;
+}
+
+// By operation, of those that have ended.
+py::dict latencies_of(const RouteStats& stats) {
+  constexpr const char* kNames[engine::kOperations] = {"write", "read", "atomic",
+                                                       "send",  "recv", "notify"};
+  py::dict told;
+  for (std::size_t i = 0; i < engine::kOperations; ++i) {
+    const auto reading = stats.latencies[i].read();
+    if (reading.count > 0) told[kNames[i]] = latency_of(reading);
+  }
+  return told;
+}
 
 // Of one route; "chunks" and "mapped_nbytes" are of the GPU that serves it.
 py::dict row_of(const engine::RouteBook::Row& row,
@@ -39,6 +75,7 @@ py::dict row_of(const engine::RouteBook::Row& row,
   }
   for (const auto& [text, counter] : kCounters) told[text] = ((*stats).*counter).load();
   told["under_way"] = stats->under_way.load();
+  told["latency"] = latencies_of(*stats);
   GpuWindows::Mapped here;
   for (const auto& [ordinal, chunks] : mapped) {
     if (name == std::pair<std::string, std::string>{"p2p", "cuda:" + std::to_string(ordinal)}) {
@@ -50,9 +87,13 @@ py::dict row_of(const engine::RouteBook::Row& row,
   return told;
 }
 
+std::map<int, GpuWindows::Mapped> mapped_of(const Peer& peer) {
+  const engine::Neighbour* neighbour = peer.neighbour();
+  return neighbour != nullptr ? neighbour->mapped() : std::map<int, GpuWindows::Mapped>{};
+}
+
 py::list routes_of(const Peer& peer) {
-  std::map<int, GpuWindows::Mapped> mapped;
-  if (const engine::Neighbour* neighbour = peer.neighbour()) mapped = neighbour->mapped();
+  const auto mapped = mapped_of(peer);
   py::list routes;
   for (const auto& row : peer.route_stats()) routes.append(row_of(row, mapped));
   return routes;
@@ -121,7 +162,38 @@ py::dict stats(const PeerHandle& self) {
   return all;
 }
 
+// Rows of all Peers by route and device, added up.
+py::dict endpoint_stats(const engine::Endpoint& self) {
+  std::map<engine::RouteBook::Name, std::shared_ptr<RouteStats>> sums;
+  std::map<int, GpuWindows::Mapped> mapped;
+  const auto peers = self.peers();
+  for (const auto& peer : peers) {
+    for (const auto& [name, stats] : peer->route_stats()) {
+      auto& sum = sums[name];
+      if (!sum) sum = std::make_shared<RouteStats>();
+      sum->add(*stats);
+    }
+    for (const auto& [ordinal, here] : mapped_of(*peer)) {
+      mapped[ordinal].chunks += here.chunks;
+      mapped[ordinal].nbytes += here.nbytes;
+    }
+  }
+  py::list routes;
+  for (const auto& [name, stats] : sums) routes.append(row_of({name, stats}, mapped));
+  py::dict all;
+  all["peers"] = peers.size();
+  all["routes"] = routes;
+  return all;
+}
+
 }  // namespace
+
+void bind_endpoint_stats(EndpointClass& type) {
+  type.def("stats", &endpoint_stats, R"(
+Counters of the Peers that are connected now, added up: a dict with "peers", how many those are, and "routes",
+a list as in Peer.stats(), of one dict for each route and device. What was counted with a Peer goes with it.
+Reading them costs transfers nothing.)");
+}
 
 void bind_stats(PeerClass& type) {
   type.def("stats", &stats, R"(
@@ -137,8 +209,15 @@ replaced.
 and "device" (strs, as of a Route: p2p over cpu is between host memories, p2p over cuda:0 is what that GPU of this
 process copies); writes, reads, atomics, sends, recvs: how many were begun; notifications_out: put behind
 data, or alone; bytes_out (of writes and sends) and bytes_in (of reads, and of recvs that have ended); failures:
-that ended with an error; under_way: begun, and not ended yet; chunks_mapped, nbytes_mapped: of the peer's
+that ended with an error; under_way: begun, and not ended yet; latency: how long those took that ended without an
+error, as below; chunks_mapped, nbytes_mapped: of the peer's
 GPU memory, for the p2p of this GPU, now. What the peer writes and reads here is in its own stats().
+
+"latency": a dict by operation, "write", "read", "atomic", "send", "recv" and "notify" (a notification alone), of those
+that there were: dicts of seconds from its posting to the moment at which this process saw it done (of a recv: until a
+message came; of copies that the CPU makes in the call one of eight, as soon as there were 1024, for all); count, sum, p50, p90, p99 (percentiles, as if times lay evenly in their bucket), and buckets: pairs of a bound in
+seconds and how many took that long or less, but longer than the next lower bound; two for each power of two from
+64 ns to 68.7 s, without those that count none; the bound of what took longer is inf.
 
 "rails": dicts with the counters that come first, for each device, its name ("device"), whether it carries
 transfers now ("serves") and why it does not ("trouble", a str, empty if it does).

@@ -24,6 +24,8 @@ PYBIND11_MODULE(_core, m) {
   bind_bench(m);
   bind_trace(m);
   bind_notebook(m);
+  bind_recording(m);
+  bind_logs(m);
   explain_refusals(m);
   quicken_transfers(m);
 }

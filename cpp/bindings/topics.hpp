@@ -17,5 +17,7 @@ void bind_bench(pybind11::module_& m);
 void bind_device(pybind11::module_& m);
 void bind_trace(pybind11::module_& m);
 void bind_notebook(pybind11::module_& m);  // behind the classes
+void bind_recording(pybind11::module_& m);
+void bind_logs(pybind11::module_& m);
 
 }  // namespace zerohop::bindings

@@ -117,6 +117,7 @@ void Control::leave(const std::shared_ptr<Peer>& peer, const std::string& reason
     Link* link = link_of(*peer);
     if (link == nullptr) return;
     send(*link, Bye{.reason = reason});
+    link->parts = true;
     drop(*link, reason);
   });
 }
@@ -125,6 +126,7 @@ void Control::stop() {
   progress_->run([this] {
     for (const auto& [fd, link] : std::unordered_map(links_)) {
       if (link->established) send(*link, Bye{.reason = "its endpoint was closed"});
+      link->parts = true;
       drop(*link, "this endpoint was closed");
     }
     dials_.finish_all(Failure{.message = "this endpoint was closed"});

@@ -79,6 +79,7 @@ class Control : public std::enable_shared_from_this<Control> {
   void on_ready(const std::shared_ptr<Link>& link);
   void watch_output(Link& link);
   void drop(Link& link, const std::string& reason);
+  void tell_end(const Link& link, const std::string& reason) const;  // to the log
   void part(Link& link, const std::string& reason);
   void send(Link& link, const ControlMessage& message);
 

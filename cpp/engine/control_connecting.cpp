@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "engine/control.hpp"
 #include "engine/socket.hpp"
 
@@ -212,6 +213,12 @@ void Control::establish(Link& link) {
   for (RailIndex rail = 0; rail < kMaxRails; ++rail) {
     if (link.rails[rail].repair_wanted) repair(link.peer, rail);
   }
+  log(Level::info, "connection", [&] {
+    const Peer::Identity& who = link.peer->identity();
+    return "'" + address_.name + "' is connected to peer '" + who.name + "' (process " +
+           std::to_string(who.pid) + " on " + who.host_name + ") over " + address_.device +
+           (link.peer->neighbour() != nullptr ? " and by p2p" : "");
+  });
   finish(id, link.peer, std::nullopt);
   poller_->wake();
 }
@@ -228,6 +235,7 @@ void Control::on(Link& link, const Bye& bye) {
            Failure{.kind = Failure::Kind::peer_lost,
                    .message = "the peer refused the connection: " + bye.reason});
   }
+  link.parts = true;
   drop(link, "it left: " + bye.reason);
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/report.hpp"
 #include "engine/control.hpp"
 #include "engine/socket.hpp"
@@ -102,6 +103,13 @@ void Control::send(Link& link, const ControlMessage& message) {
   watch_output(link);
 }
 
+void Control::tell_end(const Link& link, const std::string& reason) const {
+  log(link.parts ? Level::info : Level::warning, "connection", [&] {
+    return "'" + address_.name + "' is no longer connected to peer '" + link.peer->identity().name +
+           "': " + reason;
+  });
+}
+
 // Ends the connection. Whoever waits for it learns why.
 void Control::drop(Link& link, const std::string& reason) {
   const auto known = links_.find(link.channel->fd());
@@ -121,6 +129,7 @@ void Control::drop(Link& link, const std::string& reason) {
     }
     forget_lost_strangers();
   }
+  if (link.established) tell_end(link, reason);
   link.peer->lose(reason);
   poller_->wake();
 }

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "base/ticks.hpp"
 #include "base/trace.hpp"
 #include "engine/control_host.hpp"
 #include "engine/cuda_table.hpp"
@@ -56,6 +57,7 @@ Peer::Host with_words_to(const std::weak_ptr<Control>& weak, Peer::Host host) {
 Endpoint::Endpoint(const EndpointOptions& options)
     : options_(options), generation_(fork_generation()), address_(Address::with_random_keys()) {
   trace::open();
+  ticks::open();
   services_.board = std::make_shared<Board>();
   open_rails();
   open_neighbourhood();

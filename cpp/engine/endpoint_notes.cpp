@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "base/error.hpp"
+#include "base/recording.hpp"
 #include "base/trace.hpp"
 #include "engine/endpoint.hpp"
 #include "engine/slots.hpp"
@@ -15,6 +16,13 @@ constexpr std::uint32_t kFewSlots = 64;
 // More than those now and then, too: that a GPU's value was put may be told before it is seen.
 constexpr std::chrono::milliseconds kScanAgain{10};
 
+// A look that finds nothing is not recorded: there may be any number of them.
+void record_taken(const trace::Entry::Told& told, std::uint32_t slot, std::uint32_t value) {
+  trace::Entry record;
+  record.begin(told);
+  record.end_with(slot, value);
+}
+
 }  // namespace
 
 Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t count, bool reset,
@@ -25,6 +33,7 @@ Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t coun
   if (const trace::Tool* tool = trace::tool()) {
     range.begin(*tool, ("wait_notify " + slots_text(first, count)).c_str(), first);
   }
+  const std::uint64_t begin = trace::records() ? trace::recording_clock() : 0;
   Board& board = *services_.board;
   std::uint64_t scanned = board.puts() - 1;  // differs: the first look always scans
   Deadline::Clock::time_point scan_again{};
@@ -43,7 +52,10 @@ Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t coun
       deadline);
   // What came before the last peer was lost is still delivered.
   if (!notified) notified = board.find(first, count, reset);
-  if (notified) return *notified;
+  if (notified) {
+    record_taken({.what = "wait_notify", .begin = begin}, notified->first, notified->second);
+    return *notified;
+  }
   check_open();
   if (const auto loss = control_->lonely()) {
     throw PeerLost(*loss + "; no peer is left that could notify: connect or accept one");
@@ -61,7 +73,9 @@ std::uint32_t Endpoint::peek_notify(std::uint32_t slot) const {
 std::uint32_t Endpoint::reset_notify(std::uint32_t slot) {
   check_open();
   check_slots(slot, 1);
-  return services_.board->reset(slot);
+  const std::uint32_t value = services_.board->reset(slot);
+  if (value != 0) record_taken({.what = "reset_notify"}, slot, value);
+  return value;
 }
 
 void Endpoint::notify(const Notification& notification) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "engine/registrations.hpp"
 
 namespace zerohop::engine {
@@ -134,6 +135,7 @@ Registered GpuRegistrations::create(const Pair& pair, const Request& request,
       refuse(request, choice->reason, errno_of(facts, request.demand));
     }
     if (choice->way == RegistrationWay::staged) {
+      note_fall(request, *choice);
       auto region = copies(request) ? register_copied(request) : nullptr;
       return {std::move(region), std::move(choice)};
     }
@@ -144,6 +146,16 @@ Registered GpuRegistrations::create(const Pair& pair, const Request& request,
     }
     // What this very memory is refused is a fact like any other: the choice is made again.
   }
+}
+
+// What an adapter was to reach and does not. Told once for each cause.
+void GpuRegistrations::note_fall(const Request& request, const RegistrationChoice& choice) {
+  if (request.demand == RegistrationDemand::staged || copies(request)) return;
+  if (!falls_.add(choice.reason)) return;
+  log(Level::warning, "route", [&] {
+    return "memory of cuda:" + std::to_string(request.ordinal) +
+           " is staged through the host, because " + choice.reason;
+  });
 }
 
 std::shared_ptr<gpu::Copier> GpuRegistrations::copier(int ordinal) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/causes.hpp"
 #include "engine/region_cache.hpp"
 #include "engine/registration_probe.hpp"
 #include "gpu/copier.hpp"
@@ -73,12 +74,14 @@ class GpuRegistrations {
                                                  PairFacts& facts) const;
   MemoryFacts ask_memory(const RegionCache::Key& key) const;
   void sweep_sometimes();
+  void note_fall(const Request& request, const RegistrationChoice& choice);
 
   const Adapter adapter_;
   const std::shared_ptr<const driver::Cuda> cuda_;
   const HostFacts host_;
   const GpuOptions options_;
   const std::shared_ptr<RegionCache> cache_;
+  Causes falls_;      // to staged
   std::mutex mutex_;  // guards all below
   std::map<int, Pair> pairs_;
   std::uint64_t misses_since_sweep_ = 0;

@@ -37,6 +37,7 @@ struct Link {
   std::shared_ptr<Peer> peer;      // null on the accepting side until its Hello
   std::optional<Address> dialled;  // on the side that connected
   bool established = false;        // both sides can post
+  bool parts = false;              // one of the two leaves, as it means to
   bool watches_output = false;
   Clock::time_point opened = Clock::now();
   Clock::time_point heard = Clock::now();  // last sign of life from the peer

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/causes.hpp"
 #include "engine/control_message.hpp"
 #include "engine/copy_queue.hpp"
 #include "engine/gpu_copies.hpp"
@@ -192,7 +193,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Transferring transfer_by_devices(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                    const TransferOptions& options);
   void check_call(const TransferOptions& options) const;
-  void check_not_insisted(const TransferOptions& options, const std::string& reason) const;
+  void check_not_insisted(const TransferOptions& options, const std::string& reason);
+  void note_fall(const std::string& reason) noexcept;
   void check_ends(const Pair& pair) const;
   void check_rights(const Pair& pair, RemoteAccess needed) const;
   void check_for_kernels(const Pair& pair) const;
@@ -347,6 +349,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   bool global_atomics_ = false;
   std::optional<Invitation> invitation_;  // progress thread only
   std::unique_ptr<Neighbour> neighbour_;
+  Causes falls_;                       // from p2p to a device
   std::atomic<int> copies_queued_{0};  // of host memory
   const std::shared_ptr<GpuCopies> gpu_copies_ = std::make_shared<GpuCopies>(poller_, host_.look);
   std::atomic<State> state_{State::connecting};

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/ticks.hpp"
 #include "engine/peer.hpp"
 
 namespace zerohop::engine {
@@ -191,14 +192,17 @@ Peer::Transferring Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
   const auto operation = is_write ? Operation::write : Operation::read;
   transfer->show(operation, identity_.name);
   transfer->note_begun();
+  RouteStats& stats = *transfer->route().stats;
+  const std::uint64_t times = stats.times_of_next(operation);
+  const std::uint64_t begun = times > 0 ? ticks::now() : 0;
   const auto notify = [&](std::byte* board) noexcept {
     if (options.notify) Neighbour::notify(board, *way->visit, notify_message(*options.notify));
   };
   const auto direction = is_write ? ipc::Direction::write : ipc::Direction::read;
   if (way->visit->copy(*way->window, direction, run, notify) != ipc::Copied::all) return nullptr;
-  RouteStats& stats = *transfer->route().stats;
   if (options.notify) RouteStats::add(stats.notifications, 1);
-  stats.begin(operation, run.nbytes);  // and it has ended
+  stats.begin(operation, run.nbytes);
+  if (times > 0) stats.end(operation, ticks::nanoseconds(begun, ticks::now()), times);
   transfer->end_at_once();
   return transfer;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "engine/atomics.hpp"
 #include "engine/cuda_table.hpp"
 #include "engine/peer.hpp"
@@ -140,12 +141,21 @@ void Peer::check_call(const TransferOptions& options) const {
 }
 
 // There is no p2p, because of that reason.
-void Peer::check_not_insisted(const TransferOptions& options, const std::string& reason) const {
+void Peer::check_not_insisted(const TransferOptions& options, const std::string& reason) {
   check_alive();
-  if (options.require.empty()) return;
+  if (options.require.empty()) return note_fall(reason);
   throw RouteUnavailable("route 'p2p' is not available, because " + reason +
                          "; or leave require= out for the routes of devices: host, gpudirect, "
                          "staged");
+}
+
+// Told once for each cause; where p2p was never to be, it is none.
+void Peer::note_fall(const std::string& reason) noexcept {
+  if (!neighbour_ || !falls_.add(reason)) return;
+  log(Level::warning, "route", [&] {
+    return "a transfer with peer '" + identity_.name +
+           "' is left to a device instead of p2p, because " + reason;
+  });
 }
 
 Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,

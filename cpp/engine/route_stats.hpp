@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/histogram.hpp"
+
 namespace zerohop::engine {
 
 enum class Operation : std::uint8_t { write, read, atomic, send, recv, notify };
@@ -25,16 +27,46 @@ struct RouteStats {
   Counter bytes_in{0};                            // of reads; of recvs as they end
   Counter failures{0};                            // ended with an error, or refused once counted
   std::atomic<std::int64_t> under_way{0};         // begun and not ended
+  std::atomic<bool> told{false};                  // to the log: that it is taken, and why
+  // From the call that began it to the moment this process saw it done, of those without an error.
+  std::array<Histogram, kOperations> latencies{};
 
   void begin(Operation operation, std::uint64_t nbytes) noexcept {
     add(operations[static_cast<std::size_t>(operation)], 1);
     if (operation == Operation::write || operation == Operation::send) add(bytes_out, nbytes);
     if (operation == Operation::read) add(bytes_in, nbytes);
   }
+  void end(Operation operation, std::uint64_t nanoseconds, std::uint64_t times = 1) noexcept {
+    latencies[static_cast<std::size_t>(operation)].add(nanoseconds, times);
+  }
+  // Of what takes hardly longer than two looks at a clock, some are measured for all: returns for
+  // how many the next one stands, 0 if it is not measured. Which ones looks random, so that they
+  // do not keep step with a program that repeats itself.
+  std::uint64_t times_of_next(Operation operation) const noexcept {
+    constexpr std::uint64_t kEach = 1024, kBits = 3;
+    const std::uint64_t begun =
+        operations[static_cast<std::size_t>(operation)].load(std::memory_order_relaxed);
+    if (begun < kEach) return 1;
+    const std::uint64_t mixed = begun * 0x9E3779B97F4A7C15;  // Knuth: 2**64 / golden ratio
+    return mixed >> (64 - kBits) == 0 ? std::uint64_t{1} << kBits : 0;
+  }
+  void add(const RouteStats& other) noexcept;
   static void add(Counter& counter, std::uint64_t count) noexcept {
     counter.fetch_add(count, std::memory_order_relaxed);
   }
 };
+
+inline void RouteStats::add(const RouteStats& other) noexcept {
+  for (std::size_t i = 0; i < kOperations; ++i) {
+    add(operations[i], other.operations[i]);
+    latencies[i].add(other.latencies[i]);
+  }
+  for (const auto counter : {&RouteStats::notifications, &RouteStats::bytes_out,
+                             &RouteStats::bytes_in, &RouteStats::failures}) {
+    add(this->*counter, other.*counter);
+  }
+  under_way.fetch_add(other.under_way, std::memory_order_relaxed);
+}
 
 // Those of one Peer, by route and device.
 class RouteBook {

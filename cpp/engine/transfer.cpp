@@ -2,7 +2,10 @@
 
 #include <array>
 #include <cstdio>
+#include <string_view>
 #include <utility>
+
+#include "base/log.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -35,9 +38,27 @@ void Transfer::begin_range(const trace::Tool& tool, Operation operation,
   range_.begin(tool, name.data(), nbytes_);
 }
 
+// Once for each peer and route.
+void Transfer::tell_route(const std::string& peer) const noexcept {
+  if (route_->stats->told.exchange(true)) return;
+  log(Level::debug, "route", [&] {
+    return "transfers with peer '" + peer + "' take " + route_->kind + " (" + route_->device +
+           "): " + route_->reason;
+  });
+}
+
+void Transfer::record(Operation operation, const std::string& peer) noexcept {
+  record_.begin({.what = kVerbs[static_cast<std::size_t>(operation)],
+                 .nbytes = nbytes_,
+                 .peer = peer,
+                 .route = route_->kind,
+                 .device = route_->device});
+}
+
 void Transfer::count(Operation operation, const std::string& peer) noexcept {
   show(operation, peer);
   counted_ = operation;
+  begun_ = ticks::now();
   route_->stats->begin(operation, nbytes_);
   route_->stats->under_way.fetch_add(1, std::memory_order_relaxed);
 }
@@ -45,7 +66,11 @@ void Transfer::count(Operation operation, const std::string& peer) noexcept {
 void Transfer::uncount(bool failed) noexcept {
   if (!counted_) return;
   RouteStats& stats = *route_->stats;
-  if (failed) RouteStats::add(stats.failures, 1);
+  if (failed) {
+    RouteStats::add(stats.failures, 1);
+  } else {
+    stats.end(*counted_, ticks::nanoseconds(begun_, ticks::now()));
+  }
   if (*counted_ == Operation::recv) RouteStats::add(stats.bytes_in, result_);
   stats.under_way.fetch_sub(1, std::memory_order_relaxed);
   counted_.reset();
@@ -59,6 +84,7 @@ void Transfer::drop() noexcept {
   uncount(failed());
   range_.end();
   times_.end();
+  record_.end(failure_ ? std::string_view(failure_->message) : std::string_view());
   std::vector<std::function<void()>> callbacks;
   {
     const std::lock_guard lock(callbacks_mutex_);

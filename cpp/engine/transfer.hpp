@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/failure.hpp"
+#include "base/recording.hpp"
+#include "base/ticks.hpp"
 #include "base/trace.hpp"
 #include "engine/poller.hpp"
 #include "engine/route.hpp"
@@ -25,7 +27,9 @@ class Transfer {
   Transfer(std::shared_ptr<Poller> poller, std::uint64_t nbytes, std::shared_ptr<const Route> route)
       : poller_(std::move(poller)), nbytes_(nbytes), route_(std::move(route)) {}
   ~Transfer() {
-    if (!done()) uncount(/*failed=*/true);  // begun in vain
+    if (done()) return;
+    if (counted_) record_.end("refused");
+    uncount(/*failed=*/true);  // begun in vain
   }
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
@@ -62,6 +66,7 @@ class Transfer {
   void end_at_once() noexcept {
     range_.end();
     times_.end();
+    record_.end();
     done_.store(true, std::memory_order_release);
   }
   void keep(std::shared_ptr<const void> owner) {
@@ -83,9 +88,11 @@ class Transfer {
   void set_result(std::uint64_t value) noexcept { result_ = value; }
   // Among the transfers of its route, until it ends. To be called before others can end it.
   void count(Operation operation, const std::string& peer) noexcept;
-  // Shown as a range of time, until it ends, to a tool that listens. Likewise; count() does it,
-  // too.
+  // Is shown as a range of time, until it ends, to a tool that listens, and
+  // recorded. Likewise; count() does it, too.
   void show(Operation operation, const std::string& peer) noexcept {
+    if (!route_->stats->told.load(std::memory_order_relaxed)) tell_route(peer);
+    if (trace::records()) record(operation, peer);
     if (const trace::Tool* tool = trace::tool()) begin_range(*tool, operation, peer);
   }
   // The first failure is the one reported; those that follow from it are not.
@@ -108,6 +115,8 @@ class Transfer {
 
  private:
   void uncount(bool failed) noexcept;
+  void tell_route(const std::string& peer) const noexcept;
+  void record(Operation operation, const std::string& peer) noexcept;
   void begin_range(const trace::Tool& tool, Operation operation, const std::string& peer) noexcept;
 
   const std::shared_ptr<Poller> poller_;
@@ -121,7 +130,9 @@ class Transfer {
   bool striped_ = false;
   bool placed_ = false;
   std::optional<Operation> counted_;
+  std::uint64_t begun_ = 0;  // in ticks, once counted
   trace::Range range_;
+  trace::Entry record_;
   std::uint64_t result_ = 0;
   std::optional<gpu::Mark> mark_;
   std::optional<Failure> failure_;

@@ -34,11 +34,17 @@ from zerohop.topology import Topology, topology
 if TYPE_CHECKING:
     from zerohop import aio
     from zerohop.collectives import Collective
+    from zerohop.recording import record
     from zerohop.segment import Segment
     from zerohop.world import World
 else:
     # Imported when they are first asked for.
-    _LATER = {"Collective": "collectives", "Segment": "segment", "World": "world"}
+    _LATER = {
+        "Collective": "collectives",
+        "Segment": "segment",
+        "World": "world",
+        "record": "recording",
+    }
 
     def __getattr__(name):
         from importlib import import_module
@@ -84,6 +90,7 @@ __all__ = [
     "keep_times",
     "local_gpu",
     "prometheus",
+    "record",
     "topology",
     "verbs",
 ]

@@ -46,6 +46,8 @@ __all__: list[str] = [
     "bench_write_many",
     "crc32c",
     "device_names",
+    "forget_logs",
+    "forget_recording",
     "gpu_count",
     "gpu_export_dmabuf",
     "gpu_facts",
@@ -54,6 +56,10 @@ __all__: list[str] = [
     "has_nvtx",
     "keep_times",
     "report",
+    "send_logs",
+    "start_recording",
+    "stop_recording",
+    "take_logs",
     "verbs_devices",
 ]
 
@@ -1060,8 +1066,15 @@ class Peer:
         and "device" (strs, as of a Route: p2p over cpu is between host memories, p2p over cuda:0 is what that GPU of this
         process copies); writes, reads, atomics, sends, recvs: how many were begun; notifications_out: put behind
         data, or alone; bytes_out (of writes and sends) and bytes_in (of reads, and of recvs that have ended); failures:
-        that ended with an error; under_way: begun, and not ended yet; chunks_mapped, nbytes_mapped: of the peer's
+        that ended with an error; under_way: begun, and not ended yet; latency: how long those took that ended without an
+        error, as below; chunks_mapped, nbytes_mapped: of the peer's
         GPU memory, for the p2p of this GPU, now. What the peer writes and reads here is in its own stats().
+
+        "latency": a dict by operation, "write", "read", "atomic", "send", "recv" and "notify" (a notification alone), of those
+        that there were: dicts of seconds from its posting to the moment at which this process saw it done (of a recv: until a
+        message came; of copies that the CPU makes in the call one of eight, as soon as there were 1024, for all); count, sum, p50, p90, p99 (percentiles, as if times lay evenly in their bucket), and buckets: pairs of a bound in
+        seconds and how many took that long or less, but longer than the next lower bound; two for each power of two from
+        64 ns to 68.7 s, without those that count none; the bound of what took longer is inf.
 
         "rails": dicts with the counters that come first, for each device, its name ("device"), whether it carries
         transfers now ("serves") and why it does not ("trouble", a str, empty if it does).
@@ -1295,6 +1308,12 @@ class Endpoint:
     def share(self, name: str, memory: Memory) -> None:
         """
         Publish memory: peers find it by ``peer[name]`` and ``peer.lookup(name)``. Replaces what had the name.
+        """
+    def stats(self) -> dict:
+        """
+        Counters of the Peers that are connected now, added up: a dict with "peers", how many those are, and "routes",
+        a list as in Peer.stats(), of one dict for each route and device. What was counted with a Peer goes with it.
+        Reading them costs transfers nothing.
         """
     def unshare(self, name: str) -> None:
         """
@@ -1587,6 +1606,16 @@ def crc32c(array: typing.Any) -> int:
     """
 
 def device_names() -> list[str]: ...
+def forget_logs() -> None:
+    """
+    In a child made by fork(): keep no sentences.
+    """
+
+def forget_recording() -> None:
+    """
+    In a child made by fork().
+    """
+
 def gpu_count() -> int:
     """
     How many GPUs the driver shows; 0 without a driver.
@@ -1630,6 +1659,27 @@ def keep_times(on: bool = True) -> None:
 def report(sentence: str) -> None:
     """
     Report a failure that cannot be raised: it becomes a RuntimeWarning in the main thread.
+    """
+
+def send_logs(bell: typing.SupportsInt | typing.SupportsIndex) -> None:
+    """
+    Keep sentences for take_logs() from now on, and tell by that eventfd; -1: do not.
+    """
+
+def start_recording(most: typing.SupportsInt | typing.SupportsIndex) -> None:
+    """
+    Record so many events at most. RuntimeError: it is done already.
+    """
+
+def stop_recording() -> tuple:
+    """
+    The events as dicts in the order in which they began, and how many had no room. Their "end" is None for what is
+    still under way; times are nanoseconds of time.monotonic_ns().
+    """
+
+def take_logs() -> tuple:
+    """
+    Tuples of level, topic and sentence, and how many were dropped for want of room.
     """
 
 def verbs_devices() -> list[str]:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -133,6 +133,57 @@ def doctor(
         context.exit(0 if command.pair(peer, want, device, as_json) else 1)
     else:
         context.exit(0 if command.diagnose(Host(), want, device, as_json) else 1)
+
+
+@main.command()
+@click.argument("addresses", nargs=-1, metavar="[ADDRESS]...")
+@click.option("--once", is_flag=True, help="Print one table, of one interval, and end.")
+@click.option(
+    "--interval",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.05, 3600),
+    metavar="SECONDS",
+    help="Between two looks.",
+)
+@click.pass_context
+def top(context: click.Context, addresses: tuple[str, ...], once: bool, interval: float) -> None:
+    """Show what processes move: rates, latencies and errors by peer and route, until interrupted.
+
+    Of this user's processes on this host that were started with ZEROHOP_METRICS=local (or a port), or of those at
+    ADDRESS: 9400, host:9400. Through a pipe the tables come as plain text. "now" is what is under way; latencies are
+    those of the last interval, without recv. Exit status with --once: 1 if nobody answers.
+    """
+    from zerohop.top import view
+    from zerohop.top.sources import named_source
+
+    try:
+        sources = [named_source(address) for address in addresses]
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    try:
+        context.exit(0 if view.run(sources, interval, once) else 1)
+    except KeyboardInterrupt:
+        context.exit(0)
+
+
+@main.command()
+@click.argument("traces", nargs=-1, required=True, type=click.File("r"))
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write.",
+)
+def merge(traces: tuple[TextIO, ...], output: Path) -> None:
+    """Lay traces of several processes, which zerohop.record() wrote, together in one file for Perfetto."""
+    from zerohop.recording import merged, write_whole
+
+    try:
+        write_whole(output, *merged(map(json.load, traces)))
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
 
 
 @main.group()

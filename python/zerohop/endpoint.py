@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ipaddress
 import os
+import sys
 import time
 import weakref
 from collections import deque
@@ -18,10 +19,12 @@ from zerohop.numbers import whole
 from zerohop.rails import joined, nearest_rails, preferred_adapters
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import SupportsIndex, TypeAlias
 
     from typing_extensions import Self, Unpack
+
+    from zerohop.exposure import Place
 
     Seconds: TypeAlias = SupportsFloat | SupportsIndex
 
@@ -109,6 +112,12 @@ class Endpoint(_core.Endpoint):
             ``"dmabuf"``, ``"peermem"`` or ``"staged"``, as ``register()`` explains. Holds for ``register()``
             and ``empty()``, and for the GPU arrays that are given to transfers and messages as they are.
             Default: ``$ZEROHOP_REGISTRATION``, else ``"auto"``.
+        metrics: where to tell the counters over HTTP, as ``zh.prometheus`` words them: ``"local"`` (a socket that is
+            for this user alone, where ``zerohop top`` finds them), or a port besides: ``9400``, ``"9400-9415"`` (the
+            first that is free, as several processes of one host want), ``0`` (any), on 127.0.0.1 unless another
+            address of this host stands in front, ``"0.0.0.0:9400"``. Whoever reaches the port can read it: all users of
+            this host at least.
+            Endpoints of one process share it. ``metrics_url`` tells where. Default: ``$ZEROHOP_METRICS``, else nowhere.
         knobs: numbers that tune the device and its queue pairs, listed below. The values in effect
             are in ``peer.route(...).settings``, as are those of the keywords above.
 
@@ -118,8 +127,12 @@ class Endpoint(_core.Endpoint):
         VerbsError: no such device, or it refuses (the message lists those that exist), or it cannot
             serve (no active port, no GID of the kind). iWARP adapters are refused for good: every Peer
             needs write with immediate, which iWARP has not; ``soft0@<its network interface>`` runs there.
+        OSError: what ``metrics`` asks for cannot be had.
         TypeError, ValueError: a knob that does not exist or is out of range, or a word that says nothing.
     """
+
+    _metrics_url: str | None = None
+    _unexpose: Callable[[], object] | None = None  # ends what `metrics` asked for
 
     def __init__(
         self,
@@ -131,6 +144,7 @@ class Endpoint(_core.Endpoint):
         host: str | None = None,
         local_rank: int | None = None,
         registration: str | None = None,
+        metrics: str | int | None = None,
         **knobs: Unpack[Knobs],
     ) -> None:
         _check_name(name)
@@ -150,10 +164,14 @@ class Endpoint(_core.Endpoint):
             spin = _number_from_env("ZEROHOP_SPIN", _DEFAULT_SPIN)
         _check_seconds("timeout", timeout)
         _check_seconds("spin", spin)
+        place = _place(metrics)
         devices = os.environ.get("ZEROHOP_DEVICE", "") if device is None else joined(device)
         preferred, preference = (
             preferred_adapters(local_rank=local_rank) if not devices else ([], "")
         )
+        from zerohop import logs  # logging: a tenth of what `import zerohop` costs
+
+        logs.start()
         super().__init__(
             device=devices,
             name=name or "",
@@ -168,6 +186,29 @@ class Endpoint(_core.Endpoint):
         )
         self._put_back: deque[_core.Peer] = deque()
         _open.add(self)
+        if place is not None:
+            self._expose(place)
+
+    def _expose(self, place: Place) -> None:
+        from zerohop.exposure import expose  # http.server, which few need
+
+        try:
+            self._metrics_url, self._unexpose = expose(self, place)
+        except OSError:
+            self.close(0)
+            raise
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where the counters are served, "http://127.0.0.1:9400/metrics"; None: on no port, or no longer."""
+        return None if self.closed else self._metrics_url
+
+    def close(self, timeout: Seconds | None = None) -> None:
+        if self._unexpose is not None:
+            self._unexpose()
+        super().close(timeout)
+
+    close.__doc__ = _core.Endpoint.close.__doc__
 
     def connect(self, address: bytes, timeout: Seconds | None = None) -> _core.Peer:
         # In Python: even a misspelled keyword then shows no argument. The address holds a secret.
@@ -216,6 +257,16 @@ class Endpoint(_core.Endpoint):
         return f"<zerohop.Endpoint '{self.name}' on {self.device}{state}>"
 
 
+def _place(metrics: str | int | None) -> Place | None:
+    if metrics is None and not os.environ.get("ZEROHOP_METRICS", ""):
+        return None
+    from zerohop.exposure import place_of
+
+    if metrics is None:
+        return place_of(os.environ.get("ZEROHOP_METRICS", ""), "ZEROHOP_METRICS")
+    return place_of(metrics)
+
+
 def _knob_table() -> str:
     rows = (
         f"        {knob.name}: {knob.meaning}. {knob.allowed_text.capitalize()}."
@@ -237,3 +288,5 @@ def _close_all() -> None:
     end = time.monotonic() + _EXIT_S
     for endpoint in list(_open):
         endpoint.close(timeout=max(0.0, end - time.monotonic()))
+    if "zerohop.logs" in sys.modules:
+        sys.modules["zerohop.logs"].stop()

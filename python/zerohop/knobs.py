@@ -164,7 +164,7 @@ KNOBS = (
 
 
 # Of an Endpoint, besides the knobs.
-KEYWORDS = ("device", "timeout", "name", "spin", "host", "local_rank", "registration")
+KEYWORDS = ("device", "timeout", "name", "spin", "host", "local_rank", "registration", "metrics")
 
 
 def chosen(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
@@ -10,7 +13,9 @@ from zerohop import _core
 if TYPE_CHECKING:
     from zerohop.endpoint import Endpoint
 
-__all__ = ["prometheus"]
+__all__ = ["CONTENT_TYPE", "LATENCY", "prometheus"]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -41,6 +46,10 @@ METRICS: dict[str, tuple[str, str]] = {
     "zerohop_registration_cache_bytes": ("gauge", "GPU memory that is registered."),
 }
 
+LATENCY = "zerohop_latency_seconds"
+_LATENCY_HELP = "From the posting of a transfer to its end, of those that ended without an error."
+_BOUNDS = tuple(2**power / 1e9 for power in range(7, 37))  # seconds: 128 ns to 68.7 s
+
 _RAIL = {
     "zerohop_rail_serving": "serves",
     "zerohop_rail_work_requests_total": "work_requests",
@@ -62,6 +71,22 @@ _DIRECTIONS = (("out", "bytes_out"), ("in", "bytes_in"))
 Sample = tuple[str, Labels, int]  # metric, labels, value
 
 
+@dataclass
+class _Latency:
+    counts: list[int] = field(
+        default_factory=lambda: [0] * len(_BOUNDS)
+    )  # each with those before it
+    count: int = 0
+    total: float = 0.0  # seconds
+
+    def add(self, told: dict[str, Any]) -> None:
+        self.count += told["count"]
+        self.total += told["sum"]
+        for bound, count in told["buckets"]:
+            for place in range(bisect_left(_BOUNDS, bound), len(_BOUNDS)):
+                self.counts[place] += count
+
+
 def prometheus(*endpoints: Endpoint) -> str:
     """The counters of ``Peer.stats()`` and of the Endpoints, as a Prometheus server scrapes them.
 
@@ -71,7 +96,9 @@ def prometheus(*endpoints: Endpoint) -> str:
     Every metric begins with ``zerohop_``; counters end in ``_total``; amounts of data are bytes. Labels:
     ``endpoint`` and ``peer`` (their names; those of one name are added up), ``route`` and ``device`` (of a
     Route, as in ``peer.stats()["routes"]``), ``operation`` (write, read, atomic, send, recv), ``direction`` (out: from
-    this process, in: to it), ``rail`` (the verbs device) and ``event`` (of the registration cache).
+    this process, in: to it), ``rail`` (the verbs device) and ``event`` (of the registration cache). The
+    histogram ``zerohop_latency_seconds`` has buckets at powers of two of nanoseconds, of the operations that there
+    were, ``notify`` (a notification alone) among them; what it counts is told by ``help(zh.Peer.stats)``.
 
     Source: https://prometheus.io/docs/instrumenting/exposition_formats/
     """
@@ -79,29 +106,36 @@ def prometheus(*endpoints: Endpoint) -> str:
         if not isinstance(endpoint, _core.Endpoint):
             raise TypeError(f"prometheus() tells of Endpoints, not of {endpoint!r}")
     sums: dict[str, dict[Labels, int]] = {name: {} for name in METRICS}
+    latencies: defaultdict[Labels, _Latency] = defaultdict(_Latency)
     for endpoint in endpoints:
-        for name, labels, value in _of_endpoint(endpoint):
+        own: Labels = (("endpoint", endpoint.name),)
+        peers = [((*own, ("peer", peer.name)), peer.stats()) for peer in endpoint.peers]
+        for name, labels, value in _of_endpoint(endpoint, own, peers):
             known = sums[name]
             known[labels] = known.get(labels, 0) + value
-    return "".join(_told(name, samples) for name, samples in sums.items() if samples)
+        for who, stats in peers:
+            for labels, latency in _latencies(who, stats):
+                latencies[labels].add(latency)
+    text = "".join(_told(name, samples) for name, samples in sums.items() if samples)
+    return text + _histograms(latencies)
 
 
-def _of_endpoint(endpoint: Endpoint) -> Iterator[Sample]:
-    own: Labels = (("endpoint", endpoint.name),)
-    peers = endpoint.peers
+def _of_endpoint(
+    endpoint: Endpoint, own: Labels, peers: list[tuple[Labels, dict[str, Any]]]
+) -> Iterator[Sample]:
     yield "zerohop_peers", own, len(peers)
     cache = endpoint.registration_cache
     for event in ("hits", "misses", "evictions", "stale"):
         yield "zerohop_registration_cache_total", (*own, ("event", event)), cache[event]
     yield "zerohop_registration_cache_entries", own, cache["entries"]
     yield "zerohop_registration_cache_bytes", own, cache["nbytes"]
-    for peer in peers:
-        yield from _of_peer((*own, ("peer", peer.name)), peer.stats())
+    for who, stats in peers:
+        yield from _of_peer(who, stats)
 
 
 def _of_peer(who: Labels, stats: dict[str, Any]) -> Iterator[Sample]:
     for row in stats["routes"]:
-        where = (*who, ("route", row["route"]), ("device", row["device"]))
+        where = _where(who, row)
         for operation in _OPERATIONS:
             count = row[f"{operation}s"]
             yield "zerohop_operations_total", (*where, ("operation", operation)), count
@@ -117,6 +151,16 @@ def _of_peer(who: Labels, stats: dict[str, Any]) -> Iterator[Sample]:
         yield "zerohop_unanswered_total", who, stats["p2p"]["unanswered"]
 
 
+def _latencies(who: Labels, stats: dict[str, Any]) -> Iterator[tuple[Labels, dict[str, Any]]]:
+    for row in stats["routes"]:
+        for operation, latency in row["latency"].items():
+            yield (*_where(who, row), ("operation", operation)), latency
+
+
+def _where(who: Labels, row: dict[str, Any]) -> Labels:
+    return (*who, ("route", row["route"]), ("device", row["device"]))
+
+
 def _directions(name: str, labels: Labels, row: dict[str, Any]) -> Iterator[Sample]:
     return ((name, (*labels, ("direction", way)), row[key]) for way, key in _DIRECTIONS)
 
@@ -125,6 +169,20 @@ def _told(name: str, samples: dict[Labels, int]) -> str:
     kind, text = METRICS[name]
     lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
     lines += (f"{name}{{{_shown(labels)}}} {value}" for labels, value in samples.items())
+    return "\n".join(lines) + "\n"
+
+
+def _histograms(latencies: Mapping[Labels, _Latency]) -> str:
+    if not latencies:
+        return ""
+    lines = [f"# HELP {LATENCY} {_LATENCY_HELP}", f"# TYPE {LATENCY} histogram"]
+    for labels, latency in latencies.items():
+        shown = _shown(labels)
+        for bound, count in zip(_BOUNDS, latency.counts, strict=True):
+            lines.append(f'{LATENCY}_bucket{{{shown},le="{bound}"}} {count}')
+        lines.append(f'{LATENCY}_bucket{{{shown},le="+Inf"}} {latency.count}')
+        lines.append(f"{LATENCY}_sum{{{shown}}} {latency.total}")
+        lines.append(f"{LATENCY}_count{{{shown}}} {latency.count}")
     return "\n".join(lines) + "\n"
 
 

@@ -51,6 +51,10 @@ std::uint64_t count(const RouteStats& stats, Operation operation) {
   return stats.operations[static_cast<std::size_t>(operation)];
 }
 
+Histogram::Reading latency(const RouteStats& stats, Operation operation) {
+  return stats.latencies[static_cast<std::size_t>(operation)].read();
+}
+
 void finish(const Peer::Transferring& transfer) {
   REQUIRE(transfer->wait(soon()));
   (void)transfer->result();
@@ -65,12 +69,20 @@ TEST_CASE("p2p of GPUs is told from p2p of host memory, and copies under way fro
   const auto second = read(*pair.to_right, ours, theirs.remote());
   const RouteStats& gpu = pair.row("p2p", "cuda:0");
   CHECK(gpu.under_way == 2);
+  CHECK(latency(gpu, Operation::write).count == 0);
+  const auto waited = std::chrono::milliseconds(20);
+  for (const auto begin = Deadline::Clock::now(); Deadline::Clock::now() - begin < waited;) {
+    first->poll();
+  }
   pair.cuda.copies.hangs = false;
   finish(first);
   finish(second);
   CHECK(gpu.under_way == 0);
   CHECK(count(gpu, Operation::write) == 1);
   CHECK(count(gpu, Operation::read) == 1);
+  CHECK(latency(gpu, Operation::write).count == 1);
+  CHECK(latency(gpu, Operation::write).sum >= std::chrono::nanoseconds(waited).count() * 0.99);
+  CHECK(latency(gpu, Operation::read).count == 1);
   CHECK(gpu.bytes_out == 5000);
   CHECK(gpu.bytes_in == 5000);
   CHECK(gpu.notifications == 1);
@@ -88,6 +100,8 @@ TEST_CASE("p2p of GPUs is told from p2p of host memory, and copies under way fro
   finish(pair.to_right->notify({1, 3}));
   CHECK(count(cpu, Operation::write) == 1);
   CHECK(count(cpu, Operation::notify) == 1);
+  CHECK(latency(cpu, Operation::write).count == 1);
+  CHECK(latency(cpu, Operation::notify).count == 1);
   CHECK(cpu.notifications == 2);
   CHECK(cpu.bytes_out == 300);
   CHECK(cpu.under_way == 0);
@@ -115,6 +129,7 @@ TEST_CASE("a copy that fails, and one that is refused, are counted as failures a
   CHECK(gpu.under_way == 0);
   CHECK(gpu.failures == 2);
   CHECK(count(gpu, Operation::write) == 4);
+  CHECK(latency(gpu, Operation::write).count == 2);
 }
 
 TEST_CASE("devices: every operation in the row of its route") {
@@ -138,6 +153,11 @@ TEST_CASE("devices: every operation in the row of its route") {
   CHECK(count(row, Operation::atomic) == 1);
   CHECK(count(row, Operation::send) == 1);
   CHECK(count(row, Operation::recv) == 1);
+  for (const auto operation :
+       {Operation::write, Operation::read, Operation::atomic, Operation::send, Operation::recv}) {
+    CHECK(latency(row, operation).count == 1);
+    CHECK(latency(row, operation).sum > 0);
+  }
   CHECK(row.notifications == 1);
   CHECK(row.bytes_out == 1600);
   CHECK(row.bytes_in == 1600);
@@ -165,6 +185,20 @@ TEST_CASE("a lost peer fails what is under way, once each") {
   CHECK(row.failures == 2);
   CHECK(row.under_way == 0);
   CHECK(row.bytes_in == 0);
+}
+
+TEST_CASE("short copies by the CPU: each of the first is measured, later some for all") {
+  Couple pair(/*p2p=*/true);
+  const Memory host = Couple::on_host(pair.left, 8);
+  const Memory far = Couple::on_host(pair.right, 8);
+  const RouteStats& cpu = pair.row("p2p", "cpu");
+  for (int i = 0; i < 1000; ++i) finish(write(*pair.to_right, host, far.remote()));
+  CHECK(latency(cpu, Operation::write).count == 1000);
+  for (int i = 0; i < 16000; ++i) finish(write(*pair.to_right, host, far.remote()));
+  CHECK(count(cpu, Operation::write) == 17000);
+  const auto counted = static_cast<double>(latency(cpu, Operation::write).count);
+  CHECK(counted > 0.97 * 17000);
+  CHECK(counted < 1.03 * 17000);
 }
 
 }  // namespace

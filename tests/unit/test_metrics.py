@@ -11,15 +11,20 @@ import zerohop as zh
 
 Labels = frozenset[tuple[str, str]]
 HELP = re.compile(r"# HELP ([a-z_]+) (\S.*)")
-TYPE = re.compile(r"# TYPE ([a-z_]+) (counter|gauge)")
-SAMPLE = re.compile(r"([a-z_]+)\{(.*)\} (-?\d+)")
+TYPE = re.compile(r"# TYPE ([a-z_]+) (counter|gauge|histogram)")
+SAMPLE = re.compile(r"([a-z_]+)\{(.*)\} (-?\d+|\d+\.\d+(?:e-\d+)?|\d+e-\d+)")
+PARTS = ("_bucket", "_sum", "_count")
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\\\|\\n|\\")*)"(,|$)')
 
 
-def parse(text: str) -> dict[str, dict[Labels, int]]:
-    """Samples by metric and labels. Each metric is one block: HELP, TYPE, samples, all different."""
+def parse(text: str) -> dict[str, dict[Labels, float]]:
+    """Samples by metric and labels. Each metric is one block: HELP, TYPE, samples, all different.
+
+    Those of a histogram are under the name of each of its parts.
+    """
     assert text.endswith("\n")
-    metrics: dict[str, dict[Labels, int]] = {}
+    metrics: dict[str, dict[Labels, float]] = {}
+    open_names: tuple[str, ...] = ()  # of the block
     lines = iter(text[:-1].split("\n"))
     for line in lines:
         if line.startswith("# HELP"):
@@ -29,13 +34,17 @@ def parse(text: str) -> dict[str, dict[Labels, int]]:
             assert name not in metrics
             assert name.startswith("zerohop_")
             assert name.endswith("_total") == (kind[2] == "counter")
-            metrics[name] = {}
+            open_names = (name,)
+            if kind[2] == "histogram":
+                open_names = tuple(name + part for part in PARTS)
+            metrics.update({each: {} for each in open_names})
             continue
         sample = matched(SAMPLE, line)
-        assert sample[1] == list(metrics)[-1]
+        assert sample[1] in open_names
         labels = frozenset(labels_of(sample[2]))
         assert labels not in metrics[sample[1]]
-        metrics[sample[1]][labels] = int(sample[3])
+        assert sample[1].endswith("_sum") or sample[3].lstrip("-").isdecimal()
+        metrics[sample[1]][labels] = float(sample[3])
     assert all(metrics.values())
     return metrics
 
@@ -58,7 +67,7 @@ def labels_of(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def value(metrics: dict[str, dict[Labels, int]], name: str, **labels: str) -> int:
+def value(metrics: dict[str, dict[Labels, float]], name: str, **labels: str) -> float:
     wanted = frozenset(labels.items())
     [one] = [count for known, count in metrics[name].items() if wanted <= known]
     return one
@@ -146,3 +155,77 @@ def test_the_keys_of_stats_are_those_that_are_documented() -> None:
         shape = set(stats["routes"][0])
         assert all(set(row) == shape for row in stats["routes"])
         assert ("p2p", "cpu") in [(row["route"], row["device"]) for row in stats["routes"]]
+
+
+def test_latencies_are_a_histogram() -> None:
+    with zh.Endpoint("soft0", name="here") as ep, zh.Endpoint("soft0", name="there") as other:
+        peer = ep.connect(other.address)
+        local, target = ep.empty(1000), other.empty(1000)
+        for _ in range(20):
+            peer.write(local, target.remote).wait()
+        peer.read(target.remote, local).wait()
+        peer.notify(1, 1).wait()
+        metrics = parse(zh.prometheus(ep))
+        [row] = [row for row in peer.stats()["routes"] if row["latency"]]
+        name = "zerohop_latency_seconds"
+        counts = {"write": 20, "read": 1, "notify": 1}
+        assert {key: told["count"] for key, told in row["latency"].items()} == counts
+        for operation, count in counts.items():
+            assert value(metrics, f"{name}_count", operation=operation) == count
+            total = value(metrics, f"{name}_sum", operation=operation)
+            assert total == pytest.approx(row["latency"][operation]["sum"])
+            check_buckets(
+                {
+                    float(dict(labels)["le"]): counted
+                    for labels, counted in metrics[f"{name}_bucket"].items()
+                    if ("operation", operation) in labels
+                },
+                row["latency"][operation],
+            )
+
+
+def check_buckets(served: dict[float, float], told: dict[str, Any]) -> None:
+    """served: of Prometheus, by bound, each with all below it; told: of stats()."""
+    bounds = sorted(served)
+    assert bounds[-1] == float("inf")
+    assert served[bounds[-1]] == told["count"]
+    for bound in bounds:
+        assert served[bound] == sum(count for upper, count in told["buckets"] if upper <= bound)
+    shortest, longest = told["buckets"][0][0], told["buckets"][-1][0]
+    assert shortest / 1.5 <= told["p50"] <= told["p90"] <= told["p99"] <= longest
+    assert told["sum"] > 0
+
+
+def test_an_endpoint_adds_its_peers_up() -> None:
+    with zh.Endpoint("soft0", name="hub", p2p=False) as ep:
+        assert ep.stats() == {"peers": 0, "routes": []}
+        others = [zh.Endpoint("soft0", name=f"worker {n}", p2p=False) for n in range(2)]
+        for count, other in enumerate(others, start=1):
+            target = other.empty(10)
+            peer = ep.connect(other.address)
+            for _ in range(count):
+                peer.write(np.ones(10, "u1"), target.remote, notify=(1, 1)).wait()
+        stats = ep.stats()
+        assert stats["peers"] == 2
+        [row] = [row for row in stats["routes"] if row["writes"]]
+        of_one = [row for row in ep.peers[0].stats()["routes"] if row["writes"]]
+        assert set(row) == set(of_one[0])
+        assert (row["route"], row["writes"], row["bytes_out"]) == ("host", 3, 30)
+        assert (row["notifications_out"], row["failures"], row["under_way"]) == (3, 0, 0)
+        assert row["latency"]["write"]["count"] == 3
+        assert sum(count for _, count in row["latency"]["write"]["buckets"]) == 3
+        for other in others:
+            other.close()
+
+
+def test_failures_are_in_no_histogram() -> None:
+    with zh.Endpoint("soft0", p2p=False) as ep, zh.Endpoint("soft0", p2p=False) as other:
+        peer = ep.connect(other.address)
+        target = other.empty(1000)
+        remote = target.remote
+        target.close()
+        with pytest.raises(zh.VerbsError):
+            peer.write(ep.empty(1000), remote).wait()
+        [row] = [row for row in peer.stats()["routes"] if row["writes"]]
+        assert row["failures"] == 1
+        assert row["latency"] == {}

@@ -1,11 +1,11 @@
 """What the README shows works as it is printed there."""
 
+import json
 import re
 import subprocess
 import sys
-import threading
+import tempfile
 import urllib.request
-import wsgiref.simple_server
 from pathlib import Path
 from typing import Any
 
@@ -137,20 +137,23 @@ def test_the_benchmarks_take_the_arguments_that_are_shown(repository: Path, monk
     }
 
 
-def test_the_counters_are_served(repository: Path) -> None:
-    with zh.Endpoint("soft0", name="served") as ep:
-        names: dict[str, Any] = {"zh": zh, "ep": ep, "wsgiref": wsgiref}
-        exec(examples(repository)[7].replace("9400", "0"), names)  # noqa: S102
-        with names["server"] as server:
-            scraped = threading.Thread(target=server.handle_request)
-            scraped.start()
-            url = f"http://127.0.0.1:{server.server_port}/metrics"
-            with urllib.request.urlopen(url, timeout=60) as answer:
-                assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-                text = answer.read().decode()
-            scraped.join()
-    assert text == zh.prometheus(ep)
-    assert 'zerohop_peers{endpoint="served"} 0' in text
+def test_what_happens_is_seen(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        zh.Endpoint("soft0", name="far") as far,
+        tempfile.TemporaryDirectory(prefix="zh") as folder,
+    ):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        inbox = far.empty(8)
+        far.share("inbox", inbox)
+        names: dict[str, Any] = {"zh": zh, "address": far.address, "source": np.ones(8, "u1")}
+        trace = f"{folder}/trace.json"
+        scrape = "    text = urllib.request.urlopen(ep.metrics_url, timeout=60).read().decode()\n"
+        code = examples(repository)[7].replace("9400", "0").replace("trace.json", trace)
+        exec(code + scrape, {**names, "urllib": urllib}, told := {})  # noqa: S102
+        assert (
+            json.loads(Path(trace).read_text())["traceEvents"][1]["name"] == "write to far by p2p"
+        )
+    assert 'operation="write",le="+Inf"} 1' in told["text"]
 
 
 def test_knobs_are_the_ones_that_the_code_reads(repository: Path) -> None:

@@ -1,0 +1,33 @@
+// Which causes were told already, so that each is told once.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <string_view>
+
+namespace zerohop {
+
+class Causes {
+ public:
+  static constexpr std::size_t kMost = 32;  // later ones are not told at all
+
+  // Whether it is a new one. Does not allocate.
+  bool add(std::string_view cause) noexcept {
+    const std::size_t hash = std::hash<std::string_view>{}(cause);
+    const std::lock_guard lock(mutex_);
+    const auto end = hashes_.begin() + static_cast<std::ptrdiff_t>(count_);
+    if (count_ == kMost || std::find(hashes_.begin(), end, hash) != end) return false;
+    hashes_[count_++] = hash;
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::array<std::size_t, kMost> hashes_{};
+  std::size_t count_ = 0;
+};
+
+}  // namespace zerohop

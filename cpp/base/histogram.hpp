@@ -1,0 +1,68 @@
+// How long things took: counts by duration. Written by any thread, without a lock; read at any
+// time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace zerohop {
+
+// Two buckets for each power of two of nanoseconds.
+class Histogram {
+ public:
+  static constexpr int kFirst = 6;  // 64 ns and less are one bucket
+  static constexpr int kLast = 36;  // more than 68.7 s are one, too
+  static constexpr std::size_t kBuckets = 2 * (kLast - kFirst) + 2;
+
+  static constexpr std::size_t bucket(std::uint64_t nanoseconds) noexcept {
+    const std::uint64_t below = nanoseconds > 0 ? nanoseconds - 1 : 0;  // bounds are inclusive
+    if (below < std::uint64_t{1} << kFirst) return 0;
+    const int power = std::bit_width(below) - 1;
+    const std::size_t upper_half = (below >> (power - 1)) & 1;
+    return std::min(1 + 2 * static_cast<std::size_t>(power - kFirst) + upper_half, kBuckets - 1);
+  }
+  // The longest that bucket counts, nanoseconds; UINT64_MAX: the last one, which counts all others.
+  static constexpr std::uint64_t bound(std::size_t bucket) noexcept {
+    if (bucket + 1 == kBuckets) return UINT64_MAX;
+    const std::uint64_t whole = std::uint64_t{1} << (kFirst + bucket / 2);
+    return bucket % 2 == 0 ? whole : whole + whole / 2;
+  }
+
+  // times: for how many it stands, where not each is measured.
+  void add(std::uint64_t nanoseconds, std::uint64_t times = 1) noexcept {
+    counts_[bucket(nanoseconds)].fetch_add(times, std::memory_order_relaxed);
+    sum_.fetch_add(nanoseconds * times, std::memory_order_relaxed);
+  }
+  void add(const Histogram& other) noexcept {
+    for (std::size_t i = 0; i < kBuckets; ++i) {
+      counts_[i].fetch_add(other.counts_[i].load(), std::memory_order_relaxed);
+    }
+    sum_.fetch_add(other.sum_.load(), std::memory_order_relaxed);
+  }
+
+  // What it held at some moment; `sum`, nanoseconds, may be of a little later.
+  struct Reading {
+    std::array<std::uint64_t, kBuckets> counts{};
+    std::uint64_t count = 0;
+    std::uint64_t sum = 0;
+
+    // That share (0 to 1) took so many nanoseconds or less, as if durations lay evenly in their
+    // bucket; of the last one its lower bound. 0: there is none.
+    double quantile(double share) const noexcept;
+  };
+  Reading read() const noexcept;
+
+ private:
+  std::array<std::atomic<std::uint64_t>, kBuckets> counts_{};
+  std::atomic<std::uint64_t> sum_{0};
+};
+
+static_assert(Histogram::bucket(64) == 0 && Histogram::bucket(65) == 1);
+static_assert(Histogram::bucket(96) == 1 && Histogram::bucket(97) == 2);
+static_assert(Histogram::bound(0) == 64 && Histogram::bound(1) == 96 && Histogram::bound(2) == 128);
+
+}  // namespace zerohop

@@ -1,0 +1,94 @@
+// Sentences for the log, on their way to a thread of Python.
+//
+// Threads of the core have no GIL, and handlers of a log may do anything: so they never meet.
+#include <pybind11/pybind11.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.hpp"
+#include "bindings/topics.hpp"
+
+namespace zerohop::bindings {
+namespace {
+
+namespace py = pybind11;
+
+struct Sentence {
+  Level level;
+  const char* topic;
+  std::string text;
+};
+
+// More than fit at once are dropped, but counted.
+struct Outbox {
+  static constexpr std::size_t kMost = 1024;
+  std::mutex mutex;
+  std::vector<Sentence> sentences;
+  std::uint64_t dropped = 0;
+  int bell = -1;  // of whoever takes them; -1: nobody does
+};
+// Replaced in a child of fork(), where nobody is left to unlock the mutex, and the old one is lost.
+std::atomic<Outbox*> current{new Outbox};
+
+void put(Level level, const char* topic, const std::string& text) noexcept {
+  Outbox& outbox = *current.load();
+  const std::lock_guard lock(outbox.mutex);
+  if (outbox.bell < 0) return;
+  try {
+    if (outbox.sentences.size() == Outbox::kMost) throw std::bad_alloc();
+    outbox.sentences.push_back({level, topic, text});
+  } catch (const std::exception&) {
+    ++outbox.dropped;
+  }
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(outbox.bell, &one, sizeof one);
+}
+
+void send_logs(int bell) {
+  Outbox& outbox = *current.load();
+  const std::lock_guard lock(outbox.mutex);
+  outbox.bell = bell;
+  if (bell < 0) outbox.sentences.clear();
+  set_log_sink(bell < 0 ? nullptr : &put);
+}
+
+py::tuple take_logs() {
+  std::vector<Sentence> taken;
+  std::uint64_t dropped = 0;
+  Outbox& outbox = *current.load();
+  {
+    const std::lock_guard lock(outbox.mutex);
+    taken.swap(outbox.sentences);
+    std::swap(dropped, outbox.dropped);
+  }
+  py::list sentences;
+  for (const Sentence& each : taken) {
+    sentences.append(py::make_tuple(static_cast<int>(each.level), each.topic, each.text));
+  }
+  return py::make_tuple(sentences, dropped);
+}
+
+void forget_logs() {
+  set_log_sink(nullptr);
+  current.store(new Outbox);
+}
+
+}  // namespace
+
+void bind_logs(py::module_& m) {
+  m.def("send_logs", &send_logs, py::arg("bell"),
+        "Keep sentences for take_logs() from now on, and tell by that eventfd; -1: do not.");
+  m.def("forget_logs", &forget_logs, "In a child made by fork(): keep no sentences.");
+  m.def("take_logs", &take_logs,
+        "Tuples of level, topic and sentence, and how many were dropped for want of room.");
+}
+
+}  // namespace zerohop::bindings

@@ -1,0 +1,1 @@
+"""`zerohop top`: what processes that tell their counters are doing now."""

@@ -1,0 +1,132 @@
+"""What happened between two looks at the counters of a process."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from zerohop.metrics import LATENCY
+from zerohop.top.sources import Answer
+
+__all__ = ["Row", "rows_between"]
+
+_SAMPLE = re.compile(r"(zerohop_[a-z_]+)\{(.*)\} (\S+)")
+_LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\\\|\\n|\\")*)"(?:,|$)')
+_NAMES = ("endpoint", "peer", "route", "device")  # labels of a row
+_ESCAPED = re.compile(r"\\(.)")
+
+Labels = frozenset[tuple[str, str]]
+Samples = Mapping[str, Mapping[Labels, float]]  # by metric
+
+
+@dataclass
+class Row:
+    """Of one route to one peer. Rates are of a second; latencies are seconds, NaN where nothing ended."""
+
+    process: str
+    endpoint: str
+    peer: str
+    route: str
+    device: str
+    operations: float = 0.0
+    bytes_out: float = 0.0
+    bytes_in: float = 0.0
+    notifications: float = 0.0
+    under_way: int = 0
+    p50: float = math.nan
+    p99: float = math.nan
+    failures: int = 0  # since the connection was made
+    buckets: dict[float, float] = field(
+        default_factory=dict, repr=False
+    )  # by bound, with all below
+
+
+def parsed(text: str) -> Samples:
+    samples: defaultdict[str, dict[Labels, float]] = defaultdict(dict)
+    for line in text.splitlines():
+        sample = _SAMPLE.fullmatch(line)
+        if sample is None:
+            continue
+        labels = ((name, _ESCAPED.sub(_plain, value)) for name, value in _LABEL.findall(sample[2]))
+        try:
+            samples[sample[1]][frozenset(labels)] = float(sample[3])
+        except ValueError:
+            continue
+    return samples
+
+
+def _plain(escaped: re.Match[str]) -> str:
+    return "\n" if escaped[1] == "n" else escaped[1]
+
+
+def rows_between(before: Answer | None, now: Answer) -> list[Row]:
+    """Rates since `before`; without one they are 0, and latencies are of all that there was."""
+    old: Samples = parsed(before.text) if before is not None else {}
+    new = parsed(now.text)
+    passed = now.at - before.at if before is not None else math.inf
+    table = _Table(now.source.name, old)
+    for labels, value in new.get("zerohop_transfers_under_way", {}).items():
+        table.row(labels).under_way = int(value)
+    for labels, value in new.get("zerohop_failures_total", {}).items():
+        table.row(labels).failures = int(value)
+    for labels, count in table.grown("zerohop_operations_total", new):
+        table.row(labels).operations += count / passed
+    for labels, count in table.grown("zerohop_notifications_total", new):
+        table.row(labels).notifications += count / passed
+    for labels, count in table.grown("zerohop_bytes_total", new):
+        row = table.row(labels)
+        if ("direction", "out") in labels:
+            row.bytes_out += count / passed
+        else:
+            row.bytes_in += count / passed
+    for labels, count in table.grown(f"{LATENCY}_bucket", new):
+        told = dict(labels)
+        if told.get("operation") == "recv":  # which waits for the peer as long as that takes
+            continue
+        buckets = table.row(labels).buckets
+        bound = float(told.get("le", "inf"))
+        buckets[bound] = buckets.get(bound, 0.0) + count
+    rows = list(table.rows.values())
+    for row in rows:
+        row.p50, row.p99 = quantile(0.5, row.buckets), quantile(0.99, row.buckets)
+    return rows
+
+
+class _Table:
+    def __init__(self, process: str, old: Samples) -> None:
+        self._process, self._old = process, old
+        self.rows: dict[tuple[str, ...], Row] = {}
+
+    def row(self, labels: Labels) -> Row:
+        told = dict(labels)
+        endpoint, peer, route, device = (told.get(name, "") for name in _NAMES)
+        key = endpoint, peer, route, device
+        if key not in self.rows:
+            self.rows[key] = Row(self._process, endpoint, peer, route, device)
+        return self.rows[key]
+
+    def grown(self, metric: str, new: Samples) -> list[tuple[Labels, float]]:
+        """A counter that has fallen began again, with a new connection."""
+        old = self._old.get(metric, {})
+        return [
+            (labels, value - old.get(labels, 0.0) if value >= old.get(labels, 0.0) else value)
+            for labels, value in new.get(metric, {}).items()
+        ]
+
+
+def quantile(share: float, buckets: Mapping[float, float]) -> float:
+    """As if values lay evenly in their bucket; NaN: there are none."""
+    bounds = sorted(buckets)
+    if not bounds or buckets[bounds[-1]] <= 0:
+        return math.nan
+    rank = share * buckets[bounds[-1]]
+    lower, below = 0.0, 0.0
+    for bound in bounds:
+        count = buckets[bound] - below
+        if buckets[bound] >= rank and count > 0:
+            return lower if math.isinf(bound) else lower + (bound - lower) * (rank - below) / count
+        lower, below = bound, buckets[bound]
+    return lower
