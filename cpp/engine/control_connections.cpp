@@ -119,6 +119,7 @@ void Control::drop(Link& link, const std::string& reason) {
   links_.erase(known);
   link.channel->close(reason);
   if (!link.peer) return;
+  poller_->flush();  // what it has sent before is there before anybody learns that it is lost
   {
     const std::lock_guard lock(mutex_);
     const auto published = peers_.find(link.peer->identity().id);

@@ -57,6 +57,21 @@ TEST_CASE("data is there when its notification is seen") {
   }
 }
 
+TEST_CASE("a notification is there although its sender has left at once") {
+  constexpr std::uint32_t kRounds = 400;
+  for (std::uint32_t round = 1; round <= kRounds; ++round) {
+    Endpoint right(options("right"));
+    const Memory to = numbers(right, 1);
+    std::thread sender([&] {
+      Endpoint left(options("left"));
+      const auto to_right = left.connect(right.address().to_bytes(), soon());
+      finish(write(*to_right, numbers(left, 1), to.remote(), Notification{5, round}));
+    });
+    CHECK(right.wait_notify(5, 1, true, soon()).second == round);
+    sender.join();
+  }
+}
+
 TEST_CASE("an endpoint notifies itself, and wakes who sleeps") {
   Endpoint alone(options("alone"));
   for (std::uint32_t round = 1; round <= 200; ++round) {
