@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <mutex>
@@ -17,7 +18,9 @@ class Causes {
   // Whether it is a new one. Does not allocate.
   bool add(std::string_view cause) noexcept {
     const std::size_t hash = std::hash<std::string_view>{}(cause);
+    if (last_.load(std::memory_order_relaxed) == hash) return false;  // nearly always
     const std::lock_guard lock(mutex_);
+    last_.store(hash, std::memory_order_relaxed);
     const auto end = hashes_.begin() + static_cast<std::ptrdiff_t>(count_);
     if (count_ == kMost || std::find(hashes_.begin(), end, hash) != end) return false;
     hashes_[count_++] = hash;
@@ -25,6 +28,7 @@ class Causes {
   }
 
  private:
+  std::atomic<std::size_t> last_{0};
   std::mutex mutex_;
   std::array<std::size_t, kMost> hashes_{};
   std::size_t count_ = 0;

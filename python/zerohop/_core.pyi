@@ -864,7 +864,7 @@ class Transfer:
     def times(self) -> dict[str, float] | None:
         """
         When it was what, in seconds of ``time.monotonic()``, or None: it was begun while ``zh.keep_times()`` was off, as it is unless
-        asked for. A dict: ``"asked"``, when the call began; ``"begun"``, when a device, a CPU or a GPU was first given a part of it to
+        asked for. A dict: ``"asked"``, when the call made it; ``"begun"``, when a device, a CPU or a GPU was first given a part of it to
         move (a GPU may have other work to do first); ``"ended"``, when it was done, with or without error. Those that have not
         come yet are missing, as is ``"begun"`` of what nothing of this process moves: a recv whose bytes came along with the
         message.
