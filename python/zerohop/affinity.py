@@ -10,8 +10,8 @@ __all__ = ["local_gpu", "told_local_rank"]
 
 
 def told_local_rank(default: int = 0) -> int:
-    """As $ZEROHOP_LOCAL_RANK has it, else the launcher; default: without one, or with one whose variables say nothing, of
-    which World.from_env() complains. Raises ValueError.
+    """As $ZEROHOP_LOCAL_RANK has it, else the launcher; default: without one, with one that does not tell it, or with one
+    whose variables say nothing, of which World.from_env() complains. Raises ValueError.
     """
     text = os.environ.get("ZEROHOP_LOCAL_RANK", "")
     if text:
@@ -26,7 +26,7 @@ def told_local_rank(default: int = 0) -> int:
         told = launched(os.environ)
     except ValueError:
         told = None
-    return default if told is None else told.local_rank
+    return default if told is None or told.local_rank is None else told.local_rank
 
 
 def local_gpu(local_rank: int | None = None) -> str:

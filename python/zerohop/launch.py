@@ -55,10 +55,12 @@ LAUNCHERS = (
 
 @dataclass(frozen=True)
 class Launched:
+    """local_rank: None if nobody has told it."""
+
     launcher: Launcher
     rank: int
     size: int
-    local_rank: int
+    local_rank: int | None
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,7 @@ def launched(environment: Mapping[str, str]) -> Launched | None:
                 raise ValueError(
                     f"{launcher.rank}={rank} of {launcher.size}={size}: ranks go from 0 to {launcher.size} - 1"
                 )
-            is_told = environment.get(launcher.local_rank)
-            local_rank = _number(environment, launcher.local_rank) if is_told else 0
-            return Launched(launcher, rank, size, local_rank)
+            return Launched(launcher, rank, size, _local_rank(environment, launcher))
     return None
 
 
@@ -107,14 +107,26 @@ def job_from_environment(
         )
     if store is not None:
         meeting = open_store(store)
-    elif meeting is None and all(environment.get(name) for name in _MEETING):
-        meeting = _torch_store(environment, seconds, "plain", is_master=told.rank == 0)
     elif meeting is None and not told.launcher.mpi:
-        raise RuntimeError(
-            f"{told.launcher.name} has told this process its rank, but not where the ranks meet: "
-            "World.from_env(store=directory), one that all hosts see, or set MASTER_ADDR and MASTER_PORT, of the host of rank 0"
-        )
+        if not all(environment.get(name) for name in _MEETING):
+            raise RuntimeError(
+                f"{told.launcher.name} has told this process its rank, but not where the ranks meet: "
+                "World.from_env(store=directory), one that all hosts see, or set MASTER_ADDR and MASTER_PORT, of the host of "
+                "rank 0"
+            )
+        meeting = _torch_store(environment, seconds, "plain", is_master=told.rank == 0)
     return Job(meeting, told.rank, told.size)
+
+
+def _local_rank(environment: Mapping[str, str], launcher: Launcher) -> int | None:
+    """As the launcher has told it, else another that has started as many: srun, say, whose ranks are named by RANK, too."""
+    size = environment[launcher.size]
+    for each in (launcher, *LAUNCHERS):
+        # An outer launcher, which has started one process per host, counts others than these ranks.
+        same = each.has_started(environment) and environment[each.size] == size
+        if same and environment.get(each.local_rank):
+            return _number(environment, each.local_rank)
+    return None
 
 
 def _torch_store(

@@ -110,7 +110,7 @@ class World(CollectiveCalls):
         Raises RuntimeError (no launcher that is known, no PyTorch, no mpi4py, nowhere to meet), ValueError (a variable that
         says nothing), TransferTimeout (nobody runs the store), and what from_mpi raises.
         """
-        job = job_from_environment(os.environ, options.get("timeout", PATIENCE), store)
+        job = job_from_environment(os.environ, _patience(options), store)
         if job.store is None:
             from zerohop.mpi import everyone
 
@@ -122,18 +122,20 @@ class World(CollectiveCalls):
         """The World of an MPI communicator (mpi4py), one that was split, too. Every rank of it calls this.
 
         The ranks have that communicator's numbers and tell each other their addresses by it, once; what they exchange in the
-        World goes without MPI, so that MPI may be finalized before. options: as of World; ``timeout=`` bounds the wait for the
-        other ranks, too (without it, 300 s).
+        World goes without MPI, so that MPI may be finalized before. options: as of World, but a local rank that nobody tells
+        is counted; ``timeout=`` bounds the wait for the other ranks, too (without it, 300 s).
 
         Raises TypeError and ValueError (no communicator, COMM_NULL, an intercommunicator), Error (MPI itself fails; the World
         of another rank cannot be made), TransferTimeout (not all ranks call this), and what World raises.
         """
         from zerohop.mpi import GatheredStore, Group
 
-        group, store = Group(comm, options.get("timeout", PATIENCE)), GatheredStore()
-        # The launcher counts the ranks of all its communicators: of two on one host each has GPUs of its own.
-        options = {"local_rank": told_local_rank(default=group.local_rank()), **options}
+        group, store = Group(comm, _patience(options)), GatheredStore()
+        counted = group.local_rank()  # before `try`: if it fails, so would fail()
         try:
+            if options.get("local_rank") is None:
+                # The launcher counts the ranks of all its communicators: of two on one host each has GPUs of its own.
+                options["local_rank"] = told_local_rank(default=counted)
             world = cls(store, group.rank, group.size, **options)
         except Exception as error:
             store.fail(group, described(error))  # so that nobody waits for this one
@@ -290,6 +292,12 @@ class World(CollectiveCalls):
         from zerohop.notebook.ranks import world_html
 
         return world_html(self)
+
+
+def _patience(options: dict[str, Any]) -> float:
+    """Seconds for all ranks to start."""
+    timeout = options.get("timeout")
+    return PATIENCE if timeout is None else timeout
 
 
 @atexit.register  # behind the Endpoint's, and so before it

@@ -225,12 +225,51 @@ def test_every_launcher_is_understood(
         told_local_rank()
 
 
+def without(variables: dict[str, str], name: str) -> dict[str, str]:
+    return {key: value for key, value in variables.items() if key != name}
+
+
+UNTOLD = [
+    without(OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_RANK"),
+    without(MPICH, "MPI_LOCALRANKID"),
+    without(SRUN, "SLURM_LOCALID"),
+    without(TORCH, "LOCAL_RANK"),
+]
+
+
+@pytest.mark.parametrize("variables", UNTOLD)
+def test_a_local_rank_that_nobody_tells_is_not_0(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert told_local_rank(default=7) == 7
+    assert told_local_rank() == 0
+
+
+@pytest.mark.parametrize("variables", [UNTOLD[1], UNTOLD[3]])
+def test_a_launcher_beneath_tells_the_local_rank(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zerohop._core.gpu_count", lambda: 8)
+    for name, value in {**SRUN, "SLURM_LOCALID": "3", **variables}.items():
+        monkeypatch.setenv(name, value)
+    assert (told_local_rank(default=7), zh.local_gpu()) == (3, "cuda:3")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")  # one for each host, which starts the ranks
+    assert told_local_rank(default=7) == 7
+
+
 @pytest.mark.parametrize("variables", [OPEN_MPI, MPICH])
-def test_ranks_of_mpi_meet_by_mpi(variables: dict[str, str]) -> None:
+def test_ranks_of_mpi_meet_by_mpi(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.distributed", None)
     assert job_from_environment(variables).store is None
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}  # for the program's own use
+    assert job_from_environment(variables | meeting).store is None
     for name in list(variables)[:2]:
         with pytest.raises(RuntimeError, match="no launcher has told"):
-            job_from_environment({key: value for key, value in variables.items() if key != name})
+            job_from_environment(without(variables, name))
 
 
 def test_ranks_of_srun_are_told_where_to_meet() -> None:
