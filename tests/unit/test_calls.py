@@ -46,7 +46,7 @@ CASES: dict[str, Callable[[Any], object]] = {
         lambda s: s.ep.empty(),
     "share(): missing a required argument: 'memory'": lambda s: s.ep.share(s.ep.empty(3)),
     "lookup(): missing a required argument: 'name'": lambda s: s.peer.lookup(),
-    "close(): got an unexpected keyword argument 'when'": lambda s: s.ep.close(when=1),
+    "Endpoint.close() got an unexpected keyword argument 'when'": lambda s: s.ep.close(when=1),
     "from_bytes(): missing a required argument: 'data'": lambda s: zh.RemoteMemory.from_bytes(),
     "Device(): missing a required argument: 'name'": lambda s: zh.verbs.Device(),
     "Device(): name must be str, not int": lambda s: zh.verbs.Device(3),

@@ -12,7 +12,7 @@ from zerohop.torch.works import CollectiveWork, Works
 def test_work_behind_others_ends_by_its_call_and_not_by_the_wait() -> None:
     collective = Collective("broadcast of rank 0", timeout=0.01)
     work = CollectiveWork(collective, [], 0.01, "")
-    threading.Timer(0.1, collective.end, [None]).start()
+    threading.Timer(0.1, collective._end, [None]).start()
     assert Works([work], 0.01).wait()
     assert work.wait()
 
