@@ -44,6 +44,7 @@ $(PRESETS:%=ctest-%): ctest-%: $(VENV)/test-group
 
 pytest: $(VENV)/installed $(VENV)/test-group ## the Python tests (ARGS="-k name")
 	@test -z "$(ARGS)" || exec python -m pytest $(ARGS)
+	set -m # else what is begun beside ignores SIGINT
 	python -m pytest tests/unit >build/unit.log 2>&1 & # they mostly wait: those of the contract beside them
 	unit=$$! contract=0
 	trap "kill $$unit 2>/dev/null || true" EXIT
