@@ -36,6 +36,7 @@ _DEFAULT_SPIN = 200e-6  # seconds
 _EXIT_S = 5.0  # that transfers under way have when the interpreter exits
 
 _open: weakref.WeakSet[Endpoint] = weakref.WeakSet()
+_is_before_logging = "logging" not in sys.modules  # and so behind it at exit
 
 
 def _number_from_env(name: str, default: float) -> float:
@@ -171,6 +172,8 @@ class Endpoint(_core.Endpoint):
         )
         from zerohop import logs  # logging: a tenth of what `import zerohop` costs
 
+        if _is_before_logging:
+            logs.outlive_endpoints()
         logs.start()
         super().__init__(
             device=devices,
@@ -286,7 +289,9 @@ def _close_all() -> None:
     # Before the interpreter and the C++ library take their globals down under a running thread. What is
     # on its way arrives, as with close().
     end = time.monotonic() + _EXIT_S
-    for endpoint in list(_open):
-        endpoint.close(timeout=max(0.0, end - time.monotonic()))
-    if "zerohop.logs" in sys.modules:
-        sys.modules["zerohop.logs"].stop()
+    try:
+        for endpoint in list(_open):
+            endpoint.close(timeout=max(0.0, end - time.monotonic()))
+    finally:
+        if "zerohop.logs" in sys.modules:
+            sys.modules["zerohop.logs"].stop()

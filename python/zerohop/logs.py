@@ -6,13 +6,16 @@ ever runs where transfers are posted.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import sys
 import threading
+from contextlib import suppress
 
 from zerohop import _core
 
-__all__ = ["start", "stop"]
+__all__ = ["outlive_endpoints", "start", "stop"]
 
 _END_S = 2.0  # that handlers are given for the last of them
 
@@ -31,18 +34,21 @@ class _Clerk:
 
     def _work(self) -> None:
         while not self._ends.is_set():
-            os.eventfd_read(self._bell)
+            with suppress(InterruptedError):
+                os.eventfd_read(self._bell)
             _hand_over()
 
     def end(self) -> None:
         self._ends.set()
-        os.eventfd_write(self._bell, 1)
-        self._thread.join(_END_S)
-        if self._thread.is_alive():  # in a handler that does not end
-            return _core.send_logs(-1)
-        _hand_over()
-        _core.send_logs(-1)
-        return os.close(self._bell)
+        try:
+            os.eventfd_write(self._bell, 1)
+            self._thread.join(_END_S)
+            if not self._thread.is_alive():  # it is in a handler that does not end, else
+                _hand_over()
+        finally:
+            _core.send_logs(-1)
+            if not self._thread.is_alive():
+                os.close(self._bell)
 
     def forget(self) -> None:
         """In a child made by fork(), which has no such thread."""
@@ -52,6 +58,7 @@ class _Clerk:
 
 _lock = threading.Lock()  # around the following
 _clerk: _Clerk | None = None
+_shuts_handlers = False
 
 
 def start() -> None:
@@ -69,14 +76,35 @@ def stop() -> None:
         clerk, _clerk = _clerk, None
     if clerk is not None:
         clerk.end()
+    if _shuts_handlers:
+        logging.shutdown()
+
+
+def outlive_endpoints() -> None:
+    """Have stop() shut the handlers, instead of logging at exit.
+
+    For where logging was imported after zerohop: what Endpoints tell when they are closed at exit would come too late.
+    """
+    global _shuts_handlers
+    atexit.unregister(logging.shutdown)
+    _shuts_handlers = True
 
 
 def _hand_over() -> None:
     sentences, dropped = _core.take_logs()
     for level, topic, sentence in sentences:
-        logging.getLogger(f"zerohop.{topic}").log(level, "%s", sentence)
+        _log(f"zerohop.{topic}", level, sentence)
     if dropped:
-        logging.getLogger("zerohop").warning("%d sentences for the log had no room", dropped)
+        _log("zerohop", logging.WARNING, f"{dropped} sentences for the log had no room")
+
+
+def _log(name: str, level: int, sentence: str) -> None:
+    try:
+        logging.getLogger(name).log(level, "%s", sentence)
+    except Exception:  # noqa: BLE001  it is a handler's own: told as that of any thread, and the next sentence has its turn
+        threading.excepthook(
+            threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread()))
+        )
 
 
 def _after_fork() -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import zerohop as zh
+from zerohop import _core, logs
 
 PATIENCE = 20.0  # seconds
 
@@ -143,3 +146,91 @@ else:
     log = run("import logging; logging.basicConfig(level=logging.INFO)\n" + EXCHANGE + child)
     assert log.count("'c' is connected to peer 'd'") == 1
     assert log.count("'a' is connected to peer 'b'") == 1
+
+
+class Broken(Kept):
+    """Fails at its first record."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        if self.records.qsize() == 1:
+            raise RuntimeError("a handler is broken")
+
+
+def test_a_handler_that_fails_is_told_of_and_loses_no_other_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(str(args.exc_value)))
+    handler, logger = Broken(), logging.getLogger("zerohop.broken")
+    logger.addHandler(handler)
+    sentences = [(logging.WARNING, "broken", text) for text in ("one", "two")]
+    monkeypatch.setattr(_core, "take_logs", lambda: (sentences, 0))
+    logs._hand_over()
+    logger.removeHandler(handler)
+    assert [handler.records.get()[0].getMessage() for _ in range(2)] == ["one", "two"]
+    assert told == ["a handler is broken"]
+
+
+def test_a_read_that_is_interrupted_does_not_end_the_thread(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.stop()
+    read, interrupted = os.eventfd_read, threading.Event()
+
+    def interrupt(bell: int) -> int:
+        if interrupted.is_set():
+            return read(bell)
+        interrupted.set()
+        raise InterruptedError
+
+    monkeypatch.setattr(os, "eventfd_read", interrupt)
+    with zh.Endpoint("soft0") as ep, zh.Endpoint("soft0") as other:
+        ep.connect(other.address)
+        assert interrupted.wait(PATIENCE)
+        for _ in range(2):
+            kept.next_of("connection")
+
+
+def test_the_end_is_made_whatever_is_raised_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    logs.stop()
+    logs.start()
+    clerk = logs._clerk
+    assert clerk is not None
+    send, sent = _core.send_logs, []
+
+    def interrupt() -> None:
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+
+    def note(bell: int) -> None:
+        sent.append(bell)
+        send(bell)
+
+    monkeypatch.setattr(_core, "send_logs", note)
+    monkeypatch.setattr(logs, "_hand_over", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        logs.stop()
+    assert sent == [-1]
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(clerk._bell)
+
+
+def test_the_last_words_reach_a_file_of_a_logging_that_is_imported_later(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    configure = (
+        f"import logging; logging.basicConfig(level=20, filename={str(path)!r}, filemode='w')"
+    )
+    late = "import atexit; atexit.register(lambda: print(b.closed))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import zerohop as zh\n{late}\n{configure}\n{EXCHANGE}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == (
+        "False\n",
+        "",
+    )  # what the program does at exit, comes first
+    assert path.read_text().count("is no longer connected to peer") == 2
