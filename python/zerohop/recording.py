@@ -5,18 +5,22 @@ Source: Trace Event Format, https://docs.google.com/document/d/1CvAClvFfyA5R-PhY
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from zerohop import _core
+from zerohop.entries import boot_id
+from zerohop.launch import launched
 from zerohop.numbers import whole
 
 if TYPE_CHECKING:
@@ -26,7 +30,7 @@ __all__ = ["merged", "record", "write_whole"]
 
 _MOST = 65536  # events that are kept, where nothing else is said: 20 MB
 _ALL = 1 << 26
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")  # as launchers say it
+_FAR = 1 << 63  # beyond any time or count
 _SIDES = {
     "write": "to",
     "send": "to",
@@ -53,7 +57,8 @@ class record:
     one host share; ``zerohop merge`` makes one file of those of several processes.
 
     Args:
-        path: of the file, written when the ``with`` ends, by an exception too: whole or not at all.
+        path: of the file, written when the ``with`` ends, by an exception too: whole or not at all. A link stays one, to
+            the new file; a device or pipe is written to.
         events: how many are kept, at most; later ones are counted in ``dropped`` and in the file. Each takes
             some 300 bytes of memory until the file is written, and then another KB.
         name: of this process in the trace. Default: its rank, as a launcher says it, host and process number.
@@ -77,8 +82,10 @@ class record:
         self.dropped = 0  # events for which there was no room, once it has ended
 
     def __enter__(self) -> Self:
-        with tempfile.TemporaryFile(dir=self._path.parent):
-            pass  # raises what would be raised once all is recorded
+        place = _replaced(self._path)
+        if place is not None:
+            with tempfile.TemporaryFile(dir=place.parent):
+                pass  # raises what would be raised once all is recorded
         _core.start_recording(self._most)
         self._process = os.getpid()
         return self
@@ -100,20 +107,43 @@ os.register_at_fork(after_in_child=_core.forget_recording)
 
 def write_whole(path: Path, rows: Iterable[Mapping[str, Any]], about: Mapping[str, Any]) -> None:
     """One row a line. Raises OSError; the file is then as it was before."""
-    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    place = _replaced(path)
+    if place is None:
+        with path.open("w") as file:
+            return _write(file, rows, about)
+    handle, draft = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
     try:
         with os.fdopen(handle, "w") as file:
-            file.write('{"displayTimeUnit":"ns","otherData":')
-            file.write(json.dumps(about) + ',"traceEvents":[')
-            for number, row in enumerate(rows):
-                file.write((",\n" if number else "\n") + json.dumps(row, separators=(",", ":")))
-            file.write("\n]}\n")
+            _write(file, rows, about)
         os.chmod(draft, 0o666 & ~_umask())
-        os.replace(draft, path)
+        return os.replace(draft, place)
     except BaseException:
         with suppress(OSError):
             os.unlink(draft)
         raise
+
+
+def _write(file: TextIO, rows: Iterable[Mapping[str, Any]], about: Mapping[str, Any]) -> None:
+    file.write('{"displayTimeUnit":"ns","otherData":')
+    file.write(json.dumps(about) + ',"traceEvents":[')
+    file.writelines(
+        (",\n" if number else "\n") + json.dumps(row, separators=(",", ":"))
+        for number, row in enumerate(rows)
+    )
+    file.write("\n]}\n")
+
+
+def _replaced(path: Path) -> Path | None:
+    """The file itself, where links lead to it; None: what is there is no file, such as a device or pipe. Raises OSError."""
+    with suppress(FileNotFoundError):
+        mode = (
+            path.stat().st_mode
+        )  # of a pipe as well that /dev/stdout stands for, which has no path
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            return None
+    return Path(os.path.realpath(path))
 
 
 def _umask() -> int:
@@ -125,9 +155,12 @@ def _umask() -> int:
 
 
 def _default_name() -> str:
-    ranks = (os.environ[name] for name in _RANKS if os.environ.get(name))
-    rank = next(ranks, "")
-    return f"{f'rank {rank}, ' if rank else ''}{socket.gethostname()}:{os.getpid()}"
+    where = f"{socket.gethostname()}:{os.getpid()}"
+    with suppress(ValueError):
+        told = launched(os.environ)
+        if told is not None:
+            return f"rank {told.rank}, {where}"
+    return where
 
 
 def _all_rows(events: Iterable[Mapping[str, Any]], name: str) -> Iterator[dict[str, Any]]:
@@ -141,7 +174,7 @@ def _about(dropped: int) -> dict[str, Any]:
     return {
         "clock": "CLOCK_MONOTONIC",
         "host": socket.gethostname(),
-        "boot": _boot(),
+        "boot": boot_id(),
         # What to add to its times for those of other hosts to compare with: as good as their clocks.
         "epoch_minus_clock_ns": time.time_ns() - time.monotonic_ns(),
         "events_dropped": dropped,
@@ -172,23 +205,22 @@ def _microseconds(nanoseconds: int) -> float:
     return round(nanoseconds / 1e3, 3)
 
 
-def _boot() -> str:
-    """Of this host since it was started: whether times of two processes have one origin."""
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return socket.gethostname()
-
-
 def _is_ours(trace: Any) -> bool:
     if not isinstance(trace, Mapping):
         return False
     rows, about = trace.get("traceEvents"), trace.get("otherData")
     return (
         isinstance(about, Mapping)
-        and {"boot", "epoch_minus_clock_ns", "events_dropped"} <= set(about)
+        and isinstance(about.get("boot"), str)
+        and all(_is_number(about.get(name)) for name in ("epoch_minus_clock_ns", "events_dropped"))
         and isinstance(rows, list)
         and all(isinstance(row, Mapping) and isinstance(row.get("pid"), int) for row in rows)
+        and all(_is_number(row.get("ts", 0)) for row in rows)
     )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and -_FAR < value < _FAR  # NaN is not
 
 
 def merged(

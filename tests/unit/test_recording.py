@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -98,7 +102,8 @@ def test_what_has_no_room_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_rank_names_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RANK", "11")
+    monkeypatch.setenv("PMI_RANK", "11")
+    monkeypatch.setenv("PMI_SIZE", "12")
     with zh.record(tmp_path / "trace.json"):
         pass
     named = read(tmp_path / "trace.json")["traceEvents"][0]["args"]["name"]
@@ -124,6 +129,41 @@ def test_the_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monk
     assert begins(read(path)) == []
     assert stat.S_IMODE(path.stat().st_mode) & 0o600 == 0o600
     assert os.listdir(tmp_path) == ["trace.json"]
+
+
+def test_a_link_leads_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    path, there, missing = tmp_path / "link", tmp_path / "far" / "trace.json", tmp_path / "new"
+    path.symlink_to(there)
+    for _ in range(2):  # to nothing yet, and to a file
+        with zh.record(path):
+            pass
+        assert path.is_symlink()
+        assert begins(read(there)) == []
+        assert os.listdir(there.parent) == ["trace.json"]
+    missing.symlink_to(tmp_path / "missing" / "trace.json")
+    with pytest.raises(FileNotFoundError), zh.record(missing):
+        raise AssertionError("it began")
+    with pytest.raises(IsADirectoryError), zh.record(there.parent):
+        raise AssertionError("it began")
+
+
+def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    taken: list[str] = []
+    reader = threading.Thread(target=lambda: taken.append(path.read_text()), daemon=True)
+    reader.start()
+    with zh.record(path):
+        pass
+    reader.join(20)
+    assert json.loads(taken[0])["traceEvents"][0]["name"] == "process_name"
+    assert stat.S_ISFIFO(path.stat().st_mode)
+    part = tmp_path / "part"
+    part.write_text(json.dumps(one("rank 0", 7, "here", 0, 1.0)))
+    command = [sys.executable, "-m", "zerohop", "merge", str(part), "-o", "/dev/stdout"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert len(begins(json.loads(done.stdout))) == 1
 
 
 def test_mistakes(tmp_path: Path) -> None:
@@ -194,7 +234,15 @@ def test_traces_are_laid_together(tmp_path: Path) -> None:
 def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
     whole = one("rank 0", 7, "here", 0, 1.0)
     cut = {**whole, "traceEvents": [{}]}
-    for text in ("[]", "{}", "no JSON", '{"otherData": {}}', json.dumps([whole]), json.dumps(cut)):
+    texts = ["[]", "{}", "no JSON", '{"otherData": {}}', json.dumps([whole]), json.dumps(cut)]
+    for number in ("x", None, math.nan, 10**400):
+        about, [first, *rest] = whole["otherData"], whole["traceEvents"]
+        texts += [
+            json.dumps({**whole, "otherData": {**about, "epoch_minus_clock_ns": number}}),
+            json.dumps({**whole, "otherData": {**about, "events_dropped": number}}),
+            json.dumps({**whole, "traceEvents": [{**first, "ts": number}, *rest]}),
+        ]
+    for text in texts:
         (tmp_path / "a").write_text(text)
         done = CliRunner().invoke(main, ["merge", str(tmp_path / "a"), "-o", str(tmp_path / "b")])
         assert done.exit_code == 1
