@@ -1,7 +1,8 @@
 """The counters of this process over HTTP, for Prometheus and `zerohop top`: off unless an Endpoint asks for it.
 
 Whatever is asked for, a socket in a folder that is the user's alone tells of all Endpoints that asked; with a port, so does
-that port. A client has 10 seconds, eight are served at a time, and nothing that one does holds anything else up.
+that port. A client has 10 seconds, and of more than eight at a time the oldest is put out: those that are idle hold no
+other up.
 """
 
 from __future__ import annotations
@@ -103,12 +104,12 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
-    request_queue_size = 2 * _CLIENTS  # that wait to be accepted or refused
+    request_queue_size = 2 * _CLIENTS  # that wait to be accepted
     timeout = _LOOK_S
 
     def __init__(self, family: socket.AddressFamily, address: Any) -> None:
         self.address_family = family
-        self.endpoints: weakref.WeakSet[Endpoint] = weakref.WeakSet()
+        self.endpoints: dict[str, weakref.ref[Endpoint]] = {}  # by id
         self._clients: dict[Any, float] = {}  # until when
         self._closing = threading.Event()
         super().__init__(address, _Handler)
@@ -116,7 +117,9 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._thread.start()
 
     def text(self) -> str:
-        return prometheus(*sorted(self.endpoints, key=lambda endpoint: endpoint.id))
+        found = [each() for each in list(self.endpoints.values())]  # other threads change it
+        alive = [endpoint for endpoint in found if endpoint is not None]
+        return prometheus(*sorted(alive, key=lambda endpoint: endpoint.id))
 
     def _serve(self) -> None:
         while not self._closing.is_set():
@@ -134,10 +137,11 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if len(self._clients) >= _CLIENTS:
-            return self.shutdown_request(request)
+        for oldest in list(self._clients)[: 1 - _CLIENTS]:  # which leaves room for this one
+            self._clients.pop(oldest, None)
+            _shut(oldest)
         self._clients[request] = time.monotonic() + _CLIENT_S
-        return super().process_request(request, client_address)
+        super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
         self._clients.pop(request, None)
@@ -200,11 +204,11 @@ def expose(endpoint: Endpoint, place: Place) -> tuple[str | None, weakref.finali
 def _join(endpoint: Endpoint, place: Place) -> None:
     known = _servers.get(place)
     if known is not None:
-        known.endpoints.add(endpoint)
+        known.endpoints[endpoint.id] = weakref.ref(endpoint)
         if _servers.get(place) is known:  # not ended by the garbage before it
             return
     made = _local() if place == LOCAL else _on_port(place)
-    made.endpoints.add(endpoint)
+    made.endpoints[endpoint.id] = weakref.ref(endpoint)
     _servers[place] = made
 
 
@@ -213,12 +217,13 @@ def _leave(process: int, places: set[Place], endpoint_id: str) -> None:
         return
     unused = []
     with _lock:
-        for place in places & set(_servers):
-            endpoints = _servers[place].endpoints
-            for endpoint in [each for each in endpoints if each.id == endpoint_id]:
-                endpoints.discard(endpoint)
-            if not endpoints:
-                unused.append(_servers.pop(place))
+        for place in places:
+            server = _servers.get(place)
+            if server is None:
+                continue
+            server.endpoints.pop(endpoint_id, None)
+            if not server.endpoints and _servers.pop(place, None) is not None:
+                unused.append(server)
     for server in unused:
         server.close()
 

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zerohop as zh
@@ -151,15 +152,72 @@ def test_slow_clients_hold_nobody_up_and_are_put_out(monkeypatch: pytest.MonkeyP
         assert "zerohop_peers" in get(ep.metrics_url)
 
 
-def test_more_clients_than_are_served_are_refused_and_the_first_are_not() -> None:
+def test_idle_clients_lock_nobody_out() -> None:
     with zh.Endpoint("soft0", metrics=0) as ep:
         port = int(str(ep.metrics_url).split(":")[2].split("/")[0])
         clients = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(9)]
-        assert is_shut(clients[8])
-        clients[0].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        assert clients[0].recv(12) == b"HTTP/1.0 200"
+        assert is_shut(clients[0])
+        assert "zerohop_peers" in get(ep.metrics_url)
+        assert is_shut(clients[1])
+        clients[8].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert clients[8].recv(12) == b"HTTP/1.0 200"
         for each in clients:
             each.close()
+
+
+class Named:
+    """What `exposure` asks of an Endpoint."""
+
+    def __init__(self, number: int) -> None:
+        self.id = f"{number}"
+
+
+def test_endpoints_come_and_go_while_it_is_told_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposure, "prometheus", lambda *endpoints: f"{len(endpoints)}")
+    interval = sys.getswitchinterval()
+    first: Any = Named(-1)
+    _, end = exposure.expose(first, LOCAL)
+    server = exposure._servers[LOCAL]
+
+    def come_and_go() -> None:
+        for number in range(3000):
+            each: Any = Named(number)
+            _, leave = exposure.expose(each, LOCAL)
+            if number % 2:
+                leave()
+
+    sys.setswitchinterval(1e-6)
+    worker = threading.Thread(target=come_and_go)
+    worker.start()
+    try:
+        while worker.is_alive():
+            assert server.text() in ("1", "2", "3")
+    finally:
+        sys.setswitchinterval(interval)
+        worker.join(60)
+    assert server.text() == "1"
+    end()
+    assert LOCAL not in exposure._servers
+
+
+def test_the_garbage_of_the_last_endpoint_may_end_a_server_first() -> None:
+    a: Any = Named(1)
+    b: Any = Named(2)
+    _, end_of_a = exposure.expose(a, LOCAL)
+    _, end_of_b = exposure.expose(b, LOCAL)
+    server = exposure._servers[LOCAL]
+
+    class Collected(type(server.endpoints)):  # type: ignore[misc]
+        """One that is collected as garbage when it is asked whether anybody is left."""
+
+        def __len__(self) -> int:
+            end_of_b()
+            return super().__len__()
+
+    server.endpoints = Collected(server.endpoints)
+    end_of_a()
+    assert LOCAL not in exposure._servers
+    assert servers() == []
 
 
 def test_close_waits_for_no_client() -> None:
