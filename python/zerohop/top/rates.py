@@ -51,11 +51,18 @@ def parsed(text: str) -> Samples:
         if sample is None:
             continue
         labels = ((name, _ESCAPED.sub(_plain, value)) for name, value in _LABEL.findall(sample[2]))
-        try:
-            samples[sample[1]][frozenset(labels)] = float(sample[3])
-        except ValueError:
-            continue
+        value = _number(sample[3])
+        if math.isfinite(value):
+            samples[sample[1]][frozenset(labels)] = value
     return samples
+
+
+def _number(text: str) -> float:
+    """NaN: it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _plain(escaped: re.Match[str]) -> str:
@@ -86,8 +93,10 @@ def rows_between(before: Answer | None, now: Answer) -> list[Row]:
         told = dict(labels)
         if told.get("operation") == "recv":  # which waits for the peer as long as that takes
             continue
+        bound = _number(told.get("le", "inf"))
+        if math.isnan(bound):
+            continue
         buckets = table.row(labels).buckets
-        bound = float(told.get("le", "inf"))
         buckets[bound] = buckets.get(bound, 0.0) + count
     rows = list(table.rows.values())
     for row in rows:

@@ -6,6 +6,7 @@ import errno
 import http.client
 import os
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ __all__ = ["Answer", "Source", "ask_all", "local_sources", "named_source"]
 _PATIENCE = 2.0  # seconds for one answer, from the connection to its end
 _MOST = 32 << 20  # bytes of one
 _AT_ONCE = 16
+_YOUNG_S = 5.0  # in which a process that has bound its socket listens to it
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,26 @@ class _Connection(http.client.HTTPConnection):
         host, port = source.address or ("localhost", 80)
         super().__init__(host, port, timeout=_PATIENCE)
         self._path = source.path
+        self._opened: socket.socket | None = None  # `sock` is None while an answer is read
+        self.is_late = False
 
     def connect(self) -> None:
         if self._path is None:
-            return super().connect()
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(_PATIENCE)
-        return self.sock.connect(str(self._path))
+            super().connect()
+        else:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(_PATIENCE)
+            self.sock.connect(str(self._path))
+        self._opened = self.sock
+        if self.is_late:  # before there was anything to shut
+            raise TimeoutError
+
+    def give_up(self) -> None:
+        """From another thread: what is read ends here."""
+        self.is_late = True
+        if self._opened is not None:
+            with suppress(OSError):
+                self._opened.shutdown(socket.SHUT_RDWR)
 
 
 def local_sources() -> list[Source]:
@@ -83,6 +98,8 @@ def ask_all(sources: Sequence[Source]) -> list[Answer]:
 
 def _ask(source: Source) -> Answer | None:
     connection = _Connection(source)
+    bound = threading.Timer(_PATIENCE, connection.give_up)
+    bound.start()
     try:
         text = _read(connection)
         return Answer(source, time.monotonic(), text=text)
@@ -90,13 +107,15 @@ def _ask(source: Source) -> Answer | None:
         if source.path is not None and _ended(source.path, error):
             return None
         why = str(error) or type(error).__name__
+        if connection.is_late or isinstance(error, TimeoutError):
+            why = f"its answer does not end within {_PATIENCE:.0f} s"
         return Answer(source, time.monotonic(), trouble=why)
     finally:
+        bound.cancel()
         connection.close()
 
 
 def _read(connection: _Connection) -> str:
-    end = time.monotonic() + _PATIENCE
     connection.request("GET", "/metrics")
     answer = connection.getresponse()
     if answer.status != http.client.OK:
@@ -106,10 +125,10 @@ def _read(connection: _Connection) -> str:
     while part := answer.read1(1 << 16):
         parts.append(part)
         nbytes += len(part)
-        if nbytes > _MOST or time.monotonic() > end:
-            raise ValueError(
-                f"its answer does not end within {_PATIENCE:.0f} s or {_MOST >> 20} MiB"
-            )
+        if nbytes > _MOST:
+            raise ValueError(f"its answer is longer than {_MOST >> 20} MiB")
+    if connection.is_late:  # and so it may have been cut
+        raise TimeoutError
     return b"".join(parts).decode()
 
 
@@ -121,13 +140,19 @@ def _ended(path: Path, error: Exception) -> bool:
         return False
     number = path.name.partition("-")[0]
     if number.isdecimal():
-        try:
-            os.kill(int(number), 0)
-        except ProcessLookupError:
-            with suppress(OSError):
-                path.unlink()
-        except OSError:
-            return False
-        else:
-            return False
+        with suppress(OSError):
+            if _is_there(int(number)) and time.time() - path.stat().st_mtime < _YOUNG_S:
+                return False
+            path.unlink()
+    return True
+
+
+def _is_there(process: int) -> bool:
+    """Maybe another, which has its number now."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
     return True

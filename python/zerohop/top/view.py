@@ -35,6 +35,11 @@ class Watch:
         self._sources = list(sources)
         self._before: dict[Source, Answer] = {}
 
+    @property
+    def is_answered(self) -> bool:
+        """By anybody, at the last look."""
+        return bool(self._before)
+
     def look(self) -> tuple[list[Row], list[str]]:
         """Busiest first, and what is wrong with whom."""
         answers = ask_all(self._sources or local_sources())
@@ -66,7 +71,7 @@ def run(sources: Sequence[Source], interval: float, once: bool) -> bool:
         for trouble in troubles:
             print(trouble, file=sys.stderr, flush=True)
         if once:
-            return bool(rows) or not troubles
+            return watch.is_answered
         print(flush=True)
 
 
