@@ -43,7 +43,7 @@ class _Clerk:
         try:
             os.eventfd_write(self._bell, 1)
             self._thread.join(_END_S)
-            if not self._thread.is_alive():  # it is in a handler that does not end, else
+            if not self._thread.is_alive():  # else it is in a handler that does not end
                 _hand_over()
         finally:
             _core.send_logs(-1)

@@ -136,9 +136,8 @@ def _write(file: TextIO, rows: Iterable[Mapping[str, Any]], about: Mapping[str, 
 def _replaced(path: Path) -> Path | None:
     """The file itself, where links lead to it; None: what is there is no file, such as a device or pipe. Raises OSError."""
     with suppress(FileNotFoundError):
-        mode = (
-            path.stat().st_mode
-        )  # of a pipe as well that /dev/stdout stands for, which has no path
+        # Asked of the link: /dev/stdout may lead to a pipe, which has no path.
+        mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(mode):
