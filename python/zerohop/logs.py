@@ -11,7 +11,8 @@ import logging
 import os
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from zerohop import _core
 
@@ -91,17 +92,22 @@ def outlive_endpoints() -> None:
 
 
 def _hand_over() -> None:
-    sentences, dropped = _core.take_logs()
+    sentences, dropped = (), 0
+    with _reported():  # a name that a peer has sent may be no text
+        sentences, dropped = _core.take_logs()
     for level, topic, sentence in sentences:
-        _log(f"zerohop.{topic}", level, sentence)
+        with _reported():
+            logging.getLogger(f"zerohop.{topic}").log(level, "%s", sentence)
     if dropped:
-        _log("zerohop", logging.WARNING, f"{dropped} sentences for the log had no room")
+        with _reported():
+            logging.getLogger("zerohop").warning("%d sentences for the log had no room", dropped)
 
 
-def _log(name: str, level: int, sentence: str) -> None:
+@contextmanager
+def _reported() -> Iterator[None]:
     try:
-        logging.getLogger(name).log(level, "%s", sentence)
-    except Exception:  # noqa: BLE001  it is a handler's own: told as that of any thread, and the next sentence has its turn
+        yield
+    except Exception:  # noqa: BLE001  a handler's own, mostly: told as that of any thread, which goes on
         threading.excepthook(
             threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread()))
         )

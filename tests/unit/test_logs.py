@@ -170,6 +170,9 @@ def test_a_handler_that_fails_is_told_of_and_loses_no_other_sentence(
     logger.removeHandler(handler)
     assert [handler.records.get()[0].getMessage() for _ in range(2)] == ["one", "two"]
     assert told == ["a handler is broken"]
+    monkeypatch.setattr(_core, "take_logs", lambda: b"\xff".decode())
+    logs._hand_over()
+    assert "invalid start byte" in told[1]
 
 
 def test_a_read_that_is_interrupted_does_not_end_the_thread(
