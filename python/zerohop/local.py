@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from multiprocessing.context import SpawnProcess
@@ -93,13 +94,26 @@ def _worker(
         raise SystemExit(1) from error
 
 
-def _start(process: SpawnProcess) -> None:
-    """Until it is a worker Ctrl-C is not for it, nor is its parent interrupted half-way."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C comes behind it. What is started within blocks it, until it is a worker.
+
+    That this thread blocks it does not do: the system gives it to another one, and Python to the main one.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    handler = signal.getsignal(signal.SIGINT)
+    here = threading.current_thread() is threading.main_thread() and handler is not None
+    came: list[int] = []
+    if here:
+        signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
-        process.start()
+        yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if here:
+            signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 @dataclass
@@ -143,9 +157,10 @@ class Ranks:
                     name=f"zerohop rank {rank}",
                     daemon=True,
                 )
-                _start(process)
-                theirs.close()  # so that the worker's death is an end of file here
-                self._ranks.append(_Rank(process, ours))
+                with _uninterrupted():
+                    process.start()
+                    theirs.close()  # so that the worker's death is an end of file here
+                    self._ranks.append(_Rank(process, ours))
         except BaseException:
             self._kill()
             raise

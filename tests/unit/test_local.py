@@ -3,7 +3,9 @@
 import atexit
 import os
 import signal
+import threading
 import time
+from multiprocessing.context import SpawnProcess
 
 import pytest
 from zerohop.local import Link, RankFailed, Ranks
@@ -145,3 +147,26 @@ def test_silence_is_bounded_and_no_worker_survives() -> None:
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_an_interruption_waits_until_a_worker_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread takes it, as those of libraries do."""
+    start, started = SpawnProcess.start, []
+
+    def interrupted(process: SpawnProcess) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        start(process)
+        started.append(process)
+
+    monkeypatch.setattr(SpawnProcess, "start", interrupted)
+    ended = threading.Event()
+    other = threading.Thread(target=ended.wait)
+    other.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Ranks(answer_orders, 2)
+    finally:
+        ended.set()
+        other.join()
+    [process] = started
+    assert process.exitcode == -signal.SIGKILL
