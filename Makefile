@@ -15,7 +15,7 @@ export PRE_COMMIT_HOME := $(CURDIR)/build/pre-commit
 export SKBUILD_BUILD_DIR := build/python
 export SKBUILD_CMAKE_DEFINE := ZEROHOP_WERROR=ON
 
-PRESETS := release asan tsan
+PRESETS ?= release asan tsan
 SOURCES := pyproject.toml CMakeLists.txt \
   $(shell find cpp python -name __pycache__ -prune -o -name .mypy_cache -prune -o -print)
 
