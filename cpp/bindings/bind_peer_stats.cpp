@@ -53,9 +53,8 @@ py::dict latencies_of(const RouteStats& stats) {
   return told;
 }
 
-// Of one route; "chunks" and "mapped_nbytes" are of the GPU that serves it.
-py::dict row_of(const engine::RouteBook::Row& row,
-                const std::map<int, GpuWindows::Mapped>& mapped) {
+// Of one route.
+py::dict row_of(const engine::RouteBook::Row& row) {
   constexpr std::pair<const char*, Operation> kOperations[] = {{"writes", Operation::write},
                                                                {"reads", Operation::read},
                                                                {"atomics", Operation::atomic},
@@ -76,15 +75,21 @@ py::dict row_of(const engine::RouteBook::Row& row,
   for (const auto& [text, counter] : kCounters) told[text] = ((*stats).*counter).load();
   told["under_way"] = stats->under_way.load();
   told["latency"] = latencies_of(*stats);
+  return told;
+}
+
+// Appends the row, with what the GPU has mapped that serves its route.
+void add_mapped(py::list& routes, py::dict row, const engine::RouteBook::Name& name,
+                const std::map<int, GpuWindows::Mapped>& mapped) {
   GpuWindows::Mapped here;
   for (const auto& [ordinal, chunks] : mapped) {
     if (name == std::pair<std::string, std::string>{"p2p", "cuda:" + std::to_string(ordinal)}) {
       here = chunks;
     }
   }
-  told["chunks_mapped"] = here.chunks;
-  told["nbytes_mapped"] = here.nbytes;
-  return told;
+  row["chunks_mapped"] = here.chunks;
+  row["nbytes_mapped"] = here.nbytes;
+  routes.append(std::move(row));
 }
 
 std::map<int, GpuWindows::Mapped> mapped_of(const Peer& peer) {
@@ -95,7 +100,7 @@ std::map<int, GpuWindows::Mapped> mapped_of(const Peer& peer) {
 py::list routes_of(const Peer& peer) {
   const auto mapped = mapped_of(peer);
   py::list routes;
-  for (const auto& row : peer.route_stats()) routes.append(row_of(row, mapped));
+  for (const auto& row : peer.route_stats()) add_mapped(routes, row_of(row), row.first, mapped);
   return routes;
 }
 
@@ -162,27 +167,36 @@ py::dict stats(const PeerHandle& self) {
   return all;
 }
 
-// Rows of all Peers by route and device, added up.
+py::list connections_of(const engine::RouteBooks::Reading& reading) {
+  py::list connections;
+  for (const auto& connection : reading.connections) {
+    py::list routes;
+    for (const auto& row : connection.book->rows()) routes.append(row_of(row));
+    py::dict told;
+    told["peer"] = connection.peer;
+    told["ended"] = connection.ended;
+    told["routes"] = routes;
+    connections.append(told);
+  }
+  return connections;
+}
+
 py::dict endpoint_stats(const engine::Endpoint& self) {
-  std::map<engine::RouteBook::Name, std::shared_ptr<RouteStats>> sums;
-  std::map<int, GpuWindows::Mapped> mapped;
   const auto peers = self.peers();
+  std::map<int, GpuWindows::Mapped> mapped;
   for (const auto& peer : peers) {
-    for (const auto& [name, stats] : peer->route_stats()) {
-      auto& sum = sums[name];
-      if (!sum) sum = std::make_shared<RouteStats>();
-      sum->add(*stats);
-    }
     for (const auto& [ordinal, here] : mapped_of(*peer)) {
       mapped[ordinal].chunks += here.chunks;
       mapped[ordinal].nbytes += here.nbytes;
     }
   }
+  const auto reading = self.route_stats();
   py::list routes;
-  for (const auto& [name, stats] : sums) routes.append(row_of({name, stats}, mapped));
+  for (const auto& row : reading.sums) add_mapped(routes, row_of(row), row.first, mapped);
   py::dict all;
   all["peers"] = peers.size();
   all["routes"] = routes;
+  all["connections"] = connections_of(reading);
   return all;
 }
 
@@ -190,9 +204,11 @@ py::dict endpoint_stats(const engine::Endpoint& self) {
 
 void bind_endpoint_stats(EndpointClass& type) {
   type.def("stats", &endpoint_stats, R"(
-Counters of the Peers that are connected now, added up: a dict with "peers", how many those are, and "routes",
-a list as in Peer.stats(), of one dict for each route and device. What was counted with a Peer goes with it.
-Reading them costs transfers nothing.)");
+Counters of all the Peers that this Endpoint has and had, those that are lost or closed too: a dict with "peers", how
+many are connected now, "routes", a list as in Peer.stats(), of one dict for each route and device, added up
+over all of them, and "connections", a list of one dict for each that is there, behind the last 64 that have ended, the
+oldest first: "peer", its name, "ended", None or a str that says why it ended, and "routes", as before but for what is
+mapped. Also after close(). Reading them costs transfers nothing.)");
 }
 
 void bind_stats(PeerClass& type) {

@@ -116,6 +116,7 @@ Control::MakePeer Endpoint::peer_maker() const {
                         .no_neighbourhood = no_neighbourhood_,
                         .copy_queue = copy_queue_,
                         .settings = settings_of(options_, address_.host),
+                        .books = books_,
                         .registrations = registrations_,
                         .staged_memories = staged_memories_,
                         .stager = stager_,

@@ -20,6 +20,7 @@
 #include "engine/gpu_registrations.hpp"
 #include "engine/memory.hpp"
 #include "engine/peer.hpp"
+#include "engine/route_books.hpp"
 #include "engine/slot_claim.hpp"
 #include "engine/stream_waits.hpp"
 
@@ -65,6 +66,7 @@ class Endpoint {
   // TransferTimeout.
   std::shared_ptr<Peer> accept(const Deadline& deadline);
   std::vector<std::shared_ptr<Peer>> peers() const;  // none once closed
+  RouteBooks::Reading route_stats() const { return books_->read(); }
   // What its devices said by themselves, the newest last; none once closed.
   std::vector<DeviceEvent> device_events() const;
 
@@ -145,6 +147,7 @@ class Endpoint {
   std::shared_ptr<NoteTwins> note_twins_;
   std::shared_ptr<GpuBoard> gpu_board_;
   std::shared_ptr<CopyQueue> copy_queue_;
+  const std::shared_ptr<RouteBooks> books_ = std::make_shared<RouteBooks>();
   const std::shared_ptr<LiveRegions> live_regions_ = std::make_shared<LiveRegions>();
   std::shared_ptr<Registrations> registrations_;
   std::shared_ptr<StagedMemories> staged_memories_ = std::make_shared<StagedMemories>();

@@ -13,6 +13,7 @@ namespace zerohop::engine {
 Peer::Peer(Host host, std::shared_ptr<Poller> poller, Identity identity)
     : host_(std::move(host)),
       poller_(std::move(poller)),
+      book_(host_.books->open()),
       routes_(host_.rails, book_),
       process_generation_(fork_generation()),
       identity_(std::move(identity)),
@@ -41,7 +42,10 @@ std::shared_ptr<Peer> Peer::create(Host host, PathServices services, Identity id
   return peer;
 }
 
-void Peer::become_alive() noexcept { state_.store(State::alive, std::memory_order_release); }
+void Peer::become_alive() {
+  host_.books->connected(book_, identity_.name);
+  state_.store(State::alive, std::memory_order_release);
+}
 
 bool Peer::lose(const std::string& reason) {
   if (state_.load() == State::lost) return false;
@@ -53,6 +57,7 @@ bool Peer::lose(const std::string& reason) {
     lost_reason_ = "peer '" + identity_.name + "' is lost: " + reason;
     state_.store(State::lost, std::memory_order_release);
   }
+  host_.books->ended(book_, reason);
   if (neighbour_) neighbour_->leave();
   cut_off_gpu_copies();
   const auto failure = [text = lost_reason_](Effect effect) {

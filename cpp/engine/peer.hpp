@@ -23,6 +23,7 @@
 #include "engine/neighbourhood.hpp"
 #include "engine/pages.hpp"
 #include "engine/registrations.hpp"
+#include "engine/route_books.hpp"
 #include "engine/routes.hpp"
 #include "engine/staging.hpp"
 #include "engine/striping.hpp"
@@ -71,6 +72,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::string no_neighbourhood;                      // ... of this
     std::weak_ptr<CopyQueue> copy_queue;               // the Endpoint's: its thread holds Peers
     Settings settings{};  // of the Endpoint, to be shown with those of the queue pair
+    std::shared_ptr<RouteBooks> books;
     std::shared_ptr<Registrations> registrations;
     std::shared_ptr<StagedMemories> staged_memories;
     std::shared_ptr<Stager> stager;
@@ -150,7 +152,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   const std::optional<Invitation>& invitation() const noexcept { return invitation_; }
   void meet(std::string doorway, const ipc::Token& token);  // before become_alive()
   void learn(Identity identity) { identity_ = std::move(identity); }
-  void become_alive() noexcept;
+  void become_alive();
   // Everything pending and later fails with PeerLost(reason). Returns false if it was lost before.
   bool lose(const std::string& reason);
   void on_found(std::uint64_t request, std::optional<RemoteMemory> memory);
@@ -339,7 +341,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
 
   const Host host_;
   const std::shared_ptr<Poller> poller_;
-  const std::shared_ptr<RouteBook> book_ = std::make_shared<RouteBook>();
+  const std::shared_ptr<RouteBook> book_;
   const Routes routes_;
   const unsigned process_generation_;  // of the process (fork)
   Identity identity_;

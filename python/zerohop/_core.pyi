@@ -1311,9 +1311,11 @@ class Endpoint:
         """
     def stats(self) -> dict:
         """
-        Counters of the Peers that are connected now, added up: a dict with "peers", how many those are, and "routes",
-        a list as in Peer.stats(), of one dict for each route and device. What was counted with a Peer goes with it.
-        Reading them costs transfers nothing.
+        Counters of all the Peers that this Endpoint has and had, those that are lost or closed too: a dict with "peers", how
+        many are connected now, "routes", a list as in Peer.stats(), of one dict for each route and device, added up
+        over all of them, and "connections", a list of one dict for each that is there, behind the last 64 that have ended, the
+        oldest first: "peer", its name, "ended", None or a str that says why it ended, and "routes", as before but for what is
+        mapped. Also after close(). Reading them costs transfers nothing.
         """
     def unshare(self, name: str) -> None:
         """

@@ -22,6 +22,7 @@ Labels = tuple[tuple[str, str], ...]
 # Metrics by name: type and help. A counter's name ends in _total.
 METRICS: dict[str, tuple[str, str]] = {
     "zerohop_peers": ("gauge", "Peers that are connected now."),
+    "zerohop_connected": ("gauge", "Connections to this peer; 0: the last one has ended."),
     "zerohop_operations_total": ("counter", "Transfers that this process began."),
     "zerohop_bytes_total": ("counter", "Bytes of the transfers that this process began."),
     "zerohop_notifications_total": ("counter", "Notifications that this process put."),
@@ -90,8 +91,8 @@ class _Latency:
 def prometheus(*endpoints: Endpoint) -> str:
     """The counters of ``Peer.stats()`` and of the Endpoints, as a Prometheus server scrapes them.
 
-    endpoints: whose Peers that are connected now are told of. Serve it as
-    ``text/plain; version=0.0.4``; it asks no peer and no device.
+    endpoints: whose Peers are told of: those that are connected now, and the last 64 that no longer are, whose
+    ``zerohop_connected`` is 0. Serve it as ``text/plain; version=0.0.4``; it asks no peer and no device.
 
     Every metric begins with ``zerohop_``; counters end in ``_total``; amounts of data are bytes. Labels:
     ``endpoint`` and ``peer`` (their names; those of one name are added up), ``route`` and ``device`` (of a
@@ -109,46 +110,51 @@ def prometheus(*endpoints: Endpoint) -> str:
     latencies: defaultdict[Labels, _Latency] = defaultdict(_Latency)
     for endpoint in endpoints:
         own: Labels = (("endpoint", endpoint.name),)
-        peers = [((*own, ("peer", peer.name)), peer.stats()) for peer in endpoint.peers]
-        for name, labels, value in _of_endpoint(endpoint, own, peers):
-            known = sums[name]
-            known[labels] = known.get(labels, 0) + value
-        for who, stats in peers:
-            for labels, latency in _latencies(who, stats):
+        samples = list(_of_endpoint(endpoint, own))
+        for connection in endpoint.stats()["connections"]:
+            who: Labels = (*own, ("peer", connection["peer"]))
+            samples += _of_connection(who, connection)
+            for labels, latency in _latencies(who, connection):
                 latencies[labels].add(latency)
-    text = "".join(_told(name, samples) for name, samples in sums.items() if samples)
+        for name, labels, value in samples:
+            sums[name][labels] = sums[name].get(labels, 0) + value
+    text = "".join(_told(name, told) for name, told in sums.items() if told)
     return text + _histograms(latencies)
 
 
-def _of_endpoint(
-    endpoint: Endpoint, own: Labels, peers: list[tuple[Labels, dict[str, Any]]]
-) -> Iterator[Sample]:
+def _of_endpoint(endpoint: Endpoint, own: Labels) -> Iterator[Sample]:
+    peers = endpoint.peers
     yield "zerohop_peers", own, len(peers)
     cache = endpoint.registration_cache
     for event in ("hits", "misses", "evictions", "stale"):
         yield "zerohop_registration_cache_total", (*own, ("event", event)), cache[event]
     yield "zerohop_registration_cache_entries", own, cache["entries"]
     yield "zerohop_registration_cache_bytes", own, cache["nbytes"]
-    for who, stats in peers:
-        yield from _of_peer(who, stats)
+    for peer in peers:
+        yield from _of_peer((*own, ("peer", peer.name)), peer.stats())
 
 
 def _of_peer(who: Labels, stats: dict[str, Any]) -> Iterator[Sample]:
     for row in stats["routes"]:
-        where = _where(who, row)
-        for operation in _OPERATIONS:
-            count = row[f"{operation}s"]
-            yield "zerohop_operations_total", (*where, ("operation", operation)), count
-        yield from _directions("zerohop_bytes_total", where, row)
-        yield from ((name, where, row[key]) for name, key in _ROUTE.items())
         if row["route"] == "p2p" and row["device"] != "cpu":
-            yield from ((name, where, row[key]) for name, key in _MAPPED.items())
+            yield from ((name, _where(who, row), row[key]) for name, key in _MAPPED.items())
     for rail in stats["rails"]:
         where = (*who, ("rail", rail["device"]))
         yield from ((name, where, int(rail[key])) for name, key in _RAIL.items())
         yield from _directions("zerohop_rail_bytes_total", where, rail)
     if "p2p" in stats:
         yield "zerohop_unanswered_total", who, stats["p2p"]["unanswered"]
+
+
+def _of_connection(who: Labels, connection: dict[str, Any]) -> Iterator[Sample]:
+    yield "zerohop_connected", who, int(connection["ended"] is None)
+    for row in connection["routes"]:
+        where = _where(who, row)
+        for operation in _OPERATIONS:
+            count = row[f"{operation}s"]
+            yield "zerohop_operations_total", (*where, ("operation", operation)), count
+        yield from _directions("zerohop_bytes_total", where, row)
+        yield from ((name, where, row[key]) for name, key in _ROUTE.items())
 
 
 def _latencies(who: Labels, stats: dict[str, Any]) -> Iterator[tuple[Labels, dict[str, Any]]]:

@@ -75,6 +75,7 @@ class Station {
             .neighbourhood = nullptr,
             .no_neighbourhood = {},
             .copy_queue = {},
+            .books = std::make_shared<RouteBooks>(),
             .registrations =
                 std::make_shared<Registrations>(rails_, nullptr, std::make_shared<LiveRegions>()),
             .staged_memories = nullptr,

@@ -198,7 +198,7 @@ def check_buckets(served: dict[float, float], told: dict[str, Any]) -> None:
 
 def test_an_endpoint_adds_its_peers_up() -> None:
     with zh.Endpoint("soft0", name="hub", p2p=False) as ep:
-        assert ep.stats() == {"peers": 0, "routes": []}
+        assert ep.stats() == {"peers": 0, "routes": [], "connections": []}
         others = [zh.Endpoint("soft0", name=f"worker {n}", p2p=False) for n in range(2)]
         for count, other in enumerate(others, start=1):
             target = other.empty(10)
@@ -214,8 +214,44 @@ def test_an_endpoint_adds_its_peers_up() -> None:
         assert (row["notifications_out"], row["failures"], row["under_way"]) == (3, 0, 0)
         assert row["latency"]["write"]["count"] == 3
         assert sum(count for _, count in row["latency"]["write"]["buckets"]) == 3
+        assert [one["peer"] for one in stats["connections"]] == ["worker 0", "worker 1"]
+        assert [one["ended"] for one in stats["connections"]] == [None, None]
         for other in others:
             other.close()
+
+
+def test_what_was_counted_with_a_peer_stays_when_it_is_gone() -> None:
+    """Its last errors are what is asked for then; and one that comes back goes on from there."""
+    way = {"endpoint": "hub", "peer": "worker"}
+    with zh.Endpoint("soft0", name="hub", p2p=False) as ep:
+        for visit in (1, 2):
+            with zh.Endpoint("soft0", name="worker", p2p=False) as other:
+                peer = ep.connect(other.address)
+                gone = other.empty(10)
+                remote = gone.remote
+                peer.write(np.ones(10, "u1"), remote).wait()
+                gone.close()
+                with pytest.raises(zh.VerbsError):
+                    peer.write(np.ones(10, "u1"), remote).wait()
+                metrics = parse(zh.prometheus(ep))
+                assert value(metrics, "zerohop_connected", **way) == 1
+            with pytest.raises(zh.PeerLost):
+                peer.recv(np.ones(10, "u1")).wait(timeout=30)
+            metrics = parse(zh.prometheus(ep))
+            assert value(metrics, "zerohop_peers", endpoint="hub") == 0
+            assert value(metrics, "zerohop_connected", **way) == 0
+            assert value(metrics, "zerohop_failures_total", route="host", **way) == 2 * visit
+            assert (
+                value(metrics, "zerohop_bytes_total", direction="out", route="host", **way)
+                == 20 * visit
+            )
+        stats = ep.stats()
+        [row] = [row for row in stats["routes"] if row["writes"]]
+        assert (stats["peers"], row["writes"], row["failures"]) == (0, 4, 4)
+        assert [one["peer"] for one in stats["connections"]] == ["worker", "worker"]
+        assert all("its endpoint was closed" in one["ended"] for one in stats["connections"])
+    assert ep.stats() == stats
+    assert value(parse(zh.prometheus(ep)), "zerohop_failures_total", route="host", **way) == 4
 
 
 def test_failures_are_in_no_histogram() -> None:

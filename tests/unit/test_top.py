@@ -103,7 +103,7 @@ def test_in_a_terminal_until_it_is_interrupted() -> None:
                     pass
             assert process.wait(20) == 0
     os.close(ours)
-    assert b"p2p" in drawn
+    assert b"far" in drawn
     assert b"errors" in drawn
 
 
@@ -289,6 +289,30 @@ def test_a_bucket_without_a_bound_counts_for_nothing() -> None:
     now = Answer(now.source, now.at, now.text + odd)
     [row] = rows_between(before, now)
     assert 0 < row.p50 <= 1e-6
+
+
+def test_who_is_gone_is_told_of_for_its_errors() -> None:
+    """And routes that nothing ever took are not told of at all."""
+
+    def told(peer: str, ops: int, failures: int, connected: int) -> str:
+        way = {"endpoint": "a", "peer": peer, "route": "p2p", "device": "cpu"}
+        return (
+            sample("zerohop_connected", connected, endpoint="a", peer=peer)
+            + sample("zerohop_operations_total", ops, operation="write", **way)
+            + sample("zerohop_failures_total", failures, **way)
+        )
+
+    text = (
+        told("left", 5, 0, 0) + told("lost", 5, 2, 0) + told("here", 5, 0, 1) + told("new", 0, 0, 1)
+    )
+    before, now = (Answer(Source("1"), at, text) for at in (1.0, 2.0))
+    rows = rows_between(before, now)
+    assert [(row.peer, row.route, row.is_there, row.failures) for row in rows] == [
+        ("lost", "p2p", False, 2),
+        ("here", "p2p", True, 0),
+        ("new", "", True, 0),
+    ]
+    assert "gone:lost" in view.plain(rows)
 
 
 def test_quantiles() -> None:

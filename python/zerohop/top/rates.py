@@ -16,6 +16,7 @@ __all__ = ["Row", "rows_between"]
 _SAMPLE = re.compile(r"(zerohop_[a-z_]+)\{(.*)\} (\S+)")
 _LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\\\|\\n|\\")*)"(?:,|$)')
 _NAMES = ("endpoint", "peer", "route", "device")  # labels of a row
+_CONNECTED = "zerohop_connected"
 _ESCAPED = re.compile(r"\\(.)")
 
 Labels = frozenset[tuple[str, str]]
@@ -24,7 +25,10 @@ Samples = Mapping[str, Mapping[Labels, float]]  # by metric
 
 @dataclass
 class Row:
-    """Of one route to one peer. Rates are of a second; latencies are seconds, NaN where nothing ended."""
+    """Of one route to one peer. Rates are of a second; latencies are seconds, NaN where nothing ended.
+
+    is_there: connected now.
+    """
 
     process: str
     endpoint: str
@@ -38,7 +42,8 @@ class Row:
     under_way: int = 0
     p50: float = math.nan
     p99: float = math.nan
-    failures: int = 0  # since the connection was made
+    failures: int = 0  # ever
+    is_there: bool = True
     buckets: dict[float, float] = field(
         default_factory=dict, repr=False
     )  # by bound, with all below
@@ -70,7 +75,11 @@ def _plain(escaped: re.Match[str]) -> str:
 
 
 def rows_between(before: Answer | None, now: Answer) -> list[Row]:
-    """Rates since `before`; without one they are 0, and latencies are of all that there was."""
+    """Rates since `before`; without one they are 0, and latencies are of all that there was.
+
+    Routes that nothing ever took have no row, but for one without a route where that is all there is of a peer;
+    nor have peers that are gone, but for those of their errors.
+    """
     old: Samples = parsed(before.text) if before is not None else {}
     new = parsed(now.text)
     passed = now.at - before.at if before is not None else math.inf
@@ -79,6 +88,9 @@ def rows_between(before: Answer | None, now: Answer) -> list[Row]:
         table.row(labels).under_way = int(value)
     for labels, value in new.get("zerohop_failures_total", {}).items():
         table.row(labels).failures = int(value)
+    ever: defaultdict[int, float] = defaultdict(float)  # operations of each row
+    for labels, count in new.get("zerohop_operations_total", {}).items():
+        ever[id(table.row(labels))] += count
     for labels, count in table.grown("zerohop_operations_total", new):
         table.row(labels).operations += count / passed
     for labels, count in table.grown("zerohop_notifications_total", new):
@@ -98,10 +110,28 @@ def rows_between(before: Answer | None, now: Answer) -> list[Row]:
             continue
         buckets = table.row(labels).buckets
         buckets[bound] = buckets.get(bound, 0.0) + count
-    rows = list(table.rows.values())
+    connected = {_connection(labels): count for labels, count in new.get(_CONNECTED, {}).items()}
+    for row in table.rows.values():
+        row.is_there = connected.get((row.endpoint, row.peer), 1) > 0
+    rows = [row for row in table.rows.values() if _is_told(row, ever[id(row)])]
+    idle = {who for who, count in connected.items() if count > 0}
+    idle -= {(row.endpoint, row.peer) for row in rows}
+    rows += [Row(now.source.name, *who, route="", device="") for who in sorted(idle)]
     for row in rows:
         row.p50, row.p99 = quantile(0.5, row.buckets), quantile(0.99, row.buckets)
     return rows
+
+
+def _connection(labels: Labels) -> tuple[str, str]:
+    told = dict(labels)
+    return told.get("endpoint", ""), told.get("peer", "")
+
+
+def _is_told(row: Row, operations: float) -> bool:
+    """operations: of all time."""
+    if row.failures:
+        return True
+    return row.operations > 0 or row.notifications > 0 or (row.is_there and operations > 0)
 
 
 class _Table:

@@ -131,7 +131,8 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _names(row: Row) -> tuple[str, ...]:
-    return row.process, row.endpoint, row.peer, row.route, row.device
+    peer = row.peer if row.is_there else f"gone:{row.peer}"
+    return row.process, row.endpoint, peer, row.route, row.device
 
 
 def _shown(text: str, most: int) -> str:
