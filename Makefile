@@ -56,9 +56,12 @@ vm: $(VENV)/installed $(VENV)/test-group $(VENV)/vm-packages ## tests in virtual
 	@python -m pytest tests/vm $(ARGS)
 
 ##@ More
-.PHONY: bench wheels docs stubs notebooks clean distclean help
+.PHONY: bench endurance wheels docs stubs notebooks clean distclean help
 bench: $(VENV)/installed $(VENV)/bench-packages ## soft0 beside UCX, iperf3 and plain TCP
 	@zerohop bench soft --vs ucx,iperf3,tcp $(ARGS)
+
+endurance: $(VENV)/installed $(VENV)/test-group ## deaths, a thousand peers, half an hour of soak; its table (ARGS="--minutes 120")
+	@PYTHONPATH=tests python -m endurance $(ARGS)
 
 wheels: $(VENV)/test-group ## wheels for other machines, of each Python that is found, and tried (ARGS="python3.12")
 	@.ci/wheels $(ARGS)

@@ -50,6 +50,7 @@ LAUNCHERS = (
     ),
     Launcher("mpirun (MPICH)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", mpi=True),
     Launcher("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
+    Launcher("the environment", "RANK", "WORLD_SIZE", "LOCAL_RANK"),  # not where the ranks meet
 )
 
 

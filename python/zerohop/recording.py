@@ -84,8 +84,12 @@ class record:
     def __enter__(self) -> Self:
         place = _replaced(self._path)
         if place is not None:
-            with tempfile.TemporaryFile(dir=place.parent):
-                pass  # raises what would be raised once all is recorded
+            try:
+                with tempfile.TemporaryFile(dir=place.parent):
+                    pass  # raises what would be raised once all is recorded
+            except OSError as error:
+                error.filename = str(self._path)
+                raise
         _core.start_recording(self._most)
         self._process = os.getpid()
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import statistics
 import time
@@ -21,8 +22,8 @@ FAULTS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}
 def rows(partners: Partners, repeats: dict[str, int]) -> Iterator[dict[str, Any]]:
     """repeats: how often, by fault. Seconds from the fault to PeerLost, of each operation by each route."""
     for p2p in (False, True):
+        os.environ["ZEROHOP_P2P"] = str(int(p2p))
         remote = Remote(partners, "process", "soft0")
-        remote.p2p = p2p
         for fault, number in FAULTS.items():
             for name in OPERATIONS:
                 if served_by_itself(remote, name):  # it ends well: this process moves it alone
@@ -48,7 +49,7 @@ def _seconds(remote: Remote, name: str, number: int) -> float:
         pending = Attempt(OPERATIONS[name], at)
         if number != signal.SIGSTOP:
             pending.stays_pending(0.05)
-            session.signal(number)
             stopped = time.monotonic()
+            session.signal(number)
         pending.failure(zh.PeerLost, timeout=2 * LOST_WITHIN)
         return pending.ended_at - stopped

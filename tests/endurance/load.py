@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import zerohop as zh
-from endurance.counts import counts, settled
 from support.link import Link
 from support.partner import Partners
 from support.session import Remote
+
+from endurance.counts import counts, settled
 
 PATIENCE = 120.0  # seconds, for what takes long because there is so much of it
 
@@ -31,16 +33,14 @@ def rows(partners: Partners, scale: float) -> Iterator[dict[str, Any]]:
 
 
 def hold_endpoints(ep: zh.Endpoint, peer: zh.Peer | None, link: Link, count: int) -> None:
-    """So many Endpoints, each with memory that is shared by name; closed when the link says so."""
+    """So many Endpoints, each with memory that is shared by name."""
     others = [zh.Endpoint("soft0", name=f"other {n}", p2p=False) for n in range(count)]
     kept = [other.empty(64, "uint8") for other in others]
     for other, memory in zip(others, kept, strict=True):
         other.share("memory", memory)
     link.send([other.address for other in others])
     link.recv(PATIENCE)
-    sums = [int(np.asarray(memory).sum()) for memory in kept]
-    link.send(sums)
-    link.recv(PATIENCE)
+    link.send([int(np.asarray(memory).sum()) for memory in kept])
     for other in others:
         other.close()
 
@@ -51,35 +51,42 @@ def thousand_peers(partners: Partners, count: int) -> dict[str, Any]:
     remote = Remote(partners, "process", "soft0")
     with remote(hold_endpoints, count, deadline=PATIENCE) as session:
         addresses = session.link.recv(PATIENCE)
+        visit(addresses[:2])  # what is made once is there from here on
         before = counts()
-        with zh.Endpoint("soft0", name="hub", p2p=False, timeout=PATIENCE) as hub:
-            alone = counts()
-            begun = time.monotonic()
-            peers = [hub.connect(address) for address in addresses]
-            connected = time.monotonic()
-            source, sink = np.ones(64, np.uint8), hub.empty((count, 64), "uint8")
-            targets = [peer.lookup("memory") for peer in peers]
-            writes = [
-                peer.write(source, far) for peer, far in zip(peers, targets, strict=True)
-            ]
-            for write in writes:
-                write.wait()
-            for n, (peer, far) in enumerate(zip(peers, targets, strict=True)):
-                peer.read(far, sink[n]).wait()
-            held = counts().beyond(alone)
-            assert np.asarray(sink).sum() == 64 * count
-            session.link.send("written")
-            assert session.link.recv(PATIENCE) == [64] * count
-        session.link.send("close")
+        each = visit(addresses)
         left = settled(before).beyond(before)
+        session.link.send("written")
+        right = session.link.recv(PATIENCE) == [64] * count
     return {
         "what": "peers of one Endpoint",
         "held": count,
-        "connect_ms": (connected - begun) / count * 1e3,
-        "nbytes_each": held["nbytes"] // count,
-        "fds_each": held["fds"] / count,
+        **each,
         "left": left,
-        "holds": left["fds"] <= 0 and left["threads"] <= 0,
+        "holds": right and left["fds"] <= 0 and left["threads"] <= 0,
+    }
+
+
+def visit(addresses: Sequence[bytes]) -> dict[str, float]:
+    """Connects to all of them, writes to each and reads it back; what a Peer takes."""
+    count = len(addresses)
+    with zh.Endpoint("soft0", name="hub", p2p=False, timeout=PATIENCE) as hub:
+        alone, begun = counts(), time.monotonic()
+        peers = [hub.connect(address) for address in addresses]
+        connected = time.monotonic()
+        source, sink = np.ones(64, np.uint8), hub.empty((count, 64), "uint8")
+        targets = [peer.lookup("memory") for peer in peers]
+        writes = [peer.write(source, far) for peer, far in zip(peers, targets, strict=True)]
+        for write in writes:
+            write.wait()
+        for n, (peer, far) in enumerate(zip(peers, targets, strict=True)):
+            peer.read(far, sink[n]).wait()
+        held = counts().beyond(alone)
+        if np.asarray(sink).sum() != 64 * count:
+            raise AssertionError("what was read is not what was written")
+    return {
+        "connect_ms": (connected - begun) / count * 1e3,
+        "nbytes_each": held["nbytes"] / count,
+        "fds_each": held["fds"] / count,
     }
 
 
@@ -195,8 +202,6 @@ def fairness(partners: Partners, peers: int, seconds: float) -> dict[str, Any]:
 
     Jain's index is 1 where all get the same, 1 / peers where one gets all (Jain, Chiu, Hawe 1984).
     """
-    from contextlib import ExitStack
-
     nbytes = 64 << 10
     p2p = os.environ["ZEROHOP_P2P"] == "1"
     with zh.Endpoint("soft0", p2p=p2p, timeout=PATIENCE) as hub, ExitStack() as stack:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -167,7 +168,11 @@ def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
 
 
 def test_mistakes(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), zh.record(tmp_path / "missing" / "trace.json"):
+    named = re.escape(f"directory: '{tmp_path}/missing/trace.json'")
+    with (
+        pytest.raises(FileNotFoundError, match=named),
+        zh.record(tmp_path / "missing" / "trace.json"),
+    ):
         raise AssertionError("it began")
     with pytest.raises(ValueError, match="events must be from 1"):
         zh.record(tmp_path / "trace.json", events=0)

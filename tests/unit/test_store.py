@@ -287,6 +287,14 @@ def test_ranks_of_srun_are_told_where_to_meet() -> None:
     assert job.store.get("key") == b"value"  # type: ignore[union-attr]
 
 
+def test_a_rank_without_a_meeting_place_is_told_what_is_missing(tmp_path: Path) -> None:
+    own = {"RANK": "1", "WORLD_SIZE": "2"}
+    with pytest.raises(RuntimeError, match=r"its rank, but not where .* set MASTER_ADDR"):
+        job_from_environment(own)
+    job = job_from_environment(own, store=tmp_path / "meeting")
+    assert (job.rank, job.size) == (1, 2)
+
+
 def test_a_batch_script_of_slurm_is_no_rank() -> None:
     with pytest.raises(RuntimeError, match="no launcher has told"):
         job_from_environment({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_LOCALID": "0"})

@@ -1,0 +1,61 @@
+"""All of it, in one command: `make endurance` (ARGS="--minutes 30" for the long soak)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from support.partner import Partners
+
+from endurance import detection, load, report, soak
+
+PARTS = ("detection", "load", "soak")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--minutes", type=float, default=30.0, help="of the soak, half on each route"
+    )
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="of the load; below 1: a quick look"
+    )
+    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "little"))
+    parser.add_argument("--parts", default=",".join(PARTS), help="which of %(default)s")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
+    chosen = parser.parse_args()
+    os.environ["ZEROHOP_REGISTRATION"] = "auto"
+    rows: list[dict[str, Any]] = []
+    partners = Partners()
+    try:
+        for row in _rows(partners, chosen):
+            print(row, flush=True)
+            rows.append(row)
+    finally:
+        partners.close()
+    report.write(chosen.out, rows)
+    broken = [row for row in rows if not row["holds"]]
+    print(f"{len(rows)} rows in {chosen.out / 'results.md'}, {len(broken)} of which do not hold")
+    return 1 if broken else 0
+
+
+def _rows(partners: Partners, chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    parts = chosen.parts.split(",")
+    if unknown := set(parts) - set(PARTS):
+        raise SystemExit(
+            f"no part is called {', '.join(sorted(unknown))}: there are {', '.join(PARTS)}"
+        )
+    if "detection" in parts:
+        yield from detection.rows(partners, {"killed": 5, "stopped": 2})
+    if "load" in parts:
+        yield from load.rows(partners, chosen.scale)
+    if "soak" in parts:
+        yield from soak.rows(partners, chosen.minutes * 30, chosen.seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""The table of what was held, for how long, and how soon losses were seen."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+HEAD = """# What it was put through
+
+Made by `make endurance` on {date} (UTC), {machine}. Each figure is of that run; `results.json`
+beside this file has all of them.
+"""
+
+
+def write(folder: Path, rows: Sequence[Row]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    now = datetime.now(timezone.utc)
+    machine = f"{os.cpu_count()} CPUs, Linux {platform.release().split('-')[0]}, Python {platform.python_version()}"
+    report = {"date": now.isoformat(timespec="minutes"), "machine": machine, "rows": list(rows)}
+    (folder / "results.json").write_text(json.dumps(report, indent=1) + "\n")
+    text = HEAD.format(date=now.strftime("%Y-%m-%d %H:%M"), machine=machine)
+    text += "\n## Time until a loss is seen\n\n" + _detections(rows)
+    text += "\n## Held at once, and for long\n\n" + _others(rows)
+    (folder / "results.md").write_text(text)
+
+
+def _detections(rows: Sequence[Row]) -> str:
+    lines = [
+        "| route | fault | operations | times | median | worst | within 5 s |",
+        "|---|---|--:|--:|--:|--:|---|",
+    ]
+    found = [row for row in rows if row["what"] == "detection"]
+    for route, fault in sorted({(row["route"], row["fault"]) for row in found}):
+        some = [row for row in found if (row["route"], row["fault"]) == (route, fault)]
+        medians = sorted(row["median_s"] for row in some)
+        lines.append(
+            f"| {route} | {fault} | {len(some)} | {sum(row['times'] for row in some)} "
+            f"| {medians[len(medians) // 2]:.3f} s | {max(row['worst_s'] for row in some):.3f} s "
+            f"| {_word(all(row['holds'] for row in some))} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _others(rows: Sequence[Row]) -> str:
+    lines = ["| what | route | figures | holds |", "|---|---|---|---|"]
+    for row in rows:
+        if row["what"] == "detection":
+            continue
+        figures = ", ".join(
+            f"{key.replace('_', ' ')} {_shown(value)}"
+            for key, value in row.items()
+            if key not in ("what", "route", "holds")
+        )
+        lines.append(
+            f"| {row['what']} | {row.get('route', 'soft0')} | {figures} | {_word(row['holds'])} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return "(" + ", ".join(f"{count:+d} {name}" for name, count in value.items()) + ")"
+    return str(value)
+
+
+def _word(holds: bool) -> str:
+    return "yes" if holds else "**NO**"
