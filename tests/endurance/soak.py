@@ -54,15 +54,12 @@ class Dialogue:
         self._dice = dice
         self._far = self._peer.lookup("words")
         self._model = np.zeros(WORDS, np.uint64)
-        self.operations = (
-            self.write,
-            self.read,
-            self.scattered,
-            self.add,
-            self.swap,
-            self.converse,
-            self.notify,
-        )
+
+    def operate(self) -> None:
+        dice = self._dice.choice
+        dice(
+            (self.write, self.read, self.scattered, self.add, self.swap, self.converse, self.notify)
+        )()
 
     def _range(self, most: int = 1 << 14) -> slice:
         count = self._dice.randrange(1, most)
@@ -135,14 +132,14 @@ def soak(partners: Partners, seconds: float, seed: int) -> dict[str, Any]:
             with remote(echo, endpoint=ep, deadline=PATIENCE, timeout=PATIENCE) as session:
                 dialogue = Dialogue(session, dice)
                 for _ in range(dice.randrange(1, 2 * LIFE)):
-                    dice.choice(dialogue.operations)()
+                    dialogue.operate()
                     operations += 1
                 if dice.random() < 0.5:
                     killed += 1
                     _kill(session, dialogue)
                 else:
                     session.link.send("end")
-                dialogue = None  # its arrays
+                del dialogue  # its arrays
             lives += 1
             if lives == 10:
                 flat = settled(counts(), 0.0)
