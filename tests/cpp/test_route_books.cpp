@@ -1,0 +1,81 @@
+// What was counted with a Peer stays when it is gone.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "engine/route_books.hpp"
+
+namespace zerohop::testing {
+namespace {
+
+using engine::Operation;
+using engine::RouteBook;
+using engine::RouteBooks;
+
+const RouteBook::Name kHost{"host", "soft0"};
+
+// A Peer that wrote once, and may have left something under way.
+void visit(RouteBooks& books, const std::string& name, int under_way = 0) {
+  const auto book = books.open();
+  books.connected(book, name);
+  const auto stats = book->of(kHost.first, kHost.second);
+  stats->begin(Operation::write, 10);
+  stats->end(Operation::write, 1000);
+  stats->under_way += under_way;
+  books.ended(book, "it left");
+}
+
+std::uint64_t writes(const RouteBooks::Reading& reading) {
+  const auto found = reading.sums.find(kHost);
+  return found == reading.sums.end() ? 0 : found->second->operations[0].load();
+}
+
+TEST_CASE("a peer counts while it is there and when it is gone, and not twice") {
+  RouteBooks books;
+  const auto book = books.open();
+  CHECK(books.read().connections.empty());  // not connected yet
+  books.connected(book, "one");
+  book->of(kHost.first, kHost.second)->begin(Operation::write, 10);
+  auto reading = books.read();
+  REQUIRE(reading.connections.size() == 1);
+  CHECK(reading.connections[0].peer == "one");
+  CHECK(!reading.connections[0].ended);
+  CHECK(writes(reading) == 1);
+
+  books.ended(book, "its network was cut");
+  books.ended(book, "it was closed");  // whoever comes second has nothing to say
+  reading = books.read();
+  REQUIRE(reading.connections.size() == 1);
+  CHECK(reading.connections[0].ended == "its network was cut");
+  CHECK(writes(reading) == 1);
+}
+
+TEST_CASE("of a peer that was never connected nothing stays") {
+  RouteBooks books;
+  books.ended(books.open(), "it did not answer");
+  books.open();  // and this one is gone at once
+  CHECK(books.read().connections.empty());
+  CHECK(books.read().sums.empty());
+}
+
+TEST_CASE("of many that are gone the last are told of, and all are counted") {
+  constexpr std::size_t kVisits = RouteBooks::kEndedKept + 100;
+  RouteBooks books;
+  for (std::size_t i = 0; i < kVisits; ++i) visit(books, "visitor " + std::to_string(i));
+  const auto reading = books.read();
+  CHECK(reading.connections.size() == RouteBooks::kEndedKept);
+  CHECK(reading.connections.front().peer == "visitor 100");
+  CHECK(reading.connections.back().peer == "visitor " + std::to_string(kVisits - 1));
+  CHECK(writes(reading) == kVisits);
+  CHECK(reading.sums.at(kHost)->bytes_out == 10 * kVisits);
+  CHECK(reading.sums.at(kHost)->latencies[0].read().count == kVisits);
+}
+
+TEST_CASE("what would end unseen is under way no more") {
+  RouteBooks books;
+  for (std::size_t i = 0; i <= RouteBooks::kEndedKept; ++i) visit(books, "visitor", 1);
+  CHECK(books.read().sums.at(kHost)->under_way == RouteBooks::kEndedKept);
+}
+
+}  // namespace
+}  // namespace zerohop::testing
