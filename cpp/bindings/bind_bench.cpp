@@ -88,6 +88,31 @@ Samples post(const PeerHandle& peer, const Memory& source, const RemoteMemory& t
   return seconds;
 }
 
+Samples message_ping_pong(const PeerHandle& peer, const Memory& source, const Memory& inbox,
+                          std::size_t rounds, bool first, double timeout) {
+  const GilReleased released;
+  Samples seconds(rounds);
+  engine::ping_pong(engine::MessagePingPong{*peer.peer, source, inbox, first}, seconds,
+                    within(timeout));
+  return seconds;
+}
+
+Samples notify(const PeerHandle& peer, std::uint32_t slot, std::uint32_t posts, std::size_t batches,
+               double timeout) {
+  const GilReleased released;
+  Samples seconds(batches);
+  engine::notify_costs(*peer.peer, slot, posts, seconds, within(timeout));
+  return seconds;
+}
+
+Samples wait_notify(Endpoint& endpoint, std::uint32_t first, std::uint32_t count,
+                    std::size_t batches, double timeout) {
+  const GilReleased released;
+  Samples seconds(batches);
+  engine::wait_costs(endpoint, first, count, seconds, within(timeout));
+  return seconds;
+}
+
 Samples tcp_ping_pong(const Endpoint& endpoint, int fd, ByteArray ball, std::size_t rounds,
                       bool first, double timeout) {
   const auto bytes = bytes_of(ball);
@@ -130,6 +155,14 @@ void bind_bench(py::module_& m) {
   m.def("bench_post", &post, arg("peer"), arg("source"), arg("target"), arg("posts"),
         arg("batches"), arg("timeout"),
         "Seconds per post of a write, the mean of each batch of `posts`.");
+  m.def("bench_message_ping_pong", &message_ping_pong, arg("peer"), arg("source"), arg("inbox"),
+        arg("rounds"), arg("first"), arg("timeout"),
+        "Seconds of each half round trip of send + recv.");
+  m.def("bench_notify", &notify, arg("peer"), arg("slot"), arg("posts"), arg("batches"),
+        arg("timeout"), "Seconds per post of a notification, the mean of each batch of `posts`.");
+  m.def("bench_wait_notify", &wait_notify, arg("endpoint"), arg("first"), arg("count"),
+        arg("batches"), arg("timeout"),
+        "Seconds per wait for a notification that is there, the mean of each batch of `count`.");
   m.def("bench_tcp_ping_pong", &tcp_ping_pong, arg("endpoint"), arg("fd"), arg("ball").noconvert(),
         arg("rounds"), arg("first"), arg("timeout"),
         "Seconds of each half round trip on a bare TCP socket.");

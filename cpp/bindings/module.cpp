@@ -22,6 +22,7 @@ PYBIND11_MODULE(_core, m) {
   bind_gpu(m);
   bind_device(m);
   bind_bench(m);
+  bind_bench_verbs(m);
   bind_trace(m);
   bind_notebook(m);
   bind_recording(m);

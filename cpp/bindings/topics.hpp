@@ -14,6 +14,7 @@ void bind_peer(pybind11::module_& m);
 void bind_endpoint(pybind11::module_& m);
 void bind_gpu(pybind11::module_& m);
 void bind_bench(pybind11::module_& m);
+void bind_bench_verbs(pybind11::module_& m);  // behind the objects of zh.verbs
 void bind_device(pybind11::module_& m);
 void bind_trace(pybind11::module_& m);
 void bind_notebook(pybind11::module_& m);  // behind the classes

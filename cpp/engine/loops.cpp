@@ -72,6 +72,20 @@ double keep_under_way(Post post, const Pace& pace, const Deadline& deadline) {
   return seconds_since(begin);
 }
 
+template <typename Post>
+void batch_costs(Post post, std::uint32_t posts, std::span<double> seconds,
+                 const Deadline& deadline) {
+  std::vector<std::shared_ptr<Transfer>> transfers;
+  transfers.reserve(posts);
+  for (double& mean : seconds) {
+    const auto begin = Clock::now();
+    for (std::uint32_t i = 0; i < posts; ++i) transfers.push_back(post());
+    mean = seconds_since(begin) / posts;
+    for (const auto& transfer : transfers) finish(transfer, deadline);
+    transfers.clear();
+  }
+}
+
 std::shared_ptr<Transfer> post(const Stream& what) {
   const Peer::Pair pair{&what.local, &what.remote};
   switch (what.operation) {
@@ -124,6 +138,18 @@ void ping_pong(const MemoryPingPong& side, std::span<double> seconds, const Dead
   landing = 0;
 }
 
+void ping_pong(const MessagePingPong& side, std::span<double> seconds, const Deadline& deadline) {
+  for (double& half : seconds) {
+    const auto begin = Clock::now();
+    const auto caught = side.peer.receive(side.inbox, kStreamTag);
+    if (!side.first) finish(caught, deadline);
+    const auto thrown = side.peer.send(side.source, kStreamTag);
+    if (side.first) finish(caught, deadline);
+    finish(thrown, deadline);
+    half = seconds_since(begin) / 2;
+  }
+}
+
 double stream(const Stream& what, const Pace& pace, const Deadline& deadline) {
   return keep_under_way([&] { return post(what); }, pace, deadline);
 }
@@ -136,14 +162,22 @@ double stream_many(Peer& peer, std::span<const Peer::Pair> pairs, const Pace& pa
 void post_costs(Peer& peer, const Memory& source, const RemoteMemory& target, std::uint32_t posts,
                 std::span<double> seconds, const Deadline& deadline) {
   const Peer::Pair pair{&source, &target};
-  std::vector<std::shared_ptr<Transfer>> transfers;
-  transfers.reserve(posts);
+  batch_costs([&] { return peer.write({&pair, 1}, {}); }, posts, seconds, deadline);
+}
+
+void notify_costs(Peer& peer, std::uint32_t slot, std::uint32_t posts, std::span<double> seconds,
+                  const Deadline& deadline) {
+  const Notification notification{slot, 1};
+  batch_costs([&] { return peer.notify(notification); }, posts, seconds, deadline);
+}
+
+void wait_costs(Endpoint& endpoint, std::uint32_t first, std::uint32_t count,
+                std::span<double> seconds, const Deadline& deadline) {
   for (double& mean : seconds) {
+    for (std::uint32_t i = 0; i < count; ++i) endpoint.notify({first + i, 1});
     const auto begin = Clock::now();
-    for (std::uint32_t i = 0; i < posts; ++i) transfers.push_back(peer.write({&pair, 1}, {}));
-    mean = seconds_since(begin) / posts;
-    for (const auto& transfer : transfers) finish(transfer, deadline);
-    transfers.clear();
+    for (std::uint32_t i = 0; i < count; ++i) endpoint.wait_notify(first + i, 1, true, deadline);
+    mean = seconds_since(begin) / count;
   }
 }
 

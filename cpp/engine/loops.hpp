@@ -38,6 +38,15 @@ struct MemoryPingPong {
 // std::invalid_argument for memory that a CPU cannot poll.
 void ping_pong(const MemoryPingPong& side, std::span<double> seconds, const Deadline& deadline);
 
+// One side of a ping-pong by send and receive: the ball is sent from `source`, taken into `inbox`.
+struct MessagePingPong {
+  Peer& peer;
+  const Memory& source;
+  const Memory& inbox;
+  bool first;
+};
+void ping_pong(const MessagePingPong& side, std::span<double> seconds, const Deadline& deadline);
+
 enum class StreamOperation { write, read, send, receive };
 
 struct Stream {
@@ -61,6 +70,15 @@ double stream_many(Peer& peer, std::span<const Peer::Pair> pairs, const Pace& pa
 // Seconds that posting one write takes: each element is the mean of a batch of `posts`, the wait
 // for their completion not counted.
 void post_costs(Peer& peer, const Memory& source, const RemoteMemory& target, std::uint32_t posts,
+                std::span<double> seconds, const Deadline& deadline);
+
+// The same of notifications alone, put into `slot` of the peer's board.
+void notify_costs(Peer& peer, std::uint32_t slot, std::uint32_t posts, std::span<double> seconds,
+                  const Deadline& deadline);
+
+// Seconds that a wait takes for a notification that is there already: each element is the mean over
+// slots [first, first + count) of the own board.
+void wait_costs(Endpoint& endpoint, std::uint32_t first, std::uint32_t count,
                 std::span<double> seconds, const Deadline& deadline);
 
 }  // namespace zerohop::engine

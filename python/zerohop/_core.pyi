@@ -38,11 +38,18 @@ __all__: list[str] = [
     "announce_exit",
     "available_memory",
     "bench_memory_ping_pong",
+    "bench_message_ping_pong",
+    "bench_notify",
     "bench_ping_pong",
     "bench_post",
     "bench_stream",
     "bench_tcp_ping_pong",
     "bench_tcp_stream",
+    "bench_verbs_latency",
+    "bench_verbs_ping_pong",
+    "bench_verbs_receive",
+    "bench_verbs_stream",
+    "bench_wait_notify",
     "bench_write_many",
     "crc32c",
     "device_names",
@@ -1525,6 +1532,29 @@ def bench_memory_ping_pong(
     Seconds of each half round trip of a write alone, whose last byte is polled in `inbox`.
     """
 
+def bench_message_ping_pong(
+    peer: Peer,
+    source: Memory,
+    inbox: Memory,
+    rounds: typing.SupportsInt | typing.SupportsIndex,
+    first: bool,
+    timeout: typing.SupportsFloat | typing.SupportsIndex,
+) -> list[float]:
+    """
+    Seconds of each half round trip of send + recv.
+    """
+
+def bench_notify(
+    peer: Peer,
+    slot: typing.SupportsInt | typing.SupportsIndex,
+    posts: typing.SupportsInt | typing.SupportsIndex,
+    batches: typing.SupportsInt | typing.SupportsIndex,
+    timeout: typing.SupportsFloat | typing.SupportsIndex,
+) -> list[float]:
+    """
+    Seconds per post of a notification, the mean of each batch of `posts`.
+    """
+
 def bench_ping_pong(
     endpoint: Endpoint,
     peer: Peer,
@@ -1586,6 +1616,66 @@ def bench_tcp_stream(
 ) -> float:
     """
     Seconds of `times` messages one way on a TCP socket.
+    """
+
+def bench_verbs_latency(
+    queue_pair: QueuePair,
+    cq: CompletionQueue,
+    request: SendRequest,
+    times: typing.SupportsInt | typing.SupportsIndex,
+    timeout: typing.SupportsFloat | typing.SupportsIndex,
+) -> list[float]:
+    """
+    Seconds of each request from its post to its completion.
+    """
+
+def bench_verbs_ping_pong(
+    queue_pair: QueuePair,
+    cq: CompletionQueue,
+    request: SendRequest,
+    ball: numpy.typing.NDArray[numpy.uint8],
+    landing: numpy.typing.NDArray[numpy.uint8],
+    rounds: typing.SupportsInt | typing.SupportsIndex,
+    first: bool,
+    timeout: typing.SupportsFloat | typing.SupportsIndex,
+) -> list[float]:
+    """
+    Seconds of each half round trip of a write whose last byte is polled.
+    """
+
+def bench_verbs_receive(
+    queue_pair: QueuePair,
+    cq: CompletionQueue,
+    local: typing.Any,
+    times: typing.SupportsInt | typing.SupportsIndex,
+    posted: typing.SupportsInt | typing.SupportsIndex,
+    timeout: typing.SupportsFloat | typing.SupportsIndex,
+) -> float:
+    """
+    Seconds until `times` messages have come, of whose receives `posted` are posted already.
+    """
+
+def bench_verbs_stream(
+    queue_pairs: collections.abc.Sequence[QueuePair],
+    cq: CompletionQueue,
+    request: SendRequest,
+    times: typing.SupportsInt | typing.SupportsIndex,
+    window: typing.SupportsInt | typing.SupportsIndex,
+    timeout: typing.SupportsFloat | typing.SupportsIndex,
+) -> float:
+    """
+    Seconds of `times` requests on queue pairs by turns, with `window` posted in all.
+    """
+
+def bench_wait_notify(
+    endpoint: Endpoint,
+    first: typing.SupportsInt | typing.SupportsIndex,
+    count: typing.SupportsInt | typing.SupportsIndex,
+    batches: typing.SupportsInt | typing.SupportsIndex,
+    timeout: typing.SupportsFloat | typing.SupportsIndex,
+) -> list[float]:
+    """
+    Seconds per wait for a notification that is there, the mean of each batch of `count`.
     """
 
 def bench_write_many(
