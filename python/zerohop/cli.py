@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 
 from zerohop import __version__
-
-SOFT_PEERS = ("ucx", "iperf3", "tcp")
-GDA_PEERS = ("nvshmem",)
-P2P_PEERS = ("nccl", "torch", "raw", "ucx")
-
-
-def _device_option(function: click.decorators.FC) -> click.decorators.FC:
-    return click.option(
-        "--verbs",
-        "device",
-        metavar="DEVICE",
-        help="Verbs device, such as soft0, rxe0 or mlx5_0. Default: what zerohop chooses.",
-    )(function)
+from zerohop.bench.command import bench, device_option
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -36,7 +22,7 @@ def main() -> None:
 @click.option(
     "--ranks", default=2, show_default=True, type=click.IntRange(1, 64), help="Processes."
 )
-@_device_option
+@device_option
 @click.option(
     "--size",
     type=click.FloatRange(min=0.01),
@@ -104,7 +90,7 @@ def _parse_address(
     "the secret in it out of the list of processes.",
 )
 @click.option("--listen", is_flag=True, help="Be the counterpart: print an address and serve.")
-@_device_option
+@device_option
 @click.pass_context
 def doctor(
     context: click.Context,
@@ -186,135 +172,4 @@ def merge(traces: tuple[TextIO, ...], output: Path) -> None:
         raise click.ClickException(str(error)) from None
 
 
-@main.group()
-def bench() -> None:
-    """Measure zerohop beside its peers."""
-
-
-def _peers_option(known: tuple[str, ...]) -> Callable[[click.decorators.FC], click.decorators.FC]:
-    def split(context: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
-        names = tuple(dict.fromkeys(filter(None, text.split(","))))
-        for name in names:
-            if name not in known:
-                raise click.BadParameter(f"{name!r} is none of {', '.join(known)}")
-        return names
-
-    return click.option(
-        "--vs",
-        "peers",
-        default="",
-        callback=split,
-        metavar="PEERS",
-        help=f"Measure these in the same run: any of {','.join(known)}.",
-    )
-
-
-def _split_sizes(
-    context: click.Context, option: click.Parameter, text: str | None
-) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(sorted({_parse_size(word) for word in text.split(",")}))
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _parse_size(word: str) -> int:
-    """'8', '64K', '1M', '1G' (powers of 1024) -> bytes; atomics and notifications want 8 at least."""
-    scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(word[-1:].upper(), 1)
-    digits = word[:-1] if scale > 1 else word
-    if not digits.isdecimal() or not 8 <= int(digits) * scale <= 1 << 30:
-        raise ValueError(f"{word!r} is not a size from 8 to 1G, such as 8, 64K or 1M")
-    return int(digits) * scale
-
-
-def check_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    """Refuses at once what could not be written once all is measured."""
-    if path is not None and not os.access(path if path.exists() else path.parent, os.W_OK):
-        why = "cannot be written" if path.exists() else f"{str(path.parent)!r} cannot be written to"
-        raise click.BadParameter(f"{str(path)!r}: {why}; name a file in a folder of yours")
-    return path
-
-
-def _check_plot(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    if check_file(context, option, path) is None:
-        return None
-    from zerohop.bench.plot import check_plot
-
-    assert path is not None
-    try:
-        check_plot(path)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-    return path
-
-
-def _bench_options(function: click.decorators.FC) -> click.decorators.FC:
-    file = click.Path(dir_okay=False, path_type=Path)
-    for option in (
-        click.option("--sizes", callback=_split_sizes, metavar="SIZES", help=_SIZES_HELP),
-        click.option("--quick", is_flag=True, help="Fewer sizes, shorter runs."),
-        click.option("--plot", "plot_path", type=file, callback=_check_plot, help=_PLOT_HELP),
-        click.option("--json", "json_path", type=file, callback=check_file, help=_JSON_HELP),
-        _device_option,
-    ):
-        function = option(function)
-    return function
-
-
-_JSON_HELP = "Write all rows here."
-_SIZES_HELP = "Message sizes, such as 8,64K,1M."
-_PLOT_HELP = "Draw latency and bandwidth over size here (.png, .svg, .pdf); needs matplotlib."
-
-
-@bench.command()
-@_peers_option(SOFT_PEERS)
-@_bench_options
-@click.pass_context
-def soft(context: click.Context, /, **options: Any) -> None:
-    """Latency, bandwidth and cost per call between two processes of this machine."""
-    from rich.console import Console
-
-    from zerohop.bench import soft as suite
-    from zerohop.bench.plan import Options
-
-    context.exit(0 if suite.run(Options(**options), Console()) else 1)
-
-
-@bench.command()
-@_peers_option(P2P_PEERS)
-@click.option("--host", is_flag=True, help="Host arrays instead of GPUs; its peer is ucx.")
-@_bench_options
-@click.pass_context
-def p2p(context: click.Context, /, **options: Any) -> None:
-    """Between GPUs of two processes of this host: latency, bandwidth, stream order, lists.
-
-    With one GPU both processes use it. Peers: raw (bare driver copies), torch (copy_ by CUDA IPC), nccl (send and
-    recv); with --host ucx (shared memory). Who is missing or fails is told and left out.
-    """
-    from rich.console import Console
-
-    from zerohop.bench import p2p as suite
-    from zerohop.bench.plan import Options
-
-    context.exit(0 if suite.run(Options(**options), Console()) else 1)
-
-
-@bench.command()
-@_peers_option(GDA_PEERS)
-@click.option("--placement", is_flag=True, help="Also tell where a kernel's queue pair can lie.")
-@_bench_options
-@click.pass_context
-def gda(context: click.Context, /, **options: Any) -> None:
-    """Kernels of two processes that communicate by themselves: latency, bandwidth, rates.
-
-    With one GPU both processes use it. Beside a bare copy by a kernel and, if asked for, nvshmem. Needs CuPy; nvshmem
-    its package and nvcc. Who is missing or fails is told and left out.
-    """
-    from rich.console import Console
-
-    from zerohop.bench import gda as suite
-    from zerohop.bench.plan import Options
-
-    context.exit(0 if suite.run(Options(**options), Console()) else 1)
+main.add_command(bench)

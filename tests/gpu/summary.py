@@ -56,7 +56,7 @@ def main(results: Path, rows: Path, command: str, status: str) -> None:
     found = [row for file in sorted(rows.glob("*.json")) for row in json.loads(file.read_text())]
     for name in PRINTING:
         found += printed_rows(results / f"{name}.log")
-    for suite in ("p2p", "gda"):
+    for suite in ("p2p", "gda", "registration"):
         found += bench_rows(results / f"{suite}.json")
     summary = {
         "command": command,

@@ -14,6 +14,7 @@ from zerohop.bench.p2p.ours import Ours
 from zerohop.bench.p2p.raw import Raw
 from zerohop.bench.peer import PeerFailed
 from zerohop.bench.turns import together
+from zerohop.bench.worker import Pair
 
 
 def sentences(text: str) -> str:
@@ -191,7 +192,8 @@ def host_look(link: Any, gpus: tuple[int, int]) -> tuple[int, dict[str, Any]]:
     return 8 << 30, {"gpus": ["Host"] * len(gpus), "cuda_driver": 13000}
 
 
-def no_p2p_work(link: Any, *arguments: Any) -> None:
-    """A worker whose memory the other process cannot reach."""
-    while link.order() is not None:
-        link.answer({"device": "soft0", "route": "host", "reason": "forbidden here", "mtu": 4096})
+class FarPair(Pair):
+    """An end whose memory the other process cannot reach by p2p."""
+
+    def facts(self) -> dict[str, Any]:
+        return {**super().facts(), "route": "host", "reason": "forbidden here"}

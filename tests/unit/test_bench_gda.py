@@ -17,7 +17,6 @@ from support.gda_players import (
     stand_in_home,
     stand_in_nvcc,
 )
-from zerohop.bench import gda
 from zerohop.bench.gda import nvshmem_build, plan, suite
 from zerohop.bench.gda.kernels import NAMES, SOURCE, Kernels
 from zerohop.bench.peer import PeerFailed
@@ -28,8 +27,8 @@ from zerohop.cli import main
 @pytest.fixture
 def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Two "GPUs", kernels that take made-up times, and an NVSHMEM that moves nothing: its home."""
-    monkeypatch.setattr(gda._core, "gpu_count", lambda: 2)
-    monkeypatch.setattr(gda, "look", host_look)
+    monkeypatch.setattr(suite._core, "gpu_count", lambda: 2)
+    monkeypatch.setattr(suite.between_gpus, "look", host_look)
     monkeypatch.setattr(suite, "Ours", HostOurs)
     monkeypatch.setattr(suite, "Nvshmem", HostNvshmem)
     home = stand_in_home(tmp_path)
@@ -41,7 +40,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def measured(options: Options) -> tuple[bool, str]:
     console = Console(file=StringIO(), width=200)
-    good = gda.run(options, console)
+    good = suite.run(options, console)
     return good, sentences(console.file.getvalue())
 
 
@@ -113,7 +112,7 @@ def test_without_nvshmem_or_a_compiler_that_works_ours_is_measured(
 
 @pytest.mark.usefixtures("stand_ins")
 def test_with_one_gpu_both_use_it_and_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gda._core, "gpu_count", lambda: 1)
+    monkeypatch.setattr(suite._core, "gpu_count", lambda: 1)
     good, text = measured(Options("soft0", ("nvshmem",), quick=True))
     assert good
     assert "There is one GPU: both processes use it" in text
@@ -194,13 +193,13 @@ def test_teams_are_whole_warps(nbytes: int, threads: int) -> None:
 
 
 def test_without_a_gpu_the_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gda._core, "gpu_count", lambda: 0)
+    monkeypatch.setattr(suite._core, "gpu_count", lambda: 0)
     result = CliRunner().invoke(main, ["bench", "gda"])
     assert result.exit_code == 1
     assert "No GPU is visible to the driver" in result.output
 
 
 def test_a_peer_that_is_unknown_is_refused() -> None:
-    result = CliRunner().invoke(main, ["bench", "gda", "--vs", "nccl"])
+    result = CliRunner().invoke(main, ["bench", "gda", "--vs", "rccl"])
     assert result.exit_code == 2
-    assert "'nccl' is none of nvshmem" in " ".join(result.output.split())
+    assert "'rccl' is none of ucx" in " ".join(result.output.split())

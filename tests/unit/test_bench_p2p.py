@@ -22,7 +22,6 @@ from support.bench_players import (
     host_look,
     sentences,
 )
-from zerohop.bench import p2p
 from zerohop.bench.p2p import between_gpus, plan, torch_ipc
 from zerohop.bench.peer import PeerFailed
 from zerohop.bench.plan import GIB, KIB, Options, Order
@@ -40,6 +39,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     short = replace(
         plan.gpu_plan(Options(sizes=(8, 64 * KIB), quick=True), GIB, 2),
         seconds=0.01,
+        rounds=1,
         mapping_nbytes=256 * KIB,
     )
     monkeypatch.setattr(between_gpus, "gpu_plan", lambda *arguments: short)
@@ -55,10 +55,10 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("stand_ins")
 def test_every_figure_between_gpus_is_taken_and_absent_ones_are_told(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
-    peers = ("raw", "torch", "nccl", "ucx")
+    peers = ("raw", "torch", "nccl", "ucx")  # the last is another command's
     options = Options("soft0", peers, quick=True, sizes=(8, 64 * KIB), json_path=path)
     console = Console(file=StringIO(), width=200)
-    assert p2p.run(options, console), console.file.getvalue()
+    assert between_gpus.run(options, console), console.file.getvalue()
     head, *rows = json.loads(path.read_text())
     ours = {(r["test"], r["metric"], r["nbytes"]) for r in rows if r["impl"] == "zerohop"}
     assert ours >= {("write_latency", "p50", n) for n in (8, 64 * KIB)}
@@ -76,7 +76,7 @@ def test_every_figure_between_gpus_is_taken_and_absent_ones_are_told(tmp_path: P
     assert absent["zerohop", "stream_notify"] == "not available: no streams on this host"
     assert absent["torch", ""] == "PyTorch is made up"
     assert re.match("from write on: rank 1 exited with status 3", absent["nccl", ""])
-    assert "add --host" in absent["ucx", ""]
+    assert absent["ucx", ""] == "it is measured by zerohop bench soft and zerohop bench host"
     assert "did not let go" in absent["raw", "its orderly end"]
     text = sentences(console.file.getvalue())
     for reason in absent.values():
@@ -90,7 +90,7 @@ def test_every_figure_between_gpus_is_taken_and_absent_ones_are_told(tmp_path: P
 def test_a_figure_of_ours_that_fails_is_told_and_the_rest_is_measured(monkeypatch) -> None:
     monkeypatch.setattr(between_gpus, "Ours", LateOurs)
     console = Console(file=StringIO(), width=200)
-    assert not p2p.run(Options("soft0", ("raw",), quick=True), console)
+    assert not between_gpus.run(Options("soft0", ("raw",), quick=True), console)
     text = sentences(console.file.getvalue())
     said = "rank 0: TransferTimeout: slot 2 did not come"
     assert f"zerohop bench failed: stream_notify: {said}" in text
@@ -118,8 +118,7 @@ def test_torch_that_is_missing_or_sees_no_gpu_is_refused(monkeypatch: pytest.Mon
 def test_with_one_gpu_nccl_is_told_to_be_impossible(monkeypatch: pytest.MonkeyPatch) -> None:
     options = Options(peers=("nccl",))
     absences = Absences()
-    made = plan.gpu_plan(options, 8 * GIB, 1)
-    between_gpus.Suite(options, made, (0, 0), [], absences, {})
+    between_gpus.entrants(options, (0, 0), 64, absences)
     assert (
         absences.reasons["nccl", ""] == "NCCL takes one process per GPU, and there is one GPU here"
     )
@@ -143,13 +142,13 @@ def test_without_a_gpu_the_command_says_so_and_what_host_does(monkeypatch) -> No
     result = CliRunner().invoke(main, ["bench", "p2p"])
     assert result.exit_code == 1
     assert "No GPU is visible to the driver" in result.output
-    assert "--host measures p2p between host arrays" in result.output
+    assert "zerohop bench host measures between host arrays" in result.output
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["p2p", "--vs", "raw,iperf3"], "'iperf3' is none of nccl, torch, raw, ucx"),
+        (["p2p", "--vs", "raw,iperf4"], "'iperf4' is none of ucx, iperf3, tcp, mpi, nixl, gloo"),
         (["p2p", "--sizes", "1T"], "'1T' is not a size from 8 to 1G"),
         (["p2p", "--plot", "x.jpeg"], "'x.jpeg' does not end in .png, .svg, .pdf"),
         (["soft", "--plot", "x.png"], "pip install 'zerohop[plot]'"),

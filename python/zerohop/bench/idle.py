@@ -7,42 +7,58 @@ import resource
 from pathlib import Path
 
 import zerohop as zh
+from zerohop.bench.peer import FigureFailed
+from zerohop.bench.plan import Order
 from zerohop.local import Link
 
 FILES_PER_PEER = 8  # descriptors: control and data connections, event channels, and room to spare
 
 
-def hold_peers(link: Link, device: str | None, counts: tuple[int, ...]) -> list[tuple[int, float]]:
-    """On rank 0: (how many Peers its Endpoint has, bytes of resident memory that each added).
+class Idle:
+    """One Endpoint in rank 0, whose Peers grow in number from order to order.
 
     The other ends live in rank 1, one Endpoint each, since two Endpoints share one Peer.
     """
-    allow_files(FILES_PER_PEER * max(counts))
-    remote: list[zh.Endpoint] = []
-    held: list[zh.Peer] = []
-    weights = []
-    with zh.Endpoint(device) as endpoint:
-        before = 0
-        for count in (1, *counts):  # the first Peer also makes what all of them share
-            if link.rank == 1:
-                remote += [zh.Endpoint(device) for _ in range(count - len(remote))]
-            addresses = link.exchange([there.address for there in remote[len(held) :]])[1]
-            if link.rank == 0:
-                held += [endpoint.connect(address) for address in addresses]
-                if count == 1:
-                    before = resident_nbytes()
-                else:
-                    weights.append((count, (resident_nbytes() - before) / (count - 1)))
-            else:
-                held += [there.accept() for there in remote[len(held) :]]
-            link.report(count)
-            link.exchange(None)
-        if link.rank == 0 and not all(peer.alive for peer in held):
-            raise RuntimeError(f"{sum(not peer.alive for peer in held)} of {len(held)} Peers died")
-        link.exchange(None)
-    for there in remote:
-        there.close()
-    return weights
+
+    def __init__(self, link: Link, device: str | None) -> None:
+        self._link = link
+        self._device = device
+        self._endpoint = zh.Endpoint(device)
+        self._remote: list[zh.Endpoint] = []
+        self._held: list[zh.Peer] = []
+        self._before = 0  # bytes, with the one Peer that also makes what all of them share
+
+    def facts(self) -> dict[str, str]:
+        return {"device": self._endpoint.device, "route": "host"}
+
+    def perform(self, order: Order) -> dict[str, float]:
+        """Bytes of resident memory that each Peer beyond the first added, of `times` in all."""
+        allow_files(FILES_PER_PEER * order.times)
+        if not self._held:
+            self._grow(1)
+            self._before = resident_nbytes()
+        self._grow(order.times)
+        weight = (resident_nbytes() - self._before) / (order.times - 1)
+        self._link.exchange(None)
+        dead = sum(not peer.alive for peer in self._held)
+        if dead:
+            raise FigureFailed(f"{dead} of {len(self._held)} Peers died")
+        return {"rss_per_peer": weight} if self._link.rank == 0 else {}
+
+    def _grow(self, count: int) -> None:
+        if self._link.rank == 1:
+            more = count - len(self._remote)
+            self._remote += [zh.Endpoint(self._device) for _ in range(more)]
+        addresses = self._link.exchange([e.address for e in self._remote[len(self._held) :]])[1]
+        if self._link.rank == 0:
+            self._held += [self._endpoint.connect(address) for address in addresses]
+        else:
+            self._held += [there.accept() for there in self._remote[len(self._held) :]]
+        self._link.exchange(None)
+
+    def close(self) -> None:
+        for endpoint in (self._endpoint, *self._remote):
+            endpoint.close()
 
 
 def allow_files(count: int) -> None:

@@ -53,6 +53,8 @@ class Loops(Protocol):
 
     def write_latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]: ...
 
+    def send_latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]: ...
+
     def write(self, side: Side, nbytes: int, times: int) -> float: ...
 
     def read(self, side: Side, nbytes: int, times: int) -> float: ...
@@ -93,14 +95,30 @@ class PythonLoops:
             mark = 1 + number % 255
             begin = clock()
             if not side.first:
-                _poll(memory, place, mark)
+                poll_for(memory, place, mark)
             memory[nbytes - 1] = mark
             transfer = write(source, target)
             if side.first:
-                _poll(memory, place, mark)
+                poll_for(memory, place, mark)
             transfer.wait()
             seconds.append((clock() - begin) / 2)
         memory[place] = 0
+        return seconds
+
+    def send_latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
+        source, inbox = side.arena[:nbytes], side.arena[side.inbox(nbytes)]
+        send, recv, clock = side.peer.send, side.peer.recv, time.perf_counter
+        seconds = []
+        for _ in range(times):
+            begin = clock()
+            caught = recv(inbox, tag=TAG)
+            if not side.first:
+                caught.wait()
+            thrown = send(source, tag=TAG)
+            if side.first:
+                caught.wait()
+            thrown.wait()
+            seconds.append((clock() - begin) / 2)
         return seconds
 
     def write(self, side: Side, nbytes: int, times: int) -> float:
@@ -143,6 +161,13 @@ class CppLoops:
         )
         return seconds
 
+    def send_latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
+        source, inbox = side.arena[:nbytes], side.arena[side.inbox(nbytes)]
+        seconds: Sequence[float] = _core.bench_message_ping_pong(
+            side.peer, source, inbox, times, side.first, LOOP_TIMEOUT_S
+        )
+        return seconds
+
     def write(self, side: Side, nbytes: int, times: int) -> float:
         return self._stream(side, "write", nbytes, times) if side.first else 0.0
 
@@ -170,7 +195,7 @@ class CppLoops:
 LOOPS: dict[str, Loops] = {"python": PythonLoops(), "cpp": CppLoops()}
 
 
-def _poll(memory: memoryview, place: int, mark: int) -> None:
+def poll_for(memory: memoryview, place: int, mark: int) -> None:
     looks = 0
     until = time.perf_counter() + LOOP_TIMEOUT_S
     while memory[place] != mark:

@@ -1,34 +1,19 @@
-"""How a suite is run, and what it found told in every way that was asked for: tables, rows, plot."""
+"""What a command found, told in every way that was asked for: tables, rows, plot."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress
 
-from zerohop.bench.peer import PeerFailed
 from zerohop.bench.plan import Options
 from zerohop.bench.plot import draw
-from zerohop.bench.report import Sheet, View, print_absences, print_report
-from zerohop.bench.rows import Figures, Row, header, write_json
-from zerohop.bench.targets import Verdict
+from zerohop.bench.report import Part, print_absences, print_report
+from zerohop.bench.rows import Row, header, write_json
 from zerohop.host import human_bytes
-from zerohop.local import RankFailed
-
-
-@dataclass(frozen=True)
-class Part:
-    """Figures that are told together; `label` says what is ours in them where there are several."""
-
-    label: str
-    figures: Figures
-    views: Sequence[View]
-    judged: Sequence[Verdict]
-    sheets: Sequence[Sheet] = ()
 
 
 @dataclass(frozen=True)
@@ -44,16 +29,6 @@ class Outcome:
     absences: Sequence[Mapping[str, str]] = field(default=())
 
 
-def conduct(measure: Callable[[Progress], None], console: Console) -> str | None:
-    """Has `measure` show how far it is; why it came to an early end, None if it did not."""
-    try:
-        with Progress(console=console, transient=True) as progress:
-            measure(progress)
-    except (PeerFailed, RankFailed) as error:
-        return str(error)
-    return None
-
-
 def deliver(outcome: Outcome, options: Options, console: Console) -> bool:
     """Prints the tables, writes the files that are asked for; False when a part of it failed."""
     if outcome.left_out:
@@ -63,7 +38,7 @@ def deliver(outcome: Outcome, options: Options, console: Console) -> bool:
         for part in outcome.parts:
             if part.label:
                 console.rule(part.label)
-            print_report(part.figures, console, part.views, part.judged, part.sheets)
+            print_report(part, console)
     print_absences(outcome.absences, console)
     if outcome.rows:
         _write(outcome, options, console)
@@ -81,8 +56,6 @@ def _write(outcome: Outcome, options: Options, console: Console) -> None:
         write_json(options.json_path, header(outcome.suite, facts), outcome.rows)
         console.print(f"{len(outcome.rows)} rows and their header are in {options.json_path}")
     if options.plot_path is not None:
-        series = {part.label: part.figures for part in outcome.parts}
-        title = f"zerohop bench {outcome.suite}"
-        shown = draw(options.plot_path, title, series, outcome.parts[0].views)
+        shown = draw(options.plot_path, f"zerohop bench {outcome.suite}", outcome.parts)
         said = f"is in {options.plot_path}" if shown else "is left out: no figure has several sizes"
         console.print(f"The plot {said}.")

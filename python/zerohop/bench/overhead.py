@@ -1,92 +1,168 @@
-"""What one call costs: posting a write, and registering what is registered already."""
+"""What single calls cost on one side, from Python and, where C++ has the same call, from there."""
 
 from __future__ import annotations
 
-import importlib
+import asyncio
 import statistics
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from zerohop import _core
-from zerohop.bench.plan import VIEWS
-from zerohop.host import has_torch
+from zerohop.bench.peer import PeerFailed
 
 if TYPE_CHECKING:
+    import zerohop as zh
     from zerohop.bench.loops import Side
 
-POSTS = 32  # writes posted under one clock reading: fewer than the send queue takes
+POSTS = 32  # under one clock reading: fewer than the send queue takes
 BATCHES = 200
 REGISTERS = 2000
-ROW_NBYTES = 64
+NBYTES = 8
+FIRST_SLOT = 100  # of those that the waits are for
+BOUND_S = 60.0
 
-Costs = list[tuple[str, str, str, float]]  # test, driver, metric, seconds
+Found = dict[str, float]
 
 
-def call_costs(side: Side) -> Costs:
-    """Medians over batches; the views of the last figure exist before the clock runs."""
-    costs = [
-        ("post_write", "python", "per_call", python_post(side)),
-        ("post_write", "cpp", "per_call", _cpp_post(side)),
-    ]
-    tensors: dict[str, Any] = {"numpy": np.zeros((VIEWS, ROW_NBYTES), np.uint8)}
-    if has_torch():
-        torch: Any = importlib.import_module("torch")
-        tensors["torch"] = torch.zeros((VIEWS, ROW_NBYTES), dtype=torch.uint8)
-    for name, tensor in tensors.items():
-        costs += _register_costs(side, name, tensor)
-    return costs
+def post_write(side: Side, driver: str) -> float:
+    if driver == "cpp":
+        near, far = side.arena[:NBYTES], side.remote[:NBYTES]
+        return statistics.median(_core.bench_post(side.peer, near, far, POSTS, BATCHES, BOUND_S))
+    return python_post(side)
 
 
 def python_post(side: Side) -> float:
-    source, target, write = side.arena[:8], side.remote[:8], side.peer.write
+    source, target, write = side.arena[:NBYTES], side.remote[:NBYTES], side.peer.write
+    return _batches(lambda: write(source, target))
+
+
+def notify(side: Side, driver: str) -> float:
+    if driver == "cpp":
+        seconds = _core.bench_notify(side.peer, FIRST_SLOT, POSTS, BATCHES, BOUND_S)
+        return statistics.median(seconds)
+    call = side.peer.notify
+    return _batches(lambda: call(FIRST_SLOT, 1))
+
+
+def wait_notify(side: Side, driver: str) -> float:
+    """For a notification that is there already."""
+    endpoint = side.endpoint
+    if driver == "cpp":
+        return statistics.median(
+            _core.bench_wait_notify(endpoint, FIRST_SLOT, POSTS, BATCHES, BOUND_S)
+        )
+    seconds = []
+    slots = range(FIRST_SLOT, FIRST_SLOT + POSTS)
+    wait = endpoint.wait_notify
+    for _ in range(BATCHES):
+        for slot in slots:
+            endpoint.notify(slot, 1)
+        begin = time.perf_counter()
+        for slot in slots:
+            wait(slot)
+        seconds.append((time.perf_counter() - begin) / POSTS)
+    return statistics.median(seconds)
+
+
+def write_and_wait(side: Side, driver: str) -> float:
+    source, target, write = side.arena[:NBYTES], side.remote[:NBYTES], side.peer.write
+    if driver == "cpp":
+        return _cpp_each(side, "write")
+    return _each(lambda: write(source, target).wait())
+
+
+def read_and_wait(side: Side, driver: str) -> float:
+    source, target, read = side.remote[:NBYTES], side.arena[:NBYTES], side.peer.read
+    if driver == "cpp":
+        return _cpp_each(side, "read")
+    return _each(lambda: read(source, target).wait())
+
+
+def write_and_await(side: Side, driver: str) -> float:
+    if driver == "cpp":
+        raise PeerFailed("")  # C++ has no coroutines of this package
+    source, target, write = side.arena[:NBYTES], side.remote[:NBYTES], side.peer.write
+
+    async def all_of_them() -> float:
+        return await _each_awaited(lambda: write(source, target))
+
+    return asyncio.run(all_of_them())
+
+
+def register_again(side: Side, driver: str) -> float:
+    """An array that is registered already."""
+    if driver == "cpp":
+        raise PeerFailed("")  # what it costs is to look at a Python object
+    array = np.zeros(64, np.uint8)
+    with side.endpoint.register(array):
+        return per_call(lambda: side.endpoint.register(array))
+
+
+def _named(cost: Callable[[Side, str], float]) -> Callable[[Side, str], Found]:
+    return lambda side, driver: {"per_call": cost(side, driver)}
+
+
+CALLS: dict[str, Callable[[Side, str], Found]] = {
+    "post_write": _named(post_write),
+    "write_and_wait": _named(write_and_wait),
+    "write_and_await": _named(write_and_await),
+    "read_and_wait": _named(read_and_wait),
+    "notify": _named(notify),
+    "wait_notify": _named(wait_notify),
+    "register_again": _named(register_again),
+}
+
+
+def per_call(call: Callable[[], object], calls: int = REGISTERS) -> float:
+    """Median over ten batches, each kept alive to its end: closing is not what is measured."""
+    seconds = []
+    for _ in range(10):
+        begin = time.perf_counter()
+        kept = [call() for _ in range(calls // 10)]
+        seconds.append((time.perf_counter() - begin) / len(kept))
+        del kept
+    return statistics.median(seconds)
+
+
+def _batches(post: Callable[[], zh.Transfer]) -> float:
+    """Of the call alone: what it posts is waited for behind every batch."""
     seconds = []
     for _ in range(BATCHES):
         begin = time.perf_counter()
-        transfers = [write(source, target) for _ in range(POSTS)]
+        transfers = [post() for _ in range(POSTS)]
         seconds.append((time.perf_counter() - begin) / POSTS)
         for transfer in transfers:
             transfer.wait()
     return statistics.median(seconds)
 
 
-def _cpp_post(side: Side) -> float:
-    seconds = _core.bench_post(side.peer, side.arena[:8], side.remote[:8], POSTS, BATCHES, 60.0)
-    return statistics.median(seconds)
-
-
-def _register_costs(side: Side, name: str, tensor: Any) -> Costs:
-    register = side.endpoint.register
-    with register(tensor):
-        views = [tensor[i] for i in range(VIEWS)]
-        again = _per_call(lambda: register(tensor))
-        view = _per_call(lambda: register(views[VIEWS // 2]))
-        begin = time.perf_counter()
-        memories = [register(view) for view in views]
-        all_views = time.perf_counter() - begin
-        del memories
-    return [
-        (f"register_again_{name}", "python", "per_call", again),
-        (f"register_view_{name}", "python", "per_call", view),
-        (f"register_views_{name}", "python", f"all_{VIEWS}", all_views),
-    ]
-
-
-def warm_register_cost(side: Side) -> float:
-    """Seconds to register an array that is registered already."""
-    array = np.zeros(ROW_NBYTES, np.uint8)
-    with side.endpoint.register(array):
-        return _per_call(lambda: side.endpoint.register(array))
-
-
-def _per_call(call: Callable[[], object]) -> float:
-    """Median over ten batches, each kept alive to its end: closing is not what is measured."""
+def _each(call: Callable[[], object]) -> float:
     seconds = []
-    for _ in range(10):
+    for _ in range(BATCHES):
         begin = time.perf_counter()
-        kept = [call() for _ in range(REGISTERS // 10)]
-        seconds.append((time.perf_counter() - begin) / len(kept))
-        del kept
+        for _ in range(POSTS):
+            call()
+        seconds.append((time.perf_counter() - begin) / POSTS)
     return statistics.median(seconds)
+
+
+async def _each_awaited(call: Callable[[], Awaitable[object]]) -> float:
+    seconds = []
+    for _ in range(BATCHES):
+        begin = time.perf_counter()
+        for _ in range(POSTS):
+            await call()
+        seconds.append((time.perf_counter() - begin) / POSTS)
+    return statistics.median(seconds)
+
+
+def _cpp_each(side: Side, operation: str) -> float:
+    near, far = side.arena[:NBYTES], side.remote[:NBYTES]
+    batches = [
+        _core.bench_stream(side.peer, operation, near, far, POSTS, 1, BOUND_S) / POSTS
+        for _ in range(BATCHES)
+    ]
+    return statistics.median(batches)

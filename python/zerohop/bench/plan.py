@@ -1,4 +1,4 @@
-"""What `zerohop bench` measures: tests, sizes, and how long each takes; of p2p see there, too."""
+"""How long `zerohop bench` measures, and which sizes; the tests of each command are told there."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 FULL_SIZES = (8, 64, 512, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB)
 QUICK_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
+FULL_SECONDS, QUICK_SECONDS = 0.2, 0.04  # of each turn at a figure, about
 BLOCK_TESTS = {"write_many_4k": 4 * KIB, "write_many_64k": 64 * KIB}  # test: bytes of a block
 FULL_BLOCKS = (16, 256, 4096)
 QUICK_BLOCKS = (256,)
@@ -26,22 +27,30 @@ ARENA_SHARE_OF_FREE = 0.2  # each of two workers holds one arena; the peers' pro
 @dataclass(frozen=True)
 class Options:
     device: str | None = None
-    peers: tuple[str, ...] = ()  # any of ucx, iperf3, tcp
+    peers: tuple[str, ...] = ()
     quick: bool = False
     sizes: tuple[int, ...] | None = None
     json_path: Path | None = None
     plot_path: Path | None = None
-    host: bool = False  # of p2p: host memory instead of GPUs
     placement: bool = False  # of gda: where the rings of a queue pair lie
 
 
 class Order(NamedTuple):
-    """One measurement by both workers. `nbytes` is the message, or the whole of a write_many."""
+    """One measurement. `nbytes` is the message, or the whole of a write_many; times 0: see `paced`."""
 
     test: str
     driver: str
     nbytes: int
     times: int
+
+
+class Step(NamedTuple):
+    """One figure, taken `turns` times by everybody in turn. times 0: as often as fills the plan's time."""
+
+    test: str
+    nbytes: int
+    turns: int = 1
+    times: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,8 +68,9 @@ class Plan:
         largest_many = max(BLOCK_TESTS.values()) * max(self.blocks)
         return max(*self.sizes, largest_many)
 
-    def rounds_of(self, nbytes: int) -> int:
-        return self.rounds if nbytes <= LARGE_NBYTES else 1
+    def step(self, test: str, nbytes: int) -> Step:
+        """Of large messages a run is long enough to be taken twice at most."""
+        return Step(test, nbytes, self.rounds if nbytes <= LARGE_NBYTES else min(2, self.rounds))
 
 
 def make_plan(options: Options, free: int) -> Plan:
@@ -76,8 +86,8 @@ def plan_of(options: Options, largest: int, quick_sizes: tuple[int, ...]) -> Pla
         sizes=sizes or (min(wanted),),
         left_out=tuple(size for size in wanted if size > largest and size != min(wanted)),
         blocks=QUICK_BLOCKS if options.quick else FULL_BLOCKS,
-        seconds=0.08 if options.quick else 0.2,
-        rounds=1 if options.quick else 3,
+        seconds=QUICK_SECONDS if options.quick else FULL_SECONDS,
+        rounds=2 if options.quick else 3,
         idle_peers=(100,) if options.quick else (100, 1000),
         ucx_ranks=(50,) if options.quick else (50, 90, 99),
     )

@@ -9,12 +9,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from zerohop.bench.plan import BLOCK_TESTS
 from zerohop.bench.rows import DRIVERS, Figures
 from zerohop.bench.targets import Verdict
 from zerohop.host import human_bytes, human_seconds
 
-PEERS = ("ucx", "iperf3", "tcp", "raw", "torch", "nccl", "bare", "nvshmem")
+PEERS = (
+    *("ucx", "mpi", "nixl", "gloo", "iperf3", "tcp"),
+    *("raw", "perftest", "torch", "nccl", "bare", "nvshmem"),
+)
 MARKS = {True: "[green]met[/]", False: "[bold red]missed[/]", None: "[yellow]not measured[/]"}
 SPREAD = ("p90", "p99", "mean")  # shown of ours where the metric is p50
 
@@ -41,27 +43,27 @@ class Sheet:
     lines: Sequence[tuple[str, str, int]]  # what it says, test, nbytes
 
 
-SOFT_VIEWS = (
-    View("latency", "write + notify, half round trip", "p50"),
-    *(View(test, f"{test} bandwidth") for test in ("write", "read", "send", *BLOCK_TESTS)),
-)
+@dataclass(frozen=True)
+class Part:
+    """Figures that are told together; `label` says what is ours in them where there are several."""
+
+    label: str
+    figures: Figures
+    views: Sequence[View]
+    judged: Sequence[Verdict]
+    sheets: Sequence[Sheet] = ()
 
 
-def print_report(
-    figures: Figures,
-    console: Console,
-    views: Sequence[View],
-    judged: Sequence[Verdict],
-    sheets: Sequence[Sheet] = (),
-) -> None:
-    for view in views:
+def print_report(part: Part, console: Console) -> None:
+    figures = part.figures
+    for view in part.views:
         if lines(figures, view):
             console.print(_table_of(figures, view))
-    for sheet in sheets:
+    for sheet in part.sheets:
         if any(figures.by_size(test, sheet.metric) for _, test, _ in sheet.lines):
             console.print(_sheet_table(figures, sheet))
-    if judged:
-        console.print(_targets_table(judged))
+    if part.judged:
+        console.print(_targets_table(part.judged))
 
 
 def print_absences(absences: Sequence[Mapping[str, str]], console: Console) -> None:
@@ -116,23 +118,38 @@ def _table_of(figures: Figures, view: View) -> Table:
 
 
 def _sheet_table(figures: Figures, sheet: Sheet) -> Table:
-    whose = ("zerohop", *PEERS)
-    found = {
-        impl: [figures.by_size(test, sheet.metric, impl).get(n) for _, test, n in sheet.lines]
-        for impl in whose
-    }
-    peers = [impl for impl in PEERS if any(found[impl])]
+    found = sheet_columns(figures, sheet)
+    ours, *peers = found
     unit = {"bandwidth": ", GB/s", "rate": ", millions a second"}.get(sheet.metric, "")
     table = Table(title=f"{sheet.title}{unit}", title_justify="left")
     table.add_column("")
-    for name in ("nbytes", "zerohop", *peers, *(f"/ {impl}" for impl in peers)):
+    for name in ("nbytes", *found, *(f"/ {impl}" for impl in peers)):
         table.add_column(name, justify="right")
     show = {"bandwidth": _rate, "rate": _millions}.get(sheet.metric, _time)
     for i, (said, _, nbytes) in enumerate(sheet.lines):
-        ours, theirs = found["zerohop"][i], [found[impl][i] for impl in peers]
-        shown = [show(value) for value in (ours, *theirs)]
-        table.add_row(said, human_bytes(nbytes), *shown, *(_ratio(ours, v) for v in theirs))
+        mine, theirs = found[ours][i], [found[impl][i] for impl in peers]
+        shown = [show(value) for value in (mine, *theirs)]
+        table.add_row(said, human_bytes(nbytes), *shown, *(_ratio(mine, v) for v in theirs))
     return table
+
+
+def sheet_columns(figures: Figures, sheet: Sheet) -> dict[str, list[float | None]]:
+    """What each who was measured has on the sheet's lines: ours first, from Python where C++ has it, too."""
+
+    def column(impl: str, driver: str | None = None) -> list[float | None]:
+        return [
+            figures.by_size(test, sheet.metric, impl, driver).get(nbytes)
+            for _, test, nbytes in sheet.lines
+        ]
+
+    python, cpp = column("zerohop", "python"), column("zerohop", "cpp")
+    if any(mine and other for mine, other in zip(python, cpp, strict=True)):
+        found = {"Python": python, "C++": cpp}
+    else:
+        drivers = [name for loop, name in DRIVERS.items() if any(column("zerohop", loop))]
+        found = {drivers[0] if len(drivers) == 1 else "zerohop": column("zerohop")}
+    theirs = {impl: column(impl) for impl in PEERS}
+    return found | {impl: values for impl, values in theirs.items() if any(values)}
 
 
 def _targets_table(judged: Sequence[Verdict]) -> Table:

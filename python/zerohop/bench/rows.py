@@ -39,6 +39,8 @@ class Row:
     metric: str
     value: float
     unit: str
+    turns: int = 1  # how often it was taken: value is the median
+    spread: float = 0.0  # half of what lies between the least and the greatest of them
 
 
 def header(suite: str, versions: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,13 +65,29 @@ def medians(rows: Iterable[Row]) -> list[Row]:
     values: dict[Row, list[float]] = {}
     for row in rows:
         values.setdefault(dataclasses.replace(row, value=0.0), []).append(row.value)
-    return [dataclasses.replace(row, value=statistics.median(v)) for row, v in values.items()]
+    return [
+        dataclasses.replace(
+            row, value=statistics.median(v), turns=len(v), spread=(max(v) - min(v)) / 2
+        )
+        for row, v in values.items()
+    ]
 
 
 def write_json(path: Path, head: dict[str, Any], rows: Iterable[Row]) -> None:
     """Writes [head, row, row, ...], one row a line, so that two runs can be compared by eye."""
     lines = [json.dumps(row) for row in (head, *map(dataclasses.asdict, rows))]
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+
+
+def read_json(path: Path) -> tuple[dict[str, Any], list[Row]]:
+    """What `write_json` wrote: the header and the rows. Raises ValueError for other files."""
+    try:
+        head, *rows = json.loads(path.read_text())
+        if head["test"] != "header":
+            raise ValueError("its first row is no header")
+        return head, [Row(**fields) for fields in rows]
+    except (TypeError, KeyError, ValueError) as error:
+        raise ValueError(f"{str(path)!r} has no rows of zerohop bench --json: {error}") from None
 
 
 class Figures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from zerohop.bench.plan import KIB, MIB, VIEWS
+from zerohop.bench.plan import KIB, MIB
 from zerohop.bench.rows import Figures
 from zerohop.host import human_bytes, human_seconds
 
@@ -14,9 +14,6 @@ IPERF3_FROM, IPERF3_RATIO = MIB, 0.9  # "at least 0.9 of a single-stream iperf3"
 LATENCY_NBYTES = 8
 UCX_LATENCY_RATIO = 1.5  # "no more than 1.5 of UCX tcp's put latency"
 TCP_LATENCY_RATIO = 1.25  # "no more than 1.25 of a bare C TCP ping-pong"
-POST_S = 1e-6  # "posting a write costs at most 1 us more than from C++"
-REGISTER_S = 2e-6  # "registering an already registered tensor, or any view of it, at most 2 us"
-VIEWS_S = 50e-3  # "10 000 views of one tensor register in under 50 ms"
 PEER_NBYTES = 64 * KIB  # "at most 64 KiB per idle Peer plus queue memory"
 
 
@@ -62,7 +59,6 @@ def verdicts(figures: Figures) -> list[Verdict]:
     return [
         *_bandwidths(figures),
         *_latencies(figures),
-        *_calls(figures),
         *_peers(figures),
     ]
 
@@ -99,25 +95,6 @@ def _latencies(figures: Figures) -> Iterator[Verdict]:
                 f"{ours / theirs:.2f} ({human_seconds(ours)} to {human_seconds(theirs)})",
                 ours <= bound * theirs,
             )
-
-
-def _calls(figures: Figures) -> Iterator[Verdict]:
-    python = figures.get("post_write", "per_call", LATENCY_NBYTES, driver="python")
-    cpp = figures.get("post_write", "per_call", LATENCY_NBYTES)
-    if python and cpp:
-        yield Verdict(
-            f"posting a write from Python - from C++ <= {human_seconds(POST_S)}",
-            f"{(python - cpp) * 1e6:.2f} us ({human_seconds(python)} - {human_seconds(cpp)})",
-            python - cpp <= POST_S,
-        )
-    for test in figures.tests():
-        if not test.startswith("register_"):
-            continue
-        total = test.startswith("register_views_")
-        metric, bound = (f"all_{VIEWS}", VIEWS_S) if total else ("per_call", REGISTER_S)
-        value = figures.get(test, metric, 0, driver="python")
-        if value is not None:
-            yield Verdict(f"{test} <= {human_seconds(bound)}", human_seconds(value), value <= bound)
 
 
 def _peers(figures: Figures) -> Iterator[Verdict]:

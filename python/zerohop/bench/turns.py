@@ -1,20 +1,45 @@
-"""How long to measure, and whose turn it is: ours and theirs alternate at every figure of one run."""
+"""Who can be asked for a figure, how long each is measured, and what is told of who cannot."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from zerohop.bench.peer import FigureFailed, PeerFailed
 from zerohop.bench.plan import Order, first_times
 from zerohop.errors import Error, RouteUnavailable
 from zerohop.local import Link, RankFailed, Ranks
+from zerohop.stats import percentiles
 
 MOST_TIMES = 200_000
 OURS = "zerohop"  # of the contestants
 ENDING = "its orderly end"
 Result = TypeVar("Result")
-Ask = Callable[[Order], tuple[Sequence[float], float]]  # samples (of a latency), seconds in all
+Found = dict[str, float]  # a value by metric
+BOTH_WAYS = "both"  # a test of which every end sends as much
+
+
+class Player(Protocol):
+    """Who measures in one way, ours or a peer's. Each method raises PeerFailed, or RankFailed when it has died."""
+
+    name: str
+
+    def start(self) -> object: ...
+
+    def facts(self) -> Mapping[str, Any]:
+        """For the header of the rows; "device" and "route" of ours, too."""
+        ...
+
+    def measure(self, order: Order, seconds: float) -> Found: ...
+
+    def finish(self) -> None:
+        """An orderly end."""
+        ...
+
+    def close(self) -> None:
+        """An end as it is."""
+        ...
 
 
 class Absent(NamedTuple):
@@ -24,23 +49,49 @@ class Absent(NamedTuple):
     failed: bool = False  # FigureFailed: it should have been there
 
 
-def timed(
-    ask: Ask, test: str, nbytes: int, driver: str, seconds: float
-) -> tuple[Sequence[float], float, int]:
-    """(samples, seconds in all, how many times) of a run of about `seconds`."""
-    times = first_times(test, nbytes)
-    samples, elapsed = ask(Order(test, driver, nbytes, times))
-    more = int(times * seconds / elapsed)
-    if more > 2 * times:
-        times = min(MOST_TIMES, more)
-        samples, elapsed = ask(Order(test, driver, nbytes, times))
-    return samples, elapsed, times
+def paced(ask: Callable[[Order], Sequence[Any]], order: Order, seconds: float) -> Found:
+    """The figures of a run of about `seconds`, unless the order says how often.
+
+    ask: has every process carry the order out, of which each answers with the seconds of every time, or with
+    those of all times together, or the first with the figures themselves.
+    """
+    given = order.times > 0
+    if not given:
+        order = order._replace(times=first_times(order.test, order.nbytes))
+    answers = ask(order)
+    if isinstance(answers[0], dict):
+        return dict(answers[0])
+    more = int(order.times * seconds / max(_spent(answers), 1e-9))
+    if not given and more > 2 * order.times:
+        order = order._replace(times=min(MOST_TIMES, more))
+        answers = ask(order)
+    if not isinstance(answers[0], (int, float)):
+        return percentiles(answers[0])
+    rate = order.times / max(answers)  # of two active ends: until the later one is done
+    if order.test.endswith("_rate"):
+        return {"rate": rate}
+    return {"bandwidth": order.nbytes * rate * (2 if order.test == BOTH_WAYS else 1)}
+
+
+def _spent(answers: Sequence[Any]) -> float:
+    """Seconds. Of a ping-pong both ends tell halves of every round trip."""
+    if isinstance(answers[0], (int, float)):
+        return float(max(answers))
+    return float(sum(sum(samples) for samples in answers))
+
+
+def require_module(name: str, remedy: str) -> Any:
+    """Imported where it is used, by a process of its own. Raises PeerFailed with what installs it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise PeerFailed(f"{name} cannot be imported ({error}): {remedy}") from None
 
 
 def serve(link: Link, make: Callable[..., Any], *arguments: Any) -> None:
-    """A worker of a Contestant: answers "facts" and Orders by the methods of `make(link, ...)`.
+    """A worker of a Contestant: answers "facts" and Orders by what `make(link, ...)` makes.
 
-    A PeerFailed, there or in a method, is the answer to the order, and to all of them if nothing could
+    Orders go to its `perform(order)` if it has that, else to the method that is named like the test. A PeerFailed, there or in a method, is the answer to the order, and to all of them if nothing could
     be made; anything else ends the worker.
     """
     try:
@@ -56,11 +107,12 @@ def serve(link: Link, make: Callable[..., Any], *arguments: Any) -> None:
 
 
 def _perform(player: Any, order: Order) -> Any:
-    measure = getattr(player, order.test, None)
-    if measure is None:
-        return Absent("")
+    perform: Callable[[Order], Any] | None = getattr(player, "perform", None)
+    measure: Callable[[int, int], Any] | None = getattr(player, order.test, None)
     try:
-        return measure(order.nbytes, order.times)
+        if perform is not None:
+            return perform(order)
+        return measure(order.nbytes, order.times) if measure is not None else Absent("")
     except PeerFailed as error:
         return Absent(str(error), isinstance(error, FigureFailed))
 
@@ -83,7 +135,7 @@ def together(link: Link, act: Callable[[], Result]) -> Result:
 
 
 class Contestant:
-    """Worker processes that measure in one way, ours or a peer's: `size` times `serve(link, make, ...)`.
+    """The Player of worker processes: `size` times `serve(link, make, ...)`.
 
     What takes longer than `bound` seconds is given up with RankFailed.
     """
@@ -111,6 +163,13 @@ class Contestant:
                 raise (FigureFailed if answer.failed else PeerFailed)(answer.reason)
         return answers
 
+    def facts(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.ask("facts")[0]
+        return found
+
+    def measure(self, order: Order, seconds: float) -> Found:
+        return paced(self.ask, order, seconds)
+
     def finish(self) -> None:
         """Lets the workers close in order. Raises RankFailed."""
         if self._ranks is not None:
@@ -123,6 +182,34 @@ class Contestant:
         if self._ranks is not None:
             self._ranks.__exit__(None, None, None)
             self._ranks = None
+
+
+class Programs:
+    """The Player of another project's programs, which are run anew for every figure.
+
+    look: what they are, for the header. tests: what of ours they can do, from nbytes and seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        look: Callable[[], Mapping[str, Any]],
+        tests: Mapping[str, Callable[[int, float], Found]],
+    ) -> None:
+        self.name = name
+        self.facts = look
+        self._tests = tests
+
+    def start(self) -> None: ...
+
+    def measure(self, order: Order, seconds: float) -> Found:
+        if order.test not in self._tests:
+            raise PeerFailed("")
+        return self._tests[order.test](order.nbytes, seconds)
+
+    def finish(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Absences:
@@ -151,28 +238,28 @@ class Absences:
 
 
 def guarded(
-    absences: Absences, contestant: Contestant, test: str, act: Callable[[], Result]
+    absences: Absences, name: str, player: Player, test: str, act: Callable[[], Result]
 ) -> Result | None:
-    """What `act` returns; None, and a note why, where a peer cannot. Raises RankFailed of ours alone,
-    and PeerFailed of ours in general (no test)."""
-    ours = contestant.name == OURS
+    """What `act` returns; None, and a note why, where a peer cannot. Raises RankFailed of ours alone.
+
+    name: who it is in the notes.
+    """
+    ours = player.name == OURS
     try:
         return act()
     except PeerFailed as error:
-        if ours and not test:
-            raise
-        absences.note(contestant.name, test, str(error))
+        absences.note(name, test, str(error))
         if ours and isinstance(error, FigureFailed):
             absences.failures.append(f"{test}: {error}")
     except RankFailed as error:
         if ours:
             raise
         if test == ENDING:
-            absences.note(contestant.name, ENDING, describe(error))
+            absences.note(name, ENDING, describe(error))
         else:  # what was measured before stays
             since = f"from {test} on: " if test else ""
-            absences.note(contestant.name, "", since + describe(error))
-        contestant.close()
+            absences.note(name, "", since + describe(error))
+        player.close()
     return None
 
 

@@ -1,4 +1,4 @@
-"""What each of the two worker processes of the benchmark does: carry out orders, one at a time."""
+"""What each of the two worker processes of ours does between arrays of the host: carry out orders."""
 
 from __future__ import annotations
 
@@ -11,65 +11,83 @@ import numpy as np
 import zerohop as zh
 from zerohop import _core
 from zerohop.bench.loops import LOOP_TIMEOUT_S, LOOPS, Side
-from zerohop.bench.overhead import call_costs, warm_register_cost
+from zerohop.bench.overhead import CALLS, Found
 from zerohop.bench.plan import BLOCK_TESTS, Order
+from zerohop.bench.turns import serve
 from zerohop.local import Link
 
 
-def work(
-    link: Link, device: str | None, arena_nbytes: int, p2p: int = 0, memory: str = "empty"
-) -> None:
-    """Answers Orders, "facts", "call costs" and "warm register" until it gets None.
+def work(link: Link, *arguments: Any) -> None:
+    """A worker that answers "facts" and Orders until it gets None."""
+    serve(link, Pair, *arguments)
 
-    memory: where the arena lies, "empty" (that of Endpoint.empty) or "numpy" (any array, registered).
+
+class Pair:
+    """One of two ends that are connected, with an arena each.
+
+    p2p: whether memory is copied without the device. memory: where the arena lies, "empty" (that of
+    Endpoint.empty) or "numpy" (any array, registered).
     """
-    with zh.Endpoint(device, p2p=p2p) as endpoint, connect_tcp(link) as connection:
+
+    def __init__(
+        self,
+        link: Link,
+        device: str | None,
+        arena_nbytes: int,
+        p2p: int = 0,
+        memory: str = "empty",
+    ) -> None:
+        endpoint = zh.Endpoint(device, p2p=p2p)
+        self._tcp = connect_tcp(link)
         addresses = link.exchange(endpoint.address)
         peer = endpoint.connect(addresses[1 - link.rank])
         if memory == "numpy":
             arena = endpoint.register(np.empty(arena_nbytes, np.uint8))
         else:
             arena = endpoint.empty(arena_nbytes, "uint8")
-        ball = np.asarray(arena)
-        ball.fill(0)  # touches every page before any clock runs
+        self._ball = np.asarray(arena)
+        self._ball.fill(0)  # touches every page before any clock runs
         remote = link.exchange(arena.remote)[1 - link.rank]
-        side = Side(link.rank == 0, endpoint, peer, arena, remote)
-        while (order := link.order()) is not None:
-            if order == "facts":
-                route = peer.route(arena, remote)
-                mtu = route.settings["mtu"]
-                facts = {"device": endpoint.device, "route": route.kind, "reason": route.reason}
-                link.answer({**facts, "mtu": mtu})
-            elif order == "call costs":
-                link.answer(call_costs(side) if side.first else None)
-            elif order == "warm register":
-                link.answer(warm_register_cost(side) if side.first else None)
-            elif order.test.startswith("tcp_"):
-                link.answer(_measure_tcp(side, connection, ball, order))
-            else:
-                link.answer(_measure(side, order))
-        link.exchange(None)  # neither side closes while the other still finishes
+        self._side = Side(link.rank == 0, endpoint, peer, arena, remote)
+        link.exchange(None)
 
+    def facts(self) -> dict[str, Any]:
+        side = self._side
+        route = side.peer.route(side.arena, side.remote)
+        return {
+            "device": side.endpoint.device,
+            "route": route.kind,
+            "reason": route.reason,
+            "mtu": route.settings["mtu"],
+        }
 
-def _measure(side: Side, order: Order) -> float | Sequence[float]:
-    loops = LOOPS[order.driver]
-    if order.test in BLOCK_TESTS:
-        block = BLOCK_TESTS[order.test]
-        return loops.write_many(side, block, order.nbytes // block, order.times)
-    loop: Any = getattr(loops, order.test)
-    seconds: float | Sequence[float] = loop(side, order.nbytes, order.times)
-    return seconds
+    def perform(self, order: Order) -> float | Sequence[float] | Found:
+        side = self._side
+        if order.test in CALLS:
+            return CALLS[order.test](side, order.driver) if side.first else {}
+        if order.test.startswith("tcp_"):
+            return self._measure_tcp(order)
+        loops = LOOPS[order.driver]
+        if order.test in BLOCK_TESTS:
+            block = BLOCK_TESTS[order.test]
+            return loops.write_many(side, block, order.nbytes // block, order.times)
+        loop: Any = getattr(loops, order.test)
+        seconds: float | Sequence[float] = loop(side, order.nbytes, order.times)
+        return seconds
 
+    def _measure_tcp(self, order: Order) -> float | Sequence[float]:
+        message = self._ball[: order.nbytes]
+        ping_pong = order.test == "tcp_latency"
+        run = _core.bench_tcp_ping_pong if ping_pong else _core.bench_tcp_stream
+        side = self._side
+        seconds: float | Sequence[float] = run(
+            side.endpoint, self._tcp.fileno(), message, order.times, side.first, LOOP_TIMEOUT_S
+        )
+        return seconds
 
-def _measure_tcp(
-    side: Side, connection: socket.socket, ball: np.ndarray[Any, Any], order: Order
-) -> float | Sequence[float]:
-    message = ball[: order.nbytes]
-    run = _core.bench_tcp_ping_pong if order.test == "tcp_latency" else _core.bench_tcp_stream
-    seconds: float | Sequence[float] = run(
-        side.endpoint, connection.fileno(), message, order.times, side.first, LOOP_TIMEOUT_S
-    )
-    return seconds
+    def close(self) -> None:
+        self._tcp.close()
+        self._side.endpoint.close()
 
 
 def connect_tcp(link: Link) -> socket.socket:

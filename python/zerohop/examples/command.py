@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from zerohop.cli import check_file
+from zerohop.bench.command import check_file
 from zerohop.examples.failures import Stopped
 from zerohop.examples.job import launched_size
 from zerohop.examples.place import choose_devices, choose_ways

@@ -7,16 +7,14 @@ latency without notification, whose last byte the other side polls. Ours with on
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gid import gid_index
 from zerohop import verbs
-from zerohop.bench.peer import PeerFailed, free_port, run_pair
-from zerohop.bench.plan import KIB, MIB, Order, window
+from zerohop.bench.peers.perftest import Perftest, version
+from zerohop.bench.plan import KIB, MIB, Order
 from zerohop.bench.rows import Row, header, medians, write_json
 from zerohop.bench.worker import work
 from zerohop.local import Ranks
@@ -27,41 +25,7 @@ SUITE = "perftest"
 SIZES = {64 * KIB: 1000, MIB: 100}  # bytes of a write: writes of one measurement
 LATENCY_NBYTES, PING_PONGS = 8, 1000
 ROUNDS = 3  # each figure is the median of so many
-UNIT = 1 << 20  # perftest's "MB/sec" are 2**20 bytes a second
 DRIVERS = ("cpp", "python")
-
-
-class Perftest:
-    def __init__(self, mtu: int) -> None:
-        index = str(gid_index(verbs.Device(DEVICE)))
-        self._options = ["-d", DEVICE, "-x", index, "-F", "-m", str(mtu)]
-
-    def version(self) -> str:
-        text = subprocess.run(
-            ["ib_write_bw", "--version"], capture_output=True, text=True, check=False
-        ).stdout
-        return text.strip().rpartition(" ")[2]
-
-    def run(self, program: str, nbytes: int, times: int, *options: str) -> list[float]:
-        """The figures of the one row that its table has."""
-        port = free_port()
-        line = [program, *self._options, *options]
-        line += ["-s", str(nbytes), "-n", str(times), "-p", str(port)]
-        text = run_pair(line, [*line, "127.0.0.1"], port)
-        for row in text.splitlines():
-            if row.split()[:2] == [str(nbytes), str(times)]:
-                return [float(word) for word in row.split()[2:]]
-        raise PeerFailed(f"{program} printed no figures that can be read: {text[-400:]!r}")
-
-    def bandwidth(self, nbytes: int, times: int) -> float:
-        """Its columns: peak, average, messages. -Q: writes to each completion."""
-        depth = str(window(nbytes))
-        return self.run("ib_write_bw", nbytes, times, "-q", "1", "-t", depth, "-Q", "1")[1] * UNIT
-
-    def latency(self, nbytes: int, times: int) -> dict[str, float]:
-        """Its columns: least, most, typical, average, deviation, 99 %, 99.9 %; in us."""
-        figures = self.run("ib_write_lat", nbytes, times)
-        return {"p50": figures[2] * 1e-6, "mean": figures[3] * 1e-6, "p99": figures[5] * 1e-6}
 
 
 def row(test: str, driver: str, nbytes: int, impl: str, metric: str, value: float) -> Row:
@@ -87,8 +51,8 @@ def measure(ranks: Ranks, perftest: Perftest) -> Iterator[Row]:
             samples = ranks.ask(Order(test, driver, LATENCY_NBYTES, PING_PONGS))[0]
             for metric, value in percentiles(samples).items():
                 yield row(test, driver, LATENCY_NBYTES, "zerohop", metric, value)
-    seconds = ranks.ask("warm register")[0]
-    yield row("warm_register", "python", 0, "zerohop", "per_call", seconds)
+    warm = ranks.ask(Order("register_again", "python", 0, 1))[0]
+    yield row("warm_register", "python", 0, "zerohop", "per_call", warm["per_call"])
 
 
 def main(target: Path) -> None:
@@ -96,13 +60,13 @@ def main(target: Path) -> None:
     os.environ["ZEROHOP_SPIN"] = "2"  # seconds: perftest never sleeps
     ranks: Any
     with Ranks(work, 2, DEVICE, max(SIZES)) as ranks:
-        perftest = Perftest(ranks.ask("facts")[0]["mtu"])
+        perftest = Perftest(verbs.Device(DEVICE))
         for number in range(ROUNDS):
             print(f"in one guest: round {number + 1} of {ROUNDS}", flush=True)
             rows += measure(ranks, perftest)
         ranks.tell(None)
         ranks.results()
-    write_json(target, header(SUITE, {"perftest": perftest.version()}), medians(rows))
+    write_json(target, header(SUITE, {"perftest": version()}), medians(rows))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zerohop.bench.plan import KIB, MIB, Options
+from zerohop.bench.plan import KIB, MIB, Options, Step
 
 DRIVER = "kernel"  # of rows.DRIVERS
 PEERS = ("nvshmem",)
@@ -17,6 +17,7 @@ WIDE_NBYTES = 64 * MIB
 WIDE_SHAPE = (132, 512)  # blocks and threads of a kernel that fills the GPU
 PIECE_NBYTES = 64 * KIB  # that a block puts by one call
 SHAPES = {"1x1": (1, 1), "1x512": (1, 512), "132x512": (132, 512)}
+HOST_TESTS = {driver: f"host_puts_{driver}" for driver in ("python", "cpp")}  # the host's writes
 RING_WAYS = ("proxy", "direct")
 POSTERS = (1, 32, 128)  # threads that post entries at once
 ENTRIES = 256  # that they post in all: fewer than a ring holds
@@ -25,20 +26,9 @@ WARM_SHARE = 10
 
 
 @dataclass(frozen=True)
-class Step:
-    """times: rounds of a ping-pong, puts of each thread, or copies."""
-
-    test: str
-    nbytes: int
-    times: int
-    driver: str = DRIVER
-
-
-@dataclass(frozen=True)
 class GdaPlan:
     steps: tuple[Step, ...]
     left_out: tuple[int, ...]  # sizes for which the arenas have no room
-    turns: int  # at each figure, which is the median
 
 
 def gda_plan(options: Options, one_gpu: bool) -> GdaPlan:
@@ -46,21 +36,19 @@ def gda_plan(options: Options, one_gpu: bool) -> GdaPlan:
     rounds, slow_rounds = (20, 10) if one_gpu else (2000, 200)
     wanted = options.sizes or (QUICK_SIZES if options.quick else FULL_SIZES)
     sizes = tuple(size for size in wanted if size <= WIDE_NBYTES)
-    steps = [
-        Step(test, size, rounds) for test in ("put_notify", "put_notify_both") for size in sizes
-    ]
-    steps.append(Step("word", WORD_NBYTES, rounds))
-    steps.append(Step("put_wide", WIDE_NBYTES, 1))
+    turns = 5 if options.quick else 11
+    figures = [(test, size, rounds) for test in ("put_notify", "put_notify_both") for size in sizes]
+    figures += [("word", WORD_NBYTES, rounds), ("put_wide", WIDE_NBYTES, 1)]
     for test in ("puts", "values"):
-        steps += [Step(f"{test}_{shape}", VALUE_NBYTES, 2000) for shape in SHAPES]
-    for driver in ("python", "cpp"):
-        steps.append(Step(f"host_puts_{driver}", VALUE_NBYTES, 4000, driver))
+        figures += [(f"{test}_{shape}", VALUE_NBYTES, 2000) for shape in SHAPES]
+    figures += [(test, VALUE_NBYTES, 4000) for test in HOST_TESTS.values()]
     for way in RING_WAYS:
         for threads in POSTERS:
-            steps.append(Step(f"entries_{way}_{threads}", VALUE_NBYTES, ENTRIES // threads))
-        steps += [Step(f"put_notify_{way}", size, slow_rounds) for size in sizes]
+            figures.append((f"entries_{way}_{threads}", VALUE_NBYTES, ENTRIES // threads))
+        figures += [(f"put_notify_{way}", size, slow_rounds) for size in sizes]
+    steps = tuple(Step(test, nbytes, turns, times) for test, nbytes, times in figures)
     left_out = tuple(size for size in wanted if size > WIDE_NBYTES)
-    return GdaPlan(tuple(steps), left_out, turns=5 if options.quick else 11)
+    return GdaPlan(steps, left_out)
 
 
 def warm_rounds(times: int) -> int:

@@ -1,20 +1,28 @@
-"""One run: kernels that communicate by zerohop, a bare copy and NVSHMEM take turns at every figure."""
+"""`zerohop bench gda`: kernels that communicate by zerohop, a bare copy and NVSHMEM take turns at every figure."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from rich.progress import Progress
+from rich.console import Console
 
+from zerohop import _core
+from zerohop.bench.frame import Bench, Entrant, conduct
 from zerohop.bench.gda.nvshmem import Nvshmem
 from zerohop.bench.gda.ours import Ours
-from zerohop.bench.gda.plan import RING_WAYS, GdaPlan, Step
-from zerohop.bench.plan import Options, Order
-from zerohop.bench.rows import Row, medians
-from zerohop.bench.turns import ENDING, OURS, Absences, Contestant, guarded
-from zerohop.host import human_bytes
+from zerohop.bench.gda.placement import cells, print_placement
+from zerohop.bench.gda.plan import DRIVER, HOST_TESTS, RING_WAYS, gda_plan
+from zerohop.bench.gda.targets import verdicts
+from zerohop.bench.gda.views import SHEETS, VIEWS
+from zerohop.bench.outcome import deliver
+from zerohop.bench.p2p import between_gpus
+from zerohop.bench.plan import Options
+from zerohop.bench.report import Part
+from zerohop.bench.rows import Figures, Row
+from zerohop.bench.turns import OURS, Absences, Contestant
+from zerohop.local import Ranks
 
 SUITE = "gda"
 BARE = "bare"
@@ -22,87 +30,65 @@ BARE_TESTS = {
     "put_wide": "bare_wide"
 }  # our kernels' test: that of the bare copy, by the same processes
 BOUND_S = 45.0  # for any one answer of a contestant; of the first, its start and compiler included
-UNITS = {"bandwidth": "B/s", "rate": "1/s"}  # other metrics are seconds
-ONE_GPU = "NVSHMEM is measured with one GPU for each process, and there is one GPU here"
+NO_GPU = "No GPU is visible to the driver, and only kernels are measured here (zerohop doctor says why there is none)."
+ONE_GPU = "There is one GPU: both processes use it, and one way takes as long as it takes to give them their turns."
+NVSHMEM_ONE_GPU = "NVSHMEM is measured with one GPU for each process, and there is one GPU here"
 
 
-class Suite:
-    """`rows` gathers the figures, `absences` who was not measured, `facts` the rest."""
+def run(options: Options, console: Console) -> bool:
+    """Measures, prints the tables, writes the files that are asked for; False when ours failed at anything."""
+    count = _core.gpu_count()
+    if count == 0:
+        console.print(NO_GPU, soft_wrap=True)
+        return False
+    if count == 1:
+        console.print(ONE_GPU, soft_wrap=True)
+    outcome = conduct(partial(make, gpus=(0, min(1, count - 1))), options)
+    placed = {}
+    if options.placement:
+        placed = cells(Figures(outcome.rows), outcome.facts.get("device", "no device"))
+        said = {" / ".join(places): text for places, text in placed.items()}
+        outcome = replace(outcome, facts={**outcome.facts, "placement": said})
+    good = deliver(outcome, options, console)
+    if placed and outcome.rows:
+        print_placement(placed, console)
+    return good
 
-    def __init__(
-        self,
-        options: Options,
-        plan: GdaPlan,
-        gpus: tuple[int, int],
-        rows: list[Row],
-        absences: Absences,
-        facts: dict[str, Any],
-    ) -> None:
-        self._plan = plan
-        self._gpus = gpus
-        self._rows = rows
-        self._absences = absences
-        self._facts = facts
-        self._ours = Contestant(OURS, 2, BOUND_S, Ours, options.device, gpus)
-        self._contestants = [self._ours]
-        if "nvshmem" in options.peers:
-            if gpus[0] == gpus[1]:
-                absences.note("nvshmem", "", ONE_GPU)
-            else:
-                self._contestants.append(Contestant("nvshmem", 2, BOUND_S, Nvshmem, gpus))
 
-    def measure(self, progress: Progress) -> None:
-        task = progress.add_task("bench gda", total=len(self._plan.steps))
-        with ExitStack() as stack:
-            for contestant in self._contestants:
-                stack.enter_context(closing(contestant)).start()
-            for contestant in self._contestants:
-                found = guarded(self._absences, contestant, "", partial(contestant.ask, "facts"))
-                self._facts.update(found[0] if found else {})
-            for step in self._plan.steps:
-                progress.update(task, description=f"{step.test} {human_bytes(step.nbytes)}")
-                self._take_turns(step)
-                progress.advance(task)
-            for contestant in self._contestants:
-                guarded(self._absences, contestant, ENDING, contestant.finish)
+def make(options: Options, gpus: tuple[int, int]) -> Bench:
+    with Ranks(between_gpus.look, 1, gpus, silence=between_gpus.BOUND_S) as ranks:
+        facts = ranks.results()[0][1]
+    plan = gda_plan(options, one_gpu=gpus[0] == gpus[1])
+    absences = Absences()
+    kernels = {s.test: s.test for s in plan.steps if s.test not in HOST_TESTS.values()}
+    entrants = make_entrants(options, gpus, kernels, absences)
+    return Bench(
+        *(SUITE, plan.steps, entrants, told, 0.0, plan.left_out, facts, absences), warm=True
+    )
 
-    def _take_turns(self, step: Step) -> None:
-        """Each does it once before: what is set up at the first use is not timed."""
-        known = len(self._rows)
-        for turn in range(1 + self._plan.turns):
-            if turn == 1:
-                del self._rows[known:]
-            for impl, contestant, test in self._players(step):
-                if not self._absences.covers(contestant.name, test):
-                    one = partial(self._one, impl, contestant, test, step)
-                    guarded(self._absences, contestant, test, one)
-        self._rows[known:] = medians(self._rows[known:])
 
-    def _players(self, step: Step) -> list[tuple[str, Contestant, str]]:
-        players = [(contestant.name, contestant, step.test) for contestant in self._contestants]
-        if step.test in BARE_TESTS:
-            players.insert(1, (BARE, self._ours, BARE_TESTS[step.test]))
-        return players
+def make_entrants(
+    options: Options, gpus: tuple[int, int], kernels: dict[str, str], absences: Absences
+) -> list[Entrant]:
+    """kernels: the tests of which a kernel is the driver."""
+    memory = f"cuda:{gpus[0]} -> cuda:{gpus[1]}"
+    ours = Contestant(OURS, 2, BOUND_S, Ours, options.device, gpus)
+    found = [Entrant(OURS, ours, (DRIVER,), memory, _route, kernels, needed=True)]
+    found.append(Entrant(BARE, ours, (DRIVER,), memory, BARE, BARE_TESTS))
+    for driver, test in HOST_TESTS.items():
+        found.append(Entrant(OURS, ours, (driver,), memory, _route, {test: test}))
+    if "nvshmem" in options.peers:
+        if gpus[0] == gpus[1]:
+            absences.note("nvshmem", "", NVSHMEM_ONE_GPU)
+        else:
+            peer = Contestant("nvshmem", 2, BOUND_S, Nvshmem, gpus)
+            found.append(Entrant("nvshmem", peer, (DRIVER,), memory, tests=kernels))
+    return found
 
-    def _one(self, impl: str, contestant: Contestant, test: str, step: Step) -> None:
-        answers = contestant.ask(Order(test, step.driver, step.nbytes, step.times))
-        here, there = self._gpus
-        for metric, value in answers[0].items():
-            self._rows.append(
-                Row(
-                    suite=SUITE,
-                    test=step.test,
-                    route=_route(step.test) if impl == OURS else impl,
-                    device=self._facts["device"] if impl == OURS else "",
-                    memory=f"cuda:{here} -> cuda:{there}",
-                    driver=step.driver,
-                    nbytes=step.nbytes,
-                    impl=impl,
-                    metric=metric,
-                    value=value,
-                    unit=UNITS.get(metric, "s"),
-                )
-            )
+
+def told(rows: Sequence[Row]) -> Sequence[Part]:
+    figures = Figures(rows)
+    return (Part("", figures, VIEWS, verdicts(figures), SHEETS),)
 
 
 def _route(test: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from zerohop.bench.p2p.plan import ROUNDS
 from zerohop.bench.p2p.torch_ipc import call_cost, torch_with_gpus
+from zerohop.bench.peers.gloo import torch_store
 from zerohop.local import Link
 
 BOUND_S = 30.0  # of NCCL's own waits
@@ -31,7 +32,7 @@ class Nccl:
         self._torch.cuda.set_device(device)
         self._dist.init_process_group(
             "nccl",
-            store=self._store(),
+            store=torch_store(self._dist, link),
             rank=link.rank,
             world_size=2,
             timeout=timedelta(seconds=BOUND_S),
@@ -43,17 +44,6 @@ class Nccl:
         self._recv(8) if self._first else self._send(8)
         self._finish()
         link.exchange(None)
-
-    def _store(self) -> Any:
-        """Where NCCL's ranks meet: a port of rank 0 that the system chooses."""
-        make = self._dist.TCPStore
-        bound = timedelta(seconds=BOUND_S)
-        if self._first:
-            store = make("127.0.0.1", 0, 2, True, timeout=bound, wait_for_workers=False)
-            self._link.exchange(store.port)
-            return store
-        port = self._link.exchange(None)[0]
-        return make("127.0.0.1", port, 2, False, timeout=bound)
 
     def facts(self) -> dict[str, str]:
         return {"nccl": ".".join(map(str, self._torch.cuda.nccl.version()))}
@@ -84,7 +74,8 @@ class Nccl:
     def write_latency(self, nbytes: int, times: int) -> Sequence[float]:
         self._link.exchange(None)
         act = self._one_way(nbytes)
-        return [self._timed(act, 1) for _ in range(times)]
+        samples = [self._timed(act, 1) for _ in range(times)]
+        return samples if self._first else ()
 
     def write(self, nbytes: int, times: int) -> float:
         self._link.exchange(None)

@@ -6,9 +6,19 @@ import json
 import subprocess
 
 from zerohop.bench.peer import PeerFailed, free_port, require_program, run_pair
+from zerohop.bench.turns import Found, Programs
 
 PACKAGE = "iperf3"
 LARGEST_WRITE = 1 << 20  # iperf3 refuses larger ones (-l)
+
+
+def player() -> Programs:
+    """Of its writes of a size it can show; what small ones reach is the cost of a system call."""
+    return Programs("iperf3", lambda: {"iperf3": version()}, {"write": _write})
+
+
+def _write(nbytes: int, seconds: float) -> Found:
+    return {"bandwidth": bandwidth(nbytes, seconds)} if nbytes >= LARGEST_WRITE else {}
 
 
 def version() -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from zerohop.bench.peer import PeerFailed, free_port, require_program, run_pair
 from zerohop.bench.plan import LARGE_NBYTES, MIB
+from zerohop.bench.turns import Found, Programs
 
 PACKAGE = "ucx-utils"
 
@@ -32,6 +33,25 @@ POSIX = Way("posix,cma", {"UCX_TLS": "posix,cma", **QUIET}, UCP_TESTS)  # memory
 CMA = Way("cma", QUIET, UCT_TESTS, ("-x", "cma", "-d", "memory", "-D", "zcopy"))
 UNIT = 1 << 20  # ucx_perftest's "MB/s" are 2**20 bytes a second
 FEW, MOST = 3, 50_000  # iterations
+
+
+def player(way: Way, ranks: tuple[int, ...], ours: Mapping[str, str] | None = None) -> Programs:
+    """ours: by our test's name that of this file; those whose name ends in latency are half round trips.
+
+    ranks: which percentiles of a latency are measured.
+    """
+    names = {test: test for test in way.tests} if ours is None else ours
+    tests = {test: _test(way, name, ranks) for test, name in names.items() if name in way.tests}
+    return Programs("ucx", lambda: {"ucx": version()}, tests)
+
+
+def _test(way: Way, name: str, ranks: tuple[int, ...]) -> Callable[[int, float], Found]:
+    def measure(nbytes: int, seconds: float) -> Found:
+        if name == "latency":
+            return latency(nbytes, seconds, ranks, way)
+        return {"bandwidth": bandwidth(name, nbytes, seconds, way)}
+
+    return measure
 
 
 def version() -> str:
@@ -63,8 +83,12 @@ def latency(
 
 
 def bandwidth(test: str, nbytes: int, seconds: float, way: Way = TCP) -> float:
-    """Bytes a second over the whole of a run of about `seconds`."""
-    return _run_for(test, nbytes, seconds, 50, way)["overall_bw"] * UNIT
+    """Bytes a second over the whole of a run of about `seconds`.
+
+    It prints two decimals: of few small messages on a busy machine nothing is left but their time.
+    """
+    found = _run_for(test, nbytes, seconds, 50, way)
+    return found["overall_bw"] * UNIT or nbytes / (found["overall_lat"] * 1e-6)
 
 
 def parse(text: str) -> dict[str, float]:

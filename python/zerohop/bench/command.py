@@ -1,0 +1,240 @@
+"""`zerohop bench`: its commands, and whom each of them can stand beside. What measures is imported to measure."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Command:
+    """module: below zerohop.bench, with run(options, console) -> bool."""
+
+    module: str
+    peers: tuple[str, ...]
+    help: str
+
+
+COMMANDS = {
+    "soft": Command(
+        "soft",
+        ("ucx", "iperf3", "tcp"),
+        """Latency, bandwidth and weight of Peers over verbs, between two processes of this machine.
+
+        Peers: ucx (over TCP), iperf3, tcp (a bare socket).""",
+    ),
+    "host": Command(
+        "host",
+        ("ucx", "mpi", "nixl", "gloo", "torch"),
+        """Host arrays of two processes: mapped memory, plain memory, and by the device.
+
+        Peers: ucx (shared memory, CMA, TCP), mpi (mpi4py by mpirun), nixl (its UCX backend), gloo (torch.distributed),
+        torch (copy_ into shared memory).""",
+    ),
+    "p2p": Command(
+        "p2p.between_gpus",
+        ("nccl", "torch", "raw"),
+        """Between GPUs of two processes of this host: latency, bandwidth, stream order, lists.
+
+        With one GPU both processes use it. Peers: raw (bare driver copies), torch (copy_ by CUDA IPC), nccl (send and
+        recv).""",
+    ),
+    "gda": Command(
+        "gda.suite",
+        ("nvshmem",),
+        """Kernels of two processes that communicate by themselves: latency, bandwidth, rates.
+
+        With one GPU both processes use it. Beside a bare copy by a kernel and, if asked for, nvshmem. Needs CuPy;
+        nvshmem its package and nvcc.""",
+    ),
+    "verbs": Command(
+        "verbs.suite",
+        ("raw", "perftest"),
+        """Bare queue pairs by zh.verbs: from post to completion, bandwidth, atomics, several queue pairs.
+
+        Peers: raw (the same queue pairs from C++), perftest (on a device of libibverbs).""",
+    ),
+    "registration": Command(
+        "registration",
+        ("raw",),
+        """What it costs to register memory and to let go of it, by size, again, and by views.
+
+        Of the host and, where there is one, of a GPU, with the cache and without. Peer: raw (ibv_reg_mr by
+        zh.verbs).""",
+    ),
+    "python": Command(
+        "python",
+        (),
+        """What calls cost from Python, beside the same calls from C++, by p2p and by the device.""",
+    ),
+}
+PEERS = tuple(dict.fromkeys(peer for command in COMMANDS.values() for peer in command.peers))
+
+
+def device_option(function: click.decorators.FC) -> click.decorators.FC:
+    return click.option(
+        "--verbs",
+        "device",
+        metavar="DEVICE",
+        help="Verbs device, such as soft0, rxe0 or mlx5_0. Default: what zerohop chooses.",
+    )(function)
+
+
+@click.group()
+def bench() -> None:
+    """Measure zerohop beside its peers, which take turns with it at every figure.
+
+    A peer that is missing, fails or hangs is told, and left out. So is one that another command measures.
+    """
+
+
+def _split_peers(context: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(filter(None, text.split(","))))
+    if ALL in names:
+        return COMMANDS[str(context.info_name)].peers
+    for name in names:
+        if name not in PEERS:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(PEERS)}, {ALL}")
+    return names
+
+
+def _split_sizes(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(sorted({_parse_size(word) for word in text.split(",")}))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _parse_size(word: str) -> int:
+    """'8', '64K', '1M', '1G' (powers of 1024) -> bytes; atomics and notifications want 8 at least."""
+    scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(word[-1:].upper(), 1)
+    digits = word[:-1] if scale > 1 else word
+    if not digits.isdecimal() or not 8 <= int(digits) * scale <= 1 << 30:
+        raise ValueError(f"{word!r} is not a size from 8 to 1G, such as 8, 64K or 1M")
+    return int(digits) * scale
+
+
+def check_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    """Refuses at once what could not be written once all is measured."""
+    if path is not None and not os.access(path if path.exists() else path.parent, os.W_OK):
+        why = "cannot be written" if path.exists() else f"{str(path.parent)!r} cannot be written to"
+        raise click.BadParameter(f"{str(path)!r}: {why}; name a file in a folder of yours")
+    return path
+
+
+def _check_plot(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    if check_file(context, option, path) is None:
+        return None
+    from zerohop.bench.plot import check_plot
+
+    assert path is not None
+    try:
+        check_plot(path)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return path
+
+
+def _peers_help(command: Command) -> str:
+    if not command.peers:
+        return "No other measures the same."
+    return f"Measure these in the same run: any of {','.join(command.peers)}, or all of them: all."
+
+
+def _options(command: Command) -> list[click.Option]:
+    file = click.Path(dir_okay=False, path_type=Path)
+    plot = "Draw it here (.png, .svg, .pdf); needs matplotlib."
+    vs = click.Option(
+        ["--vs", "peers"],
+        default="",
+        callback=_split_peers,
+        metavar="PEERS",
+        help=_peers_help(command),
+    )
+    return [
+        vs,
+        click.Option(
+            ["--sizes"],
+            callback=_split_sizes,
+            metavar="SIZES",
+            help="Message sizes, such as 8,64K,1M.",
+        ),
+        click.Option(["--quick"], is_flag=True, help="Fewer sizes, shorter runs."),
+        click.Option(["--plot", "plot_path"], type=file, callback=_check_plot, help=plot),
+        click.Option(
+            ["--json", "json_path"], type=file, callback=check_file, help="Write all rows here."
+        ),
+    ]
+
+
+def _add(name: str, command: Command) -> None:
+    def run(**options: Any) -> None:
+        from rich.console import Console
+
+        from zerohop.bench.plan import Options
+
+        suite = importlib.import_module(f"zerohop.bench.{command.module}")
+        good = suite.run(Options(**options), Console())
+        click.get_current_context().exit(0 if good else 1)
+
+    made = click.Command(name, callback=run, help=command.help, params=list(_options(command)))
+    device_option(made)
+    if name == "gda":
+        said = "Also tell where a kernel's queue pair can lie."
+        made.params.append(click.Option(["--placement"], is_flag=True, help=said))
+    bench.add_command(made)
+
+
+for _name, _command in COMMANDS.items():
+    _add(_name, _command)
+
+
+@bench.command()
+@click.argument("before", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("after", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--fail-above",
+    "limit",
+    metavar="PERCENT",
+    callback=lambda context, option, text: _parse_percent(text),
+    help="Exit with 1 if a figure of zerohop became worse by more than that, beyond its noise: 10%.",
+)
+@click.option("--all", "everything", is_flag=True, help="Show also what changed within its noise.")
+@click.pass_context
+def compare(
+    context: click.Context, before: Path, after: Path, limit: float | None, everything: bool
+) -> None:
+    """Show what changed from BEFORE to AFTER, two files that --json wrote, and what of it is beyond noise."""
+    from rich.console import Console
+
+    from zerohop.bench.compare import run
+
+    try:
+        good = run(before, after, limit, everything, Console())
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    context.exit(0 if good else 1)
+
+
+def _parse_percent(text: str | None) -> float | None:
+    """'10%' or '10' -> 0.1"""
+    if text is None:
+        return None
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise click.BadParameter(f"{text!r} is no percentage, such as 10%")
+    return value / 100

@@ -1,0 +1,162 @@
+"""`zerohop bench compare`: what changed from one file of rows to another, and what of that is beyond noise."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from zerohop.bench.rows import DRIVERS, Row, read_json
+from zerohop.bench.turns import OURS
+from zerohop.host import decimal_bytes, human_bytes, human_seconds
+
+RATES = ("B/s", "1/s")  # units of which more is better; of others less is
+MACHINE = ("cpu", "cores", "kernel", "python", "numpy", "zerohop", "gpus", "device")
+MARKS = {"better": "[green]better[/]", "worse": "[bold red]worse[/]", "noise": "", "?": "?"}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One figure, before and after."""
+
+    before: Row
+    after: Row
+
+    @property
+    def ratio(self) -> float:
+        """Of the change to the value before: 0.1 is 10 % more."""
+        return self.after.value / self.before.value - 1 if self.before.value else 0.0
+
+    @property
+    def known(self) -> bool:
+        """Whether anything is known of its noise: in either file it was taken more than once."""
+        return min(self.before.turns, self.after.turns) > 1
+
+    @property
+    def noise(self) -> float:
+        """What both spreads together allow, as a share of the value before."""
+        spread = self.before.spread + self.after.spread
+        return spread / abs(self.before.value) if self.before.value else 0.0
+
+    @property
+    def loss(self) -> float:
+        """How much worse it became: the share by which a time grew, or a rate fell."""
+        return -self.ratio if self.before.unit in RATES else self.ratio
+
+    @property
+    def verdict(self) -> str:
+        if not self.known:
+            return "?"
+        if abs(self.ratio) <= self.noise:
+            return "noise"
+        return "worse" if self.loss > 0 else "better"
+
+    def fails(self, limit: float) -> bool:
+        """Of ours, worse by more than `limit`, unless noise is known to explain it."""
+        return self.before.impl == OURS and self.loss > limit and self.verdict != "noise"
+
+
+def run(before: Path, after: Path, limit: float | None, everything: bool, console: Console) -> bool:
+    """Prints what changed; False where a limit was given and a figure of ours is beyond it.
+
+    Raises ValueError for files that have no rows.
+    """
+    (head_a, rows_a), (head_b, rows_b) = read_json(before), read_json(after)
+    _print_machines(head_a, head_b, console)
+    changes, gone, new = changes_of(rows_a, rows_b)
+    shown = [c for c in changes if everything or c.verdict != "noise"]
+    if shown:
+        console.print(_table(shown))
+    quiet = len(changes) - len(shown)
+    console.print(_summary(changes, quiet, gone, new), soft_wrap=True)
+    if limit is None:
+        return True
+    failing = [change for change in changes if change.fails(limit)]
+    for change in failing:
+        said = f"{_name(change.before)}: worse by {change.loss:.1%}"
+        console.print(f"[bold red]beyond {limit * 100:g}%:[/]", said, soft_wrap=True)
+    return not failing
+
+
+def changes_of(
+    before: Iterable[Row], after: Iterable[Row]
+) -> tuple[list[Change], list[Row], list[Row]]:
+    """(figures that both have, those that only the first has, those that only the second has)."""
+    old, new = ({_key(row): row for row in rows} for rows in (before, after))
+    changes = [Change(row, new[key]) for key, row in old.items() if key in new]
+    gone = [row for key, row in old.items() if key not in new]
+    return changes, gone, [row for key, row in new.items() if key not in old]
+
+
+def _key(row: Row) -> Row:
+    """What it measures: the device may have another name on another machine."""
+    return dataclasses.replace(row, value=0.0, device="", turns=1, spread=0.0)
+
+
+def _name(row: Row) -> str:
+    size = f" {human_bytes(row.nbytes)}" if row.nbytes else ""
+    return f"{row.suite} {row.test}{size}, {row.impl} {DRIVERS.get(row.driver, row.driver)}, {row.metric}"
+
+
+def _print_machines(before: Mapping[str, Any], after: Mapping[str, Any], console: Console) -> None:
+    """What the two runs had not in common, which may be why they differ."""
+    differ = [
+        f"{name}: {before.get(name, 'none')} and {after.get(name, 'none')}"
+        for name in MACHINE
+        if before.get(name) != after.get(name)
+    ]
+    if differ:
+        console.print(f"The runs differ in {'; '.join(differ)}.", soft_wrap=True, markup=False)
+
+
+def _summary(changes: Sequence[Change], quiet: int, gone: Sequence[Row], new: Sequence[Row]) -> str:
+    counts = {name: sum(c.verdict == name for c in changes) for name in MARKS}
+    moved = f"{counts['better']} better, {counts['worse']} worse, {counts['noise']} within noise"
+    said = [f"{len(changes)} figures are in both files: {moved}"]
+    if counts["?"]:
+        said.append(f"{counts['?']} were taken once, so that nothing is known of their noise")
+    if quiet:
+        said.append(f"{quiet} are not shown (--all)")
+    if gone or new:
+        said.append(f"{len(gone)} are in the first file alone, {len(new)} in the second")
+    return "; ".join(said) + "."
+
+
+def _table(changes: Sequence[Change]) -> Table:
+    parts = len({change.before.memory for change in changes}) > 1
+    table = Table(title="changes", title_justify="left")
+    for name in ("test", "who", *(("where",) if parts else ()), "metric"):
+        table.add_column(name, overflow="fold")
+    for name in ("nbytes", "before", "after", "change", "noise"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for change in changes:
+        row = change.before
+        table.add_row(
+            row.test,
+            f"{row.impl} {DRIVERS.get(row.driver, row.driver)}",
+            *((row.memory,) if parts else ()),
+            row.metric,
+            human_bytes(row.nbytes),
+            _shown(row),
+            _shown(change.after),
+            f"{change.ratio:+.1%}",
+            f"{change.noise:.1%}" if change.known else "",
+            MARKS[change.verdict],
+        )
+    return table
+
+
+def _shown(row: Row) -> str:
+    if row.unit == "s":
+        return human_seconds(row.value)
+    if row.unit == "B/s":
+        return f"{decimal_bytes(row.value)}/s"
+    if row.unit == "B":
+        return human_bytes(row.value)
+    return f"{row.value:.4g} {row.unit}"

@@ -1,0 +1,128 @@
+"""The peer "nixl": NVIDIA's transfer library, by its UCX backend from host memory to host memory.
+
+Each measurement prepares its transfer once and posts it again and again, as NIXL is meant to be used.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from zerohop.bench.peer import PeerFailed
+from zerohop.bench.plan import window
+from zerohop.bench.turns import require_module
+from zerohop.local import Link
+
+BOUND_S = 60.0
+MEMORY = "DRAM"
+LOOKS = 1024  # at what is awaited, between two looks at the clock
+
+
+class Nixl:
+    def __init__(self, link: Link, arena_nbytes: int) -> None:
+        os.environ.setdefault("NIXL_LOG_LEVEL", "ERROR")
+        os.environ.setdefault("UCX_LOG_LEVEL", "error")
+        api = require_module("nixl._api", "pip install nixl")
+        self._link = link
+        self._first = link.rank == 0
+        self._name, self._other = (f"zerohop-bench-{rank}" for rank in (link.rank, 1 - link.rank))
+        self._agent: Any = api.nixl_agent(self._name, api.nixl_agent_config(backends=["UCX"]))
+        self._arena = np.zeros(arena_nbytes, np.uint8)
+        whole = [(self._arena.ctypes.data, arena_nbytes, 0, "")]
+        self._registered = self._agent.register_memory(whole, mem_type=MEMORY)
+        card = self._agent.get_agent_metadata(), self._arena.ctypes.data
+        metadata, self._far = link.exchange(card)[1 - link.rank]
+        self._agent.add_remote_agent(metadata)
+        self._agent.make_connection(self._other)
+        self._half = arena_nbytes // 2
+        link.exchange(None)
+
+    def facts(self) -> dict[str, str]:
+        metadata = require_module("importlib.metadata", "")
+        return {"nixl": metadata.version("nixl")}
+
+    def close(self) -> None:
+        """In order: NIXL does not survive an exit with memory that is registered."""
+        self._agent.remove_remote_agent(self._other)
+        self._link.exchange(None)
+        self._agent.deregister_memory(self._registered)
+        del self._agent
+
+    def latency(self, nbytes: int, times: int) -> Sequence[float]:
+        """Of a write with a notification behind it, which NIXL sends when it is asked how the write is."""
+        transfer = self._prepare("WRITE", nbytes)
+        clock = time.perf_counter
+        seconds = []
+        self._link.exchange(None)
+        for _ in range(times):
+            begin = clock()
+            if not self._first:
+                self._await_note()
+            self._agent.transfer(transfer, b"ball")
+            self._await(transfer)
+            if self._first:
+                self._await_note()
+            seconds.append((clock() - begin) / 2)
+        self._agent.release_xfer_handle(transfer)
+        return seconds
+
+    def write(self, nbytes: int, times: int) -> float:
+        return self._stream("WRITE", nbytes, times)
+
+    def read(self, nbytes: int, times: int) -> float:
+        return self._stream("READ", nbytes, times)
+
+    def _prepare(self, operation: str, nbytes: int) -> Any:
+        """From the first half to the other side's second half, or back from its first."""
+        here, there = self._arena.ctypes.data, self._far
+        if operation == "WRITE":
+            there += self._half
+        else:
+            here += self._half
+        near, far = (
+            self._agent.get_xfer_descs([(place, nbytes, 0)], mem_type=MEMORY)
+            for place in (here, there)
+        )
+        return self._agent.initialize_xfer(operation, near, far, self._other, b"")
+
+    def _stream(self, operation: str, nbytes: int, times: int) -> float:
+        if not self._first:
+            return 0.0
+        width = min(times, window(nbytes))
+        transfers = [self._prepare(operation, nbytes) for _ in range(width)]
+        begin = time.perf_counter()
+        for number in range(times):
+            if number >= width:
+                self._await(transfers[number % width])
+            self._agent.transfer(transfers[number % width])
+        for transfer in transfers:
+            self._await(transfer)
+        took = time.perf_counter() - begin
+        for transfer in transfers:
+            self._agent.release_xfer_handle(transfer)
+        return took
+
+    def _await(self, transfer: Any) -> None:
+        until = time.monotonic() + BOUND_S
+        while True:
+            for _ in range(LOOKS):
+                state = self._agent.check_xfer_state(transfer)
+                if state == "DONE":
+                    return
+                if state == "ERR":
+                    raise PeerFailed("NIXL: a transfer ended with an error")
+            if time.monotonic() > until:
+                raise PeerFailed(f"NIXL: a transfer was not done after {BOUND_S:g} s")
+
+    def _await_note(self) -> None:
+        until = time.monotonic() + BOUND_S
+        while True:
+            for _ in range(LOOKS):
+                if self._agent.get_new_notifs():
+                    return
+            if time.monotonic() > until:
+                raise PeerFailed(f"NIXL: no notification came in {BOUND_S:g} s")

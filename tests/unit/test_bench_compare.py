@@ -1,0 +1,138 @@
+"""`zerohop bench compare`: on files that are made for it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from zerohop.bench.compare import Change
+from zerohop.bench.rows import Row, header, write_json
+from zerohop.cli import main
+
+LATENCY = Row(
+    *("host", "latency", "p2p", "soft0", "empty", "cpp", 8, "zerohop"),
+    *("p50", 1e-6, "s", 3, 0.05e-6),
+)
+RATE = replace(LATENCY, test="write", metric="bandwidth", value=10e9, unit="B/s", spread=0.5e9)
+
+
+@pytest.fixture
+def compared(tmp_path: Path):
+    def run(before: list[Row], after: list[Row], *options: str, **facts: str) -> tuple[int, str]:
+        for name, rows, more in (("a.json", before, {}), ("b.json", after, facts)):
+            write_json(tmp_path / name, {**header("host", {}), **more}, rows)
+        files = [str(tmp_path / name) for name in ("a.json", "b.json")]
+        result = CliRunner().invoke(
+            main, ["bench", "compare", *files, *options], env={"COLUMNS": "200"}
+        )
+        return result.exit_code, " ".join(result.output.split())
+
+    return run
+
+
+def to(row: Row, value: float, **others) -> Row:
+    return replace(row, value=value, **others)
+
+
+@pytest.mark.parametrize(
+    ("row", "value", "verdict"),
+    [
+        (LATENCY, 1.09e-6, "noise"),  # both spreads together are 10 %
+        (LATENCY, 1.2e-6, "worse"),
+        (LATENCY, 0.8e-6, "better"),
+        (RATE, 8.9e9, "worse"),
+        (RATE, 11.5e9, "better"),
+        (RATE, 10.9e9, "noise"),
+    ],
+)
+def test_a_change_beyond_both_spreads_is_marked(row: Row, value: float, verdict: str) -> None:
+    assert Change(row, to(row, value)).verdict == verdict
+
+
+def test_of_a_figure_that_was_taken_once_noise_is_not_known() -> None:
+    change = Change(LATENCY, to(LATENCY, 2e-6, turns=1, spread=0.0))
+    assert change.verdict == "?"
+    assert change.fails(0.5)
+    assert not change.fails(1.5)
+
+
+def test_what_moved_is_shown_and_the_rest_is_counted(compared) -> None:
+    slower = [to(LATENCY, 1.5e-6), to(RATE, 10.1e9)]
+    code, text = compared([LATENCY, RATE], slower)
+    assert code == 0
+    assert "2 figures are in both files: 0 better, 1 worse, 1 within noise" in text
+    assert "1 are not shown (--all)" in text
+    assert "1.5 us" in text
+    assert "+50.0%" in text
+    assert "GB/s" not in text
+    code, text = compared([LATENCY, RATE], slower, "--all")
+    assert "10.1 GB/s" in text
+    assert "not shown" not in text
+
+
+def test_figures_of_one_file_alone_are_counted(compared) -> None:
+    code, text = compared([LATENCY, RATE], [RATE, to(RATE, 1.0, nbytes=64)])
+    assert "1 figures are in both files" in text
+    assert "1 are in the first file alone, 1 in the second" in text
+    assert code == 0
+
+
+def test_runs_that_are_not_alike_are_told_apart(compared) -> None:
+    _, text = compared([LATENCY], [LATENCY], cpu="another one")
+    assert "The runs differ in cpu: " in text
+    assert "and another one." in text
+    _, text = compared([LATENCY], [to(LATENCY, 1e-6, device="rxe0")])
+    assert "1 figures are in both files" in text  # whatever the device is called
+
+
+@pytest.mark.parametrize(
+    ("after", "limit", "code"),
+    [
+        (to(LATENCY, 1.3e-6), "10%", 1),
+        (to(LATENCY, 1.3e-6), "40", 0),
+        (to(LATENCY, 1.09e-6), "5%", 0),  # within noise
+        (to(LATENCY, 0.5e-6), "10%", 0),  # better
+        (to(RATE, 8e9), "10%", 1),
+    ],
+)
+def test_the_exit_status_tells_on_demand_of_a_loss(compared, after, limit, code) -> None:
+    before = LATENCY if after.test == "latency" else RATE
+    assert compared([before], [after])[0] == 0
+    assert compared([before], [after], "--fail-above", limit)[0] == code
+
+
+def test_a_peer_that_became_slower_fails_nothing(compared) -> None:
+    theirs = replace(LATENCY, impl="ucx")
+    code, text = compared([theirs], [to(theirs, 9e-6)], "--fail-above", "10%")
+    assert code == 0
+    assert "1 worse" in text
+
+
+def test_figures_that_fail_are_named(compared) -> None:
+    _, text = compared([LATENCY], [to(LATENCY, 2e-6)], "--fail-above", "12.5%")
+    assert "beyond 12.5%: host latency 8 B, zerohop C++, p50: worse by 100.0%" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "no rows"),
+        ("[]", "no rows"),
+        ("{}", "no rows"),
+        ('[{"test": "x"}]', "its first row is no header"),
+        ('[{"test": "header"}, {"test": "x"}]', "no rows of zerohop bench --json"),
+    ],
+)
+def test_files_of_something_else_are_refused(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    result = CliRunner().invoke(main, ["bench", "compare", str(path), str(path)])
+    assert result.exit_code == 1
+    assert complaint in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("limit", ["-1", "much", "nan"])
+def test_limits_that_are_none_are_refused(compared, limit: str) -> None:
+    code, text = compared([LATENCY], [LATENCY], "--fail-above", limit)
+    assert code == 2
+    assert "is no percentage, such as 10%" in text

@@ -1,0 +1,251 @@
+"""What all commands of `zerohop bench` stand on: turns, who is left out, and what is told of it."""
+
+import json
+import re
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from support.bench_players import sentences
+from zerohop.bench.frame import Bench, Entrant, conduct, run_bench
+from zerohop.bench.peer import FigureFailed, PeerFailed
+from zerohop.bench.plan import Options, Order, Step
+from zerohop.bench.progress import Watch
+from zerohop.bench.report import Part, View
+from zerohop.bench.rows import Figures
+from zerohop.bench.turns import OURS, Absences, paced
+from zerohop.local import RankFailed
+
+VIEWS = (View("write", "write bandwidth"),)
+
+
+class Scripted:
+    """A player that gives one value after the other, and keeps a diary with the others."""
+
+    def __init__(self, name: str, diary: list[str], values: list[Any]) -> None:
+        self.name = name
+        self._diary = diary
+        self._values = values
+
+    def start(self) -> None:
+        self._diary.append(f"{self.name} starts")
+
+    def facts(self) -> dict[str, str]:
+        return {"device": "made up", "route": "by hand", self.name: "1.0"}
+
+    def measure(self, order: Order, seconds: float) -> dict[str, float]:
+        self._diary.append(f"{self.name} {order.test} {order.driver}")
+        value = self._values.pop(0)
+        if isinstance(value, Exception):
+            raise value
+        return {"bandwidth": value}
+
+    def finish(self) -> None:
+        self._diary.append(f"{self.name} finishes")
+
+    def close(self) -> None:
+        self._diary.append(f"{self.name} closes")
+
+
+def bench(entrants: list[Entrant], turns: int = 3, **others: Any) -> Bench:
+    steps = (Step("write", 8, turns), Step("read", 8, turns))
+    return Bench("soft", steps, entrants, lambda r: (Part("", Figures(r), VIEWS, ()),), 1, **others)
+
+
+def test_everybody_takes_turns_and_a_figure_is_the_median_with_its_spread() -> None:
+    diary: list[str] = []
+    ours = Scripted(OURS, diary, [5.0, 1.0, 2.0] + [1.0] * 3)
+    peer = Scripted("ucx", diary, [3.0] * 6)
+    made = bench([Entrant(OURS, ours), Entrant("ucx", peer, route="tcp")])
+    outcome = conduct(lambda options: made, Options())
+    assert diary == [
+        *(f"{name} starts" for name in (OURS, "ucx")),
+        *[f"{name} write cpp" for _ in range(3) for name in (OURS, "ucx")],
+        *[f"{name} read cpp" for _ in range(3) for name in (OURS, "ucx")],
+        *(f"{name} finishes" for name in (OURS, "ucx")),
+        *(f"{name} closes" for name in ("ucx", OURS)),
+    ]
+    mine = outcome.rows[0]
+    assert (mine.value, mine.turns, mine.spread, mine.unit) == (2.0, 3, 2.0, "B/s")
+    assert [(r.test, r.impl, r.route, r.device) for r in outcome.rows] == [
+        (test, impl, route, device)
+        for test in ("write", "read")
+        for impl, route, device in ((OURS, "by hand", "made up"), ("ucx", "tcp", ""))
+    ]
+    assert (outcome.facts["device"], outcome.facts["ucx"]) == ("made up", "1.0")
+
+
+def test_one_player_may_have_several_drivers_and_names_and_own_tests() -> None:
+    diary: list[str] = []
+    player = Scripted(OURS, diary, [1.0] * 5)
+    entrants = [
+        Entrant(OURS, player, ("cpp", "python")),
+        Entrant("tcp", player, tests={"write": "tcp_stream"}),
+    ]
+    outcome = conduct(lambda options: bench(entrants, turns=1), Options())
+    assert diary[1:-2] == [
+        *(f"{OURS} write cpp", f"{OURS} write python", f"{OURS} tcp_stream cpp"),
+        *(f"{OURS} read cpp", f"{OURS} read python"),
+    ]
+    assert {(r.impl, r.test) for r in outcome.rows} == {
+        (OURS, "write"),
+        (OURS, "read"),
+        ("tcp", "write"),
+    }
+
+
+def test_what_is_set_up_at_the_first_use_is_not_timed() -> None:
+    diary: list[str] = []
+    player = Scripted(OURS, diary, [9.0] * 2 + [7.0, 1.0, 7.0, 2.0])
+    first = tuple(Step(test, 8, times=1) for test in ("write", "read"))
+    made = bench([Entrant(OURS, player)], turns=1, first=first, warm=True)
+    outcome = conduct(lambda options: made, Options())
+    assert [r.value for r in outcome.rows] == [1.0, 2.0]
+
+
+def told(entrants: list[Entrant], options: Options, **others: Any) -> tuple[bool, str]:
+    console = Console(file=StringIO(), width=200)
+    good = run_bench(lambda options: bench(entrants, **others), options, console)
+    return good, sentences(console.file.getvalue())
+
+
+def test_a_peer_that_fails_is_left_out_from_there_on_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    diary: list[str] = []
+    refuses = Scripted("ucx", diary, [1.0, PeerFailed("no such transport"), 1.0, 1.0, 1.0])
+    dies = Scripted("tcp", diary, [1.0, 1.0, 1.0, RankFailed(1, "was killed")])
+    entrants = [Entrant(OURS, Scripted(OURS, diary, [1.0] * 6))]
+    entrants += [Entrant("ucx", refuses), Entrant("tcp", dies)]
+    good, text = told(entrants, Options(peers=("ucx", "tcp", "nccl"), json_path=path))
+    assert good
+    assert "ucx write no such transport" in text
+    assert "tcp everything from read on: rank 1 was killed" in text
+    assert "nccl everything it is measured by zerohop bench p2p" in text
+    head, *rows = json.loads(path.read_text())
+    assert len(head["not_available"]) == 3
+    turns = {(r["impl"], r["test"]): r["turns"] for r in rows}
+    assert turns == {
+        (OURS, "write"): 3,
+        (OURS, "read"): 3,
+        ("ucx", "write"): 1,
+        ("ucx", "read"): 3,
+        ("tcp", "write"): 3,
+    }
+
+
+def test_a_figure_of_ours_that_fails_makes_the_run_fail_and_the_rest_is_measured() -> None:
+    diary: list[str] = []
+    ours = Scripted(OURS, diary, [FigureFailed("late"), 1.0, 1.0, 1.0])
+    good, text = told([Entrant(OURS, ours)], Options())
+    assert not good
+    assert "zerohop bench failed: write: late" in text
+    assert diary.count(f"{OURS} read cpp") == 3
+
+
+def test_ours_that_dies_ends_the_run_and_what_was_measured_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    diary: list[str] = []
+    ours = Scripted(OURS, diary, [1.0] * 3 + [RankFailed(0, "was killed")])
+    good, text = told([Entrant(OURS, ours)], Options(json_path=path))
+    assert not good
+    assert "zerohop bench failed: rank 0 was killed" in text
+    assert diary[-1] == f"{OURS} closes"
+    assert [row["test"] for row in json.loads(path.read_text())] == ["header", "write"]
+
+
+def refuse(facts: object) -> None:
+    raise PeerFailed("the wrong route")
+
+
+def test_an_entrant_that_is_needed_ends_the_run_and_others_are_told() -> None:
+    diary: list[str] = []
+    way = Entrant(OURS, Scripted(OURS, diary, []), check=refuse, label="one way")
+    rest = Entrant(OURS, Scripted(OURS, diary, [1.0] * 6), needed=True)
+    good, text = told([way, rest], Options())
+    assert good
+    assert "one way everything the wrong route" in text
+    needed = Entrant(OURS, Scripted(OURS, diary, []), check=refuse, needed=True)
+    good, text = told([needed], Options())
+    assert not good
+    assert "zerohop bench failed: the wrong route" in text
+    assert "not available" not in text
+
+
+def test_what_cannot_even_be_planned_is_told() -> None:
+    console = Console(file=StringIO(), width=200)
+
+    def make(options: Options) -> Bench:
+        raise RankFailed(0, "sees no GPU")
+
+    assert not run_bench(make, Options(), console)
+    assert "zerohop bench failed: rank 0 sees no GPU" in console.file.getvalue()
+
+
+def test_a_run_is_as_long_as_is_asked_for() -> None:
+    asked: list[int] = []
+
+    def latency(order: Order) -> list[list[float]]:
+        asked.append(order.times)
+        return [[1e-3] * order.times, [1e-3] * order.times]
+
+    found = paced(latency, Order("latency", "cpp", 8, 0), 1.0)
+    assert asked == [4, 500]  # a round trip is both its halves
+    assert found == pytest.approx({"p50": 1e-3, "p90": 1e-3, "p99": 1e-3, "mean": 1e-3})
+    assert paced(lambda order: [0.0, 2.0], Order("write", "cpp", 8, 5), 9.0) == {"bandwidth": 20.0}
+    assert paced(lambda order: [0.0, 2.0], Order("both", "cpp", 8, 5), 9.0) == {"bandwidth": 40.0}
+    assert paced(lambda order: [2.0], Order("add_rate", "cpp", 8, 5), 9.0) == {"rate": 2.5}
+    assert paced(lambda order: [{"one_way": 1.0}, {}], Order("x", "cpp", 8, 0), 9.0) == {
+        "one_way": 1.0
+    }
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def watched(stream: StringIO, monkeypatch: pytest.MonkeyPatch, seconds: float) -> str:
+    """What is shown while ten steps each take so long."""
+    now = [100.0]
+    monkeypatch.setattr("zerohop.bench.progress.time.monotonic", lambda: now[0])
+    with Watch("zerohop bench soft", stream) as watch:
+        watch.at("zerohop begins")
+        watch.expect(10)
+        for number in range(10):
+            watch.at(f"write {number} B")
+            now[0] += seconds
+            watch.advance()
+    return stream.getvalue()
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = watched(StringIO(), monkeypatch, 3.0).splitlines()
+    assert lines == [
+        "zerohop bench soft: 1 of 10, write 1 B, about 27 s left",
+        "zerohop bench soft: 5 of 10, write 5 B, about 15 s left",
+        "zerohop bench soft: 9 of 10, write 9 B, about 3 s left",
+    ]
+    assert "about 6.0 min left" in watched(StringIO(), monkeypatch, 40.0)
+
+
+@pytest.mark.parametrize("stream", [StringIO, Terminal])
+def test_what_takes_less_than_two_seconds_shows_no_progress(stream, monkeypatch) -> None:
+    assert watched(stream(), monkeypatch, 0.1) == ""
+
+
+def test_on_a_terminal_there_is_a_bar_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", watched(Terminal(), monkeypatch, 3.0))
+    assert re.search("zerohop bench soft: write 9 B .* 9/10 about 3 s left", shown)
+
+
+def test_absences_are_told_once_and_only_with_a_reason() -> None:
+    absences = Absences()
+    for reason in ("first", "second"):
+        absences.note("ucx", "write", reason)
+    absences.note("ucx", "read", "")
+    assert absences.told() == [{"impl": "ucx", "test": "write", "reason": "first"}]
+    assert absences.covers("ucx", "read")
