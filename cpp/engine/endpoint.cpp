@@ -87,6 +87,7 @@ void Endpoint::open_rails() {
     address_.device += (index > 0 ? "," : "") + device->name();
     devices.push_back(std::move(device));
   }
+  if (options_.faults.any()) put_faults(options_.faults);
   const Poller::Sleepers sleepers(services_.board, &services_.board->sleepers());
   const Poller::Silent silent(services_.board, &services_.board->pages().kernels);
   services_.poller =

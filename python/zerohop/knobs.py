@@ -164,7 +164,17 @@ KNOBS = (
 
 
 # Of an Endpoint, besides the knobs.
-KEYWORDS = ("device", "timeout", "name", "spin", "host", "local_rank", "registration", "metrics")
+KEYWORDS = (
+    "device",
+    "timeout",
+    "name",
+    "spin",
+    "host",
+    "local_rank",
+    "registration",
+    "metrics",
+    "faults",
+)
 
 
 def chosen(
