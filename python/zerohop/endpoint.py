@@ -171,9 +171,6 @@ class Endpoint(_core.Endpoint):
         _check_seconds("spin", spin)
         place = _place(metrics)
         wrong = _faults_text(faults)
-        values = chosen(knobs)
-        if wrong and "p2p" not in knobs and not os.environ.get("ZEROHOP_P2P", ""):
-            values["p2p"] = 0
         devices = os.environ.get("ZEROHOP_DEVICE", "") if device is None else joined(device)
         preferred, preference = (
             preferred_adapters(local_rank=local_rank) if not devices else ([], "")
@@ -190,7 +187,7 @@ class Endpoint(_core.Endpoint):
             spin=spin,
             host=host,
             registration=registration,
-            knobs=values,
+            knobs=chosen(knobs, defaults={"p2p": 0} if wrong else {}),
             nearest=nearest_rails(devices),
             preferred=preferred,
             preference=preference,
