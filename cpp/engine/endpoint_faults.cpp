@@ -19,7 +19,11 @@ void Endpoint::put_faults(const softhca::Faults& faults) {
                                 " is an adapter: take device='soft0'");
   }
   const std::lock_guard lock(faults_mutex_);
-  for (const auto& rail : rails_) softhca::set_faults(rail->device().context(), faults);
+  for (const auto& rail : rails_) {
+    softhca::Faults own = faults;
+    own.seed += rail->index();  // else the same requests would fail on all rails
+    softhca::set_faults(rail->device().context(), own);
+  }
   faults_ = faults;
 }
 

@@ -28,7 +28,8 @@ class Faults:
         seed: decides, with what is sent, what happens. The fate of a packet depends on the seed, the number of the queue
             pair (in the order in which the device got them), the number of the request on it (or whose answer it is),
             which packet of that it is, and which try; not on the clock. So the same calls in the same order by one
-            thread, on Peers that were connected in the same order, meet the same faults. Not repeatable is how many
+            thread, on Peers that were connected in the same order, meet the same faults. Of several devices (rails)
+            each has a seed that is one more than that of the one before. Not repeatable is how many
             requests one acknowledgement is for, and so which acknowledgements there are; and what happens when.
         drop: the packet is lost. It is sent again after the ack timeout (``ack_timeout``, 67 ms), ``retry_count`` times at
             most (7); then the connection ends, and the oldest request with RETRY_EXC_ERR: carried out, if only its

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import hypothesis
 import numpy as np
@@ -71,17 +71,28 @@ waits = st.sampled_from([None, None, 0.0, 0.001])
 class Model(RuleBasedStateMachine):
     """`far` and `counters` are what the far end's memory must hold; a failed call leaves several answers."""
 
-    outcomes: Counter[str] = Counter()
+    outcomes: ClassVar[Counter[str]] = Counter()
     process: FarProcess | None = None
     spare: FarProcess | None = None
 
-    @initialize(mapped=st.booleans(), p2p=st.integers(0, 1), mortal=st.integers(0, 2))
-    def begin(self, mapped: bool, p2p: int, mortal: int) -> None:
-        self.mapped, self.p2p, self.lives = mapped, p2p, int(mortal == 0)
+    @initialize(
+        mapped=st.booleans(),
+        p2p=st.sampled_from([0, 0, 1]),
+        mortal=st.integers(0, 2),
+        near=st.sampled_from(FAULTS),
+        far=st.sampled_from(FAULTS),
+        seed=st.integers(0, 999),
+    )
+    def begin(
+        self, mapped: bool, p2p: int, mortal: int, near: str | None, far: str | None, seed: int
+    ) -> None:
+        self.mapped, self.p2p, self.lives, self.devices = mapped, p2p, int(mortal == 0), 1
         self.content = 0  # makes bytes that no earlier call wrote
         self.ep: zh.Endpoint | None = None
         self.open()
         self.start()
+        self.set_faults("near", near, seed)
+        self.set_faults("far", far, seed)
 
     def open(self) -> None:
         if self.ep is not None:
@@ -137,7 +148,8 @@ class Model(RuleBasedStateMachine):
 
     def settle(self) -> None:
         """After an error: makes the device work again, with which nothing earlier is on its way any more."""
-        for side in self.faults:
+        before = dict(self.faults)
+        for side in before:
             self.put_faults(side, None)
         end = time.monotonic() + BOUND
         while True:
@@ -150,6 +162,8 @@ class Model(RuleBasedStateMachine):
             except zh.Error:
                 continue
         self.ask("quiet")
+        for side, text in before.items():
+            self.put_faults(side, text)
 
     def add_nothing(self) -> zh.Transfer:
         """By the device, whatever route others take."""
@@ -347,9 +361,11 @@ class Model(RuleBasedStateMachine):
         self.ask("quiet")
         self.check()
 
+    @precondition(lambda self: self.devices > 0)
     @rule(at=offsets, nbytes=sizes)
     def unplug(self, at: int, nbytes: int) -> None:
         """This side's device is gone with the next request."""
+        self.devices -= 1
         self.put_faults("near", "remove=1")
         data = self.fresh(min(nbytes, NBYTES - at))
         _, error = self.attempt(lambda: self.peer.write(data, self.remote[at : at + len(data)]))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import logging
+import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import zerohop as zh
+from support.link import until
 
 WORDS = [field.name for field in dataclasses.fields(zh.Faults)]
 
@@ -83,3 +87,67 @@ def test_each_word_is_explained(repository: Path) -> None:
     for word in WORDS:
         assert f"\n        {word}: " in inspect.getdoc(zh.Faults).replace("\n    ", "\n        ")
         assert f"`{word}`" in table or f"{word}=" in table
+
+
+def until_logged(caplog: pytest.LogCaptureFixture, word: str) -> str:
+    """The first sentence with that word; they come by a thread."""
+    return until(
+        lambda: next((text for text in caplog.messages if text.startswith(word)), ""),
+        f"{word} is told",
+    )
+
+
+def test_what_happens_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "zerohop.faults")
+    with zh.Endpoint("soft0", faults="duplicate=1") as a, zh.Endpoint("soft0", p2p=0) as b:
+        peer, counter = a.connect(b.address), b.empty(1, "int64")
+        assert [peer.fetch_add(counter.remote[0], 1).wait() for _ in range(20)] == [*range(20)]
+        assert a.stats()["faults"]["duplicate"] >= 20
+        until(lambda: b.stats()["faults"]["duplicate_found"] >= 20, "copies are found")
+        told = until_logged(caplog, "duplicate")
+    assert re.fullmatch(
+        r"duplicate on queue pair 0 \(number \d+\): request \d+, packet 0, try 0", told
+    )
+
+
+def test_the_same_calls_meet_the_same_faults() -> None:
+    def lost(seed: int) -> int:
+        faults = zh.Faults(seed=seed, drop=0.3)
+        with zh.Endpoint("soft0", faults=faults, ack_timeout=8) as a, zh.Endpoint("soft0") as b:
+            peer, there = a.connect(b.address), b.empty(100)
+            near = a.empty(100)
+            for _ in range(50):
+                peer.read(there.remote, near).wait()
+            return int(a.stats()["faults"]["drop"])
+
+    assert lost(1) == lost(1)
+    assert len({lost(seed) for seed in range(1, 5)}) > 1
+
+
+def test_the_failure_that_was_asked_for_is_the_one_that_comes() -> None:
+    with zh.Endpoint("soft0", p2p=0) as a, zh.Endpoint("soft0") as b:
+        peer, there = a.connect(b.address), b.empty(100)
+        near = a.empty(100)
+        peer.write(near, there.remote).wait()
+        a.set_faults(zh.Faults(fail=1, fail_status="REM_OP_ERR"))
+        with pytest.raises(zh.VerbsError, match="REM_OP_ERR") as caught:
+            peer.write(near, there.remote).wait()
+        assert caught.value.code == 11
+        a.set_faults(None)
+        peer.write(near, there.remote).wait()  # on a new queue pair
+
+
+@pytest.mark.filterwarnings("ignore:.*DEVICE_FATAL:RuntimeWarning")
+def test_a_device_can_be_unplugged() -> None:
+    with zh.Endpoint("soft0", p2p=0) as a, zh.Endpoint("soft0") as b:
+        peer, there = a.connect(b.address), b.empty(100)
+        near = a.empty(100)
+        a.set_faults("remove=1")
+        with suppress(zh.PeerLost):  # it may be done before that
+            peer.write(near, there.remote).wait()
+        until(lambda: not peer.alive, "the device is gone")
+        with pytest.raises(zh.PeerLost, match="DEVICE_FATAL"):
+            peer.write(near, there.remote)
+        assert [event["type"] for event in a.device_events] == ["DEVICE_FATAL"]
+        with pytest.raises(zh.VerbsError, match="DEVICE_FATAL"):
+            a.connect(b.address)
