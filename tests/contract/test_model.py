@@ -9,39 +9,28 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, ClassVar
 
 import hypothesis
 import numpy as np
 import pytest
 import zerohop as zh
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
-from support.model_far import COUNTERS, GUARD, MARGIN, NBYTES, OPTIONS, SLOTS, FarProcess
+from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
+from support.model_far import COUNTERS, MARGIN, NBYTES, SLOTS
+from support.model_near import BOUND, WAIT, Ends
 from support.patience import LOST_WITHIN, patient
 
 SECONDS = float(os.environ.get("ZEROHOP_TEST_MODEL_SECONDS", "20"))
 SEED = int(os.environ.get("ZEROHOP_TEST_MODEL_SEED", "1"))
 SETTINGS = hypothesis.settings(
-    max_examples=4,
+    max_examples=8,
     stateful_step_count=30,
     deadline=None,
     database=None,
+    verbosity=hypothesis.Verbosity.debug,  # each step: pytest shows them where one fails
     phases=[hypothesis.Phase.generate],  # what depends on time does not shrink
     suppress_health_check=list(hypothesis.HealthCheck),
 )
-WAIT = patient(10.0)  # seconds; the bound that the waits below are given
-BOUND = WAIT + LOST_WITHIN + patient(5.0)  # of each of them, on a busy machine
-
 FAULTS = [
     None,
     "drop=0.05",
@@ -68,12 +57,8 @@ sizes = st.sampled_from([1, 7, 8, 64, 1000, 4096, 5000, 70_000, 200_000])
 waits = st.sampled_from([None, None, 0.0, 0.001])
 
 
-class Model(RuleBasedStateMachine):
-    """`far` and `counters` are what the far end's memory must hold; a failed call leaves several answers."""
-
-    outcomes: ClassVar[Counter[str]] = Counter()
-    process: FarProcess | None = None
-    spare: FarProcess | None = None
+class Model(Ends):
+    """What each call must leave behind, whether it ends well or not."""
 
     @initialize(
         mapped=st.booleans(),
@@ -94,120 +79,6 @@ class Model(RuleBasedStateMachine):
         self.set_faults("near", near, seed)
         self.set_faults("far", far, seed)
 
-    def open(self) -> None:
-        if self.ep is not None:
-            self.ep.close(0)
-        self.ep = zh.Endpoint("soft0", p2p=self.p2p, name="near", **OPTIONS)
-        self.near_all = np.full(MARGIN + NBYTES + MARGIN, GUARD, np.uint8)
-        self.near_all[MARGIN:-MARGIN] = 0
-        self.near = self.ep.register(self.near_all)[MARGIN:-MARGIN]
-
-    def start(self) -> None:
-        """A far end with fresh memory."""
-        if Model.process is None:
-            Model.process = (Model.spare or FarProcess()).await_ready()
-            Model.spare = FarProcess()
-        self.faults: dict[str, str | None] = {"near": None, "far": None}
-        self.address, memory, counters = self.ask("begin", self.mapped)
-        self.remote, self.remote_counters = map(zh.RemoteMemory.from_bytes, (memory, counters))
-        self.far = np.zeros(NBYTES, np.uint8)
-        self.counters = [0] * COUNTERS
-        self.connect()
-
-    def ask(self, *order: Any) -> Any:
-        assert Model.process is not None
-        return Model.process.ask(*order)
-
-    def connect(self) -> None:
-        self.peer = self.ep.connect(self.address, timeout=WAIT)
-        self.ask("accept")
-
-    # --- calls that may fail ---
-
-    def attempt(
-        self, begin: Callable[[], zh.Transfer], wait: float | None = None
-    ) -> tuple[Any, zh.Error | None]:
-        """Its result, or its error; in any case in time."""
-        start = time.monotonic()
-        try:
-            transfer = begin()
-            if wait is not None:
-                with suppress(zh.TransferTimeout):
-                    transfer.wait(timeout=wait)
-            result = transfer.wait(timeout=WAIT)
-        except zh.TransferTimeout:
-            raise AssertionError(f"{self.faults} have kept a transfer for {WAIT} s") from None
-        except zh.Error as error:
-            self.outcomes[f"{type(error).__name__}, {error.effect}"] += 1
-            return None, error
-        else:
-            self.outcomes["done"] += 1
-            return result, None
-        finally:
-            assert time.monotonic() - start < BOUND
-
-    def settle(self) -> None:
-        """After an error: makes the device work again, with which nothing earlier is on its way any more."""
-        before = dict(self.faults)
-        for side in before:
-            self.put_faults(side, None)
-        end = time.monotonic() + BOUND
-        while True:
-            assert time.monotonic() < end, "the connection does not recover"
-            try:
-                if not self.peer.alive:
-                    self.connect()
-                self.add_nothing().wait(timeout=WAIT)
-                break
-            except zh.Error:
-                continue
-        self.ask("quiet")
-        for side, text in before.items():
-            self.put_faults(side, text)
-
-    def add_nothing(self) -> zh.Transfer:
-        """By the device, whatever route others take."""
-        return self.peer.fetch_add(self.remote_counters[COUNTERS - 1], 0)
-
-    def put_faults(self, side: str, text: str | None) -> None:
-        if side == "near":
-            self.ep.set_faults(text)
-        else:
-            self.ask("faults", text)
-        self.faults[side] = text
-
-    # --- what memory must hold ---
-
-    def fresh(self, nbytes: int) -> np.ndarray:
-        self.content += 1
-        return (np.arange(nbytes) * 31 + self.content * 17).astype(np.uint8)
-
-    def check(
-        self, written: list[tuple[int, np.ndarray]] = (), error: zh.Error | None = None
-    ) -> None:
-        """After a write of these bytes, which may have failed: all is there, or as much as the error says."""
-        if error is not None:
-            self.settle()
-        whole, counters = self.ask("show")
-        seen = np.frombuffer(whole, np.uint8)
-        assert (seen[:MARGIN] == GUARD).all(), "bytes before the memory have changed"
-        assert (seen[-MARGIN:] == GUARD).all(), "bytes behind the memory have changed"
-        seen = seen[MARGIN:-MARGIN]
-        new = self.far.copy()
-        for at, data in written:
-            new[at : at + len(data)] = data
-        if error is None:
-            fits = seen == new
-        elif error.effect == "nothing":
-            fits = seen == self.far
-        else:
-            fits = (seen == new) | (seen == self.far)
-        assert fits.all(), f"byte {np.argmin(fits)} of {(~fits).sum()} wrong ones; {error!r}"
-        assert counters == self.counters
-        self.far = seen.copy()
-        assert (self.near_all[:MARGIN] == GUARD).all(), "bytes before the array have changed"
-        assert (self.near_all[-MARGIN:] == GUARD).all(), "bytes behind the array have changed"
-
     # --- rules ---
 
     @rule(at=offsets, nbytes=sizes, wait=waits)
@@ -223,19 +94,24 @@ class Model(RuleBasedStateMachine):
         data = self.fresh(min(nbytes, NBYTES - at))
         end = at + len(data)
         value = self.content
-        Model.process.order("watch", slot, at, end)
+        Ends.process.order("watch", slot, at, end)
         _, error = self.attempt(
             lambda: self.peer.write(data, self.remote[at:end], notify=(slot, value))
         )
         if error is not None:
-            Model.process.order("tired")
-        seen, there = Model.process.link.recv(BOUND)
+            Ends.process.order("tired")
+        seen, there = Ends.process.link.recv(BOUND)
         if error is not None:
-            assert Model.process.link.recv() is None
+            assert Ends.process.link.recv() is None
         assert seen in ({0, value} if error is not None else {value})
         assert not seen or there == data.tobytes(), "the notification came before its data"
         assert not seen or error is None or error.effect != "nothing"
         self.check([(at, data)], error)
+        late = self.ask("take", slot)
+        assert late in ({0, value} if error is not None and not seen else {0})
+        assert not late or (self.far[at:end] == data).all(), (
+            "the notification came without its data"
+        )
 
     @rule(
         blocks=st.lists(
@@ -318,7 +194,7 @@ class Model(RuleBasedStateMachine):
         data = self.fresh(nbytes)
         tag = self.content
         array = np.zeros(nbytes, np.uint8)
-        Model.process.order("send", data.tobytes(), tag)
+        Ends.process.order("send", data.tobytes(), tag)
         error: zh.Error | None = None
         try:
             count = self.peer.recv(array, tag=tag).wait(timeout=WAIT if self.calm() else 0.5)
@@ -326,7 +202,7 @@ class Model(RuleBasedStateMachine):
             zh.Error
         ) as raised:  # a TransferTimeout, too: what was lost with a queue pair does not come
             error = raised
-        told = Model.process.link.recv(BOUND)
+        told = Ends.process.link.recv(BOUND)
         if error is None:
             assert (count, array.tobytes()) == (nbytes, data.tobytes())
         else:
@@ -334,9 +210,6 @@ class Model(RuleBasedStateMachine):
         if error is not None or told:  # told alone: an acknowledgement was lost
             self.settle()
         self.check()
-
-    def calm(self) -> bool:
-        return not any(self.faults.values())
 
     @rule(
         side=st.sampled_from(["near", "far"]),
@@ -385,27 +258,17 @@ class Model(RuleBasedStateMachine):
 
         def begin() -> zh.Transfer:
             transfer = self.peer.write(data, self.remote[at : at + len(data)])
-            Model.process.process.send_signal(signal.SIGKILL)
+            Ends.process.process.send_signal(signal.SIGKILL)
             return transfer
 
         start = time.monotonic()
         self.attempt(begin)
-        Model.process.process.wait(patient(10))
+        Ends.process.process.wait(patient(10))
         while not isinstance(self.attempt(self.add_nothing)[1], zh.PeerLost):
             assert time.monotonic() - start < LOST_WITHIN + patient(1.0)
         self.forget()
         self.ep.set_faults(None)
         self.start()
-
-    @classmethod
-    def forget(cls) -> None:
-        if cls.process is not None:
-            cls.process.kill()
-        cls.process = None
-
-    def teardown(self) -> None:
-        if getattr(self, "ep", None) is not None:
-            self.ep.close(0)
 
 
 @pytest.mark.timeout(SECONDS + 100)
@@ -419,8 +282,8 @@ def test_all_calls_keep_their_guarantees_whatever_goes_wrong() -> None:
             run_state_machine_as_test(hypothesis.seed(number)(Model), settings=SETTINGS)
             number += 1
     finally:
-        print(", ".join(f"{count} {outcome}" for outcome, count in Model.outcomes.most_common()))
-        Model.forget()
-        if Model.spare is not None:
-            Model.spare.kill()
-            Model.spare = None
+        print(", ".join(f"{count} {outcome}" for outcome, count in Ends.outcomes.most_common()))
+        Ends.forget()
+        if Ends.spare is not None:
+            Ends.spare.kill()
+            Ends.spare = None

@@ -72,6 +72,9 @@ class Far:
     def tired(self) -> None:
         """Ends watch()."""
 
+    def take(self, slot: int) -> int:
+        return self._ep.reset_notify(slot)
+
     def await_message(self, nbytes: int, tag: int) -> bool:
         assert self._peer is not None
         array = np.zeros(nbytes, np.uint8)
