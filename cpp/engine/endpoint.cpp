@@ -15,6 +15,7 @@
 #include "engine/control_host.hpp"
 #include "engine/cuda_table.hpp"
 #include "engine/device_choice.hpp"
+#include "softhca/device_faults.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -84,6 +85,9 @@ void Endpoint::open_rails() {
     const auto index = static_cast<RailIndex>(rails_.size());
     rails_.push_back(
         std::make_shared<Rail>(index, rdma::ProtectionDomain::create(device), std::move(reason)));
+    if (rails_.back()->software()) {
+      fault_counts_.push_back(softhca::fault_counts(device->context()));
+    }
     address_.device += (index > 0 ? "," : "") + device->name();
     devices.push_back(std::move(device));
   }

@@ -75,7 +75,7 @@ class Endpoint {
   // From now on; none: Faults{}. Throws std::invalid_argument on an adapter.
   void set_faults(const softhca::Faults& faults);
   softhca::Faults faults() const;
-  // How often what happened on its devices, by name; none once closed.
+  // How often what happened on its devices, by name; also once closed.
   std::map<std::string, std::uint64_t> fault_counts() const;
 
   struct Registering {
@@ -159,6 +159,8 @@ class Endpoint {
   const std::shared_ptr<RouteBooks> books_ = std::make_shared<RouteBooks>();
   mutable std::mutex faults_mutex_;  // guards the next one, and that all rails have the same
   softhca::Faults faults_;
+  std::vector<std::shared_ptr<const softhca::FaultCounts>>
+      fault_counts_;  // of devices that are soft
   const std::shared_ptr<LiveRegions> live_regions_ = std::make_shared<LiveRegions>();
   std::shared_ptr<Registrations> registrations_;
   std::shared_ptr<StagedMemories> staged_memories_ = std::make_shared<StagedMemories>();

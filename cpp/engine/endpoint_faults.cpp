@@ -33,15 +33,11 @@ softhca::Faults Endpoint::faults() const {
 }
 
 std::map<std::string, std::uint64_t> Endpoint::fault_counts() const {
-  const Entered entered(life_);
   std::map<std::string, std::uint64_t> sums;
-  if (closed()) return sums;
-  for (const auto& rail : rails_) {
-    if (!rail->software()) continue;
-    const softhca::FaultCounts& counts = softhca::fault_counts(rail->device().context());
+  for (const auto& counts : fault_counts_) {
     for (std::size_t i = 0; i < softhca::kFaults; ++i) {
       const auto fault = static_cast<softhca::Fault>(i);
-      if (counts.of(fault) > 0) sums[softhca::fault_name(fault)] += counts.of(fault);
+      if (counts->of(fault) > 0) sums[softhca::fault_name(fault)] += counts->of(fault);
     }
   }
   return sums;

@@ -62,7 +62,7 @@ void set_faults(ibv_context* context, const Faults& faults) {
   Context::of(context).faults.set(faults);
 }
 
-const FaultCounts& fault_counts(ibv_context* context) noexcept {
+std::shared_ptr<const FaultCounts> fault_counts(ibv_context* context) noexcept {
   return Context::of(context).faults.counts;
 }
 

@@ -35,7 +35,8 @@ class DeviceFaults final : public Timed {
 
   void on_time() noexcept override;  // the device is gone
 
-  FaultCounts counts;
+  // Outlives the device with who reads it.
+  const std::shared_ptr<FaultCounts> counts = std::make_shared<FaultCounts>();
 
  private:
   Context& context_;
@@ -47,6 +48,6 @@ class DeviceFaults final : public Timed {
 
 // Of an open soft device. Throws std::bad_alloc.
 void set_faults(ibv_context* context, const Faults& faults);
-const FaultCounts& fault_counts(ibv_context* context) noexcept;
+std::shared_ptr<const FaultCounts> fault_counts(ibv_context* context) noexcept;
 
 }  // namespace zerohop::softhca

@@ -215,7 +215,7 @@ bool FaultyWire::try_again() noexcept {
 
 void FaultyWire::has_read() noexcept {
   if (faults_.slow.count() == 0) return;
-  device_.counts.add(Fault::slow);
+  device_.counts->add(Fault::slow);
   qp_.connection.want_read(false);
   wake_at(reads_at_, faults_.slow);
 }
@@ -269,7 +269,7 @@ void FaultyWire::on_time() noexcept {
 }
 
 void FaultyWire::happened(Fault fault) noexcept {
-  device_.counts.add(fault);
+  device_.counts->add(fault);
   log(Level::debug, "faults", [&] {
     constexpr const char* kKinds[] = {"request", "response to request", "acknowledgement",
                                       "request"};

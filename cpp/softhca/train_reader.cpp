@@ -145,8 +145,8 @@ TrainReader::Step TrainReader::begin_checked(QueuePair& qp) noexcept {
   }
   switch (inspect_train(received.first(nbytes), next_checked_)) {
     case Finding::next: ++next_checked_; return take_train(qp, kCheckEnd);
-    case Finding::damaged: qp.device.faults.counts.add(Fault::corrupt_found); break;
-    case Finding::repeated: qp.device.faults.counts.add(Fault::duplicate_found); break;
+    case Finding::damaged: qp.device.faults.counts->add(Fault::corrupt_found); break;
+    case Finding::repeated: qp.device.faults.counts->add(Fault::duplicate_found); break;
     case Finding::gap: return corrupt(qp);
   }
   begin_ += static_cast<std::uint32_t>(nbytes);

@@ -46,6 +46,7 @@ __all__: list[str] = [
     "bench_write_many",
     "crc32c",
     "device_names",
+    "fault_words",
     "forget_logs",
     "forget_recording",
     "gpu_count",
@@ -1203,6 +1204,7 @@ class Endpoint:
         nearest: collections.abc.Mapping[str, typing.SupportsInt | typing.SupportsIndex],
         preferred: collections.abc.Sequence[str],
         preference: str,
+        faults: str = "",
     ) -> None: ...
     def _repr_html_(self) -> str:
         """
@@ -1264,6 +1266,10 @@ class Endpoint:
         GPU, no room on it), TransferTimeout (other work kept the GPU from zeroing it for the Endpoint's timeout),
         TypeError and ValueError (shape, dtype, device).
         """
+    def faults_text(self) -> str:
+        """
+        The words of the faults that there are; empty: none.
+        """
     def notify(
         self,
         slot: typing.SupportsInt | typing.SupportsIndex,
@@ -1278,6 +1284,10 @@ class Endpoint:
     def peek_notify(self, slot: typing.SupportsInt | typing.SupportsIndex) -> int:
         """
         The value in the slot, 0 if it is empty. Never blocks.
+        """
+    def put_faults(self, text: str) -> None:
+        """
+        What set_faults() does, of text.
         """
     def register(
         self,
@@ -1316,6 +1326,9 @@ class Endpoint:
         over all of them, and "connections", a list of one dict for each that is there, behind the last 64 that have ended, the
         oldest first: "peer", its name, "ended", None or a str that says why it ended, and "routes", as before but for what is
         mapped. Also after close(). Reading them costs transfers nothing.
+
+        "faults" is there once there were any (zh.Faults): a dict of how often each happened; corrupt_found and duplicate_found
+        are packets of peers that were dropped.
         """
     def unshare(self, name: str) -> None:
         """
@@ -1608,6 +1621,11 @@ def crc32c(array: typing.Any) -> int:
     """
 
 def device_names() -> list[str]: ...
+def fault_words(text: str) -> dict:
+    """
+    All words of faults with their values, times in seconds. Raises ValueError.
+    """
+
 def forget_logs() -> None:
     """
     In a child made by fork(): keep no sentences.

@@ -28,7 +28,7 @@ struct FaultyPair {
     connect(a, b);
   }
   std::uint64_t counted(Side& side, Fault fault) const {
-    return zerohop::softhca::fault_counts(side.context).of(fault);
+    return zerohop::softhca::fault_counts(side.context)->of(fault);
   }
   ibv_wc write(std::uint64_t id, std::size_t nbytes, std::size_t offset = 0) {
     REQUIRE(a.post_rdma(IBV_WR_RDMA_WRITE, id, a.sge(offset, nbytes), b.at(offset), b.mr->rkey) ==

@@ -184,7 +184,7 @@ TEST_CASE("of checked trains only the next one counts") {
   say(fd, first.data(), first.size());  // again
   for (const std::byte byte : second) say(fd, &byte, 1);
   CHECK(holds(2, 'c'));
-  const auto& counts = softhca::Context::of(stage.side.context).faults.counts;
+  const auto& counts = *softhca::Context::of(stage.side.context).faults.counts;
   CHECK(counts.of(softhca::Fault::corrupt_found) == 1);
   CHECK(counts.of(softhca::Fault::duplicate_found) == 1);
   const auto gap = sealed(3, 2, 'd');

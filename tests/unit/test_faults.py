@@ -105,6 +105,7 @@ def test_what_happens_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> N
         assert a.stats()["faults"]["duplicate"] >= 20
         until(lambda: b.stats()["faults"]["duplicate_found"] >= 20, "copies are found")
         told = until_logged(caplog, "duplicate")
+    assert a.stats()["faults"]["duplicate"] >= 20  # also once closed
     assert re.fullmatch(
         r"duplicate on queue pair 0 \(number \d+\): request \d+, packet 0, try 0", told
     )
