@@ -33,14 +33,14 @@ void bind_faults(py::module_& m, EndpointClass& type) {
   m.def("fault_words", &words_of, py::arg("text"),
         "All words of faults with their values, times in seconds. Raises ValueError.");
   type.def(
-      "put_faults",
+      "_put_faults",
       [](Endpoint& self, const std::string& text) {
         const Faults faults = Faults::parse(text);
         without_gil([&] { self.set_faults(faults); });
       },
       py::arg("text"), "What set_faults() does, of text.");
   type.def(
-      "faults_text", [](const Endpoint& self) { return self.faults().text(); },
+      "_faults_text", [](const Endpoint& self) { return self.faults().text(); },
       "The words of the faults that there are; empty: none.");
 }
 

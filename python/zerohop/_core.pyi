@@ -1206,6 +1206,14 @@ class Endpoint:
         preference: str,
         faults: str = "",
     ) -> None: ...
+    def _faults_text(self) -> str:
+        """
+        The words of the faults that there are; empty: none.
+        """
+    def _put_faults(self, text: str) -> None:
+        """
+        What set_faults() does, of text.
+        """
     def _repr_html_(self) -> str:
         """
         For a notebook.
@@ -1266,10 +1274,6 @@ class Endpoint:
         GPU, no room on it), TransferTimeout (other work kept the GPU from zeroing it for the Endpoint's timeout),
         TypeError and ValueError (shape, dtype, device).
         """
-    def faults_text(self) -> str:
-        """
-        The words of the faults that there are; empty: none.
-        """
     def notify(
         self,
         slot: typing.SupportsInt | typing.SupportsIndex,
@@ -1284,10 +1288,6 @@ class Endpoint:
     def peek_notify(self, slot: typing.SupportsInt | typing.SupportsIndex) -> int:
         """
         The value in the slot, 0 if it is empty. Never blocks.
-        """
-    def put_faults(self, text: str) -> None:
-        """
-        What set_faults() does, of text.
         """
     def register(
         self,

@@ -212,7 +212,7 @@ class Endpoint(_core.Endpoint):
         """What goes wrong on purpose on its devices now; None: nothing."""
         from zerohop.faults import Faults
 
-        text = self.faults_text()
+        text = self._faults_text()
         return Faults.parse(text) if text else None
 
     def set_faults(self, faults: Faults | str | None) -> None:
@@ -222,7 +222,7 @@ class Endpoint(_core.Endpoint):
         """
         from zerohop.faults import text_of
 
-        self.put_faults("" if faults is None else text_of(faults))
+        self._put_faults("" if faults is None else text_of(faults))
 
     @property
     def metrics_url(self) -> str | None:

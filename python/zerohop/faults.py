@@ -40,7 +40,8 @@ class Faults:
         cut: the connection ends instead of the packet. The other end learns of it at once.
         partial: a part of the packet's payload arrives and is placed, then the connection ends.
         rnr: of a message or a write with a notification that this side receives: it finds no receive posted, though there
-            is one, and is sent again after ``min_rnr_timer``, ``rnr_retry`` times at most; then RNR_RETRY_EXC_ERR.
+            is one, and is sent again after ``min_rnr_timer``, ``rnr_retry`` times at most (7, the default: for ever); then
+            RNR_RETRY_EXC_ERR.
         delay: how long a packet waits before it leaves, and all behind it, in seconds.
         delay_rate: of packets that do.
         slow: how long this side waits after it has looked at what came before it looks again, in seconds.
