@@ -40,7 +40,7 @@ EndpointHandle make_endpoint(const std::string& device, const std::string& name,
                              const std::map<std::string, int>& knobs,
                              const std::map<std::string, engine::RailIndex>& nearest,
                              const std::vector<std::string>& preferred,
-                             const std::string& preference) {
+                             const std::string& preference, const std::string& faults) {
   engine::EndpointOptions options{.device = device,
                                   .preference = {preferred, preference},
                                   .port = {},
@@ -53,7 +53,8 @@ EndpointHandle make_endpoint(const std::string& device, const std::string& name,
                                   .host = host,
                                   .interrupt = &check_signals,
                                   .cuda = nullptr,
-                                  .open_devices = nullptr};
+                                  .open_devices = nullptr,
+                                  .faults = softhca::Faults::parse(faults)};
   options.gpu.registration = engine::parse_registration(registration);
   set_knobs(options, knobs);
   return without_gil([&] { return std::make_shared<Endpoint>(options); });
@@ -100,7 +101,7 @@ void bind_endpoint(py::module_& m) {
   EndpointClass type(m, "Endpoint");
   type.def(py::init(&make_endpoint), py::arg("device"), py::arg("name"), py::arg("timeout"),
            py::arg("spin"), py::arg("host"), py::arg("registration"), py::arg("knobs"),
-           py::arg("nearest"), py::arg("preferred"), py::arg("preference"))
+           py::arg("nearest"), py::arg("preferred"), py::arg("preference"), py::arg("faults") = "")
       .def_property_readonly(
           "address", [](const Endpoint& self) { return to_bytes(self.address().to_bytes()); },
           "What another Endpoint needs to connect: bytes. Contains a secret.")
@@ -142,6 +143,7 @@ Calling it again does nothing. RuntimeWarning: it dropped a send(), as Peer.clos
   bind_registered_memory(type);
   bind_notifications(type);
   bind_endpoint_stats(type);
+  bind_faults(m, type);
 }
 
 }  // namespace zerohop::bindings

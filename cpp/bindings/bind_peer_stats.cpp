@@ -197,6 +197,8 @@ py::dict endpoint_stats(const engine::Endpoint& self) {
   all["peers"] = peers.size();
   all["routes"] = routes;
   all["connections"] = connections_of(reading);
+  const auto faults = self.fault_counts();
+  if (!faults.empty()) all["faults"] = faults;
   return all;
 }
 
@@ -208,7 +210,10 @@ Counters of all the Peers that this Endpoint has and had, those that are lost or
 many are connected now, "routes", a list as in Peer.stats(), of one dict for each route and device, added up
 over all of them, and "connections", a list of one dict for each that is there, behind the last 64 that have ended, the
 oldest first: "peer", its name, "ended", None or a str that says why it ended, and "routes", as before but for what is
-mapped. Also after close(). Reading them costs transfers nothing.)");
+mapped. Also after close(). Reading them costs transfers nothing.
+
+"faults" is there once there were any (zh.Faults): a dict of how often each happened; corrupt_found and duplicate_found
+are packets of peers that were dropped.)");
 }
 
 void bind_stats(PeerClass& type) {

@@ -15,6 +15,7 @@
 #include "engine/control_host.hpp"
 #include "engine/cuda_table.hpp"
 #include "engine/device_choice.hpp"
+#include "softhca/device_faults.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -84,9 +85,13 @@ void Endpoint::open_rails() {
     const auto index = static_cast<RailIndex>(rails_.size());
     rails_.push_back(
         std::make_shared<Rail>(index, rdma::ProtectionDomain::create(device), std::move(reason)));
+    if (rails_.back()->software()) {
+      fault_counts_.push_back(softhca::fault_counts(device->context()));
+    }
     address_.device += (index > 0 ? "," : "") + device->name();
     devices.push_back(std::move(device));
   }
+  if (!options_.faults.text().empty()) put_faults(options_.faults);
   const Poller::Sleepers sleepers(services_.board, &services_.board->sleepers());
   const Poller::Silent silent(services_.board, &services_.board->pages().kernels);
   services_.poller =
@@ -97,6 +102,7 @@ void Endpoint::open_rails() {
 void Endpoint::open_neighbourhood() {
   if (!options_.p2p) {
     no_neighbourhood_ = "this Endpoint has p2p=0 (or ZEROHOP_P2P=0), and not the default, 1";
+    if (!options_.faults.text().empty()) no_neighbourhood_ += "; with faults 0 is the default";
     return;
   }
   try {

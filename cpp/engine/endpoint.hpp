@@ -23,6 +23,7 @@
 #include "engine/route_books.hpp"
 #include "engine/slot_claim.hpp"
 #include "engine/stream_waits.hpp"
+#include "softhca/faults.hpp"
 
 namespace zerohop::engine {
 
@@ -44,6 +45,7 @@ struct EndpointOptions {
   Poller::Interrupt interrupt;               // what may end a wait early
   std::shared_ptr<const driver::Cuda> cuda;  // null: libcuda's, loaded with the first GPU array
   std::function<std::vector<DeviceChoice>()> open_devices;  // null: those that `device` names
+  softhca::Faults faults{};                                 // of its devices, which are soft then
 };
 
 class Endpoint {
@@ -69,6 +71,12 @@ class Endpoint {
   RouteBooks::Reading route_stats() const { return books_->read(); }
   // What its devices said by themselves, the newest last; none once closed.
   std::vector<DeviceEvent> device_events() const;
+
+  // From now on; none: Faults{}. Throws std::invalid_argument on an adapter.
+  void set_faults(const softhca::Faults& faults);
+  softhca::Faults faults() const;
+  // How often what happened on its devices, by name; also once closed.
+  std::map<std::string, std::uint64_t> fault_counts() const;
 
   struct Registering {
     bool writable = false;
@@ -135,6 +143,7 @@ class Endpoint {
   void stop();
   Control::MakePeer peer_maker() const;
   void open_rails();
+  void put_faults(const softhca::Faults& faults);
   void open_neighbourhood();
 
   const EndpointOptions options_;
@@ -148,6 +157,10 @@ class Endpoint {
   std::shared_ptr<GpuBoard> gpu_board_;
   std::shared_ptr<CopyQueue> copy_queue_;
   const std::shared_ptr<RouteBooks> books_ = std::make_shared<RouteBooks>();
+  mutable std::mutex faults_mutex_;  // guards the next one, and that all rails have the same
+  softhca::Faults faults_;
+  std::vector<std::shared_ptr<const softhca::FaultCounts>>
+      fault_counts_;  // of devices that are soft
   const std::shared_ptr<LiveRegions> live_regions_ = std::make_shared<LiveRegions>();
   std::shared_ptr<Registrations> registrations_;
   std::shared_ptr<StagedMemories> staged_memories_ = std::make_shared<StagedMemories>();

@@ -10,11 +10,18 @@ namespace zerohop::softhca {
 namespace {
 
 const void* element_of(const ibv_async_event& event) {
+  if (event.event_type == IBV_EVENT_DEVICE_FATAL) return nullptr;
   if (event.event_type == IBV_EVENT_CQ_ERR) return event.element.cq;
   return event.element.qp;
 }
 
 }  // namespace
+
+void AsyncEvents::raise(ibv_event_type type) noexcept {
+  ibv_async_event event{};
+  event.event_type = type;
+  push(event);
+}
 
 void AsyncEvents::raise(ibv_event_type type, ibv_qp* qp) noexcept {
   ibv_async_event event{};
@@ -49,7 +56,7 @@ int AsyncEvents::take(ibv_async_event& event) noexcept {
     queued_.pop_front();
     if (event.event_type == IBV_EVENT_CQ_ERR) {
       ++CompletionQueue::of(event.element.cq).async_events_taken;
-    } else {
+    } else if (event.event_type != IBV_EVENT_DEVICE_FATAL) {
       ++QueuePair::of(event.element.qp).async_events_taken;
     }
     return 0;
@@ -79,7 +86,7 @@ void ack_async_event(ibv_async_event* event) {
     ++cq->async_events_completed;
     ::pthread_cond_signal(&cq->cond);
     ::pthread_mutex_unlock(&cq->mutex);
-  } else {
+  } else if (event->event_type != IBV_EVENT_DEVICE_FATAL) {
     ibv_qp* qp = event->element.qp;
     if (Context::of(qp->context).forked()) return;
     ::pthread_mutex_lock(&qp->mutex);

@@ -14,6 +14,7 @@ class AsyncEvents {
  public:
   int fd() const noexcept { return counter_.fd(); }
 
+  void raise(ibv_event_type type) noexcept;  // of the device itself
   void raise(ibv_event_type type, ibv_qp* qp) noexcept;
   void raise(ibv_event_type type, ibv_cq* cq) noexcept;
 

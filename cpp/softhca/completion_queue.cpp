@@ -140,7 +140,7 @@ ibv_cq* create_cq(ibv_context* handle, int depth, void* cq_context, ibv_comp_cha
                   int vector) {
   Context& context = Context::of(handle);
   errno = ENOMEM;
-  if (context.forked()) errno = ENODEV;
+  if (const int obstacle = context.obstacle(); obstacle != 0) errno = obstacle;
   if (depth < 1 || depth > limits::kCompletions || vector < 0 ||
       vector >= handle->num_comp_vectors || (channel != nullptr && channel->context != handle)) {
     errno = EINVAL;

@@ -207,13 +207,27 @@ void Connection::on_time() noexcept {
 void Connection::want_write(bool wanted) noexcept {
   if (wanted == wants_write_ || !fd_) return;
   wants_write_ = wanted;
-  qp_.device.poller.change(fd_.get(), wanted ? EPOLLIN | EPOLLOUT : EPOLLIN, qp_);
+  watch();
+}
+
+void Connection::want_read(bool wanted) noexcept {
+  if (wanted == wants_read_ || !fd_) return;
+  wants_read_ = wanted;
+  watch();
+}
+
+void Connection::watch() noexcept {
+  std::uint32_t wanted = 0;
+  if (wants_read_) wanted |= EPOLLIN;
+  if (wants_write_) wanted |= EPOLLOUT;
+  qp_.device.poller.change(fd_.get(), wanted, qp_);
 }
 
 void Connection::linger() noexcept {
   ::shutdown(fd_.get(), SHUT_WR);
   phase_ = Phase::lingering;
   want_write(false);
+  want_read(true);
   give_up_ = Clock::time_point::max();
   schedule(Clock::now() + kLingerTime);
   on_ready();
@@ -234,6 +248,7 @@ void Connection::drop_socket() noexcept {
   if (fd_) qp_.device.poller.remove(fd_.get());
   fd_.reset();
   wants_write_ = false;
+  wants_read_ = true;
 }
 
 void Connection::close() noexcept {

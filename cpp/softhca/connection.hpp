@@ -37,6 +37,8 @@ class Connection {
   void on_time() noexcept;                // in every phase but open
   void want_write(bool wanted) noexcept;  // whether to be woken when the socket takes bytes again
 
+  void want_read(bool wanted) noexcept;  // whether to be woken when there is something to read
+
   bool discard_input() noexcept;  // reads and drops; false at the end of the stream
   void linger() noexcept;  // no more to say: lets the peer read our last words before the end
   void close() noexcept;
@@ -55,11 +57,13 @@ class Connection {
   void redial_later() noexcept;
   void schedule(Clock::time_point action) noexcept;
   void drop_socket() noexcept;
+  void watch() noexcept;
 
   QueuePair& qp_;
   UniqueFd fd_;
   Phase phase_ = Phase::closed;
   bool wants_write_ = false;
+  bool wants_read_ = true;
   Hello heard_{};
   std::size_t heard_nbytes_ = 0;
   std::chrono::milliseconds backoff_{0};

@@ -10,7 +10,11 @@
 namespace zerohop::softhca {
 
 Context::Context(const SoftDevice& soft_device)
-    : ibv_context{}, timers(poller), listener(*this, soft_device.address), progress(*this) {
+    : ibv_context{},
+      timers(poller),
+      faults(*this),
+      listener(*this, soft_device.address),
+      progress(*this) {
   device = const_cast<SoftDevice*>(&soft_device);  // ibv_context declares it non-const
   ops.poll_cq = softhca::poll_cq;
   ops.req_notify_cq = softhca::req_notify_cq;

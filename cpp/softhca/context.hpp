@@ -16,12 +16,14 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <cerrno>
 #include <mutex>
 #include <unordered_map>
 
 #include "base/fork.hpp"
 #include "softhca/async_events.hpp"
 #include "softhca/device.hpp"
+#include "softhca/device_faults.hpp"
 #include "softhca/doorbells.hpp"
 #include "softhca/listener.hpp"
 #include "softhca/memory_table.hpp"
@@ -43,6 +45,8 @@ class Context : public ibv_context {
 
   // True in a child made by fork(2): nothing of this context may be touched there.
   bool forked() const noexcept { return generation_ != fork_generation(); }
+  // Why nothing can be made or connected here any more: an errno, or 0.
+  int obstacle() const noexcept { return forked() ? ENODEV : faults.gone() ? EIO : 0; }
   const ibv_gid& gid() const noexcept { return listener.gid(); }
 
   std::atomic<int> users{0};  // protection domains, channels and completion queues
@@ -56,6 +60,7 @@ class Context : public ibv_context {
   AsyncEvents events;
   Poller poller;
   Timers timers;
+  DeviceFaults faults;
   Listener listener;
   Doorbells doorbells;
   Progress progress;  // last: its thread uses all the others

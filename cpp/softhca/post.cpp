@@ -67,6 +67,7 @@ void enqueue(QueuePair& qp, const ibv_send_wr& work) {
     entry.sge_count = static_cast<std::uint16_t>(work.num_sge);
     std::copy_n(work.sg_list, work.num_sge, qp.sends.sges(number));
   }
+  if (qp.faulty) entry.refusal = qp.faulty->posted();
   qp.sends.push();
 }
 
@@ -92,7 +93,7 @@ void QueuePair::take_direct() noexcept {
     }
     SendEntry& posted = sends.at(sends.tail());
     enqueue(*this, entry.work);
-    posted.refusal = entry.status;
+    if (entry.status != IBV_WC_SUCCESS) posted.refusal = entry.status;
     posted.signaled = (entry.work.send_flags & IBV_SEND_SIGNALED) != 0;
   }
 }

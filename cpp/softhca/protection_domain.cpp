@@ -9,9 +9,10 @@ namespace zerohop::softhca {
 
 ibv_pd* alloc_pd(ibv_context* handle) {
   Context& context = Context::of(handle);
-  auto* domain = context.forked() ? nullptr : new (std::nothrow) ProtectionDomain;
+  const int obstacle = context.obstacle();
+  auto* domain = obstacle != 0 ? nullptr : new (std::nothrow) ProtectionDomain;
   if (domain == nullptr) {
-    errno = context.forked() ? ENODEV : ENOMEM;
+    errno = obstacle != 0 ? obstacle : ENOMEM;
     return nullptr;
   }
   domain->context = handle;

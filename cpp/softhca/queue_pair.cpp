@@ -73,7 +73,8 @@ QueuePair::QueuePair(Context& owner, ibv_pd* domain, const ibv_qp_init_attr& gra
       receives(granted.cap.max_recv_wr, granted.cap.max_recv_sge),
       requester(*this),
       responder(*this),
-      connection(*this) {
+      connection(*this),
+      faulty(owner.faults.wire_of(*this)) {
   context = &owner;
   qp_context = granted.qp_context;
   pd = domain;
@@ -93,7 +94,7 @@ QueuePair::~QueuePair() {
 
 ibv_qp* create_qp(ibv_pd* domain, ibv_qp_init_attr* init) {
   Context& context = Context::of(domain->context);
-  errno = context.forked() ? ENODEV : refuse(domain, *init);
+  errno = context.obstacle() != 0 ? context.obstacle() : refuse(domain, *init);
   if (errno != 0) return nullptr;
   try {
     const ibv_qp_init_attr granted = grant(*init);

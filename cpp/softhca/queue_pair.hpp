@@ -17,6 +17,7 @@
 #include "softhca/bounce.hpp"
 #include "softhca/connection.hpp"
 #include "softhca/direct_sends.hpp"
+#include "softhca/faulty_wire.hpp"
 #include "softhca/poller.hpp"
 #include "softhca/receive_queue.hpp"
 #include "softhca/requester.hpp"
@@ -70,6 +71,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   TrainWriter writer;
   TrainReader reader;
   Connection connection;
+  std::unique_ptr<FaultyWire> faulty;  // null as long as it never had faults
 
   const ibv_gid& peer_gid() const noexcept { return attributes.ah_attr.grh.dgid; }
   bool is_closing() const noexcept { return closing_; }
@@ -110,6 +112,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   bool serve_open(bool polled) noexcept;
   void take_direct() noexcept;  // into `sends`, as far as there is room
   void write(bool acknowledge) noexcept;
+  void drop_trains() noexcept;
   void fail_oldest(ibv_wc_status status, int vendor = 0) noexcept;
   void refuse_request(wire::Refusal refusal) noexcept;
   void finish_closing(bool said) noexcept;

@@ -58,7 +58,9 @@ bool QueuePair::serve(bool polled) noexcept {
 
 bool QueuePair::serve_open(bool polled) noexcept {
   const bool owed = responder.owes_acknowledgement();
-  const bool received = reader.read(*this);
+  const bool may_read = !faulty || faulty->may_read();
+  const bool received = may_read && reader.read(*this);
+  if (faulty && received) faulty->has_read();
   // An empty poll ends here: what is due when nothing came has been written by whoever caused it.
   if (!received && !owed && !connection.wants_write()) return false;
   const bool late = polled && !owed && responder.delivered();
@@ -81,8 +83,14 @@ void QueuePair::write(bool acknowledge) noexcept {
   if (!connection.is_open()) return;
   const TrainWriter::Io result = writer.flush(*this, acknowledge);
   if (result == TrainWriter::Io::failed) return;
-  connection.want_write(result != TrainWriter::Io::done);
+  connection.want_write(result == TrainWriter::Io::blocked || result == TrainWriter::Io::more);
   if (closing_ && result == TrainWriter::Io::done) finish_closing(/*said=*/true);
+}
+
+void QueuePair::drop_trains() noexcept {
+  writer.reset();
+  reader.reset();
+  if (faulty) faulty->reset();
 }
 
 void QueuePair::on_ready(std::uint32_t) noexcept {
@@ -144,8 +152,7 @@ void QueuePair::to_error() noexcept {
   state = IBV_QPS_ERR;
   closing_ = false;
   connection.close();
-  writer.reset();
-  reader.reset();
+  drop_trains();
   flush_sends();
   flush_receives();
 }
@@ -171,8 +178,7 @@ void QueuePair::finish_closing(bool said) noexcept {
   } else {
     connection.close();
   }
-  writer.reset();
-  reader.reset();
+  drop_trains();
   flush_sends();
 }
 
@@ -182,8 +188,7 @@ void QueuePair::to_reset() noexcept {
   lost_idle_ = false;
   failure_ = {};
   connection.close();
-  writer.reset();
-  reader.reset();
+  drop_trains();
   requester.reset();
   responder.reset();
   sends.clear();

@@ -95,6 +95,8 @@ int enter(QueuePair& qp, const ibv_qp_attr& given, int mask) {
   if ((mask & IBV_QP_CUR_STATE) != 0 && given.cur_qp_state != from) return EINVAL;
   if (!is_allowed(from, to, mask) || !are_valid(given, mask)) return EINVAL;
   if ((mask & IBV_QP_AV) != 0 && is_itself(qp, given)) return EINVAL;
+  const bool leaves = to == IBV_QPS_RESET || to == IBV_QPS_ERR;
+  if (!leaves && qp.device.faults.gone()) return EIO;
   if (to == IBV_QPS_RESET) {
     qp.to_reset();
   } else if (to == IBV_QPS_ERR) {

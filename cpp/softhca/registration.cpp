@@ -92,7 +92,9 @@ T* fail(int error_number) {
 
 ibv_mr* reg_mr_iova2(ibv_pd* domain, void* address, std::size_t nbytes, std::uint64_t iova,
                      unsigned int access) {
-  if (Context::of(domain->context).forked()) return fail<ibv_mr>(ENODEV);
+  if (const int obstacle = Context::of(domain->context).obstacle(); obstacle != 0) {
+    return fail<ibv_mr>(obstacle);
+  }
   const int refusal =
       refuse(reinterpret_cast<std::uintptr_t>(address), nbytes, static_cast<int>(access));
   if (refusal != 0) return fail<ibv_mr>(refusal);
@@ -110,7 +112,9 @@ ibv_mr* reg_mr(ibv_pd* domain, void* address, std::size_t nbytes, int access) {
 
 ibv_mr* reg_dmabuf_mr(ibv_pd* domain, std::uint64_t offset, std::size_t nbytes, std::uint64_t iova,
                       int fd, int access) {
-  if (Context::of(domain->context).forked()) return fail<ibv_mr>(ENODEV);
+  if (const int obstacle = Context::of(domain->context).obstacle(); obstacle != 0) {
+    return fail<ibv_mr>(obstacle);
+  }
   if (nbytes == 0) return fail<ibv_mr>(EINVAL);
   const std::uint64_t page = page_bytes();
   const std::uint64_t lead = offset % page;
@@ -141,7 +145,9 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* domain, std::uint64_t offset, std::size_t nbytes, 
 // What the address names is between the caller and the copier: the CPU never looks.
 ibv_mr* reg_copied_mr(ibv_pd* domain, std::uint64_t address, std::size_t nbytes, int access,
                       std::shared_ptr<driver::Copier> copier) {
-  if (Context::of(domain->context).forked()) return fail<ibv_mr>(ENODEV);
+  if (const int obstacle = Context::of(domain->context).obstacle(); obstacle != 0) {
+    return fail<ibv_mr>(obstacle);
+  }
   const int refusal = copier ? refuse_range(address, nbytes, access) : EINVAL;
   if (refusal != 0) return fail<ibv_mr>(refusal);
   try {

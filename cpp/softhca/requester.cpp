@@ -76,7 +76,7 @@ void Requester::emit(TrainWriter& train) noexcept {
   if (rewinding_) rewind();
   train.start_requests(next_, rewinding_);
   const std::uint32_t first = next_;
-  std::uint32_t budget = wire::kSegmentBytes;
+  std::uint32_t budget = train.most_payload();
   while (next_ != qp_.sends.tail() && stopped_ == IBV_WC_SUCCESS && budget > 0) {
     if (!emit_one(train, budget)) break;
   }
@@ -145,7 +145,7 @@ bool Requester::emit_payload(TrainWriter& train, SendEntry& entry, std::uint32_t
   // Payloads behind a copier are copied together when the train leaves, not one by one here.
   const bool inlined = entry.nbytes <= wire::kInlineBytes && !copied_;
   // What must be cut anyway starts a train of its own, so that cuts fall on round offsets.
-  if (left > budget && budget < wire::kSegmentBytes) return false;
+  if (left > budget && budget < train.most_payload()) return false;
   const std::uint32_t nbytes = std::min(left, budget);
   const bool last = nbytes == left;
   wire::Packet packet{};

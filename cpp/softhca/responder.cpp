@@ -74,8 +74,13 @@ bool Responder::refuse_receive(ibv_wc_status status, wire::Refusal refusal) noex
   return fail(refusal);
 }
 
+// Though there is one: a fault.
+bool Responder::finds_no_receive() noexcept {
+  return qp_.faulty && qp_.faulty->finds_no_receive(executed_);
+}
+
 bool Responder::open_send(const wire::Packet& packet, Landing& landing) noexcept {
-  if (qp_.receives.empty()) {
+  if (qp_.receives.empty() || (message_nbytes_ == 0 && finds_no_receive())) {
     not_ready(landing);
     return true;
   }
@@ -103,7 +108,8 @@ void Responder::write_landing(const wire::Packet& packet, Landing& landing) cons
 
 bool Responder::open_write(const wire::Packet& packet, std::uint32_t placed,
                            Landing& landing) noexcept {
-  if (has(packet, wire::kImmediate) && !has(packet, wire::kMore) && qp_.receives.empty()) {
+  if (has(packet, wire::kImmediate) && !has(packet, wire::kMore) &&
+      (qp_.receives.empty() || finds_no_receive())) {
     not_ready(landing);
     return true;
   }
@@ -210,7 +216,7 @@ void Responder::refuse(wire::Refusal refusal) noexcept {
 }
 
 void Responder::emit(TrainWriter& train) noexcept {
-  std::uint32_t budget = wire::kSegmentBytes;
+  std::uint32_t budget = train.most_payload();
   while (answers_ > 0 && budget > 0 && train.has_room()) {
     Answer& answer = answer_ring_[first_answer_];
     if (!emit_read(train, answer, budget)) return;

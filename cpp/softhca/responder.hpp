@@ -68,6 +68,7 @@ class Responder {
   bool open_query(const wire::Packet& packet) noexcept;
   void write_landing(const wire::Packet& packet, Landing& landing) const noexcept;
   bool refuse_receive(ibv_wc_status status, wire::Refusal refusal) noexcept;
+  bool finds_no_receive() noexcept;
   void not_ready(Landing& landing) noexcept;
   bool close_atomic(const wire::Packet& packet, const wire::Operands& operands) noexcept;
   bool push_answer(const Answer& answer) noexcept;

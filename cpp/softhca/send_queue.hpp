@@ -21,7 +21,7 @@ struct SendEntry {
   std::uint32_t immediate;
   std::uint16_t sge_count;  // 0 for inline data
   ibv_wr_opcode opcode;
-  ibv_wc_status refusal;  // of a direct entry that nobody can carry out
+  ibv_wc_status refusal;  // of what nobody can carry out, or is not to
   bool signaled;
   bool fenced;
   bool solicited;

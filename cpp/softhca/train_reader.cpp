@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
+#include "softhca/checked_train.hpp"
 #include "softhca/context.hpp"
 #include "softhca/queue_pair.hpp"
 
@@ -42,7 +44,7 @@ std::uint32_t outside(const wire::Packet& packet) {
 void TrainReader::reset() noexcept {
   begin_ = end_ = 0;
   in_train_ = in_packet_ = false;
-  packets_left_ = payload_done_ = ahead_ = 0;
+  packets_left_ = payload_done_ = ahead_ = next_checked_ = 0;
 }
 
 TrainReader::Step TrainReader::corrupt(QueuePair& qp) noexcept {
@@ -119,30 +121,70 @@ TrainReader::Step TrainReader::parse(QueuePair& qp) noexcept {
 TrainReader::Step TrainReader::begin_train(QueuePair& qp) noexcept {
   wire::Prefix prefix;
   const std::uint32_t received = end_ - begin_;
-  const bool whole_prefix = received >= sizeof prefix;
-  if (whole_prefix) {
-    std::memcpy(&prefix, &buffer_[begin_], sizeof prefix);
-    if (prefix.control_bytes < sizeof prefix || prefix.control_bytes > wire::kMaxControl ||
-        prefix.packets > wire::kMaxPackets || prefix.flags > wire::kRestart ||
-        prefix.zero[0] != 0 || prefix.zero[1] != 0 || prefix.zero[2] != 0) {
-      return corrupt(qp);
-    }
+  if (received < sizeof prefix) return await();
+  std::memcpy(&prefix, &buffer_[begin_], sizeof prefix);
+  if (prefix.control_bytes < sizeof prefix || prefix.control_bytes > wire::kMaxControl ||
+      prefix.packets > wire::kMaxPackets || prefix.flags > (wire::kRestart | wire::kChecked) ||
+      prefix.zero[0] != 0 || prefix.zero[1] != 0 || prefix.zero[2] != 0) {
+    return corrupt(qp);
   }
-  if (!whole_prefix || received < prefix.control_bytes) {
-    std::memmove(buffer_.data(), &buffer_[begin_], received);  // room for the rest behind it
-    begin_ = 0;
-    end_ = received;
-    return Step::starved;
+  if ((prefix.flags & wire::kChecked) != 0) {
+    return prefix.control_bytes < kCheckEnd ? corrupt(qp) : begin_checked(qp);
   }
+  return received < prefix.control_bytes ? await() : take_train(qp, sizeof prefix);
+}
+
+// Nothing of such a train counts before all of it has come and was looked at.
+TrainReader::Step TrainReader::begin_checked(QueuePair& qp) noexcept {
+  const std::span<std::byte> received = buffer_.subspan(begin_, end_ - begin_);
+  const std::size_t nbytes = checked_nbytes(received);
+  if (nbytes == 0) return corrupt(qp);
+  if (received.size() < nbytes) {
+    if (!make_room()) return corrupt(qp);
+    return await();
+  }
+  switch (inspect_train(received.first(nbytes), next_checked_)) {
+    case Finding::next: ++next_checked_; return take_train(qp, kCheckEnd);
+    case Finding::damaged: qp.device.faults.counts->add(Fault::corrupt_found); break;
+    case Finding::repeated: qp.device.faults.counts->add(Fault::duplicate_found); break;
+    case Finding::gap: return corrupt(qp);
+  }
+  begin_ += static_cast<std::uint32_t>(nbytes);
+  return Step::progress;
+}
+
+// The control section has been received; its packets begin `packets_at` bytes behind its begin.
+TrainReader::Step TrainReader::take_train(QueuePair& qp, std::uint32_t packets_at) noexcept {
+  wire::Prefix prefix;
+  std::memcpy(&prefix, &buffer_[begin_], sizeof prefix);
   if (!qp.requester.on_acknowledgement(prefix.acknowledged) || !qp.responder.begin_train(prefix)) {
     return Step::failed;
   }
   in_train_ = true;
-  packet_at_ = begin_ + sizeof prefix;
+  packet_at_ = begin_ + packets_at;
   control_end_ = begin_ + prefix.control_bytes;
   begin_ = control_end_;
   packets_left_ = prefix.packets;
   return Step::progress;
+}
+
+// The rest of what lies in the buffer has not come: there is to be room for it.
+TrainReader::Step TrainReader::await() noexcept {
+  const std::uint32_t received = end_ - begin_;
+  std::memmove(buffer_.data(), buffer_.data() + begin_, received);
+  begin_ = 0;
+  end_ = received;
+  return Step::starved;
+}
+
+// For a whole checked train, and a bit of the next. False without memory.
+bool TrainReader::make_room() noexcept {
+  if (large_) return true;
+  large_.reset(new (std::nothrow) std::byte[kLarge]);
+  if (!large_) return false;
+  std::memcpy(large_.get(), buffer_.data(), end_);
+  buffer_ = {large_.get(), kLarge};
+  return true;
 }
 
 TrainReader::Step TrainReader::next_packet(QueuePair& qp) noexcept {
@@ -253,7 +295,7 @@ TrainReader::Step TrainReader::receive(QueuePair& qp) noexcept {
 // come.
 bool TrainReader::gather(QueuePair& qp, Pins& pins, IoVector& out, std::uint32_t& ahead) noexcept {
   if (!in_packet_) {
-    out.add(&buffer_[end_], kBuffer - end_);
+    out.add(buffer_.data() + end_, buffer_.size() - end_);
     return true;
   }
   begin_ = end_ = control_end_;
@@ -264,7 +306,7 @@ bool TrainReader::gather(QueuePair& qp, Pins& pins, IoVector& out, std::uint32_t
     return false;
   }
   const bool all = added == left && gather_ahead(qp, pins, out, ahead);
-  if (all && !out.full()) out.add(&buffer_[end_], kBuffer - end_);
+  if (all && !out.full()) out.add(buffer_.data() + end_, buffer_.size() - end_);
   return true;
 }
 

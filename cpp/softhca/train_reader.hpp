@@ -8,6 +8,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 
 #include "softhca/landing.hpp"
 #include "softhca/wire.hpp"
@@ -34,6 +36,10 @@ class TrainReader {
   bool settle(QueuePair& qp) noexcept;
   Step parse(QueuePair& qp) noexcept;
   Step begin_train(QueuePair& qp) noexcept;
+  Step begin_checked(QueuePair& qp) noexcept;
+  Step take_train(QueuePair& qp, std::uint32_t packets_at) noexcept;
+  Step await() noexcept;
+  bool make_room() noexcept;
   Step next_packet(QueuePair& qp) noexcept;
   Step open_packet(QueuePair& qp) noexcept;
   Step take_payload(QueuePair& qp) noexcept;
@@ -52,11 +58,16 @@ class TrainReader {
   // Twice the largest control section: behind one there is always room for half a buffer of
   // look-ahead.
   static constexpr std::size_t kBuffer = 2 * wire::kMaxControl;
+  static constexpr std::size_t kLarge = kBuffer + wire::kCheckedPayload;
 
-  alignas(8) std::array<std::byte, kBuffer> buffer_;
-  std::uint32_t begin_ = 0;  // received and not consumed: [begin_, end_)
+  alignas(8) std::array<std::byte, kBuffer> small_;
+  std::unique_ptr<std::byte[]> large_;    // for checked trains, which are looked at whole
+  std::span<std::byte> buffer_ = small_;  // the one in use
+  std::uint32_t begin_ = 0;               // received and not consumed: [begin_, end_)
   std::uint32_t end_ = 0;
   bool short_read_ = false;  // the last system call got less than it asked for: the socket is empty
+
+  std::uint32_t next_checked_ = 0;  // number of the next checked train
 
   bool in_train_ = false;
   std::uint32_t packet_at_ = 0;    // in the buffer: the next packet of the train

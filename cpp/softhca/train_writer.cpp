@@ -44,7 +44,8 @@ void TrainWriter::start_requests(std::uint32_t first, bool restart) noexcept {
 bool TrainWriter::build(QueuePair& qp, bool acknowledge) noexcept {
   auto* prefix = new (control_.data()) wire::Prefix{};
   prefix->first_request = qp.requester.next();
-  control_nbytes_ = sizeof(wire::Prefix);
+  faulty_ = qp.faulty != nullptr;
+  control_nbytes_ = sizeof(wire::Prefix) + (faulty_ ? sizeof(wire::Check) : 0);
   control_sent_ = packets_ = segment_count_ = segment_ = 0;
   segment_sent_ = 0;
   qp.responder.emit(*this);
@@ -56,17 +57,34 @@ bool TrainWriter::build(QueuePair& qp, bool acknowledge) noexcept {
   prefix->control_bytes = static_cast<std::uint16_t>(control_nbytes_);
   prefix->packets = static_cast<std::uint16_t>(packets_);
   prefix->acknowledged = qp.responder.acknowledge();
+  if (faulty_) prefix->flags |= wire::kChecked;
   return true;
 }
 
 TrainWriter::Io TrainWriter::flush(QueuePair& qp, bool acknowledge) noexcept {
   for (int i = 0; i < kTrainsAtOnce; ++i) {
+    if (qp.faulty && qp.faulty->holds()) {
+      if (const Io result = send_faulty(qp); result != Io::done) return result;
+    }
     if (idle() && !build(qp, acknowledge)) return Io::done;
     const Io result = send(qp);
     if (result != Io::done) return result;
     control_nbytes_ = 0;
+    if (!faulty_) continue;
+    qp.faulty->seal();
+    if (const Io sent = send_faulty(qp); sent != Io::done) return sent;
   }
   return Io::more;
+}
+
+TrainWriter::Io TrainWriter::send_faulty(QueuePair& qp) noexcept {
+  switch (qp.faulty->send()) {
+    case FaultyWire::Sent::all: break;
+    case FaultyWire::Sent::blocked: return Io::blocked;
+    case FaultyWire::Sent::held: return Io::held;
+    case FaultyWire::Sent::failed: return Io::failed;
+  }
+  return Io::done;
 }
 
 TrainWriter::Io TrainWriter::send(QueuePair& qp) noexcept {
@@ -104,7 +122,8 @@ ssize_t TrainWriter::send_vector(QueuePair& qp, IoVector& parts) noexcept {
     if (end == 0) return 0;  // a copy failed, as settle() will say
     std::size_t nbytes = 0;
     for (std::size_t i = first; i < end; ++i) nbytes += parts.data()[i].iov_len;
-    sent = send_parts(qp.connection.fd(), parts, first, end);
+    sent = faulty_ ? qp.faulty->take(parts, first, end)
+                   : send_parts(qp.connection.fd(), parts, first, end);
     if (sent < 0) break;
     advance(static_cast<std::size_t>(sent));
     if (static_cast<std::size_t>(sent) < nbytes) break;

@@ -16,10 +16,11 @@ class QueuePair;
 
 class TrainWriter {
  public:
-  enum class Io { done, blocked, more, failed };
+  enum class Io { done, blocked, more, held, failed };
 
-  // Sends until nothing is due (done), the socket is full (blocked) or others should have a turn
-  // (more). `acknowledge`: an acknowledgement alone is reason enough for a train.
+  // Sends until nothing is due (done), the socket is full (blocked), others should have a turn
+  // (more) or a fault keeps a train back (held). `acknowledge`: an acknowledgement alone is reason
+  // enough for a train.
   Io flush(QueuePair& qp, bool acknowledge) noexcept;
 
   bool idle() const noexcept { return control_nbytes_ == 0; }
@@ -31,7 +32,7 @@ class TrainWriter {
 
   // For requester and responder while they fill a train.
   bool has_room(std::size_t extra_nbytes = 0) const noexcept {
-    return packets_ < wire::kMaxPackets &&
+    return packets_ < (faulty_ ? 1 : wire::kMaxPackets) &&
            control_nbytes_ + sizeof(wire::Packet) + wire::padded(extra_nbytes) <= wire::kMaxControl;
   }
   // Appends a packet and room for extra_nbytes behind it (operands or inline payload).
@@ -41,6 +42,10 @@ class TrainWriter {
   // ... or from registered memory that the peer reads.
   void attach_memory(std::uint32_t key, std::uint64_t address, std::uint32_t nbytes) noexcept;
   void start_requests(std::uint32_t first, bool restart) noexcept;
+  // Bytes of the train's requests, and of its responses.
+  std::uint32_t most_payload() const noexcept {
+    return faulty_ ? wire::kCheckedPayload : wire::kSegmentBytes;
+  }
 
  private:
   struct Segment {
@@ -52,6 +57,7 @@ class TrainWriter {
 
   bool build(QueuePair& qp, bool acknowledge) noexcept;
   Io send(QueuePair& qp) noexcept;
+  Io send_faulty(QueuePair& qp) noexcept;
   ssize_t send_vector(QueuePair& qp, IoVector& parts) noexcept;
   Io copy_failed(QueuePair& qp, int error) noexcept;
   bool gather(QueuePair& qp, Pins& pins, IoVector& out) noexcept;
@@ -63,6 +69,7 @@ class TrainWriter {
   std::array<Segment, wire::kMaxPackets> segments_;
   std::size_t control_nbytes_ = 0;  // 0: no train is on its way
   std::size_t control_sent_ = 0;
+  bool faulty_ = false;  // the train goes by the queue pair's FaultyWire
   std::size_t packets_ = 0;
   std::size_t segment_count_ = 0;
   std::size_t segment_ = 0;         // the one being sent

@@ -54,6 +54,7 @@ enum class Refusal : std::uint16_t { invalid_request = 1, access = 2, operation 
 
 enum TrainFlag : std::uint8_t {
   kRestart = 1,  // requests go back to `first_request` after a not_ready
+  kChecked = 2,  // a Check stands behind the prefix (checked_train.hpp)
 };
 
 struct Prefix {
@@ -65,6 +66,16 @@ struct Prefix {
   std::uint32_t acknowledged;   // how many of the receiver's requests the sender has carried out
 };
 static_assert(sizeof(Prefix) == 16);
+
+inline constexpr std::uint32_t kCheckedPayload = 64u << 10;  // bytes behind the control section
+
+struct Check {
+  std::uint32_t number;         // of the train: checked ones are counted from 0
+  std::uint32_t payload_bytes;  // behind the control section
+  std::uint32_t crc;            // CRC32C of the whole train, with 0 here
+  std::uint32_t zero;
+};
+static_assert(sizeof(Check) == 16);
 
 struct Packet {
   Op op;

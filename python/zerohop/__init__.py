@@ -34,6 +34,7 @@ from zerohop.topology import Topology, topology
 if TYPE_CHECKING:
     from zerohop import aio
     from zerohop.collectives import Collective
+    from zerohop.faults import Faults
     from zerohop.recording import record
     from zerohop.segment import Segment
     from zerohop.world import World
@@ -41,6 +42,7 @@ else:
     # Imported when they are first asked for.
     _LATER = {
         "Collective": "collectives",
+        "Faults": "faults",
         "Segment": "segment",
         "World": "world",
         "record": "recording",
@@ -69,6 +71,7 @@ __all__ = [
     "DeviceQueue",
     "Endpoint",
     "Error",
+    "Faults",
     "Memory",
     "Peer",
     "PeerLost",

@@ -53,6 +53,7 @@ __all__: list[str] = [
     "bench_write_many",
     "crc32c",
     "device_names",
+    "fault_words",
     "forget_logs",
     "forget_recording",
     "gpu_count",
@@ -1210,7 +1211,16 @@ class Endpoint:
         nearest: collections.abc.Mapping[str, typing.SupportsInt | typing.SupportsIndex],
         preferred: collections.abc.Sequence[str],
         preference: str,
+        faults: str = "",
     ) -> None: ...
+    def _faults_text(self) -> str:
+        """
+        The words of the faults that there are; empty: none.
+        """
+    def _put_faults(self, text: str) -> None:
+        """
+        What set_faults() does, of text.
+        """
     def _repr_html_(self) -> str:
         """
         For a notebook.
@@ -1323,6 +1333,9 @@ class Endpoint:
         over all of them, and "connections", a list of one dict for each that is there, behind the last 64 that have ended, the
         oldest first: "peer", its name, "ended", None or a str that says why it ended, and "routes", as before but for what is
         mapped. Also after close(). Reading them costs transfers nothing.
+
+        "faults" is there once there were any (zh.Faults): a dict of how often each happened; corrupt_found and duplicate_found
+        are packets of peers that were dropped.
         """
     def unshare(self, name: str) -> None:
         """
@@ -1698,6 +1711,11 @@ def crc32c(array: typing.Any) -> int:
     """
 
 def device_names() -> list[str]: ...
+def fault_words(text: str) -> dict:
+    """
+    All words of faults with their values, times in seconds. Raises ValueError.
+    """
+
 def forget_logs() -> None:
     """
     In a child made by fork(): keep no sentences.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from zerohop.exposure import Place
+    from zerohop.faults import Faults
 
     Seconds: TypeAlias = SupportsFloat | SupportsIndex
 
@@ -119,6 +120,8 @@ class Endpoint(_core.Endpoint):
             address of this host stands in front, ``"0.0.0.0:9400"``. Whoever reaches the port can read it: all users of
             this host at least.
             Endpoints of one process share it. ``metrics_url`` tells where. Default: ``$ZEROHOP_METRICS``, else nowhere.
+        faults: what is to go wrong on purpose on the software HCA, for tests: a ``Faults``, or its words. Default:
+            ``$ZEROHOP_FAULTS``, else nothing. With faults ``p2p`` is 0 unless it is given: p2p meets none.
         knobs: numbers that tune the device and its queue pairs, listed below. The values in effect
             are in ``peer.route(...).settings``, as are those of the keywords above.
 
@@ -146,6 +149,7 @@ class Endpoint(_core.Endpoint):
         local_rank: int | None = None,
         registration: str | None = None,
         metrics: str | int | None = None,
+        faults: Faults | str | None = None,
         **knobs: Unpack[Knobs],
     ) -> None:
         _check_name(name)
@@ -166,6 +170,7 @@ class Endpoint(_core.Endpoint):
         _check_seconds("timeout", timeout)
         _check_seconds("spin", spin)
         place = _place(metrics)
+        wrong = _faults_text(faults)
         devices = os.environ.get("ZEROHOP_DEVICE", "") if device is None else joined(device)
         preferred, preference = (
             preferred_adapters(local_rank=local_rank) if not devices else ([], "")
@@ -182,10 +187,11 @@ class Endpoint(_core.Endpoint):
             spin=spin,
             host=host,
             registration=registration,
-            knobs=chosen(knobs),
+            knobs=chosen(knobs, defaults={"p2p": 0} if wrong else {}),
             nearest=nearest_rails(devices),
             preferred=preferred,
             preference=preference,
+            faults=wrong,
         )
         self._put_back: deque[_core.Peer] = deque()
         _open.add(self)
@@ -200,6 +206,23 @@ class Endpoint(_core.Endpoint):
         except OSError:
             self.close(0)
             raise
+
+    @property
+    def faults(self) -> Faults | None:
+        """What goes wrong on purpose on its devices now; None: nothing."""
+        from zerohop.faults import Faults
+
+        text = self._faults_text()
+        return Faults.parse(text) if text else None
+
+    def set_faults(self, faults: Faults | str | None) -> None:
+        """Have these faults from now on, None: no more; on connections that are there, too, whose numbers begin anew.
+
+        p2p stays as it is. Raises ValueError (wrong words, or a device that is no software HCA) and TypeError.
+        """
+        from zerohop.faults import text_of
+
+        self._put_faults("" if faults is None else text_of(faults))
 
     @property
     def metrics_url(self) -> str | None:
@@ -268,6 +291,14 @@ def _place(metrics: str | int | None) -> Place | None:
     if metrics is None:
         return place_of(os.environ.get("ZEROHOP_METRICS", ""), "ZEROHOP_METRICS")
     return place_of(metrics)
+
+
+def _faults_text(faults: Faults | str | None) -> str:
+    if faults is None and not os.environ.get("ZEROHOP_FAULTS", ""):
+        return ""
+    from zerohop.faults import text_of
+
+    return text_of(faults)
 
 
 def _knob_table() -> str:

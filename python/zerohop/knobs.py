@@ -164,13 +164,25 @@ KNOBS = (
 
 
 # Of an Endpoint, besides the knobs.
-KEYWORDS = ("device", "timeout", "name", "spin", "host", "local_rank", "registration", "metrics")
+KEYWORDS = (
+    "device",
+    "timeout",
+    "name",
+    "spin",
+    "host",
+    "local_rank",
+    "registration",
+    "metrics",
+    "faults",
+)
 
 
 def chosen(
-    given: Mapping[str, object], environment: Mapping[str, str] = os.environ
+    given: Mapping[str, object],
+    environment: Mapping[str, str] = os.environ,
+    defaults: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
-    """Every knob by name: the keyword, else its variable, else the default.
+    """Every knob by name: the keyword, else its variable, else the default, where `defaults` names no other.
 
     Raises TypeError (unknown keyword, not an int) and ValueError (out of range).
     """
@@ -178,15 +190,21 @@ def chosen(
     if unknown:
         names = ", ".join([*KEYWORDS, *(knob.name for knob in KNOBS)])
         raise TypeError(f"Endpoint has no keyword {min(unknown)!r}: it has {names}")
-    return {knob.name: _value(knob, given.get(knob.name), environment) for knob in KNOBS}
+    others = {} if defaults is None else defaults
+    return {
+        knob.name: _value(
+            knob, given.get(knob.name), environment, others.get(knob.name, knob.default)
+        )
+        for knob in KNOBS
+    }
 
 
-def _value(knob: Knob, given: object, environment: Mapping[str, str]) -> int:
+def _value(knob: Knob, given: object, environment: Mapping[str, str], default: int) -> int:
     if given is not None:
         return knob.check(given, knob.name)
     text = environment.get(knob.variable, "")
     if not text:
-        return knob.default
+        return default
     try:
         number = int(text, 0)
     except ValueError:

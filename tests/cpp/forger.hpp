@@ -101,6 +101,7 @@ struct Train {
     rest.resize(before + nbytes);
     std::memcpy(&rest[before], bytes, nbytes);
   }
+  void add(const wire::Check& check) { add(&check, sizeof check); }
   void add(const wire::Packet& packet) {
     add(&packet, sizeof packet);
     ++prefix.packets;

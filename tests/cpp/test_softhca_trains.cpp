@@ -4,8 +4,11 @@
 #include <random>
 
 #include "forger.hpp"
+#include "softhca/checked_train.hpp"
+#include "softhca/ordering.hpp"
 
 using namespace zerohop::testing;
+namespace softhca = zerohop::softhca;
 using zerohop::UniqueFd;
 
 namespace {
@@ -17,6 +20,28 @@ void expect_fatal(Stage& stage, UniqueFd& fd) {
   REQUIRE(soft().get_async_event(stage.side.context, &event) == 0);
   soft().ack_async_event(&event);
   CHECK(event.event_type == IBV_EVENT_QP_FATAL);
+}
+
+constexpr std::uint32_t kSealed = 600;  // bytes of payload
+
+// A checked train that writes the byte all over the first bytes of the side.
+std::vector<std::byte> sealed_write(Stage& stage, std::uint32_t number, std::uint32_t request,
+                                    char byte) {
+  wire::Prefix prefix{};
+  prefix.flags = wire::kChecked;
+  prefix.packets = 1;
+  prefix.first_request = request;
+  wire::Packet packet = packet_of(wire::Op::write);
+  packet.address = stage.side.at(0);
+  packet.key = stage.side.mr->rkey;
+  packet.nbytes = kSealed;
+  constexpr std::size_t kControl = softhca::kCheckEnd + sizeof packet;
+  prefix.control_bytes = kControl;
+  std::vector<std::byte> bytes(kControl + kSealed, static_cast<std::byte>(byte));
+  std::memcpy(bytes.data(), &prefix, sizeof prefix);
+  std::memcpy(&bytes[softhca::kCheckEnd], &packet, sizeof packet);
+  softhca::seal_train(bytes, number);
+  return bytes;
 }
 
 }  // namespace
@@ -40,7 +65,18 @@ TEST_CASE("trains that no correct peer sends are fatal") {
     fatal([](Train& train, Stage&) { train.prefix.packets = wire::kMaxPackets + 1; });
   }
   SUBCASE("unknown flags") {
-    fatal([](Train& train, Stage&) { train.prefix.flags = 2; });
+    fatal([](Train& train, Stage&) { train.prefix.flags = 4; });
+  }
+  SUBCASE("a checked train without a check") {
+    fatal([](Train& train, Stage&) { train.prefix.flags = wire::kChecked; });
+  }
+  SUBCASE("more payload than a checked train may have") {
+    fatal([](Train& train, Stage&) {
+      train.prefix.flags = wire::kChecked;
+      const wire::Check check{
+          .number = 0, .payload_bytes = wire::kCheckedPayload + 1, .crc = 0, .zero = 0};
+      train.add(check);
+    });
   }
   SUBCASE("padding in use") {
     fatal([](Train& train, Stage&) { train.prefix.zero[1] = 1; });
@@ -123,6 +159,38 @@ TEST_CASE("trains that no correct peer sends are fatal") {
       train.add(packet);
     });
   }
+}
+
+TEST_CASE("of checked trains only the next one counts") {
+  Stage stage;
+  UniqueFd fd = stage.enter();
+  const auto sealed = [&](std::uint32_t number, std::uint32_t request, char byte) {
+    return sealed_write(stage, number, request, byte);
+  };
+  const auto holds = [&](std::uint32_t requests, char byte) {
+    wire::Prefix told{};
+    REQUIRE(::recv(fd.get(), &told, sizeof told, MSG_WAITALL) == sizeof told);
+    softhca::ordering::after_receive();
+    return told.acknowledged == requests && stage.side.buffer[0] == static_cast<std::byte>(byte) &&
+           stage.side.buffer[kSealed - 1] == static_cast<std::byte>(byte);
+  };
+  const auto first = sealed(0, 0, 'a');
+  auto damaged = sealed(1, 1, 'b');
+  damaged[100] ^= std::byte{1};
+  const auto second = sealed(1, 1, 'c');
+  say(fd, first.data(), first.size());
+  CHECK(holds(1, 'a'));
+  say(fd, damaged.data(), damaged.size());
+  say(fd, first.data(), first.size());  // again
+  for (const std::byte byte : second) say(fd, &byte, 1);
+  CHECK(holds(2, 'c'));
+  const auto& counts = *softhca::Context::of(stage.side.context).faults.counts;
+  CHECK(counts.of(softhca::Fault::corrupt_found) == 1);
+  CHECK(counts.of(softhca::Fault::duplicate_found) == 1);
+  const auto gap = sealed(3, 2, 'd');
+  say(fd, gap.data(), gap.size());
+  expect_fatal(stage, fd);
+  CHECK(stage.side.buffer[0] == static_cast<std::byte>('c'));
 }
 
 TEST_CASE("responses that do not fit their request are fatal") {

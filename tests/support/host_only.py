@@ -27,6 +27,7 @@ HOST_ONLY: dict[str, str] = {
     "test_examples_pairs_ends.py": NO_ARRAY,
     "test_examples_ray.py": NO_ARRAY,
     "test_forking.py": FORK,
+    "test_model.py": NO_ARRAY,
     "test_scarcity.py": SCARCE,
     "test_segment.py": NO_ARRAY,
     "test_segment_lost.py": NO_ARRAY,

@@ -16,19 +16,23 @@ from support.link import DEFAULT_TIMEOUT, until
 TESTS = Path(__file__).resolve().parent.parent
 
 
+def environment_of() -> dict[str, str]:
+    """Of a process that imports what lies beside this file."""
+    paths = [str(TESTS), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
+
+
 class Spawned:
     """Starts at once. `control` is the descriptor over which it takes its cases; it is inherited."""
 
     def __init__(self, control: int) -> None:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  discard() closes it
-        paths = [str(TESTS), os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "support.worker", str(control)],
             pass_fds=[control],
             stdin=subprocess.DEVNULL,
             stderr=self._stderr,
-            env=environment,
+            env=environment_of(),
         )
 
     @property

@@ -33,6 +33,7 @@ FILES_LEFT_OUT = {
     "test_examples_ray.py": "a cluster of Ray",
     "test_hostile_bytes.py": "the control channel and the wire of soft0",
     "test_mistakes.py": "arguments refused before anything is posted",
+    "test_model.py": "faults of soft0",
     "test_p2p.py": "copies on one host, without a device",
     "test_p2p_ends.py": "copies on one host, without a device",
     "test_partners.py": "the tests' own tools",

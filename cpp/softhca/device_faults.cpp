@@ -1,0 +1,69 @@
+#include "softhca/device_faults.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.hpp"
+#include "softhca/context.hpp"
+#include "softhca/faulty_wire.hpp"
+#include "softhca/queue_pair.hpp"
+
+namespace zerohop::softhca {
+
+DeviceFaults::~DeviceFaults() { context_.timers.cancel(*this); }
+
+void DeviceFaults::set(const Faults& faults) {
+  std::lock_guard control(context_.control);
+  std::vector<std::pair<QueuePair*, std::unique_ptr<FaultyWire>>> fresh;
+  if (faults.any()) {
+    for (const auto& [number, qp] : context_.queue_pairs) {
+      std::lock_guard guard(qp->lock);
+      if (qp->faulty) continue;
+      fresh.emplace_back(qp, std::make_unique<FaultyWire>(*qp, *this, faults, wires_++));
+    }
+  }
+  faults_ = faults;
+  left_.store(faults.remove);
+  for (auto& [qp, wire] : fresh) {
+    std::lock_guard guard(qp->lock);
+    qp->faulty = std::move(wire);
+  }
+  for (const auto& [number, qp] : context_.queue_pairs) {
+    std::lock_guard guard(qp->lock);
+    if (qp->faulty) qp->faulty->change(faults);
+  }
+}
+
+std::unique_ptr<FaultyWire> DeviceFaults::wire_of(QueuePair& qp) {
+  if (!faults_.any()) return nullptr;
+  return std::make_unique<FaultyWire>(qp, *this, faults_, wires_++);
+}
+
+bool DeviceFaults::posted() noexcept {
+  std::uint64_t left = left_.load(std::memory_order_relaxed);
+  while (left > 0 && !left_.compare_exchange_weak(left, left - 1)) {
+  }
+  if (left != 1) return false;
+  context_.timers.set(*this, Clock::now());
+  return true;
+}
+
+void DeviceFaults::on_time() noexcept {
+  if (gone_.exchange(true)) return;
+  for (const auto& [number, qp] : context_.queue_pairs) {
+    std::lock_guard guard(qp->lock);
+    if (qp->state != IBV_QPS_RESET) qp->to_error();
+  }
+  context_.events.raise(IBV_EVENT_DEVICE_FATAL);
+}
+
+void set_faults(ibv_context* context, const Faults& faults) {
+  Context::of(context).faults.set(faults);
+}
+
+std::shared_ptr<const FaultCounts> fault_counts(ibv_context* context) noexcept {
+  return Context::of(context).faults.counts;
+}
+
+}  // namespace zerohop::softhca

@@ -1,0 +1,53 @@
+// The faults of one device context: which there are now, for all its queue pairs, what happened,
+// and its removal.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "softhca/faults.hpp"
+#include "softhca/timers.hpp"
+
+namespace zerohop::softhca {
+
+class Context;
+class FaultyWire;
+class QueuePair;
+
+class DeviceFaults final : public Timed {
+ public:
+  explicit DeviceFaults(Context& context) : context_(context) {}
+  ~DeviceFaults();
+  DeviceFaults(const DeviceFaults&) = delete;
+  DeviceFaults& operator=(const DeviceFaults&) = delete;
+
+  // For queue pairs that are there and to come. Takes Context::control. Throws std::bad_alloc.
+  void set(const Faults& faults);
+  // Of a queue pair that is being made; null without faults. Called with Context::control held.
+  std::unique_ptr<FaultyWire> wire_of(QueuePair& qp);
+
+  // A request was posted; whether the device is to be gone with it.
+  bool posted() noexcept;
+  bool gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
+
+  void on_time() noexcept override;  // the device is gone
+
+  // Outlives the device with who reads it.
+  const std::shared_ptr<FaultCounts> counts = std::make_shared<FaultCounts>();
+
+ private:
+  Context& context_;
+  Faults faults_;  // guarded by Context::control, as the next one is
+  std::uint64_t wires_ = 0;
+  std::atomic<std::uint64_t> left_{0};  // requests until the removal; 0: it is not asked for
+  std::atomic<bool> gone_{false};
+};
+
+// Of an open soft device. Throws std::bad_alloc.
+void set_faults(ibv_context* context, const Faults& faults);
+std::shared_ptr<const FaultCounts> fault_counts(ibv_context* context) noexcept;
+
+}  // namespace zerohop::softhca

@@ -1,0 +1,288 @@
+#include "softhca/faulty_wire.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "base/log.hpp"
+#include "softhca/context.hpp"
+#include "softhca/ordering.hpp"
+#include "softhca/queue_pair.hpp"
+
+namespace zerohop::softhca {
+namespace {
+
+// What a packet is, of those with different numbers of their own.
+enum Kind : std::uint8_t { kRequest, kResponse, kAcknowledgement, kReceive };
+
+constexpr std::uint8_t kWhichBit = 64;  // what is asked of the dice, besides a Fault
+constexpr std::uint8_t kHowMuch = 65;
+
+// IBA 9.7.6.1.3: 4.096 us * 2^timeout. 0 stands for no timer at all, with which nothing lost would
+// ever be sent again: then that of 14, which is the default of most programs.
+Clock::duration ack_timeout(const ibv_qp_attr& attributes) {
+  const int code = attributes.timeout == 0 ? 14 : attributes.timeout;
+  return std::chrono::nanoseconds(std::int64_t{4096} << code);
+}
+
+constexpr Clock::time_point kNow{};  // of what is not held
+
+}  // namespace
+
+FaultyWire::FaultyWire(QueuePair& qp, DeviceFaults& device, const Faults& faults,
+                       std::uint64_t number)
+    : qp_(qp),
+      device_(device),
+      faults_(faults),
+      number_(number),
+      dice_(faults.seed, number),
+      packet_(new std::byte[kMost]) {}
+
+FaultyWire::~FaultyWire() { qp_.device.timers.cancel(*this); }
+
+void FaultyWire::change(const Faults& faults) noexcept {
+  faults_ = faults;
+  dice_ = Dice(faults.seed, number_);
+  posted_ = 0;
+}
+
+void FaultyWire::reset() noexcept {
+  qp_.device.timers.cancel(*this);
+  nbytes_ = 0;
+  sealed_ = false;
+  next_number_ = 0;
+  due_ = reads_at_ = kNow;
+  named_ = {};
+  not_ready_tries_ = 0;
+}
+
+ssize_t FaultyWire::take(IoVector& parts, std::size_t first, std::size_t end) noexcept {
+  [[maybe_unused]] const ordering::Sending sending;
+  const std::size_t before = nbytes_;
+  for (std::size_t i = first; i < end; ++i) {
+    const iovec& part = parts.data()[i];
+    std::memcpy(&packet_[nbytes_], part.iov_base, part.iov_len);
+    nbytes_ += part.iov_len;
+  }
+  return static_cast<ssize_t>(nbytes_ - before);
+}
+
+void FaultyWire::seal() noexcept {
+  seal_train({packet_.get(), nbytes_}, next_number_);
+  sealed_ = true;
+  name();
+  begin_try({});
+}
+
+// Names the packet by what it is, and not by when it leaves: by the number of its request, and
+// which packet of that it is.
+void FaultyWire::name() noexcept {
+  wire::Prefix prefix;
+  wire::Packet packet;
+  std::memcpy(&prefix, packet_.get(), sizeof prefix);
+  Dice::Throw named{
+      .what = 0, .kind = kRequest, .index = prefix.first_request, .part = 0, .attempt = 0};
+  if (prefix.packets == 0) {
+    named.kind = kAcknowledgement;
+    named.index = prefix.acknowledged;
+  } else {
+    std::memcpy(&packet, &packet_[kCheckEnd], sizeof packet);
+    if (packet.op > wire::Op::fetch_add) {
+      named.kind = kResponse;
+      named.index = packet.sequence;
+    }
+  }
+  const bool follows = named.kind == named_.kind && named.index == named_.index &&
+                       (prefix.flags & wire::kRestart) == 0 && next_number_ > 0;
+  if (follows) named.part = named_.part + 1;
+  named_ = named;
+}
+
+// Decides what happens to the packet this time, and when.
+void FaultyWire::begin_try(Clock::duration after) noexcept {
+  leaving_ = {packet_.get(), nbytes_};
+  fate_ = Fate::arrives;
+  if (hits(Fault::cut, faults_.cut)) {
+    leaving_ = {};
+    fate_ = Fate::ends;
+  } else if (hits(Fault::partial, faults_.partial)) {
+    shorten();
+    fate_ = Fate::ends;
+  } else if (hits(Fault::drop, faults_.drop)) {
+    leaving_ = {};
+    fate_ = Fate::lost;
+  } else if (hits(Fault::corrupt, faults_.corrupt)) {
+    choose_bit();
+    flip_bit();
+    fate_ = Fate::damaged;
+  } else if (hits(Fault::duplicate, faults_.duplicate)) {
+    fate_ = Fate::repeated;
+  }
+  if (faults_.delay.count() > 0 && hits(Fault::delay, faults_.delay_rate)) after += faults_.delay;
+  if (after.count() > 0) wake_at(due_, after);
+}
+
+// Whether the dice say so; who asks has it happen.
+bool FaultyWire::hits(Fault fault, double rate) noexcept {
+  if (!dice_.hits(rate, asked(static_cast<std::uint8_t>(fault)))) return false;
+  happened(fault);
+  return true;
+}
+
+Dice::Throw FaultyWire::asked(std::uint8_t what) const noexcept {
+  Dice::Throw asked = named_;
+  asked.what = what;
+  return asked;
+}
+
+// Ends within the payload, if there is any, whose first bytes the receiver then places: so the
+// packet must not be one that is looked at as a whole.
+void FaultyWire::shorten() noexcept {
+  leaving_ = uncheck_train(leaving_);
+  wire::Prefix prefix;
+  std::memcpy(&prefix, leaving_.data(), sizeof prefix);
+  const std::size_t payload = leaving_.size() - prefix.control_bytes;
+  const std::size_t kept = payload > 0 ? prefix.control_bytes : 0;
+  leaving_ = leaving_.first(kept + dice_.bits(asked(kHowMuch)) % (leaving_.size() - kept));
+}
+
+// Never one that says how long the train is: without that nobody finds the next.
+void FaultyWire::choose_bit() noexcept {
+  constexpr std::size_t kFirst = offsetof(wire::Prefix, first_request) * 8;
+  constexpr std::size_t kSpared = sizeof(wire::Check) * 8;
+  bit_ = kFirst + dice_.bits(asked(kWhichBit)) % (nbytes_ * 8 - kFirst - kSpared);
+  if (bit_ >= kCheckAt * 8) bit_ += kSpared;
+}
+
+void FaultyWire::flip_bit() noexcept { packet_[bit_ / 8] ^= static_cast<std::byte>(1 << bit_ % 8); }
+
+FaultyWire::Sent FaultyWire::send() noexcept {
+  while (sealed_) {
+    if (due_ != kNow) return Sent::held;
+    if (const Sent sent = push(); sent != Sent::all) return sent;
+    if (!finish()) {
+      qp_.fail({.kind = Failure::Kind::lost});
+      return Sent::failed;
+    }
+  }
+  return Sent::all;
+}
+
+// Gives the socket what is to leave.
+FaultyWire::Sent FaultyWire::push() noexcept {
+  while (!leaving_.empty()) {
+    IoVector parts;
+    parts.add(leaving_.data(), leaving_.size());
+    const ssize_t sent = send_parts(qp_.connection.fd(), parts, 0, 1);
+    if (sent >= 0) {
+      leaving_ = leaving_.subspan(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN) {
+      return Sent::blocked;
+    } else if (errno != EINTR) {
+      qp_.reader.read_rest(qp_);  // what the peer said before it left counts
+      qp_.fail({.kind = Failure::Kind::lost});
+      return Sent::failed;
+    }
+  }
+  return Sent::all;
+}
+
+// What was to leave this time has left. False when the connection is to end.
+bool FaultyWire::finish() noexcept {
+  switch (fate_) {
+    case Fate::ends: return false;
+    case Fate::damaged: flip_bit(); return try_again();
+    case Fate::lost: return try_again();
+    case Fate::repeated:
+      leaving_ = {packet_.get(), nbytes_};
+      fate_ = Fate::arrives;
+      return true;
+    case Fate::arrives: break;
+  }
+  sealed_ = false;
+  nbytes_ = 0;
+  ++next_number_;
+  return true;
+}
+
+bool FaultyWire::try_again() noexcept {
+  if (named_.attempt >= qp_.attributes.retry_cnt) return false;
+  ++named_.attempt;
+  begin_try(ack_timeout(qp_.attributes));
+  return true;
+}
+
+void FaultyWire::has_read() noexcept {
+  if (faults_.slow.count() == 0) return;
+  device_.counts->add(Fault::slow);
+  qp_.connection.want_read(false);
+  wake_at(reads_at_, faults_.slow);
+}
+
+bool FaultyWire::finds_no_receive(std::uint32_t request) noexcept {
+  if (request != not_ready_at_) not_ready_tries_ = 0;
+  const Dice::Throw asked{.what = static_cast<std::uint8_t>(Fault::rnr),
+                          .kind = kReceive,
+                          .index = request,
+                          .part = 0,
+                          .attempt = not_ready_tries_};
+  if (!dice_.hits(faults_.rnr, asked)) return false;
+  happened(Fault::rnr);
+  not_ready_at_ = request;
+  ++not_ready_tries_;
+  return true;
+}
+
+ibv_wc_status FaultyWire::posted() noexcept {
+  ++posted_;
+  if (device_.posted()) happened(Fault::remove);
+  if (posted_ != faults_.fail) return IBV_WC_SUCCESS;
+  happened(Fault::fail);
+  return faults_.fail_status;
+}
+
+void FaultyWire::wake_at(Clock::time_point& which, Clock::duration after) noexcept {
+  which = Clock::now() + after;
+  program();
+}
+
+// One wake-up stands for both.
+void FaultyWire::program() noexcept {
+  auto earliest = Clock::time_point::max();
+  for (const Clock::time_point at : {due_, reads_at_}) {
+    if (at != kNow) earliest = std::min(earliest, at);
+  }
+  if (earliest != Clock::time_point::max()) qp_.device.timers.set(*this, earliest);
+}
+
+void FaultyWire::on_time() noexcept {
+  std::lock_guard guard(qp_.lock);
+  const auto now = Clock::now();
+  if (due_ != kNow && due_ <= now) due_ = kNow;
+  if (reads_at_ != kNow && reads_at_ <= now) {
+    reads_at_ = kNow;
+    qp_.connection.want_read(true);
+  }
+  program();
+  qp_.acknowledge_late();
+}
+
+void FaultyWire::happened(Fault fault) noexcept {
+  device_.counts->add(fault);
+  log(Level::debug, "faults", [&] {
+    constexpr const char* kKinds[] = {"request", "response to request", "acknowledgement",
+                                      "request"};
+    std::string text = std::string(fault_name(fault)) + " on queue pair " +
+                       std::to_string(number_) + " (number " + std::to_string(qp_.qp_num) + ")";
+    if (fault == Fault::rnr) return text;
+    if (fault == Fault::fail || fault == Fault::remove) {
+      return text + ": request " + std::to_string(posted_) + " that was posted";
+    }
+    text += std::string(": ") + kKinds[named_.kind] + " " + std::to_string(named_.index) +
+            ", packet " + std::to_string(named_.part) + ", try " + std::to_string(named_.attempt);
+    return text;
+  });
+}
+
+}  // namespace zerohop::softhca

@@ -1,0 +1,154 @@
+"""zh.Faults as a value: its words, from keywords, text and the environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import logging
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import zerohop as zh
+from support.link import until
+
+WORDS = [field.name for field in dataclasses.fields(zh.Faults)]
+
+
+def test_keywords_and_text_say_the_same() -> None:
+    faults = zh.Faults(seed=7, drop=0.01, delay=0.002, fail=3, fail_status=12)
+    assert faults == zh.Faults.parse("seed=7, drop=0.01, delay=2ms, fail=3, fail_status=12")
+    assert faults.fail_status == "RETRY_EXC_ERR"
+    assert str(faults) == "seed=7,drop=0.01,delay=0.002,fail=3,fail_status=RETRY_EXC_ERR"
+    assert zh.Faults.parse(str(faults)) == faults
+    assert str(zh.Faults()) == ""
+    assert zh.Faults.parse("slow=50us").slow == pytest.approx(50e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("drip=1", "there is no 'drip': known are seed, drop, .*, remove$"),
+        ("drop", "'drop' lacks a value"),
+        ("drop=2", "drop=2 is not a probability from 0 to 1"),
+        ("delay=2 weeks", "delay=2 weeks is not a time from 0 to 1 hour"),
+        ("fail=first", "fail=first is not an integer"),
+        ("fail_status=BAD", "fail_status=BAD is not the status of a failed completion"),
+        ("seed=1,,drop=1", "there is no ''"),
+    ],
+)
+def test_wrong_words_are_named(text: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=message):
+        zh.Faults.parse(text)
+    with pytest.raises(ValueError, match=message):
+        zh.Endpoint("soft0", faults=text)
+    monkeypatch.setenv("ZEROHOP_FAULTS", text)
+    with pytest.raises(ValueError, match="ZEROHOP_FAULTS=.*" + message):
+        zh.Endpoint("soft0")
+
+
+def test_wrong_types_are_refused() -> None:
+    with pytest.raises(TypeError, match="faults must be a Faults, not int"):
+        zh.Endpoint("soft0", faults=1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"drop=\[\] is not a probability"):
+        zh.Faults(drop=[])  # type: ignore[arg-type]
+
+
+def test_the_environment_gives_them_where_the_call_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ZEROHOP_FAULTS", "seed=7,duplicate=1")
+    with zh.Endpoint("soft0") as ep, zh.Endpoint("soft0", faults="seed=8") as other:
+        assert ep.faults == zh.Faults(seed=7, duplicate=1)
+        assert other.faults == zh.Faults(seed=8)
+        ep.set_faults(None)
+        assert ep.faults is None
+        assert "faults" not in ep.stats()
+
+
+def test_p2p_is_off_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def route(**keywords: object) -> str:
+        with zh.Endpoint("soft0", **keywords) as a, zh.Endpoint("soft0") as b:  # type: ignore[arg-type]
+            here, there = a.empty(8), b.empty(8)
+            return a.connect(b.address).route(here, there.remote).kind
+
+    assert route() == "p2p"
+    assert route(faults="seed=1,slow=1us") == "host"
+    assert route(faults="seed=1,slow=1us", p2p=1) == "p2p"
+    monkeypatch.setenv("ZEROHOP_P2P", "1")
+    assert route(faults="seed=1,slow=1us") == "p2p"
+
+
+def test_each_word_is_explained(repository: Path) -> None:
+    assert zh.Faults.__doc__ is not None
+    [section] = (repository / "README.md").read_text().split("## Faults on purpose")[1:]
+    table = section.split("## ")[0]
+    for word in WORDS:
+        assert f"\n        {word}: " in inspect.getdoc(zh.Faults).replace("\n    ", "\n        ")
+        assert f"`{word}`" in table or f"{word}=" in table
+
+
+def until_logged(caplog: pytest.LogCaptureFixture, word: str) -> str:
+    """The first sentence with that word; they come by a thread."""
+    return until(
+        lambda: next((text for text in caplog.messages if text.startswith(word)), ""),
+        f"{word} is told",
+    )
+
+
+def test_what_happens_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "zerohop.faults")
+    with zh.Endpoint("soft0", faults="duplicate=1") as a, zh.Endpoint("soft0", p2p=0) as b:
+        peer, counter = a.connect(b.address), b.empty(1, "int64")
+        assert [peer.fetch_add(counter.remote[0], 1).wait() for _ in range(20)] == [*range(20)]
+        assert a.stats()["faults"]["duplicate"] >= 20
+        until(lambda: b.stats()["faults"]["duplicate_found"] >= 20, "copies are found")
+        told = until_logged(caplog, "duplicate")
+    assert a.stats()["faults"]["duplicate"] >= 20  # also once closed
+    assert re.fullmatch(
+        r"duplicate on queue pair 0 \(number \d+\): request \d+, packet 0, try 0", told
+    )
+
+
+def test_the_same_calls_meet_the_same_faults() -> None:
+    def lost(seed: int) -> int:
+        faults = zh.Faults(seed=seed, drop=0.3)
+        with zh.Endpoint("soft0", faults=faults, ack_timeout=8) as a, zh.Endpoint("soft0") as b:
+            peer, there = a.connect(b.address), b.empty(100)
+            near = a.empty(100)
+            for _ in range(50):
+                peer.read(there.remote, near).wait()
+            return int(a.stats()["faults"]["drop"])
+
+    assert lost(1) == lost(1)
+    assert len({lost(seed) for seed in range(1, 5)}) > 1
+
+
+def test_the_failure_that_was_asked_for_is_the_one_that_comes() -> None:
+    with zh.Endpoint("soft0", p2p=0) as a, zh.Endpoint("soft0") as b:
+        peer, there = a.connect(b.address), b.empty(100)
+        near = a.empty(100)
+        peer.write(near, there.remote).wait()
+        a.set_faults(zh.Faults(fail=1, fail_status="REM_OP_ERR"))
+        with pytest.raises(zh.VerbsError, match="REM_OP_ERR") as caught:
+            peer.write(near, there.remote).wait()
+        assert caught.value.code == 11
+        a.set_faults(None)
+        peer.write(near, there.remote).wait()  # on a new queue pair
+
+
+@pytest.mark.filterwarnings("ignore:.*DEVICE_FATAL:RuntimeWarning")
+def test_a_device_can_be_unplugged() -> None:
+    with zh.Endpoint("soft0", p2p=0) as a, zh.Endpoint("soft0") as b:
+        peer, there = a.connect(b.address), b.empty(100)
+        near = a.empty(100)
+        a.set_faults("remove=1")
+        with suppress(zh.PeerLost):  # it may be done before that
+            peer.write(near, there.remote).wait()
+        until(lambda: not peer.alive, "the device is gone")
+        with pytest.raises(zh.PeerLost, match="DEVICE_FATAL"):
+            peer.write(near, there.remote)
+        assert [event["type"] for event in a.device_events] == ["DEVICE_FATAL"]
+        with pytest.raises(zh.VerbsError, match="DEVICE_FATAL"):
+            a.connect(b.address)
