@@ -57,7 +57,8 @@ ControlMessage take_message(Input& input) {
     case 5: return Heartbeat{.sequence = request};
     case 6: {
       const std::uint8_t rail = input.byte() % 4 == 0 ? input.byte() : 0;
-      const auto queue_pair = input.flag() ? fuzz::take_queue_pair(input) : rdma::QueuePairAddress{};
+      const auto queue_pair =
+          input.flag() ? fuzz::take_queue_pair(input) : rdma::QueuePairAddress{};
       return Requeue{.rail = rail, .generation = input.byte(), .queue_pair = queue_pair};
     }
     case 7: return Bye{.reason = input.flag() ? "crossing" : input.text(20)};

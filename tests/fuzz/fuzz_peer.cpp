@@ -25,9 +25,7 @@ Endpoint& host() {
   return *only;
 }
 
-Memory array_of(std::int64_t nbytes) {
-  return host().empty(std::span(&nbytes, 1), kBytes);
-}
+Memory array_of(std::int64_t nbytes) { return host().empty(std::span(&nbytes, 1), kBytes); }
 
 testing::SideOptions options_of_side() {
   testing::SideOptions options;
@@ -145,7 +143,7 @@ class Attack {
         case 2: transfers_.push_back(peer_->send(array_of(input_.byte() * 200), tag)); break;
         default: transfers_.push_back(peer_->notify({.slot = tag, .value = 1})); break;
       }
-    } catch (const Error&) {  // the connection has ended
+    } catch (const Error&) {                  // the connection has ended
     } catch (const std::invalid_argument&) {  // what is there does not fit
     }
   }

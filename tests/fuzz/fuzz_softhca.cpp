@@ -53,7 +53,7 @@ class Game {
     for (const std::size_t number : {0, 1, 2, 3}) {
       const bool is_open = number == 1 && !shut_;
       require(is_open || std::all_of(part(number), part(number) + kPart,
-                          [](std::byte byte) { return byte == kUntouched; }),
+                                     [](std::byte byte) { return byte == kUntouched; }),
               "nobody writes what was not opened to writing");
     }
   }
@@ -203,7 +203,7 @@ class Game {
   std::uint32_t first_request_ = 0;
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, std::size_t> pending_;  // bytes of each, by its id
-  bool shut_ = false;  // what was open is not any more
+  bool shut_ = false;                             // what was open is not any more
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Reads the bytes of a fuzzed input as a script: numbers, choices, strings. An input that is used up
-// goes on with zeros, so that every prefix of a script is one.
+// Reads the bytes of a fuzzed input as a script: numbers, choices, strings. An input that is used
+// up goes on with zeros, so that every prefix of a script is one.
 #pragma once
 
 #include <algorithm>

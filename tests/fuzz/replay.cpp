@@ -2,8 +2,8 @@
 //
 //   fuzz_address [--seed N] [--seconds S] FILE-OR-FOLDER ...
 //
-// What is run depends on the seed alone; how much of it, on the time. An input that ends the process
-// or takes longer than kLongest is left in a file of the working directory, for
+// What is run depends on the seed alone; how much of it, on the time. An input that ends the
+// process or takes longer than kLongest is left in a file of the working directory, for
 //   fuzz_address FILE
 #include <fcntl.h>
 #include <signal.h>
@@ -32,13 +32,13 @@ using Bytes = std::vector<std::uint8_t>;
 constexpr std::size_t kMostNbytes = 4096;
 constexpr unsigned kLongest = 30;  // seconds for one input
 
-Bytes running;                // the input
-std::string program, kept;    // its name; the file for an input that ends the process
+Bytes running;              // the input
+std::string program, kept;  // its name; the file for an input that ends the process
 
 void keep_input() {
   const int fd = ::open(kept.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  const bool written =
-      fd >= 0 && ::write(fd, running.data(), running.size()) == static_cast<ssize_t>(running.size());
+  const bool written = fd >= 0 && ::write(fd, running.data(), running.size()) ==
+                                      static_cast<ssize_t>(running.size());
   std::fprintf(stderr, written ? "the input is in %s: replay it with %s %s\n" : "cannot write %s\n",
                kept.c_str(), program.c_str(), kept.c_str());
 }
@@ -113,7 +113,9 @@ class Mutator {
       case 1: bytes[at] ^= static_cast<std::uint8_t>(1u << below(8)); return;
       case 2: bytes[at] = kTelling[below(std::size(kTelling))]; return;
       case 3: bytes[at] = byte(); return;
-      case 4: bytes.erase(from, from + 1 + static_cast<std::ptrdiff_t>(below(bytes.size() - at))); return;
+      case 4:
+        bytes.erase(from, from + 1 + static_cast<std::ptrdiff_t>(below(bytes.size() - at)));
+        return;
       case 5: {
         const Bytes part(from, from + 1 + static_cast<std::ptrdiff_t>(below(bytes.size() - at)));
         bytes.insert(bytes.begin() + place(bytes), part.begin(), part.end());

@@ -24,8 +24,8 @@ class Stranger {
   explicit Stranger(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {}
 
   static Stranger dial(const engine::Address& address) {
-    return Stranger(Channel::initiate(engine::start_connect(address.host, address.port),
-                                      address.secret));
+    return Stranger(
+        Channel::initiate(engine::start_connect(address.host, address.port), address.secret));
   }
 
   bool closed() const { return channel_->state() == Channel::State::closed; }
@@ -55,7 +55,8 @@ class Stranger {
     }
     require(false, "the other side answers or hangs up");
   }
-  // Everything said is taken in: a name that nobody shares was looked up and not found, or it hung up.
+  // Everything said is taken in: a name that nobody shares was looked up and not found, or it hung
+  // up.
   void settle() {
     const std::uint64_t request = --last_request_;
     say(engine::Lookup{.request = request, .name = "nobody shares this"});
