@@ -6,6 +6,7 @@ from zerohop import verbs
 from zerohop._core import (
     DeviceBoard,
     DeviceQueue,
+    Grant,
     Memory,
     Peer,
     RemoteMemory,
@@ -69,6 +70,7 @@ __all__ = [
     "DeviceQueue",
     "Endpoint",
     "Error",
+    "Grant",
     "Memory",
     "Peer",
     "PeerLost",
