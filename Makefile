@@ -56,12 +56,15 @@ vm: $(VENV)/installed $(VENV)/test-group $(VENV)/vm-packages ## tests in virtual
 	@python -m pytest tests/vm $(ARGS)
 
 ##@ More
-.PHONY: bench endurance wheels docs stubs notebooks clean distclean help
+.PHONY: bench endurance fuzz wheels docs stubs notebooks clean distclean help
 bench: $(VENV)/installed $(VENV)/bench-packages ## soft0 beside UCX, iperf3 and plain TCP
 	@zerohop bench soft --vs ucx,iperf3,tcp $(ARGS)
 
 endurance: $(VENV)/installed $(VENV)/test-group ## deaths, a thousand peers, half an hour of soak; its table (ARGS="--minutes 120")
 	@PYTHONPATH=tests python -m endurance $(ARGS)
+
+fuzz: $(VENV)/test-group $(VENV)/fuzz-packages ## what arrives from outside, by libFuzzer (ARGS="600 softhca": seconds, subjects)
+	@.ci/fuzz $(ARGS)
 
 wheels: $(VENV)/test-group ## wheels for other machines, of each Python that is found, and tried (ARGS="python3.12")
 	@.ci/wheels $(ARGS)
@@ -99,7 +102,7 @@ $(VENV)/build-group $(VENV)/test-group: $(VENV)/%-group: pyproject.toml $(VENV)/
 	pip install -qq --group $* $(if $(filter test,$*),--group build --group lint)
 	touch $@
 
-$(VENV)/bench-packages $(VENV)/vm-packages: $(VENV)/%-packages: .ci/packages
+$(VENV)/bench-packages $(VENV)/fuzz-packages $(VENV)/vm-packages: $(VENV)/%-packages: .ci/packages
 	@test "$*-$(ZEROHOP_TEST_VM)" = vm-skip || .ci/packages $*
 	touch $@
 

@@ -141,6 +141,7 @@ The next Peer that connected to this Endpoint and was not returned before. Raise
 Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), leave every peer and stop.
 Calling it again does nothing. RuntimeWarning: it dropped a send(), as Peer.close() explains.)");
   bind_registered_memory(type);
+  bind_grants(type);
   bind_notifications(type);
   bind_endpoint_stats(type);
   bind_faults(m, type);

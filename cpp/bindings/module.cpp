@@ -16,6 +16,7 @@ PYBIND11_MODULE(_core, m) {
   bind_array_view(m);
   bind_remote_memory(m);
   bind_memory(m);
+  bind_grant(m);
   bind_transfer(m);
   bind_peer(m);
   bind_endpoint(m);

@@ -8,6 +8,7 @@ namespace zerohop::bindings {
 void bind_errors(pybind11::module_& m);
 void bind_array_view(pybind11::module_& m);
 void bind_memory(pybind11::module_& m);
+void bind_grant(pybind11::module_& m);
 void bind_remote_memory(pybind11::module_& m);
 void bind_transfer(pybind11::module_& m);
 void bind_peer(pybind11::module_& m);

@@ -69,6 +69,7 @@ class Control : public std::enable_shared_from_this<Control> {
   void check_link(Link& link, Clock::time_point now);
   void serve_neighbours();
   void accept_ready();
+  void make_room();
 
   void begin(const std::shared_ptr<Attempt>& attempt);
   void dial(const Address& address);

@@ -3,14 +3,16 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <ranges>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/random.hpp"
 #include "base/report.hpp"
+#include "base/strangers.hpp"
 #include "engine/control.hpp"
 #include "engine/socket.hpp"
 
@@ -24,8 +26,9 @@ constexpr milliseconds kHeartbeatEvery{1000};
 // loaded machine.
 constexpr milliseconds kSilentFor{3500};
 constexpr milliseconds kHandshakeFor{10'000};
-// Strangers may hold this many unfinished handshakes open; the oldest makes room for the next.
+// Strangers may hold this many unfinished handshakes open; one makes room for the next.
 constexpr std::size_t kMaxHandshakes = 256;
+constexpr int kAcceptsAtOnce = 16;  // then those who have said something are heard
 
 Failure to_failure(const ChannelFailure& failure) {
   try {
@@ -39,16 +42,10 @@ Failure to_failure(const ChannelFailure& failure) {
 
 void Control::accept_ready() {
   try {
-    while (UniqueFd fd = accept_tcp(listener_.get())) {
-      const auto is_open = [](const auto& entry) { return !entry.second->peer; };
-      if (static_cast<std::size_t>(std::ranges::count_if(links_, is_open)) >= kMaxHandshakes) {
-        const auto older = [](const auto& a, const auto& b) {
-          return a.second->opened < b.second->opened;
-        };
-        auto strangers = links_ | std::views::filter(is_open);
-        const std::shared_ptr<Link> oldest = std::ranges::min_element(strangers, older)->second;
-        drop(*oldest, "too many handshakes are open");
-      }
+    for (int i = 0; i < kAcceptsAtOnce; ++i) {
+      UniqueFd fd = accept_tcp(listener_.get());
+      if (!fd) return;
+      make_room();
       add_link(Channel::accept(std::move(fd), address_.secret));
     }
   } catch (const Error& error) {
@@ -58,6 +55,18 @@ void Control::accept_ready() {
     listening_ = false;
     report(std::string("endpoint cannot accept a connection: ") + error.what());
   }
+}
+
+// Of too many strangers one goes that has said nothing yet, if there is one: who means to come in
+// speaks at once. Which one is left to chance, so that a crowd cannot push a certain one out.
+void Control::make_room() {
+  std::vector<std::shared_ptr<Link>> silent, greeting;
+  for (const auto& [fd, link] : links_) {
+    if (!link->peer) (link->channel->greeted() ? greeting : silent).push_back(link);
+  }
+  if (silent.size() + greeting.size() < most_strangers(kMaxHandshakes)) return;
+  const auto& candidates = silent.empty() ? greeting : silent;
+  drop(*candidates[random_u32() % candidates.size()], "too many handshakes are open");
 }
 
 Link& Control::add_link(std::unique_ptr<Channel> channel) {

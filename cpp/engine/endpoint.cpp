@@ -259,6 +259,7 @@ void Endpoint::stop() {
   services_.board->pages().lonely.store(1);  // kernels need not wait any longer
   control_->stop();
   services_.poller->finish_sources(Deadline::after(ipc::kLongestCopy));
+  expiry_.stop();
   stager_->stop();  // every Peer is lost: what it had to do ends
   if (neighbourhood_) neighbourhood_->exposures()->close();
   services_.poller->wake();

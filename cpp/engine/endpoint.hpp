@@ -17,7 +17,9 @@
 
 #include "engine/control.hpp"
 #include "engine/device_choice.hpp"
+#include "engine/expiry.hpp"
 #include "engine/gpu_registrations.hpp"
+#include "engine/grant.hpp"
 #include "engine/memory.hpp"
 #include "engine/peer.hpp"
 #include "engine/route_books.hpp"
@@ -80,8 +82,9 @@ class Endpoint {
 
   struct Registering {
     bool writable = false;
-    std::string device = "cpu";                  // as PyTorch names it
-    bool shared = true;                          // see Registrations
+    std::string device = "cpu";  // as PyTorch names it
+    bool shared = true;          // see Registrations
+    bool exposed = true;         // false: processes of this host reach it by a device only
     std::optional<RegistrationDemand> demand{};  // for GPU memory; nullopt: the Endpoint's
     int memfd = -1;  // whose pages the layout covers, kept open by the owner; -1: none
   };
@@ -93,6 +96,11 @@ class Endpoint {
   // TransferTimeout when a GPU is too busy to zero it.
   Memory empty(std::span<const std::int64_t> shape, DType dtype, const std::string& device = "cpu",
                std::optional<RegistrationDemand> demand = {});
+
+  // The right to that memory of this Endpoint, from its first to its last byte, which can be taken
+  // back. Throws RegistrationError, and std::invalid_argument for more than the memory itself
+  // allows.
+  Grant grant(const Memory& memory, const GrantOptions& options);
 
   void share(const std::string& name, const Memory& memory);
   bool unshare(const std::string& name);  // false: nothing has that name
@@ -173,6 +181,7 @@ class Endpoint {
   Address address_;
   std::atomic<bool> closed_{false};
   std::shared_ptr<Control> control_;
+  Expiry expiry_;
 };
 
 }  // namespace zerohop::engine

@@ -33,8 +33,9 @@ Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> own
                             ": only that of the host and of NVIDIA GPUs is; copy the array to "
                             "the host first");
   }
-  auto regions = registrations_->find_or_create(layout.extent(), how.writable, how.shared,
-                                                {.owner = owner, .memfd = how.memfd});
+  auto regions =
+      registrations_->find_or_create(layout.extent(), how.writable, how.shared,
+                                     {.owner = how.exposed ? owner : nullptr, .memfd = how.memfd});
   auto pinned = std::make_shared<const Pinned>(std::move(regions), std::move(owner),
                                                layout.extent(), how.writable);
   std::string place = place_of(layout, how.device);
@@ -91,7 +92,7 @@ Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void>
     right = staged_memories_->open(layout.extent(), how.writable);
     regions->set_staged(right);
   }
-  if (neighbourhood_ && layout.count() > 0) {
+  if (neighbourhood_ && how.exposed && layout.count() > 0) {
     const Extent extent = layout.extent();
     note_twins_->settle(device);  // before any GPU can write there and notify
     regions->set_exposure(neighbourhood_->exposures()->expose(
@@ -153,6 +154,26 @@ Memory Endpoint::empty(std::span<const std::int64_t> shape, DType dtype, const s
   }
   auto gpu = gpu_device(device);
   return register_buffer(gpu::Buffer::create(std::move(gpu), layout.nbytes(), deadline({})), -1);
+}
+
+Grant Endpoint::grant(const Memory& memory, const GrantOptions& options) {
+  if (memory.endpoint() != address_.id) {
+    throw RegistrationError("this memory is registered with another Endpoint: grant it there");
+  }
+  if (options.writable && !memory.writable()) {
+    throw std::invalid_argument(
+        "a grant cannot allow more than its memory does, which is read-only");
+  }
+  const auto pinned = memory.pinned();
+  const Memory granted = register_memory(
+      memory.layout(), pinned->owner,
+      {.writable = options.writable, .device = memory.device(), .shared = false, .exposed = false});
+  pinned->grants.add(granted.weak());
+  Grant grant(granted);
+  if (memory.closed()) grant.revoke();  // meanwhile: its close() may have come too early for this
+  (void)grant.remote();
+  if (options.seconds) expiry_.at(Deadline::after(*options.seconds).at(), granted.weak());
+  return grant;
 }
 
 void Endpoint::share(const std::string& name, const Memory& memory) {

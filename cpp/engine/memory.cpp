@@ -1,5 +1,6 @@
 #include "engine/memory.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
@@ -39,8 +40,30 @@ Memory Memory::view(DType dtype) const {
   return same;
 }
 
-void Memory::close() noexcept {
-  std::shared_ptr<const Pinned> last = lease_->close();
+void Grants::add(WeakMemory grant) {
+  const std::lock_guard lock(mutex_);
+  if (all_.size() >= next_sweep_) {
+    std::erase_if(all_, [](const WeakMemory& each) { return each.gone(); });
+    next_sweep_ = std::max<std::size_t>(16, 2 * all_.size());
+  }
+  all_.push_back(std::move(grant));
+}
+
+void Grants::close() noexcept {
+  std::vector<WeakMemory> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all.swap(all_);
+  }
+  for (const WeakMemory& grant : all) grant.close();
+}
+
+void Memory::close() noexcept { weak().close(); }
+
+void WeakMemory::close() const noexcept {
+  const auto lease = lease_.lock();
+  std::shared_ptr<const Pinned> last = lease ? lease->close() : nullptr;
+  if (last) last->grants.close();
   if (!last || !last->regions) return;
   const Deadline deadline = Deadline::after(ipc::kLongestCopy);
   const auto right = last->regions->staged_right();
@@ -52,7 +75,7 @@ void Memory::close() noexcept {
   }
   last.reset();  // deregistration, unless a transfer goes on
   if (right && !right->close(deadline)) {
-    report("a copy to or from memory on " + kind_.device +
+    report("a copy to or from memory on " + device_ +
            " that a peer asked for does not end: the GPU hangs or failed, and the "
            "memory that is closed stays until it goes on");
   }

@@ -1,10 +1,14 @@
 // A registered local array: its layout, the registration behind it, and what keeps it alive.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/index.hpp"
 #include "base/layout.hpp"
@@ -17,6 +21,33 @@
 
 namespace zerohop::engine {
 
+struct Pinned;
+
+// A Memory that is to be closed later, if it is still there.
+class WeakMemory {
+ public:
+  WeakMemory(std::weak_ptr<Lease<const Pinned>> lease, std::string device)
+      : lease_(std::move(lease)), device_(std::move(device)) {}
+  bool gone() const noexcept { return lease_.expired(); }
+  void close() const noexcept;  // as Memory::close()
+
+ private:
+  std::weak_ptr<Lease<const Pinned>> lease_;
+  std::string device_;
+};
+
+// The grants of some memory, which end with it. Any thread.
+class Grants {
+ public:
+  void add(WeakMemory grant);
+  void close() noexcept;
+
+ private:
+  std::mutex mutex_;
+  std::vector<WeakMemory> all_;
+  std::size_t next_sweep_ = 16;  // entries at which those that are gone are swept out
+};
+
 // Registered memory and its owner. Transfers hold it, so that it stays alive and registered while
 // they run, whatever the caller closes or drops.
 struct Pinned {
@@ -24,6 +55,7 @@ struct Pinned {
   std::shared_ptr<void> owner;
   std::shared_ptr<const gpu::Device> device;      // null for the host's memory
   const std::unique_ptr<gpu::HostPages> pages{};  // of that, for GPUs; null for a GPU's memory
+  mutable Grants grants;
 
   Pinned(std::shared_ptr<const Regions> r, std::shared_ptr<void> o,
          std::shared_ptr<const gpu::Device> d = nullptr)
@@ -84,6 +116,7 @@ class Memory {
   using Use = Lease<const Pinned>::Use;
   Use use() const noexcept { return Use(*lease_); }
   RemoteMemory remote() const;
+  WeakMemory weak() const { return {lease_, kind_.device}; }
 
  private:
   EndpointId endpoint_;

@@ -29,7 +29,10 @@ GpuReach Peer::reach_by_gpu(const Pair& pair, const Stream& stream,
             .reason = "of the pairs some lie in host memory: move those by a call of their own"};
   }
   if (remote->local_key == 0) {
-    return {.visit = nullptr, .reason = "the remote memory was registered without a key for it"};
+    return {
+        .visit = nullptr,
+        .reason =
+            "its owner keeps the remote memory from being mapped, as it can be revoked (a Grant)"};
   }
   const auto device = local->pinned()->device;
   GpuReach reached;

@@ -88,7 +88,8 @@ Neighbour::Reached Peer::reach_as_neighbour(const Pair& pair,
   } else if (remote->layout.count() == 0) {
     return neighbour_->reach_board(patience);
   } else if (remote->local_key == 0) {
-    none.reason = "the remote memory was registered without a key for it";
+    none.reason =
+        "its owner keeps the remote memory from being mapped, as it can be revoked (a Grant)";
   } else {
     return neighbour_->reach(*remote, patience);
   }

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/report.hpp"
+#include "base/strangers.hpp"
 #include "ipc/packet.hpp"
 
 namespace zerohop::ipc {
@@ -18,6 +19,7 @@ namespace {
 
 // Strangers may hold this many unfinished knocks open; the oldest makes room for the next.
 constexpr std::size_t kMaxStrangers = 64;
+constexpr std::chrono::seconds kKnockFor{10};
 
 std::string random_name() {
   std::array<std::uint32_t, 4> words{};
@@ -115,6 +117,9 @@ bool Doorway::serve() noexcept {
 }
 
 void Doorway::listen_again() noexcept {
+  std::erase_if(strangers_, [now = Clock::now()](const auto& entry) {
+    return now - entry.second.came > kKnockFor;
+  });
   if (!listening_) listening_ = watch(epoll_.get(), listener_.get());
 }
 
@@ -138,7 +143,7 @@ void Doorway::accept_all() {
     // What a guest is given it could use beyond its rights: one of this user could anyway, by
     // ptrace.
     if (other_end(socket.get()).uid != ::geteuid()) continue;
-    if (strangers_.size() >= kMaxStrangers) {
+    if (strangers_.size() >= most_strangers(kMaxStrangers)) {
       strangers_.erase(std::ranges::min_element(
           strangers_, [](const auto& a, const auto& b) { return a.second.came < b.second.came; }));
     }

@@ -27,8 +27,9 @@ class Doorway {
 
   const std::string& name() const noexcept { return name_; }
   int fd() const noexcept { return epoll_.get(); }  // readable when serve() has work
-  bool serve() noexcept;         // whether somebody wants those woken who sleep beside the board
-  void listen_again() noexcept;  // to be called now and then: see accept_all()
+  bool serve() noexcept;  // whether somebody wants those woken who sleep beside the board
+  void
+  listen_again() noexcept;  // to be called now and then: see accept_all(); who never knocks goes
 
   Token invite();
   // Ends the visit of who came with this token, and its right to come. Who it was, or null: it may

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/strangers.hpp"
 #include "softhca/context.hpp"
 #include "softhca/gid.hpp"
 #include "softhca/queue_pair.hpp"
@@ -70,6 +71,7 @@ void Listener::admit(UniqueFd connection) noexcept {
   make_room();
   try {
     Stranger& stranger = strangers_.emplace_back(*this, std::move(connection));
+    ++open_;
     stranger.deadline = Clock::now() + kHelloTime;
     if (!context_.poller.add(stranger.fd.get(), EPOLLIN, stranger)) return reject(stranger);
     if (!timing_) wake_at(stranger.deadline);
@@ -79,11 +81,15 @@ void Listener::admit(UniqueFd connection) noexcept {
   }
 }
 
+// Who has named a queue pair stays before those who have not.
 void Listener::make_room() noexcept {
-  if (strangers_.size() < kMostStrangers) return;
-  const auto oldest =
-      std::find_if(strangers_.begin(), strangers_.end(), [](const Stranger& s) { return !!s.fd; });
-  if (oldest != strangers_.end()) reject(*oldest);
+  if (open_ < most_strangers(kMostStrangers)) return;
+  auto oldest =
+      std::ranges::find_if(strangers_, [](const Stranger& s) { return s.fd && !s.parked(); });
+  if (oldest == strangers_.end()) {
+    oldest = std::ranges::find_if(strangers_, [](const Stranger& s) { return !!s.fd; });
+  }
+  reject(*oldest);
 }
 
 void Listener::hear(Stranger& stranger) noexcept {
@@ -143,6 +149,7 @@ void Listener::reject(Stranger& stranger) noexcept {
 
 UniqueFd Listener::release(Stranger& stranger) noexcept {
   context_.poller.remove(stranger.fd.get());
+  --open_;
   stranger.closed_in = context_.poller.round();
   return std::move(stranger.fd);
 }

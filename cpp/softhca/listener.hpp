@@ -69,7 +69,8 @@ class Listener final : public Watched, public Timed {
   Context& context_;
   UniqueFd fd_;
   ibv_gid gid_{};
-  std::list<Stranger> strangers_;  // oldest first; guarded by Context::control
+  std::list<Stranger> strangers_;  // oldest first; guarded by Context::control, as the next
+  std::size_t open_ = 0;           // of them, whose connection is still here
   bool resting_ = false;           // out of descriptors: not accepting for a moment
   bool timing_ = false;            // a wake-up is pending
   std::atomic<std::uint64_t> rejected_{0};

@@ -6,6 +6,7 @@ from zerohop import verbs
 from zerohop._core import (
     DeviceBoard,
     DeviceQueue,
+    Grant,
     Memory,
     Peer,
     RemoteMemory,
@@ -72,6 +73,7 @@ __all__ = [
     "Endpoint",
     "Error",
     "Faults",
+    "Grant",
     "Memory",
     "Peer",
     "PeerLost",

@@ -23,6 +23,7 @@ __all__: list[str] = [
     "DeviceBoard",
     "DeviceQueue",
     "Endpoint",
+    "Grant",
     "Memory",
     "MemoryRegion",
     "MemorySlice",
@@ -771,6 +772,36 @@ class Memory:
         Whether peers may write it.
         """
 
+class Grant:
+    """
+    The right to some memory, to be given to peers and taken back: made by ``Endpoint.grant``. As a context manager it is
+    revoked at the end of the ``with``; else when it is dropped.
+    """
+    def __enter__(self) -> typing.Any: ...
+    def __exit__(self, *args) -> None: ...
+    def __repr__(self) -> str: ...
+    def revoke(self) -> None:
+        """
+        Take it back. When this returns, nobody who has its ``remote`` reads or writes the memory any more: what they try is
+        refused as memory that was closed. Copies of GPU memory that the Endpoint makes itself (route ``staged``) are waited for,
+        five seconds at most; one that hangs is reported. Calling it again does nothing.
+        """
+    @property
+    def remote(self) -> RemoteMemory:
+        """
+        The ``RemoteMemory`` to give away. Raises RegistrationError once revoked.
+        """
+    @property
+    def revoked(self) -> bool:
+        """
+        Whether it was revoked, or its time or its memory has ended.
+        """
+    @property
+    def writable(self) -> bool:
+        """
+        Whether it allows to write.
+        """
+
 class Route:
     """
     Which way the bytes of a transfer go, and why.
@@ -1280,6 +1311,24 @@ class Endpoint:
         Raises RegistrationError (no memory, no NVIDIA driver, a device that cannot reach it), CudaError (no such
         GPU, no room on it), TransferTimeout (other work kept the GPU from zeroing it for the Endpoint's timeout),
         TypeError and ValueError (shape, dtype, device).
+        """
+    def grant(
+        self,
+        memory: Memory,
+        *,
+        writable: bool = False,
+        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    ) -> Grant:
+        """
+        The right to read some memory of this Endpoint, which can be taken back while the memory goes on: a ``Grant``.
+
+        memory: Memory, or a slice of one; a key of its own reaches from its first to its last byte.
+        writable: whether peers may write it, too, and have atomics.
+        timeout: seconds after which it ends by itself; None: it does not.
+
+        What can be revoked is never mapped by processes of this host: they reach it by a device, too, which is slower than
+        the route p2p. It ends when its Memory is closed. Raises RegistrationError, TypeError, ValueError (more than the memory
+        itself allows).
         """
     def notify(
         self,

@@ -168,6 +168,8 @@ def merge(traces: tuple[TextIO, ...], output: Path) -> None:
 
     try:
         write_whole(output, *merged(map(json.load, traces)))
+    except RecursionError:
+        raise click.ClickException("a file is nested too deep: it is no trace") from None
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from None
 

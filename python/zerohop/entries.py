@@ -14,6 +14,9 @@ from zerohop.errors import ProtocolError
 __all__ = ["Entry", "boot_id"]
 
 
+_KINDS = {"size": int, "run": str, "host": str, "left": str, "pid": int, "boot": str}
+
+
 @cache
 def boot_id() -> str:
     """Names this host since it was started; containers of one host share it."""
@@ -51,8 +54,11 @@ class Entry:
         """Raises ProtocolError."""
         head, _, address = value.partition(b"\n")
         try:
-            return cls(address=address, **json.loads(head))
-        except (TypeError, ValueError):
+            entry = cls(address=address, **json.loads(head))
+            if all(type(getattr(entry, name)) is kind for name, kind in _KINDS.items()):
+                return entry
+            raise TypeError
+        except (TypeError, ValueError, RecursionError):
             raise ProtocolError(
                 "what a store has in the place of a rank was not put there by this version of zerohop: take "
                 "another directory, or the same version on all ranks"

@@ -62,11 +62,14 @@ class Directory:
         """Raises KeyError, and PermissionError for a file that another user has put there."""
         path = self._file(key)
         try:
-            file = path.open("rb")
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would have it wait
         except FileNotFoundError:
             raise KeyError(key) from None
-        with file:
-            _check_owner(path, os.fstat(file.fileno()).st_uid)
+        with open(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            _check_owner(path, found.st_uid)
+            if not stat.S_ISREG(found.st_mode):
+                raise PermissionError(f"{path} is no file: use a directory for this job alone")
             return file.read()
 
     def since(self, key: str) -> float:

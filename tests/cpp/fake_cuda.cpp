@@ -24,7 +24,6 @@ using gpu::MemoryKind;
 
 FakeCuda* current = nullptr;  // the table's functions have no argument that could carry it
 int context_object = 0;       // its address is the primary context
-constexpr CudaAddress kProbeMemory = 0x10000000;
 constexpr driver::CudaAllocation kRetained = ~0ull;  // by memory_retain_allocation
 thread_local int depth = 0;                          // of this thread's context stack
 thread_local driver::CudaCaptureMode capture_mode = 0;

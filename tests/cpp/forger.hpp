@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <vector>
 
 #include "base/unique_fd.hpp"
@@ -34,10 +35,12 @@ inline void say(const UniqueFd& fd, const void* bytes, std::size_t nbytes) {
 inline bool is_closed(const UniqueFd& fd) {
   char sink[4096];
   pollfd watched{fd.get(), POLLIN, 0};
-  while (::poll(&watched, 1, 20000) == 1) {
-    if (::recv(fd.get(), sink, sizeof sink, 0) <= 0) return true;
+  for (;;) {
+    const int ready = ::poll(&watched, 1, 20000);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready != 1) return false;
+    if (::recv(fd.get(), sink, sizeof sink, MSG_DONTWAIT) <= 0 && errno != EINTR) return true;
   }
-  return false;
 }
 
 // Knows how to say the hello that the queue pair at `target` expects.
@@ -67,7 +70,11 @@ class Forger {
     const softhca::Hello greeting = hello();
     say(fd, &greeting, sizeof greeting);
     softhca::Hello welcome{};
-    REQUIRE(::recv(fd.get(), &welcome, sizeof welcome, MSG_WAITALL) == sizeof welcome);
+    ssize_t nbytes = 0;
+    do {
+      nbytes = ::recv(fd.get(), &welcome, sizeof welcome, MSG_WAITALL);
+    } while (nbytes < 0 && errno == EINTR);
+    REQUIRE(nbytes == sizeof welcome);
     CHECK(welcome.source_qp == target.number);
     CHECK(welcome.destination_qp == number);
     return fd;

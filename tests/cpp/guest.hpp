@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cerrno>
 #include <memory>
 #include <span>
 #include <vector>
@@ -15,7 +16,8 @@ inline ipc::Packet wait_packet(int socket, std::span<std::byte> into, const Dead
   for (;;) {
     if (auto packet = ipc::receive_packet(socket, into)) return std::move(*packet);
     pollfd waited{.fd = socket, .events = POLLIN, .revents = 0};
-    REQUIRE(::poll(&waited, 1, deadline.remaining_ms()) == 1);
+    const int ready = ::poll(&waited, 1, deadline.remaining_ms());
+    REQUIRE((ready == 1 || (ready < 0 && errno == EINTR)));
   }
 }
 

@@ -1,0 +1,53 @@
+#include "engine/expiry.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace zerohop::engine {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kNothingDue{60'000};
+
+}  // namespace
+
+void Expiry::at(Clock::time_point when, WeakMemory memory) {
+  const std::lock_guard lock(mutex_);
+  if (due_.size() >= next_sweep_) {
+    std::erase_if(due_, [](const auto& entry) { return entry.second.gone(); });
+    next_sweep_ = std::max<std::size_t>(64, 2 * due_.size());
+  }
+  due_.emplace(when, std::move(memory));
+  if (!thread_) thread_ = std::make_unique<Progress>([this] { return close_due(); });
+  thread_->run([] {});  // it looks anew how long it may sleep
+}
+
+void Expiry::stop() noexcept {
+  std::unique_ptr<Progress> thread;
+  {
+    const std::lock_guard lock(mutex_);
+    thread = std::move(thread_);
+    due_.clear();
+  }
+}
+
+milliseconds Expiry::close_due() {
+  std::vector<WeakMemory> over;
+  milliseconds sleep = kNothingDue;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = Clock::now();
+    const auto first_later = due_.upper_bound(now);
+    for (auto entry = due_.begin(); entry != first_later; ++entry) over.push_back(entry->second);
+    due_.erase(due_.begin(), first_later);
+    if (!due_.empty()) {
+      sleep = std::min(sleep, std::chrono::ceil<milliseconds>(due_.begin()->first - now));
+    }
+  }
+  for (const WeakMemory& memory : over) memory.close();
+  return over.empty() ? sleep : milliseconds{0};  // closing may have taken a while
+}
+
+}  // namespace zerohop::engine

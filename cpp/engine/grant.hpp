@@ -1,0 +1,35 @@
+// The right of peers to some memory that its owner can take back without closing the memory.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "engine/memory.hpp"
+
+namespace zerohop::engine {
+
+struct GrantOptions {
+  bool writable = false;
+  std::optional<std::chrono::duration<double>> seconds{};  // until it ends by itself
+};
+
+// A registration of its own, and nobody maps what it covers: so its key is all that peers have, and
+// without the key they have nothing. Ends with the last copy of it, and with the memory.
+class Grant {
+ public:
+  explicit Grant(Memory memory) : memory_(std::move(memory)) {}
+
+  RemoteMemory remote() const { return memory_.remote(); }  // throws RegistrationError once revoked
+  const Layout& layout() const noexcept { return memory_.layout(); }
+  bool writable() const noexcept { return memory_.writable(); }
+  bool revoked() const noexcept { return memory_.closed(); }
+  // When it returns no peer can reach the memory by this grant, but for a GPU's that the Endpoint
+  // itself copies: there Memory::close() says how long it waits.
+  void revoke() noexcept { memory_.close(); }
+
+ private:
+  Memory memory_;
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,139 @@
+// What somebody who knows the secret says on the control channel, in any order, to an Endpoint that
+// was dialled and to one that dials. Meanwhile the Endpoint serves others.
+#include <thread>
+
+#include "couple.hpp"
+#include "stranger.hpp"
+
+namespace {
+
+using namespace zerohop;
+using namespace zerohop::engine;
+using zerohop::fuzz::Input;
+using zerohop::fuzz::require;
+using zerohop::fuzz::Stranger;
+
+constexpr std::size_t kMostSteps = 32;
+constexpr int kLookAfterOthers = 256;  // inputs
+constexpr double kCrossing = 0.2;      // seconds
+
+constexpr DType kBytes{.code = kDTypeUInt, .bits = 8, .lanes = 1};
+
+EndpointOptions of_host(const char* name) {
+  EndpointOptions chosen = testing::options(name);
+  chosen.p2p = true;
+  return chosen;
+}
+
+struct Host {
+  Host() {
+    const std::int64_t nbytes = 4096;
+    memory.emplace(endpoint.empty(std::span(&nbytes, 1), kBytes));
+    endpoint.share("kv", *memory);
+  }
+  Endpoint endpoint{of_host("attacked")};
+  std::optional<Memory> memory;
+};
+
+Host& host() {
+  static Host* const only = new Host;  // its threads run to the end of the process
+  return *only;
+}
+
+EndpointId own_id() {
+  EndpointId id;
+  id.fill(std::byte{0xa0});
+  return id;
+}
+
+ControlMessage take_message(Input& input) {
+  const std::uint64_t request = input.byte();
+  switch (input.byte() % 11) {
+    case 0: return Ready{};
+    case 1: return Lookup{.request = request, .name = input.flag() ? "kv" : input.text(20)};
+    case 2: return Found{.request = request, .memory = host().memory->remote().to_bytes()};
+    case 3: return Found{.request = request, .memory = input.blob()};
+    case 4: return NotFound{.request = request};
+    case 5: return Heartbeat{.sequence = request};
+    case 6: {
+      const std::uint8_t rail = input.byte() % 4 == 0 ? input.byte() : 0;
+      const auto queue_pair =
+          input.flag() ? fuzz::take_queue_pair(input) : rdma::QueuePairAddress{};
+      return Requeue{.rail = rail, .generation = input.byte(), .queue_pair = queue_pair};
+    }
+    case 7: return Bye{.reason = input.flag() ? "crossing" : input.text(20)};
+    case 8: {
+      const std::uint8_t rail = input.byte() % 4 == 0 ? input.byte() : 0;
+      return OpenDirect{
+          .request = request, .rail = rail, .queue_pair = fuzz::take_queue_pair(input)};
+    }
+    case 9:
+      return DirectOpened{.request = request,
+                          .queue_pair = fuzz::take_queue_pair(input),
+                          .slots = input.take<std::uint64_t>(),
+                          .slots_key = input.byte(),
+                          .refusal = input.text(20)};
+    default: return CloseDirect{.request = request};
+  }
+}
+
+void talk(Input& input, Stranger& stranger, bool begins_well) {
+  if (begins_well) stranger.say(fuzz::take_hello(input, own_id()));
+  for (std::size_t step = 0; step < kMostSteps && !input.empty(); ++step) {
+    switch (input.byte() % 8) {
+      case 0: stranger.say(fuzz::take_hello(input, own_id())); break;
+      case 1: stranger.say(input.blob()); break;
+      case 2: stranger.settle(); break;
+      default: stranger.say(take_message(input)); break;
+    }
+  }
+  stranger.settle();
+}
+
+void be_dialler(Input& input) {
+  Stranger stranger = Stranger::dial(host().endpoint.address());
+  stranger.hear_until([] { return true; });
+  talk(input, stranger, input.byte() % 8 != 0);
+}
+
+void be_dialled(Input& input) {
+  const UniqueFd listener = listen_tcp("127.0.0.1");
+  Address address = Address::with_random_keys();
+  address.id = own_id();
+  address.id[1] = std::byte{0xb0};
+  address.host = "127.0.0.1";
+  address.port = local_port(listener.get());
+  std::thread caller([&] {
+    try {
+      // One that says that it dials as well is waited for.
+      host().endpoint.connect(address.to_bytes(), testing::within(kCrossing));
+    } catch (const Error&) {
+    }
+  });
+  pollfd waited{.fd = listener.get(), .events = POLLIN, .revents = 0};
+  ::poll(&waited, 1, 10'000);
+  UniqueFd fd = accept_tcp(listener.get());
+  require(static_cast<bool>(fd), "connect() dials");
+  {
+    Stranger stranger(Channel::accept(std::move(fd), address.secret));
+    talk(input, stranger, input.byte() % 8 != 0);
+  }
+  caller.join();
+}
+
+// Others are served, whatever was said before.
+void check_others() {
+  static const auto honest = new Endpoint(of_host("honest"));
+  const auto peer = honest->connect(host().endpoint.address().to_bytes(), testing::soon());
+  require(peer->lookup("kv", testing::soon(), true).has_value(), "others find what is shared");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t nbytes) {
+  static int inputs = 0;
+  Input input(data, nbytes);
+  input.byte() % 4 == 0 ? be_dialled(input) : be_dialler(input);
+  if (inputs++ % kLookAfterOthers == 0) check_others();
+  return 0;
+}
