@@ -11,9 +11,9 @@ from typing import Any
 
 from support.partner import Partners
 
-from endurance import detection, load, report, soak
+from endurance import detection, fuzzing, injection, load, report, soak
 
-PARTS = ("detection", "load", "soak")
+PARTS = ("faults", "fuzzing", "detection", "load", "soak")
 
 
 def main() -> int:
@@ -22,7 +22,10 @@ def main() -> int:
         "--minutes", type=float, default=30.0, help="of the soak, half on each route"
     )
     parser.add_argument(
-        "--scale", type=float, default=1.0, help="of the load; below 1: a quick look"
+        "--scale",
+        type=float,
+        default=1.0,
+        help="of the load, faults and fuzzing; below 1: a quick look",
     )
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "little"))
     parser.add_argument("--parts", default=",".join(PARTS), help="which of %(default)s")
@@ -49,6 +52,10 @@ def _rows(partners: Partners, chosen: argparse.Namespace) -> Iterator[dict[str, 
         raise SystemExit(
             f"no part is called {', '.join(sorted(unknown))}: there are {', '.join(PARTS)}"
         )
+    if "faults" in parts:
+        yield from injection.rows(partners, int(100 * chosen.scale), chosen.seed)
+    if "fuzzing" in parts:
+        yield from fuzzing.rows(int(600 * chosen.scale))
     if "detection" in parts:
         yield from detection.rows(partners, {"killed": 5, "stopped": 2})
     if "load" in parts:

@@ -26,6 +26,8 @@ def write(folder: Path, rows: Sequence[Row]) -> None:
     report = {"date": now.isoformat(timespec="minutes"), "machine": machine, "rows": list(rows)}
     (folder / "results.json").write_text(json.dumps(report, indent=1) + "\n")
     text = HEAD.format(date=now.strftime("%Y-%m-%d %H:%M"), machine=machine)
+    text += "\n## Faults on purpose, and what the calls said\n\n" + _faults(rows)
+    text += "\n## Fuzzed, under AddressSanitizer and UndefinedBehaviorSanitizer\n\n" + _fuzzed(rows)
     text += "\n## Time until a loss is seen\n\n" + _detections(rows)
     text += "\n## Held at once, and for long\n\n" + _others(rows)
     (folder / "results.md").write_text(text)
@@ -48,10 +50,35 @@ def _detections(rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _faults(rows: Sequence[Row]) -> str:
+    lines = [
+        "| fault | operation | times | injected | outcomes | memory as told |",
+        "|---|---|--:|--:|---|---|",
+    ]
+    for row in rows:
+        if row["what"] == "faults":
+            outcomes = ", ".join(f"{count} {name}" for name, count in row["outcomes"].items())
+            lines.append(
+                f"| {row['fault']} | {row['operation']} | {row['times']} | {row['injected']} "
+                f"| {outcomes} | {_word(row['holds'])} {row['trouble']} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _fuzzed(rows: Sequence[Row]) -> str:
+    lines = ["| subject | inputs | seconds | no failure |", "|---|--:|--:|---|"]
+    for row in rows:
+        if row["what"] == "fuzzing":
+            lines.append(
+                f"| {row['subject']} | {row.get('inputs', '')} | {row.get('seconds', '')} | {_word(row['holds'])} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
 def _others(rows: Sequence[Row]) -> str:
     lines = ["| what | route | figures | holds |", "|---|---|---|---|"]
     for row in rows:
-        if row["what"] == "detection":
+        if row["what"] in ("detection", "faults", "fuzzing"):
             continue
         figures = ", ".join(
             f"{key.replace('_', ' ')} {_shown(value)}"
