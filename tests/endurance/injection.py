@@ -25,7 +25,7 @@ FAULTS = {
     "partial": "partial=0.05",
     "delay": "delay=1ms,delay_rate=0.3",
     "slow": "slow=500us",
-    "fail": "fail=3,fail_status=REM_OP_ERR",
+    "fail": "fail=1,fail_status=REM_OP_ERR",
 }
 
 
