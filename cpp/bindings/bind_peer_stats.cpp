@@ -171,7 +171,7 @@ py::list connections_of(const engine::RouteBooks::Reading& reading) {
   py::list connections;
   for (const auto& connection : reading.connections) {
     py::list routes;
-    for (const auto& row : connection.book->rows()) routes.append(row_of(row));
+    for (const auto& row : connection.sums) routes.append(row_of(row));
     py::dict told;
     told["peer"] = connection.peer;
     told["ended"] = connection.ended;
@@ -208,9 +208,9 @@ void bind_endpoint_stats(EndpointClass& type) {
   type.def("stats", &endpoint_stats, R"(
 Counters of all the Peers that this Endpoint has and had, those that are lost or closed too: a dict with "peers", how
 many are connected now, "routes", a list as in Peer.stats(), of one dict for each route and device, added up
-over all of them, and "connections", a list of one dict for each that is there, behind the last 64 that have ended, the
-oldest first: "peer", its name, "ended", None or a str that says why it ended, and "routes", as before but for what is
-mapped. Also after close(). Reading them costs transfers nothing.
+over all of them, and "connections", a list of dicts: one for each that is there, behind one for each of the last 64 names of
+peers whose connections have ended, the oldest first: "peer", the name, "ended", None or a str that says why the last of that
+name ended, and "routes", as before but for what is mapped. Also after close(). Reading them costs transfers nothing.
 
 "faults" is there once there were any (zh.Faults): a dict of how often each happened; corrupt_found and duplicate_found
 are packets of peers that were dropped.)");

@@ -1,4 +1,5 @@
 // Faults on purpose: passed on to the devices of an Endpoint, all of which are soft then.
+#include <algorithm>
 #include <mutex>
 #include <stdexcept>
 
@@ -13,10 +14,13 @@ void Endpoint::set_faults(const softhca::Faults& faults) {
 }
 
 void Endpoint::put_faults(const softhca::Faults& faults) {
-  for (const auto& rail : rails_) {
-    if (rail->software()) continue;
-    throw std::invalid_argument("faults are for the software HCA, and " + rail->name() +
-                                " is an adapter: take device='soft0'");
+  const auto is_adapter = [](const auto& rail) { return !rail->software(); };
+  const auto adapter = std::ranges::find_if(rails_, is_adapter);
+  if (adapter != rails_.end()) {
+    if (!faults.any()) return;
+    throw std::invalid_argument("faults are for the software HCA, and " + (*adapter)->name() +
+                                " is an adapter: take device='soft0', or neither faults= nor "
+                                "ZEROHOP_FAULTS");
   }
   const std::lock_guard lock(faults_mutex_);
   for (const auto& rail : rails_) {

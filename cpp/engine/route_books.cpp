@@ -4,6 +4,28 @@
 #include <utility>
 
 namespace zerohop::engine {
+namespace {
+
+void add(RouteBooks::Sums& sums, const RouteBook::Name& name, const RouteStats& stats) {
+  auto& sum = sums[name];
+  if (!sum) sum = std::make_shared<RouteStats>();
+  sum->add(stats);
+}
+
+void add(RouteBooks::Sums& sums, const RouteBook& book) {
+  for (const auto& [name, stats] : book.rows()) add(sums, name, *stats);
+}
+
+// Of a connection that has ended; what is under way then ends unseen.
+void fold(RouteBook& into, const RouteBook& book) {
+  for (const auto& [name, stats] : book.rows()) {
+    const auto sum = into.of(name.first, name.second);
+    sum->add(*stats);
+    sum->under_way = 0;
+  }
+}
+
+}  // namespace
 
 std::shared_ptr<RouteBook> RouteBooks::open() {
   const std::lock_guard lock(mutex_);
@@ -31,36 +53,40 @@ void RouteBooks::ended(const std::shared_ptr<RouteBook>& book, std::string why) 
   const std::optional<std::string> peer = std::move(open->peer);
   open_.erase(open_.begin() + (open - open_.data()));
   if (!peer) return;  // it was never connected
-  ended_.push_back({.peer = *peer, .book = book, .ended = std::move(why)});
-  if (ended_.size() <= kEndedKept) return;
-  for (const auto& [name, stats] : ended_.front().book->rows()) {
-    const auto sum = earlier_.of(name.first, name.second);
-    sum->add(*stats);
-    sum->under_way = 0;  // whose ends would not be seen any more
+  auto before = std::make_shared<RouteBook>();
+  const auto same = std::ranges::find(ended_, *peer, &Ended::peer);
+  if (same != ended_.end()) {
+    before = std::move(same->before);
+    fold(*before, *same->book);
+    ended_.erase(same);
   }
+  ended_.push_back({*peer, std::move(why), book, std::move(before)});
+  if (ended_.size() <= kEndedKept) return;
+  fold(earlier_, *ended_.front().before);
+  fold(earlier_, *ended_.front().book);
   ended_.pop_front();
 }
 
 RouteBooks::Reading RouteBooks::read() const {
   Reading reading;
   const std::lock_guard lock(mutex_);
-  reading.connections.assign(ended_.begin(), ended_.end());
-  for (const Open& open : open_) {
-    if (!open.peer) continue;
-    if (auto book = open.book.lock()) {
-      reading.connections.push_back(
-          {.peer = *open.peer, .book = std::move(book), .ended = std::nullopt});
-    }
+  for (const Ended& ended : ended_) {
+    Connection connection{.peer = ended.peer, .ended = ended.why};
+    add(connection.sums, *ended.before);
+    add(connection.sums, *ended.book);
+    reading.connections.push_back(std::move(connection));
   }
-  const auto add = [&](const RouteBook& book) {
-    for (const auto& [name, stats] : book.rows()) {
-      auto& sum = reading.sums[name];
-      if (!sum) sum = std::make_shared<RouteStats>();
-      sum->add(*stats);
-    }
-  };
-  add(earlier_);
-  for (const Connection& connection : reading.connections) add(*connection.book);
+  for (const Open& open : open_) {
+    const auto book = open.book.lock();
+    if (!open.peer || !book) continue;
+    Connection connection{.peer = *open.peer, .ended = std::nullopt};
+    add(connection.sums, *book);
+    reading.connections.push_back(std::move(connection));
+  }
+  add(reading.sums, earlier_);
+  for (const Connection& connection : reading.connections) {
+    for (const auto& [name, stats] : connection.sums) add(reading.sums, name, *stats);
+  }
   return reading;
 }
 

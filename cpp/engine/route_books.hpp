@@ -16,16 +16,18 @@ namespace zerohop::engine {
 
 class RouteBooks {
  public:
+  using Sums = std::map<RouteBook::Name, std::shared_ptr<RouteStats>>;
+  // One that is there; or all that ended of one name, so that sums by name do not fall.
   struct Connection {
-    std::string peer;  // its name
-    std::shared_ptr<const RouteBook> book;
-    std::optional<std::string> ended;  // why; nullopt: it is there
+    std::string peer;                  // its name
+    std::optional<std::string> ended;  // why the last did; nullopt: it is there
+    Sums sums{};
   };
   struct Reading {
-    std::map<RouteBook::Name, std::shared_ptr<RouteStats>> sums;  // of all that ever were
-    std::vector<Connection> connections;                          // those that ended first
+    Sums sums;                            // of all that ever were
+    std::vector<Connection> connections;  // those that ended first
   };
-  // So that it is seen where errors came from. Of those before them there are sums alone: an
+  // Names: so that it is seen where errors came from. Of those before them there are sums alone: an
   // Endpoint may have had millions of visitors.
   static constexpr std::size_t kEndedKept = 64;
 
@@ -36,6 +38,12 @@ class RouteBooks {
   Reading read() const;
 
  private:
+  struct Ended {
+    std::string peer;
+    std::string why;
+    std::shared_ptr<const RouteBook> book;  // of the last of that name
+    std::shared_ptr<RouteBook> before;      // sums of those before it
+  };
   struct Open {
     std::weak_ptr<RouteBook> book;
     std::optional<std::string> peer{};  // once connected
@@ -44,7 +52,7 @@ class RouteBooks {
 
   mutable std::mutex mutex_;
   std::vector<Open> open_;
-  std::deque<Connection> ended_;  // the oldest first
+  std::deque<Ended> ended_;  // the oldest first
   RouteBook earlier_;
 };
 

@@ -54,6 +54,7 @@ class Context : public ibv_context {
 
   std::mutex control;
   std::unordered_map<std::uint32_t, QueuePair*> queue_pairs;  // by number; guarded by `control`
+  std::uint64_t queue_pairs_made = 0;                         // likewise
 
   MemoryTable memory;
   std::mutex copied_atomics;  // makes atomics on memory behind a Copier atomic

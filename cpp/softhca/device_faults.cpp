@@ -1,10 +1,8 @@
 #include "softhca/device_faults.hpp"
 
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "base/log.hpp"
 #include "softhca/context.hpp"
 #include "softhca/faulty_wire.hpp"
 #include "softhca/queue_pair.hpp"
@@ -20,7 +18,7 @@ void DeviceFaults::set(const Faults& faults) {
     for (const auto& [number, qp] : context_.queue_pairs) {
       std::lock_guard guard(qp->lock);
       if (qp->faulty) continue;
-      fresh.emplace_back(qp, std::make_unique<FaultyWire>(*qp, *this, faults, wires_++));
+      fresh.emplace_back(qp, std::make_unique<FaultyWire>(*qp, *this, faults));
     }
   }
   faults_ = faults;
@@ -37,7 +35,7 @@ void DeviceFaults::set(const Faults& faults) {
 
 std::unique_ptr<FaultyWire> DeviceFaults::wire_of(QueuePair& qp) {
   if (!faults_.any()) return nullptr;
-  return std::make_unique<FaultyWire>(qp, *this, faults_, wires_++);
+  return std::make_unique<FaultyWire>(qp, *this, faults_);
 }
 
 bool DeviceFaults::posted() noexcept {

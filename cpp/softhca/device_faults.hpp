@@ -40,8 +40,7 @@ class DeviceFaults final : public Timed {
 
  private:
   Context& context_;
-  Faults faults_;  // guarded by Context::control, as the next one is
-  std::uint64_t wires_ = 0;
+  Faults faults_;                       // guarded by Context::control
   std::atomic<std::uint64_t> left_{0};  // requests until the removal; 0: it is not asked for
   std::atomic<bool> gone_{false};
 };

@@ -30,20 +30,18 @@ constexpr Clock::time_point kNow{};  // of what is not held
 
 }  // namespace
 
-FaultyWire::FaultyWire(QueuePair& qp, DeviceFaults& device, const Faults& faults,
-                       std::uint64_t number)
+FaultyWire::FaultyWire(QueuePair& qp, DeviceFaults& device, const Faults& faults)
     : qp_(qp),
       device_(device),
       faults_(faults),
-      number_(number),
-      dice_(faults.seed, number),
+      dice_(faults.seed, qp.ordinal),
       packet_(new std::byte[kMost]) {}
 
 FaultyWire::~FaultyWire() { qp_.device.timers.cancel(*this); }
 
 void FaultyWire::change(const Faults& faults) noexcept {
   faults_ = faults;
-  dice_ = Dice(faults.seed, number_);
+  dice_ = Dice(faults.seed, qp_.ordinal);
   posted_ = 0;
 }
 
@@ -220,6 +218,12 @@ void FaultyWire::has_read() noexcept {
   wake_at(reads_at_, faults_.slow);
 }
 
+void FaultyWire::read_now() noexcept {
+  if (reads_at_ == kNow) return;
+  reads_at_ = kNow;
+  qp_.connection.want_read(true);
+}
+
 bool FaultyWire::finds_no_receive(std::uint32_t request) noexcept {
   if (request != not_ready_at_) not_ready_tries_ = 0;
   const Dice::Throw asked{.what = static_cast<std::uint8_t>(Fault::rnr),
@@ -260,10 +264,7 @@ void FaultyWire::on_time() noexcept {
   std::lock_guard guard(qp_.lock);
   const auto now = Clock::now();
   if (due_ != kNow && due_ <= now) due_ = kNow;
-  if (reads_at_ != kNow && reads_at_ <= now) {
-    reads_at_ = kNow;
-    qp_.connection.want_read(true);
-  }
+  if (reads_at_ <= now) read_now();
   program();
   qp_.acknowledge_late();
 }
@@ -274,7 +275,7 @@ void FaultyWire::happened(Fault fault) noexcept {
     constexpr const char* kKinds[] = {"request", "response to request", "acknowledgement",
                                       "request"};
     std::string text = std::string(fault_name(fault)) + " on queue pair " +
-                       std::to_string(number_) + " (number " + std::to_string(qp_.qp_num) + ")";
+                       std::to_string(qp_.ordinal) + " (number " + std::to_string(qp_.qp_num) + ")";
     if (fault == Fault::rnr) return text;
     if (fault == Fault::fail || fault == Fault::remove) {
       return text + ": request " + std::to_string(posted_) + " that was posted";

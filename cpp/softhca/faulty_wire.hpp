@@ -26,8 +26,8 @@ class QueuePair;
 
 class FaultyWire final : public Timed {
  public:
-  // number: of the queue pair, among those of its device. Throws std::bad_alloc.
-  FaultyWire(QueuePair& qp, DeviceFaults& device, const Faults& faults, std::uint64_t number);
+  // Throws std::bad_alloc.
+  FaultyWire(QueuePair& qp, DeviceFaults& device, const Faults& faults);
   ~FaultyWire();
   FaultyWire(const FaultyWire&) = delete;
   FaultyWire& operator=(const FaultyWire&) = delete;
@@ -46,6 +46,7 @@ class FaultyWire final : public Timed {
   // Whether what has come may be read now; after that was done, not for a while.
   bool may_read() const noexcept { return reads_at_ == Clock::time_point{}; }
   void has_read() noexcept;
+  void read_now() noexcept;  // however long it was to wait
   // Whether the request is to find no receive, though there is one.
   bool finds_no_receive(std::uint32_t request) noexcept;
   // Of the next request that is posted: how it is to fail, or IBV_WC_SUCCESS.
@@ -75,7 +76,6 @@ class FaultyWire final : public Timed {
   QueuePair& qp_;
   DeviceFaults& device_;
   Faults faults_;
-  const std::uint64_t number_;
   Dice dice_;
   const std::unique_ptr<std::byte[]> packet_;
   std::size_t nbytes_ = 0;  // of packet_

@@ -68,6 +68,7 @@ QueuePair::QueuePair(Context& owner, ibv_pd* domain, const ibv_qp_init_attr& gra
                      std::uint32_t number)
     : ibv_qp{},
       device(owner),
+      ordinal(owner.queue_pairs_made++),
       init(granted),
       sends(granted.cap.max_send_wr, granted.cap.max_send_sge, granted.cap.max_inline_data),
       receives(granted.cap.max_recv_wr, granted.cap.max_recv_sge),

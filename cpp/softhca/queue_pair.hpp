@@ -60,6 +60,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
 
   std::mutex lock;
   Context& device;
+  const std::uint64_t ordinal;  // of those that the device has made
   const ibv_qp_init_attr init;  // as granted
   ibv_qp_attr attributes{};     // as set by ibv_modify_qp
   SendQueue sends;

@@ -1,4 +1,6 @@
 // How a queue pair moves: serving its connection, completing work, and failing.
+#include <sys/epoll.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <utility>
@@ -93,8 +95,10 @@ void QueuePair::drop_trains() noexcept {
   if (faulty) faulty->reset();
 }
 
-void QueuePair::on_ready(std::uint32_t) noexcept {
+void QueuePair::on_ready(std::uint32_t ready) noexcept {
   std::lock_guard guard(lock);
+  // Told whether wanted or not, again and again: the end of a connection is not waited out.
+  if (faulty && (ready & (EPOLLHUP | EPOLLERR)) != 0) faulty->read_now();
   serve(device.progress.sweep_is_polled());
 }
 

@@ -91,8 +91,8 @@ class _Latency:
 def prometheus(*endpoints: Endpoint) -> str:
     """The counters of ``Peer.stats()`` and of the Endpoints, as a Prometheus server scrapes them.
 
-    endpoints: whose Peers are told of: those that are connected now, and the last 64 that no longer are, whose
-    ``zerohop_connected`` is 0. Serve it as ``text/plain; version=0.0.4``; it asks no peer and no device.
+    endpoints: whose Peers are told of: those that are connected now, and the last 64 names of those that no longer
+    are, whose ``zerohop_connected`` is 0. Serve it as ``text/plain; version=0.0.4``; it asks no peer and no device.
 
     Every metric begins with ``zerohop_``; counters end in ``_total``; amounts of data are bytes. Labels:
     ``endpoint`` and ``peer`` (their names; those of one name are added up), ``route`` and ``device`` (of a

@@ -71,9 +71,24 @@ TEST_CASE("of many that are gone the last are told of, and all are counted") {
   CHECK(reading.sums.at(kHost)->latencies[0].read().count == kVisits);
 }
 
+TEST_CASE("what is counted by a name does not fall when that peer comes and goes") {
+  RouteBooks books;
+  for (std::size_t i = 1; i <= 2 * RouteBooks::kEndedKept; ++i) {
+    visit(books, "visitor");
+    const auto reading = books.read();
+    REQUIRE(reading.connections.size() == 1);
+    CHECK(reading.connections[0].sums.at(kHost)->bytes_out == 10 * i);
+    CHECK(writes(reading) == i);
+  }
+}
+
 TEST_CASE("what would end unseen is under way no more") {
   RouteBooks books;
-  for (std::size_t i = 0; i <= RouteBooks::kEndedKept; ++i) visit(books, "visitor", 1);
+  for (std::size_t i = 0; i <= RouteBooks::kEndedKept; ++i) {
+    visit(books, "visitor " + std::to_string(i), 1);
+  }
+  CHECK(books.read().sums.at(kHost)->under_way == RouteBooks::kEndedKept);
+  visit(books, "visitor 5", 1);  // again: the one before may not end any more
   CHECK(books.read().sums.at(kHost)->under_way == RouteBooks::kEndedKept);
 }
 
