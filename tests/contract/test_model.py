@@ -218,6 +218,8 @@ class Model(Ends):
     )
     def set_faults(self, side: str, text: str | None, seed: int) -> None:
         self.put_faults(side, text and f"{text},seed={seed}")
+        if self.calm():
+            self.settle()  # of what went wrong before nothing is left
 
     @rule(
         side=st.sampled_from(["near", "far"]),
@@ -262,9 +264,9 @@ class Model(Ends):
             return transfer
 
         start = time.monotonic()
-        self.attempt(begin)
+        self.attempt(begin, dying=True)
         Ends.process.process.wait(patient(10))
-        while not isinstance(self.attempt(self.add_nothing)[1], zh.PeerLost):
+        while not isinstance(self.attempt(self.add_nothing, dying=True)[1], zh.PeerLost):
             assert time.monotonic() - start < LOST_WITHIN + patient(1.0)
         self.forget()
         self.ep.set_faults(None)
@@ -281,6 +283,7 @@ def test_all_calls_keep_their_guarantees_whatever_goes_wrong() -> None:
             print(f"seed {number}", flush=True)
             run_state_machine_as_test(hypothesis.seed(number)(Model), settings=SETTINGS)
             number += 1
+        assert Ends.outcomes["done"] > Ends.outcomes.total() / 2, Ends.outcomes
     finally:
         print(", ".join(f"{count} {outcome}" for outcome, count in Ends.outcomes.most_common()))
         Ends.forget()

@@ -57,9 +57,9 @@ class Ends(RuleBasedStateMachine):
     # --- calls that may fail ---
 
     def attempt(
-        self, begin: Callable[[], zh.Transfer], wait: float | None = None
+        self, begin: Callable[[], zh.Transfer], wait: float | None = None, *, dying: bool = False
     ) -> tuple[Any, zh.Error | None]:
-        """Its result, or its error; in any case in time."""
+        """Its result, or its error; in any case in time. dying: an end is, so that there may be one without faults."""
         start = time.monotonic()
         try:
             transfer = begin()
@@ -70,6 +70,8 @@ class Ends(RuleBasedStateMachine):
         except zh.TransferTimeout:
             raise AssertionError(f"{self.faults} have kept a transfer for {WAIT} s") from None
         except zh.Error as error:
+            if self.calm() and not dying:
+                raise AssertionError(f"an error without a fault: {error!r}") from error
             self.outcomes[f"{type(error).__name__}, {error.effect}"] += 1
             return None, error
         else:
