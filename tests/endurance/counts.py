@@ -11,9 +11,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Counts:
-    """nbytes: in RAM; locked_nbytes: that may not be paged out. maps: areas of address space."""
+    """nbytes: in RAM; mapped_nbytes: of address space, in `maps` areas; locked_nbytes: that may not be paged out."""
 
     nbytes: int
+    mapped_nbytes: int
     locked_nbytes: int
     fds: int
     threads: int
@@ -32,6 +33,7 @@ def counts() -> Counts:
     status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
     return Counts(
         nbytes=_kilobytes(status["VmRSS"]),
+        mapped_nbytes=_kilobytes(status["VmSize"]),
         locked_nbytes=_kilobytes(status["VmLck"]) + _kilobytes(status["VmPin"]),
         fds=len(os.listdir(folder / "fd")),
         threads=int(status["Threads"]),
