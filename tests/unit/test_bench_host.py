@@ -1,6 +1,8 @@
 """`zerohop bench host`: between host arrays of two processes for real, and beside peers that are there or not."""
 
 import json
+import sys
+import tempfile
 from io import StringIO
 from pathlib import Path
 
@@ -9,11 +11,28 @@ from rich.console import Console
 from support.bench_players import FarPair, sentences
 from support.launchers import needs
 from zerohop.bench import host, plan
+from zerohop.bench.frame import Bench, Entrant, conduct
 from zerohop.bench.peer import PeerFailed
 from zerohop.bench.peers import mpi, ucx
-from zerohop.bench.plan import KIB, MIB, Options, Order, Plan
+from zerohop.bench.plan import KIB, MIB, Options, Order, Plan, Step
+from zerohop.bench.turns import OURS, Programs
 
 SIZES = (8, 64 * KIB)
+DYING_RANKS = """
+import json, socket, sys
+path, last = sys.argv[-3], sys.argv[-1]
+connections = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+for connection in connections:
+    connection.connect(path)
+files = [connection.makefile("rw") for connection in connections]
+for number, file in enumerate(files):
+    file.readline()
+    print(json.dumps([number, {"mpi": "made up"}]), file=file, flush=True)
+for file in files:
+    file.readline()
+print(last, end="", file=files[0], flush=True)
+sys.exit("out of memory")
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -137,6 +156,53 @@ def test_ranks_that_never_come_are_given_up(without_mpi: Path) -> None:
         player.facts()
     player.close()
     assert process.poll() is not None
+
+
+def test_a_launcher_that_does_not_start_is_told(without_mpi: Path) -> None:
+    launcher(without_mpi, "")
+    (without_mpi / "mpirun").write_text("#!/no/such/shell\n")
+    player = mpi.Mpi(20.0, 64)
+    with pytest.raises(PeerFailed, match=r"mpirun was not started: .*No such file or directory"):
+        player.start()
+    player.close()
+
+
+def test_a_tmpdir_too_long_for_a_socket_is_told(
+    without_mpi: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher(without_mpi, "")
+    long = without_mpi / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    player = mpi.Mpi(20.0, 64)
+    with pytest.raises(
+        PeerFailed, match="path too long: set TMPDIR to another folder, of a short name"
+    ):
+        player.start()
+    player.close()
+    assert not list(long.iterdir())
+
+
+@pytest.mark.parametrize("last", ["", "[0, [1."])
+def test_ranks_that_die_cost_no_figures_of_others(without_mpi: Path, last: str) -> None:
+    """They die at the first order, so that nobody takes the second."""
+    ranks = without_mpi / "ranks.py"
+    ranks.write_text(DYING_RANKS)
+    start = f'exec {sys.executable} {ranks} "$@" "{last}"'
+    launcher(without_mpi, f"case $1 in --version) ;; *) {start} ;; esac")
+    ours = Programs(
+        OURS, dict, dict.fromkeys(("write", "read"), lambda n, seconds: {"bandwidth": 1.0})
+    )
+    entrants = [Entrant(OURS, ours), Entrant("mpi", mpi.Mpi(20.0, 64), ("python",))]
+    made = Bench(
+        "host", [Step(test, 8, 1) for test in ("write", "read")], entrants, lambda rows: (), 1
+    )
+    outcome = conduct(lambda options: made, Options())
+    assert [(row.impl, row.test) for row in outcome.rows] == [(OURS, "write"), (OURS, "read")]
+    assert outcome.failure is None
+    assert outcome.facts["mpi"] == "made up"
+    reasons = [absence["reason"] for absence in outcome.absences]
+    assert reasons == ["mpirun ended with status 1: out of memory"] * 3  # the last of its end
 
 
 def test_mpi4py_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,8 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from importlib.util import find_spec
-from io import BufferedRWPair
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import zerohop
 from zerohop.bench.peer import PeerFailed
@@ -31,6 +30,13 @@ ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")  # as in a c
 SIZE = 2
 EXIT_S = 10.0
 LOOK_S = 0.1  # between two looks whether mpirun still lives, while its ranks are awaited
+
+
+class Channel(NamedTuple):
+    """To one rank. Orders go out unbuffered: closing sends nothing, which a dead rank would refuse."""
+
+    orders: socket.socket
+    answers: BinaryIO
 
 
 class Mpi:
@@ -45,14 +51,20 @@ class Mpi:
         self._process: subprocess.Popen[bytes] | None = None
         self._server: socket.socket | None = None
         self._said: Path | None = None  # what the ranks and the launcher print
-        self._ranks: list[BufferedRWPair] = []
+        self._ranks: list[Channel] = []
 
     def start(self) -> None:
         launcher = _find_launcher()
+        try:
+            self._launch(launcher)
+        except OSError as error:
+            raise PeerFailed(f"{launcher} was not started: {error}") from None
+
+    def _launch(self, launcher: str) -> None:
         folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="zerohop-bench-"))
         self._said = Path(folder) / "said"
         server = self._open.enter_context(socket.socket(socket.AF_UNIX))
-        server.bind(f"{folder}/orders")
+        _bind(server, f"{folder}/orders")
         server.listen(SIZE)
         server.settimeout(LOOK_S)
         self._server = server
@@ -82,7 +94,8 @@ class Mpi:
         if self._process is None:
             return
         for rank in self._ranks:
-            rank.close()
+            rank.answers.close()
+            rank.orders.close()
         try:
             status = self._process.wait(EXIT_S)
         except subprocess.TimeoutExpired:
@@ -116,21 +129,21 @@ class Mpi:
                 if time.monotonic() > until:
                     raise PeerFailed(f"its ranks did not come in {self._bound:.0f} s") from None
         connection.settimeout(self._bound)
-        with connection:  # the file keeps it open
-            self._ranks.append(self._open.enter_context(connection.makefile("rwb")))
+        enter = self._open.enter_context
+        self._ranks.append(Channel(enter(connection), enter(connection.makefile("rb"))))
 
     def _ask(self, order: Order) -> list[Any]:
         """Every rank's answer, that of rank 0 first."""
         line = json.dumps([order.test, order.nbytes, order.times]).encode() + b"\n"
         try:
             for rank in self._ranks:
-                rank.write(line)
-                rank.flush()
-            answers = dict(json.loads(rank.readline() or "[0, null]") for rank in self._ranks)
+                rank.orders.sendall(line)
+            lines = [rank.answers.readline() or "[0, null]" for rank in self._ranks]
+            answers = dict(map(json.loads, lines))
         except TimeoutError:
             self.close()
             raise PeerFailed(f"no word from its ranks for {self._bound:.0f} s: gave up") from None
-        except OSError:
+        except (OSError, ValueError):  # ValueError: half of an answer
             answers = {}
         if len(answers) < SIZE or None in answers.values():
             raise PeerFailed(self._death())
@@ -158,6 +171,14 @@ def _find_launcher() -> str:
         if path := shutil.which(name):
             return path
     raise PeerFailed("no mpirun is on the PATH: apt-get install openmpi-bin")
+
+
+def _bind(server: socket.socket, path: str) -> None:
+    try:
+        server.bind(path)
+    except OSError as error:  # above all of more than 107 bytes: unix(7)
+        remedy = "set TMPDIR to another folder, of a short name"
+        raise PeerFailed(f"no socket at {path}: {error}: {remedy}") from None
 
 
 def _is_open_mpi(launcher: str) -> bool:
