@@ -113,6 +113,47 @@ def test_figures_that_fail_are_named(compared) -> None:
     assert "beyond 12.5%: host latency 8 B, zerohop C++, p50: worse by 100.0%" in text
 
 
+def test_a_figure_of_ours_that_is_gone_fails_and_is_named(compared) -> None:
+    both = [LATENCY, RATE]
+    code, text = compared(both, [RATE, to(RATE, 1.0, nbytes=64)], "--fail-above", "10%")
+    assert code == 1
+    assert "gone: host latency 8 B, zerohop C++, p50, by p2p, memory empty" in text
+    assert "write" not in text.partition("gone:")[2]
+    assert compared([RATE], both, "--fail-above", "10%")[0] == 0  # one more is no loss
+    theirs = replace(LATENCY, impl="ucx")
+    code, text = compared([theirs, RATE], [RATE], "--fail-above", "10%")
+    assert code == 0
+    assert "1 are in the first file alone, 0 in the second" in text
+
+
+@pytest.mark.parametrize(("value", "code"), [(2e9, 1), (9.9e9, 0)])
+def test_a_figure_that_goes_by_another_route_is_compared(compared, value, code) -> None:
+    by_host = [to(row, value, route="host") for row in (RATE, replace(RATE, nbytes=64))]
+    limit = ("--fail-above", "10%")
+    found, text = compared([RATE, replace(RATE, nbytes=64), LATENCY], [*by_host, LATENCY], *limit)
+    assert found == code
+    assert "The route of zerohop changed from p2p to host: host write (empty)." in text
+    assert "3 figures are in both files" in text
+    assert "gone" not in text
+    assert text.count("beyond 10%: host write") == 2 * code
+
+
+def test_figures_of_several_routes_are_compared_each_with_its_own(compared) -> None:
+    by_host = to(RATE, 1e9, route="host", spread=0.0)
+    limit = ("--fail-above", "10%")
+    code, text = compared([RATE, by_host], [by_host, RATE], *limit)
+    assert code == 0
+    assert "2 figures are in both files: 0 better, 0 worse" in text
+    assert "The route" not in text
+    code, text = compared([RATE, by_host], [by_host], *limit)
+    assert code == 1
+    assert "gone: host write 8 B, zerohop C++, bandwidth, by p2p, memory empty" in text
+    others = [replace(RATE, route=route) for route in ("mapped", "staged")]
+    code, text = compared([RATE, by_host], others, *limit)  # which became which is not known
+    assert code == 1
+    assert text.count("gone:") == 2
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

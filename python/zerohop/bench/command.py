@@ -208,7 +208,7 @@ for _name, _command in COMMANDS.items():
     "limit",
     metavar="PERCENT",
     callback=lambda context, option, text: _parse_percent(text),
-    help="Exit with 1 if a figure of zerohop became worse by more than that, beyond its noise: 10%.",
+    help="Exit with 1 if a figure of zerohop is gone, or worse by more than that, beyond its noise: 10%.",
 )
 @click.option("--all", "everything", is_flag=True, help="Show also what changed within its noise.")
 @click.pass_context

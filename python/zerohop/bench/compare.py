@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from zerohop.bench.rows import DRIVERS, Row, read_json
@@ -62,7 +64,7 @@ class Change:
 
 
 def run(before: Path, after: Path, limit: float | None, everything: bool, console: Console) -> bool:
-    """Prints what changed; False where a limit was given and a figure of ours is beyond it.
+    """Prints what changed; False where a limit was given and a figure of ours is beyond it, or gone.
 
     Raises ValueError for files that have no rows.
     """
@@ -74,28 +76,67 @@ def run(before: Path, after: Path, limit: float | None, everything: bool, consol
         console.print(_table(shown))
     quiet = len(changes) - len(shown)
     console.print(_summary(changes, quiet, gone, new), soft_wrap=True)
-    if limit is None:
-        return True
+    for said in _moves(changes):
+        console.print(said, soft_wrap=True, markup=False)
+    return limit is None or _passes(limit, changes, gone, console)
+
+
+def _passes(limit: float, changes: Sequence[Change], gone: Sequence[Row], console: Console) -> bool:
+    """Names each figure of ours that is beyond the limit, or that was there before and is not now."""
     failing = [change for change in changes if change.fails(limit)]
     for change in failing:
         said = f"{_name(change.before)}: worse by {change.loss:.1%}"
         console.print(f"[bold red]beyond {limit * 100:g}%:[/]", said, soft_wrap=True)
-    return not failing
+    lost = [row for row in gone if row.impl == OURS]
+    for row in lost:
+        said = f"{_name(row)}, by {row.route}" + (f", memory {row.memory}" if row.memory else "")
+        console.print("[bold red]gone:[/]", escape(said), soft_wrap=True)
+    return not failing and not lost
 
 
 def changes_of(
     before: Iterable[Row], after: Iterable[Row]
 ) -> tuple[list[Change], list[Row], list[Row]]:
-    """(figures that both have, those that only the first has, those that only the second has)."""
+    """(figures that both have, those that only the first has, those that only the second has).
+
+    A figure that went by another route in the second file is one that both have.
+    """
     old, new = ({_key(row): row for row in rows} for rows in (before, after))
+    left = _by_purpose(row for key, row in old.items() if key not in new)
+    come = _by_purpose(row for key, row in new.items() if key not in old)
+    # Of several routes left on either side none is known to have become another.
+    moved = [key for key, rows in left.items() if len(rows) == len(come.get(key, ())) == 1]
     changes = [Change(row, new[key]) for key, row in old.items() if key in new]
-    gone = [row for key, row in old.items() if key not in new]
-    return changes, gone, [row for key, row in new.items() if key not in old]
+    for key in moved:
+        changes.append(Change(*left.pop(key), *come.pop(key)))
+    return changes, list(chain(*left.values())), list(chain(*come.values()))
 
 
 def _key(row: Row) -> Row:
     """What it measures: the device may have another name on another machine."""
     return dataclasses.replace(row, value=0.0, device="", turns=1, spread=0.0)
+
+
+def _by_purpose(rows: Iterable[Row]) -> dict[Row, list[Row]]:
+    """By what they measure, whatever the route."""
+    found: dict[Row, list[Row]] = {}
+    for row in rows:
+        found.setdefault(dataclasses.replace(_key(row), route=""), []).append(row)
+    return found
+
+
+def _moves(changes: Iterable[Change]) -> list[str]:
+    """A sentence for each change of a route, with the tests that it concerns."""
+    tests: dict[tuple[str, str, str], dict[str, None]] = {}
+    for change in changes:
+        old, new = change.before, change.after
+        if old.route != new.route:
+            where = f"{old.suite} {old.test}" + (f" ({old.memory})" if old.memory else "")
+            tests.setdefault((old.impl, old.route, new.route), {})[where] = None
+    return [
+        f"The route of {impl} changed from {old} to {new}: {', '.join(names)}."
+        for (impl, old, new), names in tests.items()
+    ]
 
 
 def _name(row: Row) -> str:
