@@ -38,11 +38,13 @@ revoked at the end of the ``with``; else when it is dropped.)")
 The ``RemoteMemory`` to give away. Raises RegistrationError once revoked.)")
       .def_property_readonly("writable", &Grant::writable, "Whether it allows to write.")
       .def_property_readonly("revoked", &Grant::revoked,
-                             "Whether it was revoked, or its time or its memory has ended.")
+                             "Whether it was revoked, or its time or its memory has ended, and "
+                             "nobody has it any more.")
       .def("revoke", &Grant::revoke, py::call_guard<GilReleased>(), R"(
 Take it back. When this returns, nobody who has its ``remote`` reads or writes the memory any more: what they try is
-refused as memory that was closed. Copies of GPU memory that the Endpoint makes itself (route ``staged``) are waited for,
-five seconds at most; one that hangs is reported. Calling it again does nothing.)")
+refused as memory that was closed. That holds where another thread, its time or its memory has begun to end it, too. Copies
+of GPU memory that the Endpoint makes itself (route ``staged``) are waited for, five seconds at most; one that hangs is
+reported. Calling it again does nothing.)")
       .def("__enter__", [](py::object self) { return self; })
       .def("__exit__", [](Grant& self, const py::args&) { without_gil([&] { self.revoke(); }); })
       .def("__repr__", &describe);

@@ -18,18 +18,23 @@ struct GrantOptions {
 // without the key they have nothing. Ends with the last copy of it, and with the memory.
 class Grant {
  public:
-  explicit Grant(Memory memory) : memory_(std::move(memory)) {}
+  explicit Grant(Memory memory) : memory_(std::move(memory)), remote_(memory_.remote()) {}
 
-  RemoteMemory remote() const { return memory_.remote(); }  // throws RegistrationError once revoked
+  RemoteMemory remote() const {  // throws RegistrationError once revoked
+    memory_.check_open();
+    return remote_;
+  }
   const Layout& layout() const noexcept { return memory_.layout(); }
   bool writable() const noexcept { return memory_.writable(); }
-  bool revoked() const noexcept { return memory_.closed(); }
-  // When it returns no peer can reach the memory by this grant, but for a GPU's that the Endpoint
-  // itself copies: there Memory::close() says how long it waits.
+  bool revoked() const noexcept { return memory_.withdrawn(); }  // by whomever, and all of it
+  // When it returns, whoever else revokes it at that moment, no peer can reach the memory by this
+  // grant, but for a GPU's that the Endpoint itself copies: there Memory::close() says how long it
+  // waits.
   void revoke() noexcept { memory_.close(); }
 
  private:
   Memory memory_;
+  RemoteMemory remote_;  // asking memory_ would keep its registration from ending for that moment
 };
 
 }  // namespace zerohop::engine

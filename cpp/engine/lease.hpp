@@ -3,9 +3,13 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <utility>
+
+#include "base/deadline.hpp"
 
 namespace zerohop::engine {
 
@@ -37,14 +41,39 @@ class Lease {
     bool open_;
   };
 
-  // No use begins any more. Returns what it was, to be let go of by the caller; null: it was closed
-  // before.
+  // No use begins any more. Returns what it was, to be let go of by the caller, who then says
+  // finish(); null: it was closed before.
   std::shared_ptr<T> close() noexcept {
-    const Use use(*this);
-    const bool first = (state_.fetch_or(kClosed, std::memory_order_acq_rel) & kClosed) == 0;
-    return first ? what_ : nullptr;
+    // Only the first counts as a use: a later one could be the last, and let go of it behind the
+    // first one's back.
+    std::uint64_t open = state_.load(std::memory_order_relaxed);
+    do {
+      if ((open & kClosed) != 0) return nullptr;
+    } while (!state_.compare_exchange_weak(open, (open + 1) | kClosed, std::memory_order_acq_rel,
+                                           std::memory_order_relaxed));
+    std::shared_ptr<T> what = what_;
+    leave();
+    return what;
   }
   bool closed() const noexcept { return (state_.load(std::memory_order_acquire) & kClosed) != 0; }
+
+  // Whatever closing it took is done.
+  void finish() noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      finished_ = true;
+    }
+    finishing_.notify_all();
+  }
+  bool finished() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return finished_;
+  }
+  // For who was not the first to close it. False: it is not done at the deadline.
+  bool await_finish(const Deadline& deadline) const noexcept {
+    std::unique_lock lock(mutex_);
+    return finishing_.wait_until(lock, deadline.at(), [&] { return finished_; });
+  }
 
  private:
   static constexpr std::uint64_t kClosed = std::uint64_t{1} << 63;
@@ -63,6 +92,9 @@ class Lease {
 
   std::atomic<std::uint64_t> state_{0};  // how many use it; kClosed, kGone
   std::shared_ptr<T> what_;              // changed by nobody but the last
+  mutable std::mutex mutex_;             // guards finished_
+  mutable std::condition_variable finishing_;
+  bool finished_ = false;
 };
 
 }  // namespace zerohop::engine

@@ -62,9 +62,26 @@ void Memory::close() noexcept { weak().close(); }
 
 void WeakMemory::close() const noexcept {
   const auto lease = lease_.lock();
-  std::shared_ptr<const Pinned> last = lease ? lease->close() : nullptr;
-  if (last) last->grants.close();
-  if (!last || !last->regions) return;
+  if (!lease) return;
+  std::shared_ptr<const Pinned> last = lease->close();
+  if (!last) {
+    // The first one waits for copies, and so long for each grant.
+    if (!lease->await_finish(Deadline::after(2 * ipc::kLongestCopy))) {
+      report("memory on " + device_ +
+             " is being closed by another thread, which does not come to an end: a device or GPU "
+             "hangs, and peers may reach the memory until it goes on");
+    }
+    return;
+  }
+  // Goes behind finish(): its end may run code of the program, which may close the memory again.
+  const std::shared_ptr<void> owner = last->owner;
+  last->grants.close();
+  withdraw(std::move(last));
+  lease->finish();
+}
+
+void WeakMemory::withdraw(std::shared_ptr<const Pinned> last) const noexcept {
+  if (!last->regions) return;
   const Deadline deadline = Deadline::after(ipc::kLongestCopy);
   const auto right = last->regions->staged_right();
   std::shared_ptr<ipc::Exposures> exposures;
@@ -84,9 +101,18 @@ void WeakMemory::close() const noexcept {
 
 bool Memory::closed() const noexcept { return lease_->closed(); }
 
+bool Memory::withdrawn() const noexcept { return lease_->finished(); }
+
+void Memory::check_open() const {
+  if (closed()) {
+    throw RegistrationError("this memory is closed, or its Endpoint is: register the array again");
+  }
+}
+
 std::shared_ptr<const Pinned> Memory::pinned() const {
-  if (const Use used = use()) return used.what();
-  throw RegistrationError("this memory is closed, or its Endpoint is: register the array again");
+  const Use used = use();
+  if (!used) check_open();
+  return used.what();
 }
 
 bool Memory::staged() const {

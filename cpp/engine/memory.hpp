@@ -32,6 +32,8 @@ class WeakMemory {
   void close() const noexcept;  // as Memory::close()
 
  private:
+  void withdraw(std::shared_ptr<const Pinned> last) const noexcept;
+
   std::weak_ptr<Lease<const Pinned>> lease_;
   std::string device_;
 };
@@ -105,9 +107,12 @@ class Memory {
 
   // Ends the right to use this memory, here and at the peers who have its RemoteMemory. Transfers
   // that run finish first; until then it stays registered. Copies that a process of this host makes
-  // are waited for, five seconds at most: one that was stopped is reported.
+  // are waited for, five seconds at most: one that was stopped is reported. Where another thread
+  // closes it already, waits for that one.
   void close() noexcept;
-  bool closed() const noexcept;
+  bool closed() const noexcept;     // or about to be: nobody begins to use it
+  bool withdrawn() const noexcept;  // what close() does is done
+  void check_open() const;          // throws RegistrationError once closed
 
   // Throws RegistrationError once closed.
   std::shared_ptr<const Pinned> pinned() const;

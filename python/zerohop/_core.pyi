@@ -783,8 +783,9 @@ class Grant:
     def revoke(self) -> None:
         """
         Take it back. When this returns, nobody who has its ``remote`` reads or writes the memory any more: what they try is
-        refused as memory that was closed. Copies of GPU memory that the Endpoint makes itself (route ``staged``) are waited for,
-        five seconds at most; one that hangs is reported. Calling it again does nothing.
+        refused as memory that was closed. That holds where another thread, its time or its memory has begun to end it, too. Copies
+        of GPU memory that the Endpoint makes itself (route ``staged``) are waited for, five seconds at most; one that hangs is
+        reported. Calling it again does nothing.
         """
     @property
     def remote(self) -> RemoteMemory:
@@ -794,7 +795,7 @@ class Grant:
     @property
     def revoked(self) -> bool:
         """
-        Whether it was revoked, or its time or its memory has ended.
+        Whether it was revoked, or its time or its memory has ended, and nobody has it any more.
         """
     @property
     def writable(self) -> bool:

@@ -1,0 +1,71 @@
+// A right that several take back at once: none of them returns before it is gone.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "base/error.hpp"
+#include "engine/grant.hpp"
+
+using namespace std::chrono_literals;
+using namespace zerohop;
+using namespace zerohop::engine;
+
+namespace {
+
+constexpr Extent kWhere{0x1000, 0x2000};
+
+// GPU memory that the Endpoint itself copies, as it is while a copy for a peer runs.
+struct Copied {
+  std::shared_ptr<StagedMemories> staged = std::make_shared<StagedMemories>();
+  std::shared_ptr<const StagedMemories::Right> right = staged->open(kWhere, true);
+  Memory memory = make();
+  std::shared_ptr<const Pinned> copy = staged->borrow(right->key());
+
+  Memory make() {
+    auto regions = std::make_shared<Regions>();
+    regions->set_staged(right);
+    const auto pinned = std::make_shared<const Pinned>(std::move(regions), nullptr);
+    staged->bind(*right, pinned);
+    return Memory(EndpointId{}, Layout::bytes(kWhere.begin, kWhere.end - kWhere.begin), pinned, {});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("who revokes what another thread revokes waits for that one") {
+  Copied copied;
+  Grant grant(copied.memory);
+  auto first = std::async(std::launch::async, [&] { grant.revoke(); });
+  while (!copied.memory.closed()) std::this_thread::yield();
+  CHECK_THROWS_AS((void)grant.remote(), RegistrationError);
+  CHECK_FALSE(grant.revoked());
+  auto revoked = std::async(std::launch::async, [&] {
+    grant.revoke();
+    return grant.revoked();
+  });
+  CHECK(revoked.wait_for(50ms) == std::future_status::timeout);
+  CHECK_FALSE(grant.revoked());
+  copied.copy.reset();
+  CHECK(revoked.get());
+  first.get();
+  CHECK(grant.revoked());
+}
+
+TEST_CASE("memory that is closed again by the end of its owner does not wait for itself") {
+  std::unique_ptr<Memory> memory;
+  bool again = false;
+  std::shared_ptr<void> owner(nullptr, [&](void*) {
+    memory->close();
+    again = memory->withdrawn();
+  });
+  memory = std::make_unique<Memory>(EndpointId{}, Layout::bytes(kWhere.begin, 0),
+                                    std::make_shared<const Pinned>(nullptr, std::move(owner)),
+                                    Memory::Kind{});
+  CHECK_FALSE(again);
+  memory->close();
+  CHECK(again);
+}
