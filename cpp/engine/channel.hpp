@@ -59,9 +59,6 @@ class Channel {
   int fd() const noexcept { return fd_.get(); }  // stays open, though shut down, until destruction
   State state() const noexcept { return state_.load(std::memory_order_acquire); }
 
-  // Whether the other side has begun as a peer does; asked by the thread in progress().
-  bool greeted() const noexcept { return stage_ != Stage::prologue; }
-
   // True while bytes wait for the socket: poll for output as well. send() may turn it true in any
   // thread, so whoever sends asks afterwards and wakes the thread that polls.
   bool wants_write() const;

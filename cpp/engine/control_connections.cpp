@@ -28,6 +28,8 @@ constexpr milliseconds kSilentFor{3500};
 constexpr milliseconds kHandshakeFor{10'000};
 // Strangers may hold this many unfinished handshakes open; one makes room for the next.
 constexpr std::size_t kMaxHandshakes = 256;
+// Usual handshakes are over by then, and make no room before.
+constexpr milliseconds kSpeaksWithin{100};
 constexpr int kAcceptsAtOnce = 16;  // then those who have said something are heard
 
 Failure to_failure(const ChannelFailure& failure) {
@@ -57,15 +59,19 @@ void Control::accept_ready() {
   }
 }
 
-// Of too many strangers one goes that has said nothing yet, if there is one: who means to come in
-// speaks at once. Which one is left to chance, so that a crowd cannot push a certain one out.
+// Of too many strangers one goes that chance picks, of those who have had time to say who they are:
+// a crowd that comes in one rush does not push out who came with it. A greeting needs no secret, so
+// it protects nobody.
 void Control::make_room() {
-  std::vector<std::shared_ptr<Link>> silent, greeting;
+  const auto now = Clock::now();
+  std::vector<std::shared_ptr<Link>> strangers, slow;
   for (const auto& [fd, link] : links_) {
-    if (!link->peer) (link->channel->greeted() ? greeting : silent).push_back(link);
+    if (link->peer) continue;
+    strangers.push_back(link);
+    if (now - link->opened > kSpeaksWithin) slow.push_back(link);
   }
-  if (silent.size() + greeting.size() < most_strangers(kMaxHandshakes)) return;
-  const auto& candidates = silent.empty() ? greeting : silent;
+  if (strangers.size() < most_strangers(kMaxHandshakes)) return;
+  const auto& candidates = slow.empty() ? strangers : slow;
   drop(*candidates[random_u32() % candidates.size()], "too many handshakes are open");
 }
 
