@@ -11,8 +11,10 @@ from support.arrays import array
 from support.attempt import Attempt, within
 from support.forge import Forged, forge
 from support.link import until
+from support.patience import patient
 
 NBYTES = 4096
+REMOTE_ACCESS = 10  # IBV_WC_REM_ACCESS_ERR, infiniband/verbs.h
 
 
 def give(ep, peer, link):
@@ -56,8 +58,10 @@ class Giver:
 
 
 def refused(call):
-    with pytest.raises(zh.Error), within(10):
+    """For want of a right, not by a queue pair that is yet to recover: something that is allowed goes in between."""
+    with pytest.raises(zh.VerbsError) as error, within(10):
         call().wait()
+    assert error.value.code == REMOTE_ACCESS
 
 
 def test_a_grant_to_read_allows_no_more(remote, kind):
@@ -68,9 +72,13 @@ def test_a_grant_to_read_allows_no_more(remote, kind):
         s.peer.read(far, memory).wait()
         assert view.tolist() == list(range(100, 200))
         before = giver.ask("show")
-        refused(lambda: s.peer.write(memory, forge(far, access=3)))
-        refused(lambda: s.peer.read(forge(far, moved=-1), memory))  # a key of its own, to the byte
-        refused(lambda: s.peer.read(forge(far, moved=1), memory))
+        for call in (
+            lambda: s.peer.write(memory, forge(far, access=3)),
+            lambda: s.peer.read(forge(far, moved=-1), memory),  # a key of its own, to the byte
+            lambda: s.peer.read(forge(far, moved=1), memory),
+        ):
+            refused(call)
+            s.peer.read(far, memory).wait()
         np.testing.assert_array_equal(giver.ask("show"), before)
         assert Forged.of(far).access & 3 == 1
         giver.end()
@@ -88,7 +96,8 @@ def test_a_revoked_grant_is_refused_and_the_others_go_on(remote, kind, writable)
         view[:] = 9
         for call in (s.peer.write, lambda near, far: s.peer.read(far, near)):
             refused(lambda call=call: call(memory, forge(first, access=3)))
-        np.testing.assert_array_equal(giver.ask("show"), before)
+            np.testing.assert_array_equal(giver.ask("show"), before)
+            s.peer.read(second, memory).wait()
         view[:] = 9
         s.peer.write(memory, second).wait()
         assert (giver.ask("show") == 9).all()
@@ -103,7 +112,7 @@ def test_nothing_is_written_after_revoke_has_returned(remote):
         flood = Attempt(write_for_ever, s, far)
         until(lambda: giver.ask("show")[0] > 0, "something is written", 10)
         left = giver.ask("revoke", 0)
-        flood.failure(zh.Error, timeout=10)
+        assert flood.failure(zh.VerbsError, timeout=10).code == REMOTE_ACCESS
         np.testing.assert_array_equal(giver.ask("show"), left)
         giver.end()
 
@@ -118,12 +127,14 @@ def write_for_ever(session, far):
 def test_a_grant_ends_when_its_time_is_over(remote, kind):
     with remote(give) as s:
         giver = Giver(s, kind)
-        begin = time.monotonic()
-        far, lasting = giver.grant(timeout=1.0), giver.grant(timeout=1000)
         memory, _ = array(s.ep, "numpy", np.zeros(NBYTES, np.uint8))
+        lasting = giver.grant(timeout=1000)
+        s.peer.read(lasting, memory).wait()  # what the first one takes longer for is done
+        begin, lasts = time.monotonic(), patient(3)
+        far = giver.grant(timeout=lasts)
         s.peer.read(far, memory).wait()
-        until(lambda: giver.ask("ended", 0), "its time is over", 20)
-        assert time.monotonic() - begin >= 1.0
+        until(lambda: giver.ask("ended", 1), "its time is over", 20)
+        assert time.monotonic() - begin >= lasts
         refused(lambda: s.peer.read(far, memory))
         s.peer.read(lasting, memory).wait()
         giver.end()
