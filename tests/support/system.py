@@ -49,6 +49,17 @@ def listening_ports(pid: int | str = "self") -> list[tuple[str, int]]:
     return [("127.0.0.1" if ip == "0.0.0.0" else ip, port) for ip, port, _, _ in found]
 
 
+def waiting_to_come_in(pid: int | str = "self") -> int:
+    """Connections to its ports that the process has yet to accept."""
+    mine = socket_inodes(pid)
+    waiting = 0
+    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[3] == LISTEN and int(words[9]) in mine:
+            waiting += int(words[4].split(":")[1], 16)  # rx_queue, of a listener its backlog
+    return waiting
+
+
 def connected_sockets(pid: int | str = "self") -> list[int]:
     """Descriptors of the process's established TCP connections."""
     mine = socket_inodes(pid)
