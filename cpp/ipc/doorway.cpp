@@ -172,14 +172,18 @@ void Doorway::let_in(UniqueFd socket, const Token& token) {
   const int fd = socket.get();
   auto visitor = std::make_shared<Visitor>(std::move(socket));
   exposures_->admit(visitor);  // before it learns of any exposure
-  try {
-    give(*visitor, Gift::ledger, exposures_->ledger().get(), Ledger::kNbytes);
-    give(*visitor, Gift::hazards, visitor->hazards_fd(), sizeof(Hazards));
-    give(*visitor, Gift::board, board_.fd(), board_.nbytes());
-  } catch (const Error&) {
-    // Exposures keeps the socket, whose end would be ready for ever.
+  // Exposures keeps the socket, whose end would be ready for ever.
+  const auto turn_away = [&] {
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
     visitor->dismiss();
+  };
+  try {
+    const bool stays = give(*visitor, Gift::ledger, exposures_->ledger().get(), Ledger::kNbytes) &&
+                       give(*visitor, Gift::hazards, visitor->hazards_fd(), sizeof(Hazards)) &&
+                       give(*visitor, Gift::board, board_.fd(), board_.nbytes());
+    if (!stays) return turn_away();
+  } catch (const Error&) {
+    turn_away();
     throw;
   }
   // Who knocks again had given up before it was answered.
@@ -187,13 +191,14 @@ void Doorway::let_in(UniqueFd socket, const Token& token) {
   guests_.emplace(fd, Guest{.visitor = std::move(visitor), .token = token});
 }
 
-void Doorway::give(const Visitor& visitor, Gift gift, int descriptor, std::uint64_t nbytes) const {
+bool Doorway::give(const Visitor& visitor, Gift gift, int descriptor, std::uint64_t nbytes) const {
   const Given given{.gift = gift,
                     .nbytes = nbytes,
                     .probe_address = reinterpret_cast<std::uintptr_t>(&probe_),
                     .probe = probe_};
   // An empty socket has room for three packets.
-  if (send_packet(visitor.socket(), bytes_of(given), descriptor)) return;
+  if (send_packet(visitor.socket(), bytes_of(given), descriptor)) return true;
+  if (errno == EPIPE || errno == ECONNRESET) return false;
   throw Error(errno_message("a visitor cannot be given the shared pages", errno), errno);
 }
 

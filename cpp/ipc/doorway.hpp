@@ -51,7 +51,8 @@ class Doorway {
   void hear_stranger(int fd);
   bool hear_guest(int fd);
   void let_in(UniqueFd socket, const Token& token);
-  void give(const Visitor& visitor, Gift gift, int descriptor, std::uint64_t nbytes) const;
+  // False: it has left.
+  bool give(const Visitor& visitor, Gift gift, int descriptor, std::uint64_t nbytes) const;
   void answer(const Visitor& visitor, const Ask& ask) const;
   std::shared_ptr<Visitor> see_out(int fd);              // with mutex_ held
   std::shared_ptr<Visitor> see_out(const Token& token);  // likewise

@@ -281,3 +281,19 @@ TEST_CASE("the ledger cannot be made writable by who was given it") {
   const std::uint64_t word = 1;
   CHECK(::pwrite(fd, &word, sizeof word, 0) < 0);
 }
+
+TEST_CASE("who leaves before it is let in is no trouble") {
+  static std::string told;
+  told.clear();
+  const ReportSink former = set_report_sink([](std::string_view text) noexcept { told = text; });
+  const Buffer board(kBoardNbytes);
+  Doorway doorway(std::make_shared<Exposures>(), board);
+  {
+    const UniqueFd socket = connect_local(doorway.name());
+    REQUIRE(socket);
+    REQUIRE(send_packet(socket.get(), bytes_of(Knock{.token = doorway.invite()})));
+  }
+  for (int i = 0; i < 4; ++i) CHECK(!doorway.serve());  // comes, is heard, and gone
+  set_report_sink(former);
+  CHECK(told == "");
+}

@@ -53,10 +53,9 @@ class Collective:
 
     def join(self, seconds: float | None = None) -> bool:
         """Waits until it has ended, whichever way; None: which it does within its own timeout."""
-        ended = self._under_way.acquire(timeout=-1 if seconds is None else seconds)
-        if ended:
+        if not self._done and self._under_way.acquire(timeout=-1 if seconds is None else seconds):
             self._under_way.release()  # for the next one that waits
-        return ended
+        return self._done  # the latch alone may be held for a moment by another one that waits
 
     def _end(self, error: BaseException | None) -> None:
         self._error, self._done = error, True
