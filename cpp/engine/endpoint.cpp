@@ -91,7 +91,7 @@ void Endpoint::open_rails() {
     address_.device += (index > 0 ? "," : "") + device->name();
     devices.push_back(std::move(device));
   }
-  if (options_.faults.any()) put_faults(options_.faults);
+  if (!options_.faults.text().empty()) put_faults(options_.faults);
   const Poller::Sleepers sleepers(services_.board, &services_.board->sleepers());
   const Poller::Silent silent(services_.board, &services_.board->pages().kernels);
   services_.poller =
@@ -102,7 +102,7 @@ void Endpoint::open_rails() {
 void Endpoint::open_neighbourhood() {
   if (!options_.p2p) {
     no_neighbourhood_ = "this Endpoint has p2p=0 (or ZEROHOP_P2P=0), and not the default, 1";
-    if (options_.faults.any()) no_neighbourhood_ += "; with faults 0 is the default";
+    if (!options_.faults.text().empty()) no_neighbourhood_ += "; with faults 0 is the default";
     return;
   }
   try {

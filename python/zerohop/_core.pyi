@@ -1380,9 +1380,9 @@ class Endpoint:
         """
         Counters of all the Peers that this Endpoint has and had, those that are lost or closed too: a dict with "peers", how
         many are connected now, "routes", a list as in Peer.stats(), of one dict for each route and device, added up
-        over all of them, and "connections", a list of one dict for each that is there, behind the last 64 that have ended, the
-        oldest first: "peer", its name, "ended", None or a str that says why it ended, and "routes", as before but for what is
-        mapped. Also after close(). Reading them costs transfers nothing.
+        over all of them, and "connections", a list of dicts: one for each that is there, behind one for each of the last 64 names of
+        peers whose connections have ended, the oldest first: "peer", the name, "ended", None or a str that says why the last of that
+        name ended, and "routes", as before but for what is mapped. Also after close(). Reading them costs transfers nothing.
 
         "faults" is there once there were any (zh.Faults): a dict of how often each happened; corrupt_found and duplicate_found
         are packets of peers that were dropped.
