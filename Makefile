@@ -44,13 +44,7 @@ $(PRESETS:%=ctest-%): ctest-%: $(VENV)/test-group
 
 pytest: $(VENV)/installed $(VENV)/test-group ## the Python tests (ARGS="-k name")
 	@test -z "$(ARGS)" || exec python -m pytest $(ARGS)
-	set -m # else what is begun beside ignores SIGINT
-	python -m pytest tests/unit >build/unit.log 2>&1 & # they mostly wait: those of the contract beside them
-	unit=$$! contract=0
-	trap "kill $$unit 2>/dev/null || true" EXIT
-	python -m pytest tests/contract || contract=$$?
-	wait $$unit && cat build/unit.log || { cat build/unit.log; exit 1; }
-	exit $$contract
+	python -m pytest -n 2 --dist loadfile  # they mostly wait; a file's tests one after the other
 
 vm: $(VENV)/installed $(VENV)/test-group $(VENV)/vm-packages ## tests in virtual machines (ZEROHOP_TEST_VM=skip: none)
 	@python -m pytest tests/vm $(ARGS)
