@@ -31,6 +31,7 @@ ARGUMENTS = {  # how many each kernel of kernels.cu has, ahead of the outcome
     "post_values": 2,
     "put_wide": 3,
     "copy_wide": 3,
+    "bare_ping_pong": 4,
 }
 
 

@@ -52,12 +52,10 @@ __device__ inline bool await_all(Ending* ending, u32 all, u64 nanoseconds) {
 // Returns true to all threads when all blocks have come to their `meeting`-th one, from 1. False: a
 // block has ended, or did not come in time; then this one ends, too.
 __device__ inline bool meet(Ending* ending, u32 meeting, u64 nanoseconds) {
-  __syncthreads();
-  int met = 0;
-  if (Block::rank() == 0) met = await_all(ending, meeting * gridDim.x, nanoseconds) ? 1 : 0;
-  met = Block::from_first(met);
-  if (met == 0) end(ending, Status::timed_out, meeting);  // unless another one was the first
-  return met != 0;
+  const bool met =
+      Block::by_first([&] { return await_all(ending, meeting * gridDim.x, nanoseconds); });
+  if (!met) end(ending, Status::timed_out, meeting);  // unless another one was the first
+  return met;
 }
 
 }  // namespace zerohop::examples

@@ -42,6 +42,9 @@ __device__ Status await(const Board& board, u32 slot, u32 expected) {
   return got;
 }
 
+// The lower half of an array is for what comes, the upper one for what goes.
+__device__ inline u64 outbox(const Queue& queue) { return queue.local_nbytes / 2; }
+
 template <typename Team>
 __device__ void ping_pong(const Queue& queue, const Board& board, const Rounds& rounds, u64 nbytes,
                           u32 slot, Outcome* outcome) {
@@ -49,10 +52,10 @@ __device__ void ping_pong(const Queue& queue, const Board& board, const Rounds& 
   for (u32 round = 1; round <= rounds.warm + rounds.count; ++round) {
     const u32 value = rounds.base + round;
     Status got = Status::ok;
-    if (rounds.first) got = put_notify<Team>(queue, 0, 0, nbytes, slot, value);
+    if (rounds.first) got = put_notify<Team>(queue, 0, outbox(queue), nbytes, slot, value);
     if (got == Status::ok) got = await<Team>(board, slot, value);
     if (got == Status::ok && !rounds.first) {
-      got = put_notify<Team>(queue, 0, 0, nbytes, slot, value);
+      got = put_notify<Team>(queue, 0, outbox(queue), nbytes, slot, value);
     }
     if (got != Status::ok) return note(outcome->status, static_cast<u64>(got));
     began = begin_of(rounds, round, began);
@@ -70,16 +73,18 @@ extern "C" __global__ void __launch_bounds__(1024)
   ping_pong<Block>(queue, board, rounds, nbytes, slot, outcome);
 }
 
-__device__ inline Status await_word(u64 address, u32 expected) {
-  const volatile u32* const word = reinterpret_cast<const u32*>(address);
+// look() -> the word.
+template <typename Look>
+__device__ Status await_word(u32 expected, Look look) {
   const u64 began = nanoseconds_now();
-  for (u32 looks = 1; *word != expected; ++looks) {
+  for (u32 looks = 1; look() != expected; ++looks) {
     if (looks % kLooksOfWord == 0 && nanoseconds_now() - began > kPatienceNs) {
       return Status::timed_out;
     }
   }
   return Status::ok;
 }
+__device__ inline u32 look_at(u64 word) { return *reinterpret_cast<const volatile u32*>(word); }
 
 // The barest there is: a word is put at `at`, and looked for.
 extern "C" __global__ void word_ping_pong(Queue queue, Rounds rounds, u64 at, Outcome* outcome) {
@@ -88,7 +93,7 @@ extern "C" __global__ void word_ping_pong(Queue queue, Rounds rounds, u64 at, Ou
     const u32 value = rounds.base + round;
     Status got = Status::ok;
     if (rounds.first) got = put_value(queue, at, value);
-    if (got == Status::ok) got = await_word(queue.local + at, value);
+    if (got == Status::ok) got = await_word(value, [&] { return look_at(queue.local + at); });
     if (got == Status::ok && !rounds.first) got = put_value(queue, at, value);
     if (got != Status::ok) return note(outcome->status, static_cast<u64>(got));
     began = begin_of(rounds, round, began);
@@ -96,29 +101,75 @@ extern "C" __global__ void word_ping_pong(Queue queue, Rounds rounds, u64 at, Ou
   outcome->took = nanoseconds_now() - began;
 }
 
+// What a put_notify can reach: the block stores, a fence, and a word at `at`, which is looked for.
+__device__ inline void put_barely(const Queue& queue, u64 nbytes, u64 at, u32 value) {
+  const u64 from = queue.local + outbox(queue);
+  if (nbytes < sizeof(uint4)) {
+    *reinterpret_cast<u64*>(queue.remote) = *reinterpret_cast<const u64*>(from);
+  } else {
+    const u64 whole = nbytes / sizeof(uint4);
+    const uint4* const source = reinterpret_cast<const uint4*>(from);
+    uint4* const target = reinterpret_cast<uint4*>(queue.remote);
+#pragma unroll 4
+    for (u64 i = threadIdx.x; i < whole; i += blockDim.x) target[i] = source[i];
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  fence_system();
+  put_word(queue.remote + at, value);
+}
+extern "C" __global__ void __launch_bounds__(1024)
+    bare_ping_pong(Queue queue, Rounds rounds, u64 nbytes, u64 at, Outcome* outcome) {
+  u64 began = 0;
+  for (u32 round = 1; round <= rounds.warm + rounds.count; ++round) {
+    const u32 value = rounds.base + round;
+    if (rounds.first) put_barely(queue, nbytes, at, value);
+    Status got = Status::ok;
+    if (threadIdx.x == 0) {
+      got = await_word(value, [&] { return acquire(queue.local + at); });
+    }
+    if (__syncthreads_or(got != Status::ok)) return note(outcome->status, static_cast<u64>(got));
+    if (!rounds.first) put_barely(queue, nbytes, at, value);
+    began = begin_of(rounds, round, began);
+  }
+  if (threadIdx.x == 0) outcome->took = nanoseconds_now() - began;
+}
+
 __device__ inline u64 thread_of_grid() { return u64{blockIdx.x} * blockDim.x + threadIdx.x; }
 
-// A compiler may not leave a store out because the next one goes to the same place.
-__device__ inline void keep_stores() { asm volatile("" ::: "memory"); }
-
-// Each thread, 8 bytes of its own place so many times: of its memory, or of a register.
+// Each thread, 8 bytes so many times, to a new place each time as long as there is one: of memory,
+// or of a register.
+struct Places {
+  u64 at;
+  u64 first;
+  u64 stride;  // of all threads
+  u64 end;
+  __device__ void go_on() {
+    at += stride;
+    if (at >= end) at = first;
+  }
+};
+__device__ inline Places places_of_thread(const Queue& queue) {
+  const u64 first = thread_of_grid() * sizeof(u64);
+  return {first, first, u64{gridDim.x} * blockDim.x * sizeof(u64), outbox(queue)};
+}
 extern "C" __global__ void __launch_bounds__(512)
     put_many(Queue queue, u32 times, Outcome* outcome) {
-  const u64 at = thread_of_grid() * sizeof(u64);
+  Places places = places_of_thread(queue);
   Status got = Status::ok;
   for (u32 i = 0; i < times && got == Status::ok; ++i) {
-    got = put(queue, at, at, sizeof(u64));
-    keep_stores();
+    got = put(queue, places.at, outbox(queue) + places.at, sizeof(u64));
+    places.go_on();
   }
   if (got != Status::ok) note(outcome->status, static_cast<u64>(got));
 }
 extern "C" __global__ void __launch_bounds__(512)
     put_values(Queue queue, u32 times, Outcome* outcome) {
-  const u64 thread = thread_of_grid();
+  Places places = places_of_thread(queue);
   Status got = Status::ok;
   for (u32 i = 0; i < times && got == Status::ok; ++i) {
-    got = put_value(queue, thread * sizeof(u64), thread + i);
-    keep_stores();
+    got = put_value(queue, places.at, places.first + i);
+    places.go_on();
   }
   if (got != Status::ok) note(outcome->status, static_cast<u64>(got));
 }

@@ -13,7 +13,7 @@ from zerohop.device import compile_options
 SOURCE = Path(__file__).with_name("kernels.cu")
 NAMES = (
     *("ping_pong_thread", "ping_pong_block", "word_ping_pong"),
-    *("put_many", "put_values", "post_values", "put_wide", "copy_wide"),
+    *("put_many", "put_values", "post_values", "put_wide", "copy_wide", "bare_ping_pong"),
 )
 BOUND_S = 20.0  # of a launch: its waits have ended long before, each by its own bound
 STATUSES = {  # zerohop::device::Status

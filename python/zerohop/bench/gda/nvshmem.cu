@@ -25,6 +25,7 @@ constexpr u32 kLooksOfWord = 1024;  // for each at the clock
 struct Arena {
   char* outbox;
   char* inbox;
+  u64 nbytes;   // of each of both
   u64* signal;  // of a ping-pong: counts up as long as the process lives
   int* word;    // the same, of that which has nothing else
   u64* took;    // nanoseconds, 0 unless all rounds were; of this GPU alone
@@ -89,23 +90,36 @@ __global__ void word_ping_pong(Arena arena, Rounds rounds) {
   }
 }
 
-// A compiler may not leave a store out because the next one goes to the same place.
-__device__ void keep_stores() { asm volatile("" ::: "memory"); }
+// A thread's places of 8 bytes: a new one each time as long as there is one.
+struct Places {
+  u64 at;
+  u64 first;
+  u64 stride;  // of all threads
+  u64 end;
+  __device__ void go_on() {
+    at += stride;
+    if (at >= end) at = first;
+  }
+};
+__device__ Places places_of_thread(const Arena& arena) {
+  const u64 first = (u64{blockIdx.x} * blockDim.x + threadIdx.x) * sizeof(u64);
+  return {first, first, u64{gridDim.x} * blockDim.x * sizeof(u64), arena.nbytes};
+}
 
 __global__ void __launch_bounds__(512) put_values(Arena arena, u32 times) {
-  const u64 thread = u64{blockIdx.x} * blockDim.x + threadIdx.x;
-  u64* const target = reinterpret_cast<u64*>(arena.inbox) + thread;
+  Places places = places_of_thread(arena);
   for (u32 i = 0; i < times; ++i) {
-    nvshmem_uint64_p(target, thread + i, arena.other);
-    keep_stores();
+    nvshmem_uint64_p(reinterpret_cast<u64*>(arena.inbox + places.at), places.first + i,
+                     arena.other);
+    places.go_on();
   }
 }
 
 __global__ void __launch_bounds__(512) put_many(Arena arena, u32 times) {
-  const u64 at = (u64{blockIdx.x} * blockDim.x + threadIdx.x) * sizeof(u64);
+  Places places = places_of_thread(arena);
   for (u32 i = 0; i < times; ++i) {
-    nvshmem_putmem(arena.inbox + at, arena.outbox + at, sizeof(u64), arena.other);
-    keep_stores();
+    nvshmem_putmem(arena.inbox + places.at, arena.outbox + places.at, sizeof(u64), arena.other);
+    places.go_on();
   }
 }
 
@@ -190,6 +204,7 @@ int peer_begin(int gpu, int rank, const void* id, u64 nbytes) {
   }
   arena.outbox = static_cast<char*>(nvshmem_malloc(nbytes));
   arena.inbox = static_cast<char*>(nvshmem_calloc(1, nbytes));
+  arena.nbytes = nbytes;
   arena.signal = static_cast<u64*>(nvshmem_calloc(2, sizeof(u64)));
   arena.other = 1 - rank;
   if (arena.outbox == nullptr || arena.inbox == nullptr || arena.signal == nullptr) {

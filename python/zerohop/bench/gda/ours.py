@@ -123,6 +123,11 @@ class Ours:
     def put_notify(self, nbytes: int, times: int) -> Found:
         return self._ping_pong("mapped", "gpu", nbytes, times)
 
+    def bare_put_notify(self, nbytes: int, times: int) -> Found:
+        queue = self._queue("mapped", "gpu")
+        arguments = (self._rounds(times), np.uint64(nbytes), np.uint64(WORD_AT))
+        return self._both(times, "bare_ping_pong", threads_of(nbytes), queue.value, *arguments)
+
     def put_notify_both(self, nbytes: int, times: int) -> Found:
         return self._ping_pong("mapped", "both", nbytes, times)
 

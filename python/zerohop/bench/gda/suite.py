@@ -26,9 +26,8 @@ from zerohop.local import Ranks
 
 SUITE = "gda"
 BARE = "bare"
-BARE_TESTS = {
-    "put_wide": "bare_wide"
-}  # our kernels' test: that of the bare copy, by the same processes
+# Our kernels' test: that of a bare copy, or a bare copy, fence and word, by the same processes.
+BARE_TESTS = {"put_notify": "bare_put_notify", "put_wide": "bare_wide"}
 BOUND_S = 45.0  # for any one answer of a contestant; of the first, its start and compiler included
 NO_GPU = "No GPU is visible to the driver, and only kernels are measured here (zerohop doctor says why there is none)."
 ONE_GPU = "There is one GPU: both processes use it, and one way takes as long as it takes to give them their turns."

@@ -5,8 +5,9 @@
 
 namespace zerohop::device {
 
+// The sizes are often the same for all of a kernel's calls: what is subtracted is, too.
 __device__ inline bool fits(u64 offset, u64 nbytes, u64 whole) {
-  return offset <= whole && nbytes <= whole - offset;
+  return nbytes <= whole && offset <= whole - nbytes;
 }
 
 __device__ inline Status check_move(const Queue& queue, u32 right, u64 remote_offset,

@@ -12,14 +12,15 @@ namespace zerohop::device {
 #define ZEROHOP_UNROLL _Pragma("unroll")
 using Sixteen = uint4;
 using Eight = uint2;
-// Streaming accesses: nothing here is used twice.
+// No hint that nothing is used twice (.cs): what the kernel has just written is in the caches, and
+// puts of 8 bytes would take twice as long.
 template <typename T>
-__device__ T load_once(const T* at) {
-  return __ldcs(at);
+__device__ T load_at(const T* at) {
+  return *at;
 }
 template <typename T>
-__device__ void store_once(T* at, T value) {
-  __stcs(at, value);
+__device__ void store_at(T* at, T value) {
+  *at = value;
 }
 #else
 #define ZEROHOP_UNROLL
@@ -30,14 +31,14 @@ struct alignas(8) Eight {
   u32 words[2];
 };
 template <typename T>
-T load_once(const T* at) {
+T load_at(const T* at) {
   if (reinterpret_cast<u64>(at) % sizeof(T) != 0) __builtin_trap();  // as a GPU does
   T value;
   __builtin_memcpy(&value, at, sizeof value);
   return value;
 }
 template <typename T>
-void store_once(T* at, T value) {
+void store_at(T* at, T value) {
   if (reinterpret_cast<u64>(at) % sizeof(T) != 0) __builtin_trap();
   __builtin_memcpy(at, &value, sizeof value);
 }
@@ -51,11 +52,11 @@ ZEROHOP_GPU void copy_few(T* target, const T* source, u32 count) {
   T values[kMost] = {};  // of what has never a value, compilers keep the last call's
   ZEROHOP_UNROLL
   for (u32 k = 0; k < kMost; ++k) {
-    if (rank + k * size < count) values[k] = load_once(source + k * size);
+    if (rank + k * size < count) values[k] = load_at(source + k * size);
   }
   ZEROHOP_UNROLL
   for (u32 k = 0; k < kMost; ++k) {
-    if (rank + k * size < count) store_once(target + k * size, values[k]);
+    if (rank + k * size < count) store_at(target + k * size, values[k]);
   }
 }
 
@@ -65,9 +66,9 @@ ZEROHOP_GPU void copy_round(T*& target, const T*& source) {
   const u32 size = Team::size();
   T values[kCount];
   ZEROHOP_UNROLL
-  for (u32 k = 0; k < kCount; ++k) values[k] = load_once(source + k * size);
+  for (u32 k = 0; k < kCount; ++k) values[k] = load_at(source + k * size);
   ZEROHOP_UNROLL
-  for (u32 k = 0; k < kCount; ++k) store_once(target + k * size, values[k]);
+  for (u32 k = 0; k < kCount; ++k) store_at(target + k * size, values[k]);
   target += kCount * size;
   source += kCount * size;
 }
@@ -78,13 +79,13 @@ ZEROHOP_GPU void copy_as(u64 to, u64 from, u64 count) {
   const u32 size = Team::size();
   T* target = reinterpret_cast<T*>(to) + Team::rank();
   const T* source = reinterpret_cast<const T*>(from) + Team::rank();
-  for (; count >= 8 * size; count -= 8 * size) copy_round<8, Team>(target, source);
-  auto rest = static_cast<u32>(count);
-  if (rest >= 4 * size) {
-    copy_round<4, Team>(target, source);
-    rest -= 4 * size;
+  for (; count >= 4 * size; count -= 4 * size) copy_round<4, Team>(target, source);
+  const auto rest = static_cast<u32>(count);
+  if (rest > size) {
+    copy_few<4, Team>(target, source, rest);
+  } else if (Team::rank() < rest) {
+    store_at(target, load_at(source));
   }
-  if (rest != 0) copy_few<4, Team>(target, source, rest);
 }
 
 // What both addresses and the size are multiples of sizeof(T) for, and one access of each thread
@@ -94,7 +95,7 @@ ZEROHOP_GPU bool copy_at_once(u64 to, u64 from, u64 nbytes) {
   if ((to | from | nbytes) % sizeof(T) != 0 || nbytes > sizeof(T) * Team::size()) return false;
   const u32 rank = Team::rank();
   if (rank * sizeof(T) >= nbytes) return true;
-  store_once(reinterpret_cast<T*>(to) + rank, load_once(reinterpret_cast<const T*>(from) + rank));
+  store_at(reinterpret_cast<T*>(to) + rank, load_at(reinterpret_cast<const T*>(from) + rank));
   return true;
 }
 
@@ -126,7 +127,9 @@ ZEROHOP_CALLED void copy_long(u64 to, u64 from, u64 nbytes) {
 
 template <typename Team>
 ZEROHOP_GPU void copy_bytes(u64 to, u64 from, u64 nbytes) {
-  if (copy_at_once<Sixteen, Team>(to, from, nbytes)) return;
+  if ((to | from | nbytes) % sizeof(Sixteen) == 0) {
+    return copy_as<Sixteen, Team>(to, from, nbytes / sizeof(Sixteen));
+  }
   if (copy_at_once<Eight, Team>(to, from, nbytes)) return;
   if (copy_at_once<u32, Team>(to, from, nbytes)) return;
   copy_long<Team>(to, from, nbytes);

@@ -198,9 +198,8 @@ __device__ Status wait_notify_any(const Board& board, u32 first, u32 count, u64 
   if (count == 0 || first < board.first || first >= end || count > end - first) {
     return Status::bad_slot;
   }
-  waiting::Found found;
-  if (Team::rank() == 0) found = waiting::wait(board, {first, count}, reset, nanoseconds);
-  found = Team::from_first(found);
+  const waiting::Found found =
+      Team::by_first([&] { return waiting::wait(board, {first, count}, reset, nanoseconds); });
   if (slot != nullptr) *slot = found.slot;
   if (value != nullptr) *value = found.value;
   return found.status;

@@ -18,10 +18,12 @@ __device__ T* element(const Queue& queue, u64 offset) {
 // Behind what the calling thread has placed, and what others have that it synchronised with: the
 // fence is cumulative. Where kernels wait first: they are in more of a hurry.
 __device__ inline void put_note(const Queue& queue, u32 slot, u32 value, u32 count) {
-  fence_system();
   const Note note = next_note(queue, value, count);
-  if (queue.twins != 0) put_word(queue.twins + slot * sizeof(Note), note);
-  if (queue.notes != 0) put_word(queue.notes + slot * sizeof(Note), note);
+  const u64 twin = queue.twins + slot * sizeof(Note);
+  const u64 on_board = queue.notes + slot * sizeof(Note);
+  fence_system();
+  if (queue.twins != 0) put_word(twin, note);
+  if (queue.notes != 0) put_word(on_board, note);
 }
 
 template <typename Team>

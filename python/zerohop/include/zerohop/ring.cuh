@@ -80,10 +80,7 @@ __noinline__ __device__ inline Fetched swap_and_fetch(u64 ring, u64 offset, u64 
 // post() -> Posted, behind what the team has written.
 template <typename Team, typename Post>
 __device__ Status by_first(Ticket* ticket, Post post) {
-  Team::sync();
-  Posted posted;
-  if (Team::rank() == 0) posted = post();
-  posted = Team::from_first(posted);
+  const Posted posted = Team::by_first(post);
   if (ticket != nullptr) *ticket = posted.ticket;
   return posted.status;
 }

@@ -1,5 +1,6 @@
 // Who does a call together: one thread, the 32 of a warp, all of a block (of one dimension or
-// more). All threads of a team make the call with the same arguments, and get the same answer.
+// more). All threads of a team make the call with the same arguments, and get the same answer:
+// by_first() is what the first one does when all have come, and gives all what that has returned.
 #pragma once
 
 #include "zerohop/integers.h"
@@ -10,9 +11,9 @@ struct Thread {
   static __device__ u32 rank() { return 0; }
   static __device__ u32 size() { return 1; }
   static __device__ void sync() {}
-  template <typename T>
-  static __device__ T from_first(T value) {
-    return value;
+  template <typename Function>
+  static __device__ auto by_first(Function function) {
+    return function();
   }
   static __device__ u32 all_xor(u32 value) { return value; }
 };
@@ -25,10 +26,13 @@ struct Warp {
   }
   static __device__ u32 size() { return 32; }
   static __device__ void sync() { __syncwarp(); }
-  // T: of whole words.
-  template <typename T>
-  static __device__ T from_first(T value) {
-    u32 words[sizeof(T) / sizeof(u32)];
+  // What the function returns: of whole words.
+  template <typename Function>
+  static __device__ auto by_first(Function function) {
+    __syncwarp();
+    decltype(function()) value;
+    if (rank() == 0) value = function();
+    u32 words[sizeof value / sizeof(u32)];
     memcpy(words, &value, sizeof value);
     __syncwarp();  // a shuffle orders no memory
     for (u32& word : words) word = __shfl_sync(0xffffffffu, word, 0);
@@ -49,13 +53,18 @@ struct Block {
   }
   static __device__ u32 size() { return blockDim.x * blockDim.y * blockDim.z; }
   static __device__ void sync() { __syncthreads(); }
-  template <typename T>
-  static __device__ T from_first(T value) {
+  template <typename Function>
+  static __device__ auto by_first(Function function) {
+    using T = decltype(function());
     __shared__ alignas(T) unsigned char first[sizeof(T)];  // shared memory has no constructors
-    if (rank() == 0) memcpy(first, &value, sizeof value);
+    T value;
+    __syncthreads();  // the last call's is read
+    if (rank() == 0) {
+      value = function();
+      memcpy(first, &value, sizeof value);
+    }
     __syncthreads();
     memcpy(&value, first, sizeof value);
-    __syncthreads();  // before the next call writes it
     return value;
   }
   static __device__ u32 all_xor(u32 value) {

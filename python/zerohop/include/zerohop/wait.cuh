@@ -8,8 +8,7 @@
 
 namespace zerohop::device::waiting {
 
-constexpr u32 kLooksAtNote = 16;      // for each at the word of its slot
-constexpr u32 kLooks = 32;            // for each at the clock
+constexpr u32 kLooks = 16;  // at the note of a slot, for each at its word and at the clock
 constexpr u64 kBetweenCares = 50000;  // nanoseconds between two looks at whether there is any use
 constexpr u32 kAtOnce = 8;            // slots that are asked for together
 
@@ -56,20 +55,34 @@ __device__ inline Found find_note(const Board& board, Range range, Reset reset) 
   return {};
 }
 
+// What lies in the words of a range's first slots. Nobody waits for that before it is looked at.
+struct Glance {
+  u32 words[kAtOnce];
+};
+__device__ inline Glance glance_at_words(const Board& board, Range range) {
+  Glance seen;
+#pragma unroll
+  for (u32 k = 0; k < kAtOnce; ++k) {
+    seen.words[k] = k < range.count ? glance(board.words + (range.first + k) * sizeof(u32)) : 0;
+  }
+  return seen;
+}
+__device__ inline Found find_seen(const Board& board, Range range, const Glance& seen,
+                                  Reset reset) {
+#pragma unroll
+  for (u32 k = 0; k < kAtOnce; ++k) {
+    if (seen.words[k] == 0) continue;
+    const u32 slot = range.first + k;
+    if (const u32 value = look_at_word(board, slot, reset)) return {slot, value};
+  }
+  return {};
+}
+
 __device__ inline Found find_word(const Board& board, Range range, Reset reset) {
   for (u32 i = 0; i < range.count; i += kAtOnce) {
-    u32 seen[kAtOnce];
-#pragma unroll
-    for (u32 k = 0; k < kAtOnce; ++k) {
-      const u32 slot = range.first + i + k;
-      seen[k] = i + k < range.count ? glance(board.words + slot * sizeof(u32)) : 0;
-    }
-#pragma unroll
-    for (u32 k = 0; k < kAtOnce; ++k) {
-      if (seen[k] == 0) continue;
-      const u32 slot = range.first + i + k;
-      if (const u32 value = look_at_word(board, slot, reset)) return {slot, value};
-    }
+    const Range rest = {range.first + i, range.count - i};
+    const Found found = find_seen(board, rest, glance_at_words(board, rest), reset);
+    if (found.value != 0) return found;
   }
   return {};
 }
@@ -79,15 +92,32 @@ __device__ inline Found find(const Board& board, Range range, Reset reset) {
   return found.value != 0 ? found : find_word(board, range, reset);
 }
 
+// Looks again and again at the notes, and once at the words, as they were when asked for.
+__device__ inline Found find_for_a_while(const Board& board, Range range, const Glance& seen,
+                                         Reset reset) {
+  for (u32 look = 0; look < kLooks; ++look) {
+    const Found found = find_note(board, range, reset);
+    if (found.value != 0) return found;
+  }
+  const Found found = find_seen(board, range, seen, reset);
+  if (found.value != 0 || range.count <= kAtOnce) return found;
+  return find_word(board, {range.first + kAtOnce, range.count - kAtOnce}, reset);
+}
+
 // Status: as wait_notify_any().
 __device__ inline Found wait(const Board& board, Range range, Reset reset, u64 nanoseconds) {
+  if (nanoseconds == 0) {
+    Found found = find(board, range, reset);
+    if (found.value == 0) found.status = Status::timed_out;
+    return found;
+  }
   const u64 began = nanoseconds_now();
   u64 cared = began;
-  for (u32 turn = nanoseconds == 0 ? 0 : 1;; ++turn) {
-    Found found = find_note(board, range, reset);
-    if (found.value == 0 && turn % kLooksAtNote == 0) found = find_word(board, range, reset);
+  Glance seen = {};
+  for (;;) {
+    Found found = find_for_a_while(board, range, seen, reset);
     if (found.value != 0) return found;
-    if (turn % kLooks != 0) continue;
+    seen = glance_at_words(board, range);
     const u64 now = nanoseconds_now();
     if (now - began >= nanoseconds) return {0, 0, Status::timed_out};
     if (now - cared < kBetweenCares) continue;
