@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import zerohop as zh
-from support.hub import messages
+from support.hub import FIRST, messages
 from support.patience import patient
 from zerohop.scale import Job, weigh
 
 TESTS = Path(__file__).parents[1]
-PEERS = 100
 SMALL = {"message_slots": 4, "message_bytes": 1024, "send_depth": 32}
 USUAL = {"message_slots": 32, "message_bytes": 16384, "send_depth": 256}
 
@@ -60,14 +59,18 @@ def measured(options: dict[str, Any], count: int, *, used: bool) -> dict[str, An
 
 
 @pytest.mark.parametrize("options", [USUAL, SMALL], ids=["usual", "small"])
-@pytest.mark.parametrize("used", [False, True], ids=["idle", "used"])
-def test_the_model_is_what_is_measured(options, used):
-    seen = measured(options, PEERS + 5, used=used)
-    none, all_ = (weigh(Job(PEERS + 1, n, on="soft0", **options)) for n in (0, PEERS))
-    assert seen["peers"] == PEERS
+@pytest.mark.parametrize(
+    ("peers", "used"), [(10, False), (200, False), (50, True)], ids=["few", "idle", "used"]
+)
+def test_the_model_is_what_is_measured(options, peers, used):
+    seen = measured(options, peers + FIRST, used=used)
+    none, all_ = (weigh(Job(peers + 1, n, on="soft0", **options)) for n in (0, peers))
+    assert seen["peers"] == peers
     assert seen["fds"] == all_.descriptors - none.descriptors
     assert seen["registered_nbytes"] == all_.registered_nbytes
     assert seen["maps"] <= all_.maps - none.maps
     assert seen["threads"] == seen["locked_nbytes"] == 0
     field = "resident_nbytes" if used else "idle_nbytes"
-    assert seen["nbytes"] == pytest.approx(getattr(all_, field) - getattr(none, field), rel=0.25)
+    modelled = getattr(all_, field) - getattr(none, field)
+    # The allocator takes and gives back pages by the 128 KiB (man mallopt, M_TOP_PAD), so few Peers say little.
+    assert seen["nbytes"] == pytest.approx(modelled, rel=0.25, abs=512 << 10)
