@@ -10,7 +10,10 @@ import sys
 
 import numpy as np
 import pytest
+import zerohop as zh
 from support.arrays import block, pattern
+from support.attempt import Attempt
+from support.link import until
 from support.patience import patient
 
 # message_slots and message_bytes of this end and of the other.
@@ -68,6 +71,58 @@ def test_messages_of_every_size_pass_between_any_two(remote, open_endpoint, mine
         remote(exchange, theirs, mine, endpoint=ep, **keywords(theirs)) as s,
     ):
         talk(ep, s.peer, 0, 1, mine, theirs)
+
+
+def both_ways(a, b, mine, theirs):
+    """Connects the two and has both talk at once."""
+    peer, back = a.connect(b.address), b.accept()
+    far = Attempt(talk, b, back, 1, 0, theirs, mine)
+    talk(a, peer, 0, 1, mine, theirs)
+    far.value()
+    return peer, back
+
+
+def test_each_rail_has_its_own_window():
+    rails = "soft0,soft0@127.0.0.2"
+    mine, theirs = (2, 100), (3, 4096)
+    with (
+        zh.Endpoint(rails, p2p=0, **keywords(mine)) as a,
+        zh.Endpoint(rails, p2p=0, **keywords(theirs)) as b,
+    ):
+        peer, _ = both_ways(a, b, mine, theirs)
+        sizes_of = [rail["nbytes_registered"] for rail in peer.stats()["rails"]]
+        assert sizes_of == [(2 + 5 + 1) * (32 + 100) + 8 * (256 + 2)] * 2
+
+
+def carries(peer):
+    try:
+        peer.notify(NOTES, 1).wait()
+    except zh.VerbsError:
+        return False
+    return True
+
+
+def test_a_window_begins_anew_with_a_queue_pair(device):
+    """What the broken one had under way or counted does not bound the messages of its successor."""
+    mine, theirs = (1, 64), (2, 64)
+    with (
+        zh.Endpoint(device, p2p=0, **keywords(mine)) as a,
+        zh.Endpoint(device, p2p=0, **keywords(theirs)) as b,
+    ):
+        peer, back = both_ways(a, b, mine, theirs)
+        closed = b.empty(8)
+        remote = closed.remote
+        closed.close()
+        for round_ in range(3):
+            with pytest.raises(zh.VerbsError):
+                peer.write(np.ones(8, np.uint8), remote).wait()
+            until(lambda: carries(peer) and carries(back), "both ends have a fresh queue pair")
+            for slot in range(NOTES):
+                peer.notify(slot, round_ + 1)
+                back.notify(slot, round_ + 1)
+            for ep in (a, b):
+                assert [ep.wait_notify(slot) for slot in range(NOTES)] == [round_ + 1] * NOTES
+        assert peer.stats()["queue_pair_errors"] == 3
 
 
 def registered(ep, peer):
