@@ -45,6 +45,7 @@ EndpointHandle make_endpoint(const std::string& device, const std::string& name,
                                   .preference = {preferred, preference},
                                   .port = {},
                                   .queue_pair = {},
+                                  .messages = {},
                                   .gpu = {},
                                   .nearest = nearest,
                                   .name = name,
@@ -97,6 +98,8 @@ void bind_endpoint(py::module_& m) {
   m.def("device_names", &engine::device_names);
   m.attr("DEFAULT_P2P") = engine::EndpointOptions{}.p2p ? 1 : 0;
   m.attr("DEFAULT_STAGING_CHUNK") = engine::kDefaultStagingChunk;
+  m.attr("DEFAULT_MESSAGE_SLOTS") = engine::MessageWindow{}.slots;
+  m.attr("DEFAULT_MESSAGE_BYTES") = engine::MessageWindow{}.nbytes;
   m.attr("DEFAULT_CACHE_ENTRIES") = engine::RegionCache::Limits{}.entries;
   EndpointClass type(m, "Endpoint");
   type.def(py::init(&make_endpoint), py::arg("device"), py::arg("name"), py::arg("timeout"),

@@ -124,6 +124,7 @@ void add_rails(py::dict& all, const Peer& peer) {
     rail["device"] = report.device;
     rail["serves"] = report.trouble.empty();
     rail["trouble"] = report.trouble;
+    rail["nbytes_registered"] = report.registered_nbytes;
     rails.append(rail);
   }
   for (const auto& [name, counter] : kCounters) {
@@ -241,7 +242,8 @@ seconds and how many took that long or less, but longer than the next lower boun
 64 ns to 68.7 s, without those that count none; the bound of what took longer is inf.
 
 "rails": dicts with the counters that come first, for each device, its name ("device"), whether it carries
-transfers now ("serves") and why it does not ("trouble", a str, empty if it does).
+transfers now ("serves"), why it does not ("trouble", a str, empty if it does), and nbytes_registered, the memory that
+is registered with the device for messages (message_slots, message_bytes) and the results of atomics of this Peer.
 
 "p2p" is there with a peer on the same host unless one of the two Endpoints has p2p=0, a dict: bytes_out and bytes_in, copied
 without a device (and in the sums above); unanswered, how often the peer did not say in time where its

@@ -151,7 +151,8 @@ One sentence. Between two GPUs it says over how many NVLinks, and how fast those
           },
           R"(The effective settings by name, for instance ``"mtu"`` in bytes: of the Endpoint and of the queue pair. The
 keywords of an Endpoint are explained there; rd_atomic is shown as rd_atomic_out and rd_atomic_in, what both
-ends agreed on. relaxed_ordering is what is asked for: a kernel may drop it without a word. Of an Endpoint on
+ends agreed on; message_slots as message_slots_in, its own, and message_slots_out, the peer's; message_bytes is the
+smaller of both ends'. relaxed_ordering is what is asked for: a kernel may drop it without a word. Of an Endpoint on
 several devices ``"rails"`` is a list of dicts with those of each rail's queue pair (MTU, GID, reads, ...), of
 which the first that carries the transfer is shown beside it. Empty for the
 route of a Transfer: ask ``Peer.route``.)")

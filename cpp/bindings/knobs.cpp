@@ -45,6 +45,9 @@ constexpr std::array kKnobs{
     Knob{"rd_atomic", set_queue_pair<&rdma::QueuePairOptions::rd_atomic>},
     Knob{"inline_bytes", set_queue_pair<&rdma::QueuePairOptions::inline_bytes>},
     Knob{"send_depth", set_queue_pair<&rdma::QueuePairOptions::send_depth>},
+    Knob{"message_slots", [](auto& o, int v) { o.messages.slots = static_cast<std::uint32_t>(v); }},
+    Knob{"message_bytes",
+         [](auto& o, int v) { o.messages.nbytes = static_cast<std::uint32_t>(v); }},
     Knob{"relaxed_ordering",
          [](auto& o, int v) {
            using engine::RelaxedOrdering;
@@ -54,6 +57,7 @@ constexpr std::array kKnobs{
          }},
     Knob{"staging_chunk",
          [](auto& o, int v) { o.gpu.staging_chunk = static_cast<std::size_t>(v); }},
+    Knob{"max_peers", [](auto& o, int v) { o.max_peers = static_cast<std::size_t>(v); }},
     Knob{"p2p", [](auto& o, int v) { o.p2p = v != 0; }},
     Knob{"stripe_bytes", [](auto& o, int v) { o.stripe_bytes = static_cast<std::uint64_t>(v); }},
     Knob{"registration_cache",

@@ -43,6 +43,9 @@ class Control : public std::enable_shared_from_this<Control> {
                                         std::shared_ptr<Neighbourhood> neighbourhood = nullptr,
                                         Lonely lonely = std::make_shared<Lonely::element_type>(0));
 
+  // One more is refused, whoever dials. To be called before the address is told; 0: no limit.
+  void limit_peers(std::size_t most) noexcept { most_peers_.store(most); }
+
   // --- any thread ---
   std::shared_ptr<Attempt> connect(const Address& address);
   void abandon(const std::shared_ptr<Attempt>& attempt);
@@ -74,6 +77,7 @@ class Control : public std::enable_shared_from_this<Control> {
   void begin(const std::shared_ptr<Attempt>& attempt);
   void dial(const Address& address);
   std::shared_ptr<Peer> make_peer(Peer::Identity identity);
+  void check_room(const EndpointId& newcomer) const;
   void finish(const EndpointId& id, const std::shared_ptr<Peer>& peer,
               const std::optional<Failure>& error);
   Link& add_link(std::unique_ptr<Channel> channel);
@@ -142,6 +146,7 @@ class Control : public std::enable_shared_from_this<Control> {
   Dials dials_;
 
   const Lonely lonely_;
+  std::atomic<std::size_t> most_peers_{0};
 
   mutable std::mutex mutex_;  // guards all below
   std::map<EndpointId, std::shared_ptr<Peer>> peers_;

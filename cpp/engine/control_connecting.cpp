@@ -61,7 +61,23 @@ void Control::dial(const Address& address) {
 
 std::shared_ptr<Peer> Control::make_peer(Peer::Identity identity) {
   if (const auto loss = all_gone(rails_)) throw VerbsError(*loss, ENODEV);
+  check_room(identity.id);
   return make_peer_(weak_from_this(), std::move(identity));
+}
+
+// Those that are being connected count: each has its queue pairs already. Of two connections with
+// the newcomer that cross each other one goes on.
+void Control::check_room(const EndpointId& newcomer) const {
+  const std::size_t most = most_peers_.load();
+  const auto is_another = [&](const auto& link) {
+    return link.second->peer && link.second->peer->identity().id != newcomer;
+  };
+  if (most == 0 || static_cast<std::size_t>(std::ranges::count_if(links_, is_another)) < most) {
+    return;
+  }
+  throw Error("'" + address_.name + "' has " + std::to_string(most) +
+              " Peers, as many as its max_peers (or ZEROHOP_MAX_PEERS) allows: close one there, or "
+              "raise it");
 }
 
 void Control::finish(const EndpointId& id, const std::shared_ptr<Peer>& peer,

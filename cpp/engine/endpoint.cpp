@@ -67,6 +67,7 @@ Endpoint::Endpoint(const EndpointOptions& options)
   gpu_board_ = std::make_shared<GpuBoard>(services_.board, note_twins_);
   stager_ = std::make_shared<Stager>(services_.poller);
   services_.options = options_.queue_pair;
+  services_.messages = options_.messages;
   registrations_ = std::make_shared<Registrations>(
       rails_, neighbourhood_ ? neighbourhood_->exposures() : nullptr, live_regions_);
   address_.name = options_.name.empty() ? default_name() : options_.name;
@@ -74,6 +75,7 @@ Endpoint::Endpoint(const EndpointOptions& options)
   const Control::Lonely lonely(services_.board, &services_.board->pages().lonely);
   control_ =
       Control::start(address_, rails_, services_.poller, peer_maker(), neighbourhood_, lonely);
+  control_->limit_peers(options_.max_peers);
 }
 
 void Endpoint::open_rails() {

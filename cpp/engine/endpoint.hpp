@@ -34,14 +34,16 @@ struct EndpointOptions {
   DevicePreference preference{};      // which adapters come first then
   rdma::PortWish port;                // of the device
   rdma::QueuePairOptions queue_pair;  // of every Peer
+  MessageWindow messages{};           // of every Peer, on each rail
   GpuOptions gpu;
   std::uint64_t stripe_bytes = kDefaultStripeBytes;  // larger transfers take several rails
   // The rail nearest to memory on a device ("cuda:0") or, the host's, on a NUMA node ("numa:1");
   // for what is not listed, the first.
   std::map<std::string, RailIndex> nearest;
-  bool p2p = true;        // whether processes of this host reach its memory without a device
-  std::string name;       // for messages; empty: "<host>:<pid>"
-  double timeout = 30.0;  // seconds: the bound of every wait that is given none
+  std::size_t max_peers = 0;  // at a time; 0: no limit
+  bool p2p = true;            // whether processes of this host reach its memory without a device
+  std::string name;           // for messages; empty: "<host>:<pid>"
+  double timeout = 30.0;      // seconds: the bound of every wait that is given none
   std::chrono::microseconds spin{200};       // how long a wait polls before it sleeps
   std::string host;                          // to listen on; empty: as control_host() finds
   Poller::Interrupt interrupt;               // what may end a wait early

@@ -3,21 +3,21 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <string>
 
 #include "base/error.hpp"
 
 namespace zerohop::engine {
 namespace {
 
-constexpr std::size_t kSlotsNbytes =
-    std::size_t{PathBuffers::kReceiveSlots + PathBuffers::kSendSlots} * PathBuffers::kSlotBytes;
-
 std::byte* map_pages(std::size_t nbytes) {
   void* pages = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) {
     throw RegistrationError(
-        errno_message(
-            "cannot map message buffers of a Peer (raise vm.max_map_count or free memory)", errno),
+        errno_message("cannot map " + std::to_string(nbytes) +
+                          " bytes for messages of a Peer (raise vm.max_map_count, free memory, or "
+                          "take fewer message_slots or message_bytes)",
+                      errno),
         errno);
   }
   return static_cast<std::byte*>(pages);
@@ -27,11 +27,14 @@ std::byte* map_pages(std::size_t nbytes) {
 
 void PathBuffers::Unmap::operator()(std::byte* slots) const noexcept { ::munmap(slots, nbytes); }
 
-PathBuffers::PathBuffers(std::shared_ptr<rdma::ProtectionDomain> domain, std::uint32_t results)
-    : slots_(map_pages(kSlotsNbytes), Unmap{kSlotsNbytes}),
+PathBuffers::PathBuffers(std::shared_ptr<rdma::ProtectionDomain> domain,
+                         const MessageWindow& window, std::uint32_t results)
+    : window_(window),
+      results_(results),
+      slots_(map_pages(window.all_nbytes()), Unmap{window.all_nbytes()}),
       words_(std::make_unique<std::uint64_t[]>(results)) {
   slots_region_ =
-      rdma::MemoryRegion::create(domain, slots_.get(), kSlotsNbytes, IBV_ACCESS_LOCAL_WRITE);
+      rdma::MemoryRegion::create(domain, slots_.get(), window.all_nbytes(), IBV_ACCESS_LOCAL_WRITE);
   words_region_ = rdma::MemoryRegion::create(domain, words_.get(), results * sizeof(std::uint64_t),
                                              IBV_ACCESS_LOCAL_WRITE);
 }

@@ -12,21 +12,38 @@
 
 namespace zerohop::engine {
 
+// What one end takes of messages, on each queue pair. It is told in Hello; the other end keeps to
+// it, whatever it takes itself.
+struct MessageWindow {
+  // Fewer could not name a range of staged memory in a request.
+  static constexpr std::uint32_t kLeastBytes = 64;
+  // Message::taken counts modulo 2^16.
+  static constexpr std::uint32_t kMostSlots = UINT16_MAX;
+
+  std::uint32_t slots = 32;  // messages that the peer may have on its way
+  // Payload that a message carries itself; both ends keep to the smaller. Up to here a copy at
+  // either end costs less than the round trips of an offer (measured over TCP: 3 times the rate at
+  // 16 KiB).
+  std::uint32_t nbytes = 16384;
+
+  std::uint32_t slot_nbytes() const noexcept { return sizeof(Message) + nbytes; }
+  // How many messages are taken before the peer is told so without a message: often enough that it
+  // seldom waits, seldom enough that it costs little, and that 4 such credits are on their way at
+  // most.
+  std::uint32_t credit_every() const noexcept { return (slots + 3) / 4; }
+  // Credits use up receive requests too: 4, and one that was asked for.
+  std::uint32_t receive_slots() const noexcept { return slots + 5; }
+  std::uint32_t send_slots() const noexcept { return (slots + 1) / 2; }
+  std::size_t all_nbytes() const noexcept {
+    return std::size_t{receive_slots() + send_slots()} * slot_nbytes();
+  }
+};
+
 class PathBuffers {
  public:
-  // Payload that a message carries itself. Up to here a copy at either end costs less than the
-  // round trips of an offer (measured over TCP: 3 times the rate at 16 KiB).
-  static constexpr std::uint32_t kEagerBytes = 16384;
-  static constexpr std::uint32_t kSlotBytes = sizeof(Message) + kEagerBytes;
-  static constexpr std::uint32_t kMessageSlots = 32;  // what the peer may have on its way
-  // Credits (see VerbsPath) use up receive requests too. Each stands for kMessageSlots / 4 messages
-  // of ours that the peer has taken, so that 4 are on their way at most, and one that was asked
-  // for.
-  static constexpr std::uint32_t kReceiveSlots = kMessageSlots + 5;
-  static constexpr std::uint32_t kSendSlots = 16;
-
   // results: words for atomics, one for each entry of the send queue.
-  PathBuffers(std::shared_ptr<rdma::ProtectionDomain> domain, std::uint32_t results);
+  PathBuffers(std::shared_ptr<rdma::ProtectionDomain> domain, const MessageWindow& window,
+              std::uint32_t results);
 
   // The queue pair is gone: the device is let go of.
   void deregister() noexcept {
@@ -35,7 +52,10 @@ class PathBuffers {
   }
 
   std::span<std::byte> receive_slot(std::uint32_t i) const noexcept { return slot(i); }
-  std::span<std::byte> send_slot(std::uint32_t i) const noexcept { return slot(kReceiveSlots + i); }
+  std::span<std::byte> send_slot(std::uint32_t i) const noexcept {
+    return slot(window_.receive_slots() + i);
+  }
+  const MessageWindow& window() const noexcept { return window_; }
   std::uint32_t slots_lkey() const noexcept { return slots_region_->lkey(); }
 
   ibv_sge result_element(std::uint32_t i) const noexcept {
@@ -45,6 +65,11 @@ class PathBuffers {
   }
   std::uint64_t result(std::uint32_t i) const noexcept { return words_[i]; }
 
+  // Registered with the device: the slots and the words.
+  std::size_t nbytes() const noexcept {
+    return window_.all_nbytes() + results_ * sizeof(std::uint64_t);
+  }
+
  private:
   struct Unmap {
     std::size_t nbytes;
@@ -52,9 +77,11 @@ class PathBuffers {
   };
 
   std::span<std::byte> slot(std::uint32_t i) const noexcept {
-    return {slots_.get() + std::size_t{i} * kSlotBytes, kSlotBytes};
+    return {slots_.get() + std::size_t{i} * window_.slot_nbytes(), window_.slot_nbytes()};
   }
 
+  const MessageWindow window_;
+  const std::uint32_t results_;
   // Mapped, not allocated from the heap: pages that no message ever touched cost nothing.
   std::unique_ptr<std::byte[], Unmap> slots_;
   std::unique_ptr<std::uint64_t[]> words_;

@@ -45,6 +45,15 @@ class PathGroup {
   std::size_t rails() const noexcept { return rails_.load(std::memory_order_relaxed); }
   void set_rails(std::size_t count) noexcept { rails_.store(count, std::memory_order_relaxed); }
 
+  // Payload that travels inside a message: what both ends take. The same on all rails; 0 until one
+  // is connected.
+  std::uint32_t eager_limit() const noexcept {
+    return eager_limit_.load(std::memory_order_relaxed);
+  }
+  void set_eager_limit(std::uint32_t nbytes) noexcept {
+    eager_limit_.store(nbytes, std::memory_order_relaxed);
+  }
+
   // The rail that messages take: it changes only when that one fails, so that they stay in order.
   // Its path is not closed as long as any is open.
   RailIndex message_rail() const noexcept { return message_rail_.load(std::memory_order_relaxed); }
@@ -86,6 +95,7 @@ class PathGroup {
  private:
   std::atomic<RailMask> serving_{0};
   std::atomic<std::size_t> rails_{1};
+  std::atomic<std::uint32_t> eager_limit_{0};
   std::atomic<RailIndex> message_rail_{0};
   std::atomic<bool> calm_{false};
   RailMask unsettled_ = 0;  // rails whose old queue pair the peer may still have

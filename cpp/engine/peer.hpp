@@ -126,8 +126,9 @@ class Peer : public std::enable_shared_from_this<Peer> {
 
   struct RailReport {
     std::string device;
-    std::string trouble;     // why it does not serve; empty: it does
-    const PathStats* stats;  // null: it never had a queue pair
+    std::string trouble;              // why it does not serve; empty: it does
+    const PathStats* stats;           // null: it never had a queue pair
+    std::uint64_t registered_nbytes;  // for messages and atomics; 0: it has no queue pair
   };
   std::vector<RailReport> rails() const;
   std::vector<RouteBook::Row> route_stats() const { return book_->rows(); }

@@ -213,7 +213,8 @@ std::vector<Peer::RailReport> Peer::rails() const {
     const auto& path = paths_[rail->index()];
     reports.push_back({.device = rail->name(),
                        .trouble = path ? path->trouble() : "its device was gone",
-                       .stats = path ? &path->stats() : nullptr});
+                       .stats = path ? &path->stats() : nullptr,
+                       .registered_nbytes = path ? path->registered_nbytes() : 0});
   }
   return reports;
 }

@@ -58,6 +58,7 @@ Settings settings_of(const EndpointOptions& options, const std::string& host) {
           {"staging_chunk", static_cast<std::int64_t>(options.gpu.staging_chunk)},
           {"registration_cache", static_cast<std::int64_t>(options.gpu.cache.nbytes >> 20)},
           {"registration_cache_entries", static_cast<std::int64_t>(options.gpu.cache.entries)},
+          {"max_peers", static_cast<std::int64_t>(options.max_peers)},
           {"p2p", std::int64_t{options.p2p ? 1 : 0}},
           {"stripe_bytes", static_cast<std::int64_t>(options.stripe_bytes)},
           {"timeout", options.timeout},

@@ -46,10 +46,10 @@ bool StagedWork::is_done() {
   return ended_ || (upcoming() == nullptr && (!followed_ || followed_->done()));
 }
 
-std::vector<StagedSpan> StagedWork::cut(std::size_t nbytes) {
+std::vector<StagedSpan> StagedWork::cut(std::size_t nbytes, std::size_t most_spans) {
   std::vector<StagedSpan> spans;
   const StagedPiece* first = nullptr;
-  while (nbytes > 0 && spans.size() < kMaxSpans) {
+  while (nbytes > 0 && spans.size() < most_spans) {
     const StagedPiece* piece = upcoming();
     if (piece == nullptr) break;
     if (first == nullptr) first = piece;

@@ -53,9 +53,8 @@ struct StagedAnswer {
 
 class StagedWork {
  public:
-  enum class Direction { out, in };  // near to far, far to near
-  // Parts in a chunk: what names them fits into one message.
-  static constexpr std::size_t kMaxSpans = 512;
+  enum class Direction { out, in };              // near to far, far to near
+  static constexpr std::size_t kMaxSpans = 512;  // parts in a chunk
 
   StagedWork(std::shared_ptr<Transfer> transfer, Direction direction)
       : transfer_(std::move(transfer)), direction_(direction) {}
@@ -78,8 +77,8 @@ class StagedWork {
 
   // The piece that the next chunk begins with; null: all is cut.
   const StagedPiece* upcoming();
-  // The next chunk: parts that one ring and one request can serve, `nbytes` at most.
-  std::vector<StagedSpan> cut(std::size_t nbytes);
+  // The next chunk: parts that one ring and one request can serve, `nbytes` and so many at most.
+  std::vector<StagedSpan> cut(std::size_t nbytes, std::size_t most_spans = kMaxSpans);
 
   // Nothing more of it is begun. The failure says what is known of one chunk alone.
   void fail(Failure failure);

@@ -25,7 +25,7 @@ struct Range {
   std::uint64_t address;
   std::uint64_t nbytes;
 };
-static_assert(sizeof(Range) * StagedWork::kMaxSpans <= PathBuffers::kEagerBytes);
+static_assert(sizeof(Range) <= MessageWindow::kLeastBytes);
 
 // A peer that is lost is lost to what follows as well. Anything else was the matter with the
 // earlier one, its memory, its copies: what follows is flushed, as behind a failed request of a
@@ -41,6 +41,8 @@ Failure cut_off_by(const Failure& earlier) {
 }
 
 }  // namespace
+
+std::size_t ranges_within(std::size_t nbytes) { return nbytes / sizeof(Range); }
 
 std::vector<std::byte> encode_ranges(const std::vector<StagedSpan>& spans) {
   std::vector<std::byte> bytes(spans.size() * sizeof(Range));

@@ -41,6 +41,7 @@ struct StagedRequest {
 
 // The ranges of staged memory that a request is about, as they cross the wire.
 std::vector<std::byte> encode_ranges(const std::vector<StagedSpan>& spans);
+std::size_t ranges_within(std::size_t nbytes);  // how many of them fit
 
 class Staging : public std::enable_shared_from_this<Staging> {
  public:

@@ -57,7 +57,9 @@ bool Staging::start_chunk(StagedWork& work, Rings& rings) {
     const auto slot = ring.take();
     if (!slot) return false;
     Chunk chunk{.work = &work, .ring = &ring, .slot = *slot, .spans = {}, .nbytes = 0, .move = {}};
-    chunk.spans = work.cut(ring.chunk());
+    // What names the parts of a chunk to the peer fits into one message.
+    const std::size_t named = ranges_within(group_->eager_limit());
+    chunk.spans = work.cut(ring.chunk(), std::min(StagedWork::kMaxSpans, named));
     for (const StagedSpan& span : chunk.spans) chunk.nbytes += span.nbytes;
     work.begin_chunk();
     work.transfer()->note_begun();

@@ -35,7 +35,7 @@ VerbsPath::VerbsPath(PathServices services, std::shared_ptr<PathGroup> group,
     : services_(with_reserve(std::move(services), kReserve)),
       group_(std::move(group)),
       on_broken_(std::move(on_broken)),
-      buffers_(services_.rail->domain(), services_.options.send_depth),
+      buffers_(services_.rail->domain(), services_.messages, services_.options.send_depth),
       queue_pair_(make_queue_pair()),
       // The depth asked for, on which the buffers and the completion queue count, even where the
       // device grants more.
@@ -52,7 +52,7 @@ VerbsPath::~VerbsPath() {
 }
 
 int VerbsPath::completions() const noexcept {
-  return static_cast<int>(services_.options.send_depth + PathBuffers::kReceiveSlots);
+  return static_cast<int>(services_.options.send_depth + services_.messages.receive_slots());
 }
 
 std::shared_ptr<DirectQueuePair> VerbsPath::make_direct_queue_pair() const {
@@ -68,16 +68,16 @@ std::shared_ptr<DirectTarget> VerbsPath::make_direct_target(
 std::unique_ptr<rdma::QueuePair> VerbsPath::make_queue_pair() {
   const auto& queue = services_.poller->queue(rail());
   rdma::QueuePairOptions options = services_.options;
-  options.receive_depth = PathBuffers::kReceiveSlots;
+  options.receive_depth = services_.messages.receive_slots();
   auto queue_pair = rdma::QueuePair::create(services_.rail->domain(), queue, queue, options);
   queue_pair->to_init();
-  for (std::uint32_t i = 0; i < PathBuffers::kReceiveSlots; ++i) post_receive_slot(*queue_pair, i);
+  for (std::uint32_t i = 0; i < options.receive_depth; ++i) post_receive_slot(*queue_pair, i);
   return queue_pair;
 }
 
 void VerbsPath::post_receive_slot(rdma::QueuePair& queue_pair, std::uint32_t slot) {
   ibv_sge element{.addr = reinterpret_cast<std::uint64_t>(buffers_.receive_slot(slot).data()),
-                  .length = PathBuffers::kSlotBytes,
+                  .length = services_.messages.slot_nbytes(),
                   .lkey = buffers_.slots_lkey()};
   ibv_recv_wr request{};
   request.wr_id = kReceiveBit | slot;
@@ -93,18 +93,25 @@ PathTerms VerbsPath::terms() const {
   const std::lock_guard lock(group_->mutex);
   // A closed path has none: its rail has no number, and the peer no use for it.
   return {.queue_pair = queue_pair_ ? queue_pair_->address() : rdma::QueuePairAddress{},
-          .receive_slots = PathBuffers::kMessageSlots,
-          .slot_nbytes = PathBuffers::kSlotBytes};
+          .receive_slots = services_.messages.slots,
+          .slot_nbytes = services_.messages.slot_nbytes()};
 }
 
 void VerbsPath::connect(const PathTerms& remote) {
-  if (remote.receive_slots < 4 || remote.slot_nbytes < sizeof(Message)) {
-    throw ProtocolError("peer '" + group_->peer_name +
-                        "' offers no receive slots: it runs another version");
+  constexpr std::uint32_t kLeast = sizeof(Message) + MessageWindow::kLeastBytes;
+  if (remote.receive_slots == 0 || remote.receive_slots > MessageWindow::kMostSlots ||
+      remote.slot_nbytes < kLeast) {
+    throw ProtocolError("peer '" + group_->peer_name + "' takes " +
+                        std::to_string(remote.receive_slots) + " messages of " +
+                        std::to_string(remote.slot_nbytes) +
+                        " bytes at a time, which no correct peer says: install the same zerohop "
+                        "on both sides");
   }
   const std::lock_guard lock(group_->mutex);
   if (state_ != State::unconnected) return;
   remote_ = remote;
+  group_->set_eager_limit(std::min(services_.messages.slot_nbytes(), remote.slot_nbytes) -
+                          sizeof(Message));
   mtu_nbytes_ = rdma::mtu_bytes(rdma::agree(queue_pair_->address(), remote.queue_pair).mtu);
   decide();  // it lives
   try {
@@ -219,11 +226,6 @@ void VerbsPath::renew() {
   services_.poller->detach(rail(), old->number(), completions());
 }
 
-std::uint32_t VerbsPath::eager_limit() const noexcept {
-  const std::lock_guard lock(group_->mutex);
-  return std::min(PathBuffers::kSlotBytes, remote_.slot_nbytes) - sizeof(Message);
-}
-
 bool VerbsPath::idle() const {
   const std::lock_guard lock(group_->mutex);
   return send_queue_.empty() && jobs_.empty();
@@ -234,11 +236,19 @@ std::uint32_t VerbsPath::queue_pair_number() const {
   return queue_pair_ ? queue_pair_->number() : 0;
 }
 
+std::uint64_t VerbsPath::registered_nbytes() const {
+  const std::lock_guard lock(group_->mutex);
+  return queue_pair_ ? buffers_.nbytes() : 0;
+}
+
 Settings VerbsPath::settings() const {
   const std::lock_guard lock(group_->mutex);
   if (!queue_pair_) return {};  // closed
   Settings all = settings_of(*queue_pair_, remote_.slot_nbytes > 0 ? &remote_.queue_pair : nullptr);
   all.emplace_back("send_depth", services_.options.send_depth - kReserve);
+  all.emplace_back("message_slots_in", services_.messages.slots);
+  all.emplace_back("message_slots_out", remote_.receive_slots);
+  all.emplace_back("message_bytes", group_->eager_limit());
   return all;
 }
 

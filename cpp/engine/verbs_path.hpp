@@ -47,6 +47,7 @@ struct PathServices {
   std::shared_ptr<Poller> poller;
   std::shared_ptr<Board> board;
   rdma::QueuePairOptions options;
+  MessageWindow messages{};
 };
 
 class VerbsPath final : public CompletionSink, public std::enable_shared_from_this<VerbsPath> {
@@ -100,10 +101,11 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   void receive(PostedReceive receive);
   void wait_for_room(const Deadline& deadline);
 
-  std::uint32_t eager_limit() const noexcept;  // bytes of payload that travel inside a message
-  bool idle() const;                           // nothing posted, nothing waiting to be
-  Settings settings() const;                   // none once closed
-  std::uint32_t queue_pair_number() const;     // 0 once closed
+  // Bytes of payload that travel inside a message.
+  std::uint32_t eager_limit() const noexcept { return group_->eager_limit(); }
+  bool idle() const;                        // nothing posted, nothing waiting to be
+  Settings settings() const;                // none once closed
+  std::uint32_t queue_pair_number() const;  // 0 once closed
   // A queue pair beside this one, for kernels; and one for kernels of the peer.
   std::shared_ptr<DirectQueuePair> make_direct_queue_pair() const;
   std::shared_ptr<DirectTarget> make_direct_target(const rdma::QueuePairAddress& source) const;
@@ -115,6 +117,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   RailIndex rail() const noexcept { return services_.rail->index(); }
   const Rail& served_by() const noexcept { return *services_.rail; }
   PathStats& stats() noexcept { return stats_; }
+  std::uint64_t registered_nbytes() const;  // for itself; 0 once closed
   const std::shared_ptr<Poller>& poller() const noexcept { return services_.poller; }
 
   void on_completion(const ibv_wc& completion) noexcept override;

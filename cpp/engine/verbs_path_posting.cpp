@@ -146,7 +146,7 @@ bool VerbsPath::message_allowed(const Job& job) const noexcept {
   const std::size_t nbytes = message_header_nbytes(job.message().kind) + job.payload().size();
   const bool fits_inline = nbytes <= std::min(limits_.inline_bytes, kMaxInlineMessage);
   if (job.fence() != nullptr && !group_->passed(*job.fence())) return false;
-  return remote_slot_free && (fits_inline || send_slots_used_ < PathBuffers::kSendSlots);
+  return remote_slot_free && (fits_inline || send_slots_used_ < services_.messages.send_slots());
 }
 
 void VerbsPath::add_message(WorkChain& chain, Job& job, PostedChain& posted) {
@@ -158,7 +158,7 @@ void VerbsPath::add_message(WorkChain& chain, Job& job, PostedChain& posted) {
     request.send_flags |= IBV_SEND_INLINE;
   } else {
     // Slots are freed in the order they are taken: the queue completes in order.
-    bytes = buffers_.send_slot(next_send_slot_++ % PathBuffers::kSendSlots).data();
+    bytes = buffers_.send_slot(next_send_slot_++ % services_.messages.send_slots()).data();
     ++send_slots_used_;
     posted.message_slot = true;
   }
@@ -204,10 +204,8 @@ void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
 }
 
 void VerbsPath::return_credits() {
-  // Every message of ours tells it along the way; this is for when we send none. Often enough that
-  // the peer seldom waits, seldom enough that it costs little.
-  constexpr std::uint32_t kEvery = PathBuffers::kMessageSlots / 4;
-  const std::uint32_t enough = tell_soon_ ? 1 : kEvery;
+  // Every message of ours tells it along the way; this is for when we send none.
+  const std::uint32_t enough = tell_soon_ ? 1 : services_.messages.credit_every();
   if (state_ != State::up || messages_taken_ - messages_reported_ < enough) return;
   if (send_queue_.room() == 0) return;  // the next completion makes room and comes back here
   WorkChain chain(1, 1);

@@ -15,6 +15,8 @@ __all__: list[str] = [
     "Bell",
     "CompletionQueue",
     "DEFAULT_CACHE_ENTRIES",
+    "DEFAULT_MESSAGE_BYTES",
+    "DEFAULT_MESSAGE_SLOTS",
     "DEFAULT_P2P",
     "DEFAULT_STAGING_CHUNK",
     "DEVICE_BOARD_NBYTES",
@@ -836,7 +838,8 @@ class Route:
         """
         The effective settings by name, for instance ``"mtu"`` in bytes: of the Endpoint and of the queue pair. The
         keywords of an Endpoint are explained there; rd_atomic is shown as rd_atomic_out and rd_atomic_in, what both
-        ends agreed on. relaxed_ordering is what is asked for: a kernel may drop it without a word. Of an Endpoint on
+        ends agreed on; message_slots as message_slots_in, its own, and message_slots_out, the peer's; message_bytes is the
+        smaller of both ends'. relaxed_ordering is what is asked for: a kernel may drop it without a word. Of an Endpoint on
         several devices ``"rails"`` is a list of dicts with those of each rail's queue pair (MTU, GID, reads, ...), of
         which the first that carries the transfer is shown beside it. Empty for the
         route of a Transfer: ask ``Peer.route``.
@@ -1117,7 +1120,8 @@ class Peer:
         64 ns to 68.7 s, without those that count none; the bound of what took longer is inf.
 
         "rails": dicts with the counters that come first, for each device, its name ("device"), whether it carries
-        transfers now ("serves") and why it does not ("trouble", a str, empty if it does).
+        transfers now ("serves"), why it does not ("trouble", a str, empty if it does), and nbytes_registered, the memory that
+        is registered with the device for messages (message_slots, message_bytes) and the results of atomics of this Peer.
 
         "p2p" is there with a peer on the same host unless one of the two Endpoints has p2p=0, a dict: bytes_out and bytes_in, copied
         without a device (and in the sums above); unanswered, how often the peer did not say in time where its
@@ -1848,6 +1852,8 @@ def verbs_devices() -> list[str]:
     """
 
 DEFAULT_CACHE_ENTRIES: int = 1024
+DEFAULT_MESSAGE_BYTES: int = 16384
+DEFAULT_MESSAGE_SLOTS: int = 32
 DEFAULT_P2P: int = 1
 DEFAULT_STAGING_CHUNK: int = 524288
 DEVICE_BOARD_NBYTES: int = 32

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
 from zerohop import __version__
 from zerohop.bench.command import bench, device_option
+from zerohop.knobs import KNOBS
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -172,6 +174,81 @@ def merge(traces: tuple[TextIO, ...], output: Path) -> None:
         raise click.ClickException("a file is nested too deep: it is no trace") from None
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _split_ranks(context: click.Context, option: click.Parameter, text: str) -> tuple[int, ...]:
+    try:
+        ranks = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no list of numbers such as 1000,100000") from None
+    if min(ranks) < 2:
+        raise click.BadParameter("a job has 2 ranks at least")
+    return ranks
+
+
+def _knob_option(name: str) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """As of Endpoint, with its range and default."""
+    knob = next(knob for knob in KNOBS if knob.name == name)
+    low, high = min(knob.allowed), max(knob.allowed)
+    return click.option(
+        f"--{name.replace('_', '-')}",
+        default=knob.default,
+        show_default=True,
+        type=click.IntRange(low, high),
+        help=f"As {name}= of an Endpoint.",
+    )
+
+
+@main.command()
+@click.option(
+    "--ranks",
+    default="1000,100000",
+    show_default=True,
+    callback=_split_ranks,
+    help="Of the job; one column for each number.",
+)
+@click.option(
+    "--peers", type=click.IntRange(1), help="Other ranks that a rank ever uses. Default: all."
+)
+@click.option(
+    "--on",
+    default="mlx5",
+    show_default=True,
+    type=click.Choice(["mlx5", "soft0"]),
+    help="Adapters, or the software HCA.",
+)
+@click.option(
+    "--per-host", default=8, show_default=True, type=click.IntRange(1), help="Ranks of one host."
+)
+@click.option(
+    "--adapters", default=1, show_default=True, type=click.IntRange(1), help="Devices of one host."
+)
+@click.option(
+    "--rails", default=1, show_default=True, type=click.IntRange(1, 8), help="Devices of one rank."
+)
+@_knob_option("message_slots")
+@_knob_option("message_bytes")
+@_knob_option("send_depth")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.pass_context
+def scale(context: click.Context, /, ranks: tuple[int, ...], as_json: bool, **options: Any) -> None:
+    """Model what a rank of a large job takes, and which limit it meets first.
+
+    Limits of the process and the host are those of this one. A model: the software HCA was measured, no adapter was.
+    Exit status: 1 if one of the jobs breaks.
+    """
+    from zerohop.scale import Job, System, limits
+    from zerohop.scale.report import as_dict, print_scale
+
+    jobs, system = [Job(count, **options) for count in ranks], System.here()
+    if as_json:
+        click.echo(json.dumps(as_dict(jobs, system), indent=2))
+    else:
+        from rich.console import Console
+
+        print_scale(jobs, system, Console())
+    broken = [each for job in jobs for each in limits(job, system) if each.breaks]
+    context.exit(0 if all(each.holds for each in broken) else 1)
 
 
 main.add_command(bench)

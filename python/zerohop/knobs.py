@@ -31,6 +31,9 @@ class Knobs(TypedDict, total=False):
     rd_atomic: int
     inline_bytes: int
     send_depth: int
+    message_slots: int
+    message_bytes: int
+    max_peers: int
     p2p: int
     stripe_bytes: int
     relaxed_ordering: int
@@ -114,6 +117,28 @@ KNOBS = (
     ),
     Knob("inline_bytes", 64, range(1025), "payload copied into a work request instead of fetched"),
     Knob("send_depth", 256, range(1, 16385), "work requests a Peer has posted, at most"),
+    Knob(
+        "message_slots",
+        _core.DEFAULT_MESSAGE_SLOTS,
+        range(1, 4097),
+        "messages and notifications that each Peer may have on their way to this Endpoint, on each device; "
+        "1.5 * message_slots + 5 buffers of message_bytes are registered for each Peer and device, so that "
+        "fewer let an Endpoint have more Peers (see zerohop scale)",
+    ),
+    Knob(
+        "message_bytes",
+        _core.DEFAULT_MESSAGE_BYTES,
+        range(64, (1 << 20) + 1),
+        "payload of a send() that travels in the message itself; more is read from where it lies once a recv() "
+        "takes it. Of two ends the smaller counts",
+    ),
+    Knob(
+        "max_peers",
+        0,
+        range(1 << 20),
+        "Peers at a time, whoever connected; one more is refused at both ends, with an error that says so. "
+        "0: as many as the device and the system allow",
+    ),
     Knob(
         "p2p",
         1,

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from zerohop.barrier import Barrier
 
-__all__ = ["BARRIER", "BELL", "FIRST", "LAST", "SlotRanges", "collective_slots"]
+__all__ = ["BARRIER", "BELL", "FIRST", "LAST", "MOST_RANKS", "SlotRanges", "collective_slots"]
 
 FIRST = 16384  # those below are the program's own, for peer.write(notify=) beside segments
 LAST = 65535
 BARRIER = LAST + 1 - Barrier.SLOTS  # the barrier's come last
 BELL = BARRIER + Barrier.FREE  # of LastWords
 
-_MOST_RANKS = 8192  # that have collectives, so that a third of the slots at least is the segments'
+MOST_RANKS = 8192  # that have collectives, so that a third of the slots at least is the segments'
 
 
 def collective_slots(size: int) -> range:
     """Two for each rank of a World, in front of the barrier's; none for so many that segments had too few."""
-    return range(BARRIER - (2 * size if 1 < size <= _MOST_RANKS else 0), BARRIER)
+    return range(BARRIER - (2 * size if 1 < size <= MOST_RANKS else 0), BARRIER)
 
 
 class SlotRanges:

@@ -32,8 +32,10 @@ inline std::vector<engine::DeviceChoice> open_blind(const std::vector<std::strin
 }
 
 inline engine::EndpointOptions blind_options(const char* name, const FakeCuda& cuda,
-                                             const std::vector<std::string>& devices, bool blind) {
+                                             const std::vector<std::string>& devices, bool blind,
+                                             const engine::MessageWindow& window = {}) {
   engine::EndpointOptions chosen = options(name);
+  chosen.messages = window;
   chosen.cuda = cuda.table();
   chosen.gpu.staging_chunk = kStagingChunk;
   if (blind) chosen.open_devices = [devices] { return open_blind(devices); };
@@ -52,14 +54,16 @@ struct StagedCouple {
   FakeCuda cuda;
   std::vector<std::string> devices{"soft0"};
   bool blind = true;
+  engine::MessageWindow window{};  // of the right one
   engine::Endpoint left{blind_options("left", cuda, devices, blind)};
-  engine::Endpoint right{blind_options("right", cuda, devices, blind)};
+  engine::Endpoint right{blind_options("right", cuda, devices, blind, window)};
   std::shared_ptr<engine::Peer> to_right = left.connect(right.address().to_bytes(), soon());
   std::shared_ptr<engine::Peer> to_left = right.accept(soon());
 
   StagedCouple() = default;
   explicit StagedCouple(std::vector<std::string> names) : devices(std::move(names)) {}
   explicit StagedCouple(bool is_blind) : blind(is_blind) {}
+  explicit StagedCouple(const engine::MessageWindow& of_right) : window(of_right) {}
 
   engine::Memory gpu_array(engine::Endpoint& endpoint, const std::vector<std::int64_t>& shape,
                            bool writable = true) {

@@ -1,6 +1,7 @@
 // Credits: how a sender learns which of its messages the receiver has taken out of its slots.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -18,7 +19,7 @@ namespace {
 
 using namespace zerohop::engine;
 
-constexpr std::uint32_t kSlots = 4;  // of the liar, the fewest that a path accepts
+constexpr std::uint32_t kSlots = 4;  // of the liar
 constexpr std::uint32_t kSlot = 7;   // of the board, for the liar's notifications
 
 std::shared_ptr<Transfer> notify(Peer& peer, std::uint32_t slot, std::uint32_t value) {
@@ -51,8 +52,9 @@ TEST_CASE("a long one-way stream gets its credits from writes, few of them") {
   CHECK(couple.to_left->path(0)->stats().notifications_in.load() == kCount);
   CHECK(couple.to_right->path(0)->stats().work_requests.load() == kCount);
   const std::uint64_t credits = couple.to_left->path(0)->stats().work_requests.load();
-  CHECK(credits >= kCount / PathBuffers::kMessageSlots);
-  CHECK(credits <= kCount / (PathBuffers::kMessageSlots / 4));
+  const MessageWindow window;
+  CHECK(credits >= kCount / window.slots);
+  CHECK(credits <= kCount / window.credit_every());
 }
 
 // The other end of a path: a bare queue pair that may say anything.
@@ -127,7 +129,7 @@ Message claim(std::uint32_t taken) {
 
 // A path whose peer is a Liar.
 struct Deceived {
-  Deceived() {
+  explicit Deceived(bool connects = true) {
     auto device = open_device("soft0");
     services.rail =
         std::make_shared<Rail>(0, rdma::ProtectionDomain::create(device), "it was asked for");
@@ -136,6 +138,7 @@ struct Deceived {
     services.board = std::make_shared<Board>();
     path =
         VerbsPath::create(services, std::make_shared<PathGroup>("liar"), [this] { broken = true; });
+    if (!connects) return;
     liar.connect(path->terms());
     path->connect(liar.terms());
   }
@@ -160,6 +163,34 @@ struct Deceived {
   std::atomic<bool> broken{false};
   std::shared_ptr<VerbsPath> path;
 };
+
+TEST_CASE("terms that no message fits, or that the counts of messages do not reach, are refused") {
+  constexpr std::uint32_t kLeast = sizeof(Message) + MessageWindow::kLeastBytes;
+  struct Case {
+    std::uint32_t slots, nbytes;
+    bool good;
+  };
+  constexpr Case kCases[] = {
+      {1, kLeast, true},      {MessageWindow::kMostSlots, UINT32_MAX, true},
+      {0, kLeast, false},     {MessageWindow::kMostSlots + 1, kLeast, false},
+      {UINT32_MAX, 0, false}, {1, kLeast - 1, false},
+  };
+  for (const Case& one : kCases) {
+    CAPTURE(one.slots);
+    CAPTURE(one.nbytes);
+    Deceived end(/*connects=*/false);
+    PathTerms terms = end.liar.terms();
+    terms.receive_slots = one.slots;
+    terms.slot_nbytes = one.nbytes;
+    end.liar.connect(end.path->terms());
+    if (one.good) {
+      end.path->connect(terms);
+      CHECK(end.path->eager_limit() == std::min(one.nbytes - 32, MessageWindow{}.nbytes));
+    } else {
+      CHECK_THROWS_AS(end.path->connect(terms), ProtocolError);
+    }
+  }
+}
 
 // As many messages as the liar has slots for are on their way, and one more waits.
 std::shared_ptr<Transfer> fill(Deceived& end) {

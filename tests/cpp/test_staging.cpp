@@ -91,24 +91,37 @@ TEST_CASE("soft0 stages in the endpoints where that is asked for") {
   CHECK(!remote_of(engine::RegistrationDemand::automatic).staged());
 }
 
-TEST_CASE_FIXTURE(StagedCouple, "columns go to columns, in many short parts") {
+void check_columns(StagedCouple& both) {
   const std::vector<std::int64_t> shape{900, 20};
-  const Memory near = gpu_array(left, shape);
-  const Memory far = gpu_array(right, shape);
+  const Memory near = both.gpu_array(both.left, shape);
+  const Memory far = both.gpu_array(both.right, shape);
   const Bytes bytes = counted(18000, 5);
-  put(near, bytes);
+  both.put(near, bytes);
   const Memory near_part = near.slice(std::vector<Index>{Slice{}, Slice{3, 6}});
   const Memory far_part = far.slice(std::vector<Index>{Slice{}, Slice{11, 14}});
-  finish(write(*to_right, near_part, far_part.remote()));
+  both.finish(write(*both.to_right, near_part, far_part.remote()));
   Bytes wanted(18000, std::byte{0xEE});
   for (std::size_t row = 0; row < 900; ++row) {
     std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(row * 20 + 3), 3,
                 wanted.begin() + static_cast<std::ptrdiff_t>(row * 20 + 11));
   }
-  CHECK(get(far) == wanted);
-  put(near, Bytes(18000, std::byte{0xEE}));
-  finish(read(*to_right, near_part, far_part.remote()));
-  CHECK(get(near)[18000 - 20 + 3] == wanted[18000 - 20 + 11]);
+  CHECK(both.get(far) == wanted);
+  both.put(near, Bytes(18000, std::byte{0xEE}));
+  both.finish(read(*both.to_right, near_part, far_part.remote()));
+  CHECK(both.get(near)[18000 - 20 + 3] == wanted[18000 - 20 + 11]);
+}
+
+TEST_CASE_FIXTURE(StagedCouple, "columns go to columns, in many short parts") {
+  check_columns(*this);
+}
+
+TEST_CASE("a request names no more parts than fit into a message that its receiver takes") {
+  for (const std::uint32_t nbytes : {64u, 100u, 4096u}) {
+    CAPTURE(nbytes);
+    StagedCouple both(engine::MessageWindow{.slots = 1, .nbytes = nbytes});
+    check_columns(both);
+    CHECK(both.to_right->path(0)->stats().broken == 0);
+  }
 }
 
 TEST_CASE_FIXTURE(StagedCouple, "a notification comes behind lists of arrays of every kind") {

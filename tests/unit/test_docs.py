@@ -15,6 +15,7 @@ MODULES = [
     "zerohop.aio",
     "zerohop.notebook",
     "zerohop.numba",
+    "zerohop.scale",
     "zerohop.torch",
     "zerohop.verbs",
 ]

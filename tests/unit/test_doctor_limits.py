@@ -51,6 +51,8 @@ def test_memlock(
     finding = limits.memlock(host_of(machine, memlock=limit))
     assert finding.state == state
     assert ("ulimit -l unlimited" in finding.fix) == (state in ("warn", "fail"))
+    if state == "warn":
+        assert "room for 8 Peers" in finding.evidence
 
 
 @pytest.mark.parametrize(

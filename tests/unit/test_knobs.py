@@ -89,7 +89,10 @@ def test_the_route_shows_what_is_in_effect(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 # What one keyword is shown as, where two ends agree on a value for each direction.
-ALIASES = {"rd_atomic": {"rd_atomic_out", "rd_atomic_in"}}
+ALIASES = {
+    "rd_atomic": {"rd_atomic_out", "rd_atomic_in"},
+    "message_slots": {"message_slots_out", "message_slots_in"},
+}
 
 
 def settings_of(**keywords: Any) -> dict[str, int | float | str]:
@@ -193,6 +196,8 @@ def test_the_core_and_the_keywords_have_the_same_defaults() -> None:
     defaults = {knob.name: knob.default for knob in KNOBS}
     assert defaults["staging_chunk"] == _core.DEFAULT_STAGING_CHUNK == 512 << 10
     assert defaults["registration_cache_entries"] == _core.DEFAULT_CACHE_ENTRIES == 1024
+    assert defaults["message_slots"] == _core.DEFAULT_MESSAGE_SLOTS == 32
+    assert defaults["message_bytes"] == _core.DEFAULT_MESSAGE_BYTES == 16384
     assert settings_of()["staging_chunk"] == 512 << 10
     assert defaults["p2p"] == _core.DEFAULT_P2P == 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from zerohop.doctor.finding import Finding, State
 from zerohop.doctor.host import CAP_IPC_LOCK, Host
 from zerohop.host import human_bytes
+from zerohop.scale.model import Job, weigh
 
 DMA_BUF_KERNEL = (5, 12)  # the first with ibv_reg_dmabuf_mr (commit bfe0cc6eb249)
 LEAST_MEMLOCK = 1 << 20  # bytes: queues alone take this much
@@ -37,7 +38,9 @@ def memlock(host: Host) -> Finding:
         return Finding("memlock", "ok", f"{text}; soft0 pins nothing")
     fix = "ulimit -l unlimited (limits.conf: memlock; docker run --ulimit memlock=-1)"
     state: State = "fail" if limit < LEAST_MEMLOCK else "warn"
-    return Finding("memlock", state, f"{text} may be registered with an adapter", fix)
+    peers = limit // weigh(Job(2)).pinned_nbytes
+    evidence = f"{text} may be registered with an adapter, room for {peers} Peers (zerohop scale)"
+    return Finding("memlock", state, evidence, fix)
 
 
 def max_map_count(host: Host) -> Finding:

@@ -1,0 +1,149 @@
+"""What one rank of a job takes of its host and its adapter, and how many Peers fit: a model, by counts.
+
+Constants say where they come from: counted in the code, measured on soft0 (tests/contract/test_scale.py holds the model
+against measurement), read from the driver's source, or published. No adapter was measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zerohop.knobs import KNOBS
+
+__all__ = ["Job", "Weight", "weigh"]
+
+_DEFAULT = {knob.name: knob.default for knob in KNOBS}
+
+# --- counted in the code ---
+_HEADER = 32  # bytes in front of the payload of a message (cpp/engine/message.hpp)
+_CREDITS = 5  # receive requests for credits (MessageWindow)
+_RESERVE = 2  # send requests for credits (VerbsPath)
+_SEND_SGE = 16  # scatter/gather elements of a send request (QueuePairOptions)
+_REGIONS = 2  # of a queue pair: its messages, and the results of atomics
+_WORD = 8
+_HEARTBEATS = 2  # a second and Peer: one goes out, one comes in
+
+# --- measured: 200 Peers of one Endpoint on soft0, x86-64, glibc 2.36 ---
+_PEER = 40_000  # bytes of RAM that an idle Peer takes besides what follows
+_SEND_ENTRY = 70  # ... for each entry of its send queue, on each rail
+_SLOT = 180  # ... for each message slot, besides the buffer
+_SOFT_USED = 16_000  # ... of a queue pair of soft0 once messages have gone both ways
+_SOFT_DESCRIPTORS = 2  # the control connection, and that of the queue pair
+_CONNECT_S = 1.25e-3  # one Peer after the other, both ends on one host of two cores
+_IDLE_S = 25e-6  # of a core, each second, for the heartbeats of an idle Peer
+_ALONE = {"descriptors": 18, "maps": 180, "nbytes": 26_000_000}  # of a process with an Endpoint
+
+# --- of mlx5: rdma-core, providers/mlx5/verbs.c, mlx5_calc_sq_size() and mlx5_calc_rq_size() ---
+_WQE_FIXED = 192  # bytes of a send request besides its elements
+_ELEMENT = 16
+_BLOCK = 64  # of which requests take whole ones
+_CQE = 64
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked about.
+
+    ranks: of the World. peers: of each rank, as many as it ever uses; None: all others. per_host: ranks of one host.
+    rails: devices of an Endpoint. adapters: of a host, which its ranks share evenly. on: "soft0" or "mlx5".
+    memories: arrays that a rank has registered. The others: as of Endpoint.
+    """
+
+    ranks: int
+    peers: int | None = None
+    per_host: int = 8
+    rails: int = 1
+    adapters: int = 1
+    on: str = "mlx5"
+    memories: int = 16
+    message_slots: int = _DEFAULT["message_slots"]
+    message_bytes: int = _DEFAULT["message_bytes"]
+    send_depth: int = _DEFAULT["send_depth"]
+
+    @property
+    def degree(self) -> int:
+        """Peers of a rank."""
+        others = self.ranks - 1
+        return others if self.peers is None else min(self.peers, others)
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Of one rank with all its Peers, and of its adapter.
+
+    idle_nbytes: of RAM, while nobody has sent a message; resident_nbytes: once each buffer was used; pinned_nbytes: of
+    both that may not be paged out.
+    completions: entries of the completion queue of a rail. connect_s: seconds for all Peers, one after the other;
+    None: not measured. idle_cpu: of a core, for heartbeats. maps: at most, as neighbouring ones become one.
+    adapter_queue_pairs: of all ranks that share one.
+    """
+
+    peers: int
+    queue_pairs: int
+    memory_regions: int
+    registered_nbytes: int
+    idle_nbytes: int
+    resident_nbytes: int
+    pinned_nbytes: int
+    descriptors: int
+    maps: int
+    completions: int
+    heartbeats_per_s: int
+    idle_cpu: float
+    connect_s: float | None
+    adapter_queue_pairs: int
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << (number - 1).bit_length()
+
+
+def registered_nbytes(job: Job) -> int:
+    """Of one queue pair: buffers for messages, of which half as many to send, and words for atomics."""
+    buffers = job.message_slots + _CREDITS + (job.message_slots + 1) // 2
+    return buffers * (_HEADER + job.message_bytes) + _WORD * (job.send_depth + _RESERVE)
+
+
+def completions(job: Job) -> int:
+    """Entries of the completion queue that one queue pair needs."""
+    return job.send_depth + _RESERVE + job.message_slots + _CREDITS
+
+
+def queue_nbytes(job: Job) -> int:
+    """Of the work requests of one queue pair and its part of the completion queue, as mlx5 lays them out."""
+    request = -(-(_WQE_FIXED + _ELEMENT * _SEND_SGE) // _BLOCK) * _BLOCK
+    sends = _power_of_two((job.send_depth + _RESERVE) * request)
+    receives = _power_of_two(job.message_slots + _CREDITS) * _ELEMENT
+    return sends + receives + completions(job) * _CQE
+
+
+def peer_nbytes(job: Job) -> int:
+    """Of RAM that one Peer takes besides its messages and what a driver takes for its queues."""
+    entries = _SEND_ENTRY * (job.send_depth + _RESERVE) + _SLOT * (job.message_slots + _CREDITS)
+    return _PEER + job.rails * entries
+
+
+def weigh(job: Job) -> Weight:
+    """Of a rank that has used all its Peers."""
+    peers, soft = job.degree, job.on == "soft0"
+    pairs = peers * job.rails
+    registered = pairs * registered_nbytes(job)
+    pinned = 0 if soft else registered + pairs * queue_nbytes(job)
+    idle = _ALONE["nbytes"] + peers * peer_nbytes(job) + pinned
+    on_wire = _SOFT_DESCRIPTORS - 1 if soft else 0  # of a queue pair
+    return Weight(
+        peers=peers,
+        queue_pairs=pairs,
+        memory_regions=pairs * _REGIONS + job.memories * job.rails,
+        registered_nbytes=registered,
+        idle_nbytes=idle,
+        resident_nbytes=idle + (registered + pairs * _SOFT_USED if soft else 0),
+        pinned_nbytes=pinned,
+        descriptors=_ALONE["descriptors"] + peers + pairs * on_wire,
+        maps=_ALONE["maps"] + pairs,
+        completions=peers * completions(job),
+        heartbeats_per_s=peers * _HEARTBEATS,
+        idle_cpu=peers * _IDLE_S,
+        connect_s=peers * _CONNECT_S if soft and job.rails == 1 else None,
+        adapter_queue_pairs=pairs * job.per_host // job.adapters,
+    )

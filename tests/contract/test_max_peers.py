@@ -1,0 +1,87 @@
+"""max_peers: one more Peer is refused at both ends and in words; those that are there do not notice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.attempt import Attempt, within
+from support.keeper import Keeper, keep
+from support.link import until
+from support.ranks import close, worlds
+
+
+def works(ep, peer, back):
+    """Bytes and a notification go both ways."""
+    for near, far in ((peer, back), (back, peer)):
+        sink = np.zeros(3)
+        received = far.recv(sink)
+        near.send(np.arange(3.0)).wait()
+        received.wait()
+        assert sink.tolist() == [0, 1, 2]
+
+
+def test_who_has_enough_is_told_so_and_keeps_what_it_has(open_endpoint):
+    ep = open_endpoint(name="hub", max_peers=2)
+    others = [open_endpoint() for _ in range(3)]
+    peers = [ep.connect(other.address) for other in others[:2]]
+    backs = [other.accept() for other in others[:2]]
+    for _ in range(3):  # nothing is left behind that would count
+        with (
+            pytest.raises(zh.Error, match=r"'hub' has 2 Peers, as many as its max_peers"),
+            within(5),
+        ):
+            ep.connect(others[2].address)
+    assert ep.connect(others[0].address) == peers[0]  # that is no further one
+    works(ep, peers[0], backs[0])
+    peers[1].close()
+    third = ep.connect(others[2].address)
+    works(ep, third, others[2].accept())
+    assert len(ep.peers) == 2
+
+
+def test_who_comes_one_too_many_is_refused_in_words(process):
+    """A process is full; who is refused may come again once another has left."""
+    with process(keep, name="full", max_peers=1) as s:
+        keeper = Keeper(s.link)
+        with zh.Endpoint(s.ep.device, timeout=10) as late:
+            for _ in range(3):
+                with (
+                    pytest.raises(zh.PeerLost, match=r"'full' has 1 Peers, .* max_peers"),
+                    within(5),
+                ):
+                    late.connect(s.address)
+            assert keeper.peer() == (True, s.ep.id)
+        keeper.end()
+
+
+def test_a_place_is_free_as_soon_as_its_peer_has_left(open_endpoint):
+    ep = open_endpoint(max_peers=1)
+    for _ in range(20):
+        with zh.Endpoint(ep.device, timeout=10) as guest:
+            peer = guest.connect(ep.address)
+            works(ep, peer, ep.accept())
+        until(lambda: not ep.peers, "it has left")
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_two_that_connect_to_each_other_at_once_take_one_place(open_endpoint, most):
+    for _ in range(20):
+        a, b = open_endpoint(max_peers=most), open_endpoint(max_peers=most)
+        attempts = [Attempt(a.connect, b.address), Attempt(b.connect, a.address)]
+        there, back = (attempt.value() for attempt in attempts)
+        works(a, there, back)
+
+
+def test_a_world_says_which_rank_has_no_place(rank_threads):
+    ranks = worlds(rank_threads, range(3), 3, max_peers=1, timeout=2.0)
+    assert ranks[0].peer(1).alive
+    with pytest.raises(zh.Error, match=r"rank 0 of world .* has 1 Peers, as many as its max_peers"):
+        ranks[0].peer(2)
+    with pytest.raises(zh.TransferTimeout, match=r"rank 0: .* max_peers"):  # it may still close one
+        ranks[2].peer(0)
+    assert ranks[0].state() == ["healthy"] * 3
+    ranks[0].peer(1).close()
+    until(lambda: not ranks[0].endpoint.peers, "it has left")
+    assert ranks[2].peer(0).alive
+    close(ranks)

@@ -1,0 +1,148 @@
+"""The model of large jobs: its sums, its limits, and what `zerohop scale` prints."""
+
+from __future__ import annotations
+
+import json
+import resource
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+from zerohop.cli import main
+from zerohop.knobs import KNOBS
+from zerohop.scale import Job, System, limits, weigh
+
+PLENTY = System(descriptors=1 << 30, pinned_nbytes=1 << 50, maps=1 << 30, host_nbytes=1 << 60)
+SMALL = {"message_slots": 4, "message_bytes": 1024, "send_depth": 32}
+
+
+def first(job: Job, system: System | None = None) -> str:
+    return limits(job, system)[0].what
+
+
+def test_a_peer_with_the_defaults_takes_what_the_readme_says() -> None:
+    one = weigh(Job(2))
+    assert one.registered_nbytes == (32 + 5 + 16) * (32 + 16384) + 8 * 258
+    assert one.pinned_nbytes - one.registered_nbytes == 131_072 + 1_024 + 295 * 64
+    assert round(one.pinned_nbytes / 1e6, 1) == 1.0
+    assert round(weigh(Job(2, **SMALL)).pinned_nbytes / 1e3) == 31
+
+
+@pytest.mark.parametrize("rails", [1, 3])
+def test_all_counts_grow_with_peers_and_rails(rails: int) -> None:
+    job = Job(1001, rails=rails, memories=7, per_host=4, adapters=2)
+    weight = weigh(job)
+    assert (weight.peers, weight.queue_pairs) == (1000, 1000 * rails)
+    assert weight.memory_regions == 2 * 1000 * rails + 7 * rails
+    assert weight.registered_nbytes == 1000 * rails * weigh(Job(2)).registered_nbytes
+    assert weight.completions == 1000 * (258 + 37)
+    assert weight.adapter_queue_pairs == 1000 * rails * 4 // 2
+    assert weight.heartbeats_per_s == 2000
+    assert weight.connect_s is None  # of adapters: not measured
+
+
+def test_ranks_that_are_not_used_cost_nothing() -> None:
+    assert weigh(Job(100_000, peers=64)) == weigh(Job(65))
+    assert weigh(Job(10, peers=64)).peers == 9
+
+
+def test_the_software_hca_pins_nothing_and_takes_two_descriptors() -> None:
+    none, some = (weigh(Job(101, peers=n, on="soft0")) for n in (0, 100))
+    assert some.pinned_nbytes == 0
+    assert some.descriptors - none.descriptors == 200
+    assert some.connect_s == pytest.approx(0.125)
+
+
+@pytest.mark.parametrize(
+    ("job", "system", "what"),
+    [
+        (Job(1000), System(), "pinned memory (RLIMIT_MEMLOCK)"),
+        (Job(1000), PLENTY, "queue pairs in an adapter's cache"),
+        (Job(1000, on="soft0"), System(), "descriptors (RLIMIT_NOFILE)"),
+        (Job(1000, on="soft0"), PLENTY, "completions of a device (max_cqe)"),
+        (Job(1000, on="soft0", **SMALL), PLENTY, "ranks that collectives serve"),
+        (Job(1000, per_host=1), replace(PLENTY, host_nbytes=1 << 30), "RAM of a host, for 1 ranks"),
+        (Job(1000), replace(PLENTY, maps=400), "memory mappings (vm.max_map_count)"),
+    ],
+)
+def test_what_breaks_first(job: Job, system: System, what: str) -> None:
+    assert first(job, system) == what
+
+
+@pytest.mark.parametrize("on", ["mlx5", "soft0"])
+def test_a_limit_is_met_by_the_first_peer_that_does_not_fit(on: str) -> None:
+    system = System()
+    for limit in limits(Job(2, on=on, per_host=3, rails=2), system):
+        if limit.what == "ranks that collectives serve":
+            continue
+
+        def there_are(peers: int, limit=limit) -> bool:
+            job = Job(peers + 1, on=on, per_host=3, rails=2)
+            return next(each for each in limits(job, system) if each.what == limit.what).holds
+
+        assert there_are(limit.peers)
+        assert not there_are(limit.peers + 1)
+
+
+def test_what_fits_is_what_the_weights_say() -> None:
+    """By the sums of a whole job, not by those of one Peer."""
+    system = System()
+    fits = {limit.what: limit.peers for limit in limits(Job(2), system)}
+    for what, field, most in (
+        ("pinned memory (RLIMIT_MEMLOCK)", "pinned_nbytes", system.pinned_nbytes),
+        ("descriptors (RLIMIT_NOFILE)", "descriptors", system.descriptors),
+        ("memory mappings (vm.max_map_count)", "maps", system.maps),
+        ("RAM of a host, for 8 ranks", "resident_nbytes", system.host_nbytes // 8),
+        ("queue pairs of a device (max_qp)", "adapter_queue_pairs", 262_144),
+        ("completions of a device (max_cqe)", "completions", 4_194_303),
+    ):
+        assert getattr(weigh(Job(fits[what] + 1)), field) <= most, what
+        assert getattr(weigh(Job(fits[what] + 2)), field) > most, what
+    assert fits["pinned memory (RLIMIT_MEMLOCK)"] == 8
+    assert fits["queue pairs in an adapter's cache"] == 5000 // 8
+
+
+def test_this_host_has_the_limits_that_it_says() -> None:
+    here = System.here()
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert here.descriptors == soft or soft == resource.RLIM_INFINITY
+    assert here.maps > 1000
+    assert here.host_nbytes > 1 << 28
+
+
+def run(*arguments: str, status: int) -> str:
+    done = CliRunner().invoke(main, ["scale", *arguments], catch_exceptions=False)
+    assert done.exit_code == status, done.output
+    return done.output
+
+
+def test_the_command_tells_programs_the_same() -> None:
+    options = ("--ranks", "10,20000", "--on", "soft0", "--message-slots", "2", "--json")
+    small, large = json.loads(run(*options, status=1))
+    assert small["rank"]["queue_pairs"] == 9
+    assert large["job"]["message_slots"] == 2
+    broken = {each["what"] for each in large["limits"] if not each["holds"]}
+    assert "ranks that collectives serve" in broken
+    assert all(each["holds"] for each in small["limits"])
+
+
+def test_the_command_prints_a_column_for_each_job_and_what_helps() -> None:
+    shown = run("--ranks", "4,9000", "--peers", "2", status=1)
+    assert "4 ranks" in shown
+    assert "9,000 ranks" in shown
+    assert "ranks that collectives serve: several Worlds" in shown
+    assert "ulimit" not in shown  # what holds needs no help
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("--ranks", "many"), ("--ranks", "1"), ("--send-depth", "0"), ("--on", "efa")],
+)
+def test_senseless_jobs_are_refused(wrong: tuple[str, str]) -> None:
+    assert "Invalid value" in run(*wrong, status=2)
+
+
+def test_the_defaults_are_those_of_an_endpoint() -> None:
+    defaults = {knob.name: knob.default for knob in KNOBS}
+    job = Job(2)
+    assert all(getattr(job, name) == defaults[name] for name in SMALL)
