@@ -31,6 +31,7 @@ class Knobs(TypedDict, total=False):
     rd_atomic: int
     inline_bytes: int
     send_depth: int
+    integrity: int
     p2p: int
     stripe_bytes: int
     relaxed_ordering: int
@@ -114,6 +115,14 @@ KNOBS = (
     ),
     Knob("inline_bytes", 64, range(1025), "payload copied into a work request instead of fetched"),
     Knob("send_depth", 256, range(1, 16385), "work requests a Peer has posted, at most"),
+    Knob(
+        "integrity",
+        0,
+        (0, 1),
+        "1: what this Endpoint and its peers transfer is checked end to end, on every route: both ends make "
+        "checksums (CRC32C) of their arrays, also where the peer has 0, and IntegrityError names the bytes that "
+        "differ; notifications follow the check (see README)",
+    ),
     Knob(
         "p2p",
         1,
