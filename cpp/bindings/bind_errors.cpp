@@ -29,7 +29,8 @@ void raise(const char* class_name, const Error& error, More... more) {
     return;
   }
   const py::object type = py::module_::import("zerohop.errors").attr(class_name);
-  const py::object instance = type(error.what(), error.code(), effect_name(error.effect()), more...);
+  const py::object instance =
+      type(error.what(), error.code(), effect_name(error.effect()), more...);
   PyErr_SetObject(type.ptr(), instance.ptr());
 }
 

@@ -16,9 +16,7 @@ constexpr std::size_t kMostWireNbytes = std::size_t{256} << 10;  // that a quest
 // Each part ends with a checksum that is of less than kSummedNbytes.
 static_assert(kMostParts + kMostSummedAtOnce / kSummedNbytes <= kMaxSums);
 
-std::uint64_t sums_of(std::uint64_t nbytes) {
-  return (nbytes + kSummedNbytes - 1) / kSummedNbytes;
-}
+std::uint64_t sums_of(std::uint64_t nbytes) { return (nbytes + kSummedNbytes - 1) / kSummedNbytes; }
 
 Failure with_effect(Failure failure, std::uint64_t nbytes) {
   failure.set_effect(nbytes > 0 ? Effect::all : Effect::nothing);
@@ -37,8 +35,8 @@ std::shared_ptr<Transfer> CheckLine::put(Call call, std::shared_ptr<const Route>
   auto check = std::make_shared<Check>();
   const std::shared_ptr<Transfer> moved = call.moved;
   if (moved) route = moved->shared_route();
-  auto transfer = std::make_shared<Transfer>(services_.poller, moved ? moved->nbytes() : 0,
-                                             std::move(route));
+  auto transfer =
+      std::make_shared<Transfer>(services_.poller, moved ? moved->nbytes() : 0, std::move(route));
   transfer->note_begun();
   check->call = std::move(call);
   check->transfer = transfer;
@@ -186,20 +184,19 @@ std::optional<Failure> CheckLine::compare(const Question& question) const {
   const Sums& here = *question.here;
   const Sums& there = *question.there;
   if (here.size() != there.size()) {
-    return with_effect({.kind = Failure::Kind::protocol,
-                        .message = "peer '" + services_.peer + "' told " +
-                                   std::to_string(there.size()) + " checksums instead of " +
-                                   std::to_string(here.size()) +
-                                   ": install the same zerohop on both sides"},
-                       1);
+    return with_effect(
+        {.kind = Failure::Kind::protocol,
+         .message = "peer '" + services_.peer + "' told " + std::to_string(there.size()) +
+                    " checksums instead of " + std::to_string(here.size()) +
+                    ": install the same zerohop on both sides"},
+        1);
   }
   std::size_t at = 0;
   for (const Part& part : question.parts) {
     for (std::uint64_t i = 0; i < sums_of(part.nbytes); ++i, ++at) {
       if (here[at] == there[at]) continue;
       const std::uint64_t first = i * kSummedNbytes;
-      const Part range{part.pair, part.first + first,
-                       std::min(kSummedNbytes, part.nbytes - first)};
+      const Part range{part.pair, part.first + first, std::min(kSummedNbytes, part.nbytes - first)};
       return mismatch(question, range, here[at], there[at]);
     }
   }

@@ -15,8 +15,7 @@ namespace {
 // The contiguous ranges of a part in C order: beside an array without gaps nothing is reordered.
 template <typename Each>
 void for_each_range(const SummedPart& part, Each each) {
-  const Layout packed =
-      Layout::contiguous(0, part.layout.dtype, part.layout.shape.span());
+  const Layout packed = Layout::contiguous(0, part.layout.dtype, part.layout.shape.span());
   Runs runs(part.layout, packed);
   if (runs.count() == 0) return;
   runs.skip(part.first / runs.run_nbytes());
@@ -106,9 +105,9 @@ class Fetch {
     sums_.add({lane_->chunk(chunk_), held});
   }
   void check(int status) const {
-    driver::check_cuda(device_.cuda(), status,
-                       "copying memory of " + device_.facts().device_name() +
-                           " to the host for its checksum");
+    driver::check_cuda(
+        device_.cuda(), status,
+        "copying memory of " + device_.facts().device_name() + " to the host for its checksum");
   }
 
   driver::Copier& copier_;
@@ -130,9 +129,8 @@ std::vector<std::uint32_t> Checksums::of(const SummedPart& part, const gpu::Devi
     return sums.take();
   }
   Fetch fetch(copier_of(*device), *device, sums);
-  for_each_range(part, [&](std::uint64_t address, std::uint64_t nbytes) {
-    fetch.add(address, nbytes);
-  });
+  for_each_range(part,
+                 [&](std::uint64_t address, std::uint64_t nbytes) { fetch.add(address, nbytes); });
   fetch.finish();
   return sums.take();
 }
@@ -140,8 +138,8 @@ std::vector<std::uint32_t> Checksums::of(const SummedPart& part, const gpu::Devi
 driver::Copier& Checksums::copier_of(const gpu::Device& device) {
   auto& copier = copiers_[device.ordinal()];
   if (!copier) {
-    copier = std::make_unique<gpu::Copier>(gpu::Device::open(device.table(), device.ordinal()),
-                                           chunk_);
+    copier =
+        std::make_unique<gpu::Copier>(gpu::Device::open(device.table(), device.ordinal()), chunk_);
   }
   return *copier;
 }

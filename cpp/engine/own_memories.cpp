@@ -43,12 +43,11 @@ std::shared_ptr<const OwnMemories::Entry> OwnMemories::add(
   std::weak_ptr<const void> held = entry;  // memory that nobody owns is there as long as its entry
   if (owner) held = owner;
   known_.emplace(number, Known{.rkeys = rkeys,
-                                .staged_key = staged_key,
-                                .covered = regions->covered(),
-                                .owner = std::move(held),
-                                .device = std::move(device)});
-  for_each_name(rkeys, staged_key,
-                [&](std::uint64_t name) { by_key_.emplace(name, number); });
+                               .staged_key = staged_key,
+                               .covered = regions->covered(),
+                               .owner = std::move(held),
+                               .device = std::move(device)});
+  for_each_name(rkeys, staged_key, [&](std::uint64_t name) { by_key_.emplace(name, number); });
   return entry;
 }
 

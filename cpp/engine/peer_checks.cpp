@@ -41,7 +41,7 @@ std::optional<Failure> check_seal(Checker& checker, const Received& received) {
     std::vector<std::uint32_t> sums;
     if (failure.nbytes > 0) {
       sums = checker.sums_of({receive_part(received.into, failure.nbytes), 0, failure.nbytes},
-                                    received.pinned->device.get());
+                             received.pinned->device.get());
     }
     const Seal here = seal_of_sums(sums);
     if (here == seal) return std::nullopt;
@@ -64,19 +64,21 @@ std::optional<Failure> check_seal(Checker& checker, const Received& received) {
 }  // namespace
 
 void Peer::check_transfers() {
-  check_line_ = std::make_shared<CheckLine>(CheckLine::Services{
-      .poller = poller_,
-      .checker = host_.checker,
-      .peer = identity_.name,
-      .ask = [weak = weak_from_this()](SumUp asked) {
-        if (const auto self = weak.lock()) self->host_.tell(self, std::move(asked));
-      },
-      .why_lost = [weak = weak_from_this()]() -> std::string {
-        const auto self = weak.lock();
-        if (!self) return "the peer is lost";
-        const std::lock_guard lock(self->mutex_);
-        return self->lost_reason_;
-      }});
+  check_line_ = std::make_shared<CheckLine>(
+      CheckLine::Services{.poller = poller_,
+                          .checker = host_.checker,
+                          .peer = identity_.name,
+                          .ask =
+                              [weak = weak_from_this()](SumUp asked) {
+                                if (const auto self = weak.lock())
+                                  self->host_.tell(self, std::move(asked));
+                              },
+                          .why_lost = [weak = weak_from_this()]() -> std::string {
+                            const auto self = weak.lock();
+                            if (!self) return "the peer is lost";
+                            const std::lock_guard lock(self->mutex_);
+                            return self->lost_reason_;
+                          }});
 }
 
 void Peer::on_sum_up(const SumUp& asked) {
@@ -117,8 +119,7 @@ Peer::Transferring Peer::checked(ibv_wr_opcode opcode, std::span<const Pair> pai
 }
 
 Peer::Transferring Peer::check_behind(const Transferring& moved, ibv_wr_opcode opcode,
-                                      std::span<const Pair> pairs,
-                                      const TransferOptions& options) {
+                                      std::span<const Pair> pairs, const TransferOptions& options) {
   CheckLine::Call call{.verb = opcode == IBV_WR_RDMA_WRITE ? "write" : "read",
                        .moved = moved,
                        .pairs = {},
@@ -155,16 +156,16 @@ Seal Peer::seal_of(const Memory& memory, const Deadline& until) const {
     std::optional<Failure> failure;
   };
   const auto result = std::make_shared<Result>();
-  host_.checker->put([result, all, pinned = memory.pinned(), poller = poller_,
-                      checker = host_.checker.get()] {
-    try {
-      result->seal = seal_of_sums(checker->sums_of(all, pinned->device.get()));
-    } catch (const std::exception&) {
-      result->failure = Failure::of_current_exception();
-    }
-    result->done.store(true);
-    poller->wake();
-  });
+  host_.checker->put(
+      [result, all, pinned = memory.pinned(), poller = poller_, checker = host_.checker.get()] {
+        try {
+          result->seal = seal_of_sums(checker->sums_of(all, pinned->device.get()));
+        } catch (const std::exception&) {
+          result->failure = Failure::of_current_exception();
+        }
+        result->done.store(true);
+        poller->wake();
+      });
   if (!poller_->wait([&] { return result->done.load(); }, until)) {
     throw TransferTimeout("the checksum of memory on " + memory.device() +
                           " was not there in time, so nothing was sent: give a longer timeout");

@@ -113,8 +113,8 @@ void VerbsPath::on_sealed(Message message, std::span<const std::byte> payload) {
   const auto rest = payload.first(payload.size() - sizeof seal);
   std::memcpy(&seal, payload.data() + rest.size(), sizeof seal);
   const bool eager = message.kind == MessageKind::sealed_eager;
-  const bool whole = eager ? rest.size() == message.nbytes
-                           : rest.empty() || rest.size() == sizeof(std::uint64_t);
+  const bool whole =
+      eager ? rest.size() == message.nbytes : rest.empty() || rest.size() == sizeof(std::uint64_t);
   if (!whole) refuse_message("its payload has another size than it says");
   message.kind = eager ? MessageKind::eager : MessageKind::offer;
   on_data_message({message, {rest.begin(), rest.end()}, rail(), seal});

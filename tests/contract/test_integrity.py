@@ -60,13 +60,19 @@ class Far:
 def test_what_arrives_is_whole_and_nothing_is_reported(remote, kind):
     with remote(serve, kind, max(SIZES)) as s:
         far = Far(s)
-        assert s.peer.route(block(s.ep, kind, 1).memory, far.remote[0][:1]).settings["integrity"] == 1
+        assert (
+            s.peer.route(block(s.ep, kind, 1).memory, far.remote[0][:1]).settings["integrity"] == 1
+        )
         for seed, nbytes in enumerate(SIZES):
             near = block(s.ep, kind, nbytes)
             near.bytes[:] = pattern(nbytes, seed)
-            s.peer.write(near.memory, far.remote[0][3 : 3 + nbytes] if nbytes < max(SIZES) else far.remote[0]).wait()
+            s.peer.write(
+                near.memory, far.remote[0][3 : 3 + nbytes] if nbytes < max(SIZES) else far.remote[0]
+            ).wait()
             start = 3 if nbytes < max(SIZES) else 0
-            np.testing.assert_array_equal(far.content(0)[start : start + nbytes], pattern(nbytes, seed))
+            np.testing.assert_array_equal(
+                far.content(0)[start : start + nbytes], pattern(nbytes, seed)
+            )
             s.peer.read(far.remote[1][:nbytes], near.memory).wait()
             np.testing.assert_array_equal(near.bytes, far.content(1)[:nbytes])
             near.check_guards()
@@ -83,7 +89,9 @@ def test_two_that_write_the_same_bytes_are_found(remote, kind):
         other.bytes[:] = one.bytes
         other.bytes[CHECKED + 5] ^= 1
         pairs = [(one.memory, far.remote[0]), (other.memory, far.remote[0])]
-        with pytest.raises(zh.IntegrityError, match="bytes 1048576 to 2097151 have CRC32C") as caught:
+        with pytest.raises(
+            zh.IntegrityError, match="bytes 1048576 to 2097151 have CRC32C"
+        ) as caught:
             s.peer.write_many(pairs, notify=(1, 1)).wait()
         assert (caught.value.offset, caught.value.nbytes) == (CHECKED, CHECKED)
         assert caught.value.effect == "all"
@@ -98,7 +106,7 @@ def test_two_that_write_the_same_bytes_are_found(remote, kind):
 def test_two_that_read_into_the_same_bytes_are_found(remote, kind):
     with remote(serve, kind, 4097) as s:
         far, near = Far(s), block(s.ep, kind, 4097)
-        with pytest.raises(zh.IntegrityError, match="^read with peer .* bytes 0 to 4096 have"):
+        with pytest.raises(zh.IntegrityError, match=r"^read with peer .* bytes 0 to 4096 have"):
             s.peer.read_many([(far.remote[n], near.memory) for n in range(2)], notify=(1, 1)).wait()
         s.peer.read(far.remote[1], near.memory, notify=(2, 1)).wait()
         until(lambda: far.slots()[2] == 1, "the later notification is there")
@@ -182,7 +190,9 @@ def test_a_message_that_changed_on_its_way_is_found(open_endpoint):
     source, into = pattern(100_000), np.zeros(100_000, np.uint8)
     sent = to_b.send(source, tag=1)
     source[77] ^= 1
-    with pytest.raises(zh.IntegrityError, match="^recv from peer .* the 100000 bytes have checksum"):
+    with pytest.raises(
+        zh.IntegrityError, match=r"^recv from peer .* the 100000 bytes have checksum"
+    ):
         to_a.recv(into, tag=1).wait()
     sent.wait()  # the receiver took it, and tells its own program
     again = to_b.send(source, tag=1)
@@ -215,8 +225,16 @@ def test_without_it_nobody_compares(open_endpoint, monkeypatch):
     assert peer.route(b"1", inbox.remote[:1]).settings["integrity"] == 0
 
 
-def test_memory_that_is_closed_meanwhile_is_an_error_and_no_silence(open_endpoint):
-    """Written, but not compared: its owner keeps no right to it."""
+def ending(transfer):
+    try:
+        transfer.wait()
+    except zh.Error as error:
+        return type(error).__name__
+    return "done"
+
+
+def test_memory_that_is_closed_meanwhile_is_an_error_or_was_compared(open_endpoint):
+    """Never anything else: what was written and then closed cannot be compared, and says so."""
     a, b = open_endpoint(), open_endpoint()
     peer = a.connect(b.address)
     memory = b.register(np.zeros(64 << 20, np.uint8))
@@ -224,10 +242,7 @@ def test_memory_that_is_closed_meanwhile_is_an_error_and_no_silence(open_endpoin
     transfer = peer.write(source, memory.remote)
     closer = threading.Thread(target=memory.close)
     closer.start()
-    try:
-        transfer.wait()  # it may have been in time
-    except zh.Error as error:
-        assert isinstance(error, (zh.RegistrationError, zh.VerbsError)), repr(error)
+    assert ending(transfer) in {"done", "RegistrationError", "VerbsError"}
     closer.join()
     other = b.empty(1000)
     peer.write(pattern(1000), other.remote).wait()
@@ -242,11 +257,10 @@ def test_a_peer_that_dies_or_hangs_meanwhile_is_lost(process, stopped):
         source = s.ep.register(pattern(nbytes))
         transfers = [s.peer.write(source, target.remote, notify=(1, 1)) for _ in range(8)]
         s.signal(stopped)
-        with within(LOST_WITHIN), pytest.raises(zh.PeerLost):
-            for transfer in transfers:
-                transfer.wait()
-        for transfer in transfers:
-            until(lambda t=transfer: t.done, "all have ended", 1.0)
+        with within(LOST_WITHIN):
+            endings = [ending(transfer) for transfer in transfers]
+        assert endings[-1] == "PeerLost"
+        assert set(endings) <= {"done", "PeerLost"}
 
 
 def test_closing_waits_for_the_comparison(open_endpoint):

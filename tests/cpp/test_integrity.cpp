@@ -162,8 +162,8 @@ TEST_CASE("arrays of GPUs are compared on every route") {
     both.put(other, bytes);
     const RemoteMemory remote = far.remote();
     const std::vector<Peer::Pair> twice{{&one, &remote}, {&other, &remote}};
-    const std::string text = error_of(both.to_right->write(
-        twice, {.notify = Notification{2, 1}, .require = {}, .timeout = {}}));
+    const std::string text = error_of(
+        both.to_right->write(twice, {.notify = Notification{2, 1}, .require = {}, .timeout = {}}));
     CHECK(contains(text, "bytes 1048576 to 2097151 have CRC32C"));
     finish(both.to_right->notify({3, 1}));
     CHECK(both.right.wait_notify(3, 1, true, soon()).second == 1);

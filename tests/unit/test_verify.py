@@ -49,7 +49,10 @@ def test_a_clean_run_finds_nothing() -> None:
     assert "nothing was wrong" in result.output
     assert "seed 5" in result.output
     for route in ("host", "p2p"):
-        assert any(route in line and line.rstrip(" │").endswith(" 0") for line in result.output.splitlines())
+        assert any(
+            route in line and line.rstrip(" │").endswith(" 0")
+            for line in result.output.splitlines()
+        )
 
 
 @pytest.mark.timeout(patient(120))

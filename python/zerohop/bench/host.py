@@ -86,7 +86,9 @@ def _ours(part: str, device: str | None, nbytes: int) -> Entrant:
     label = f"{OURS}, {PARTS[part]}"
     tests = {test: test for test in CHECKED_TESTS} if checked else None
     needed = part == DEVICE
-    return Entrant(OURS, player, DRIVERS, part, tests=tests, needed=needed, check=check, label=label)
+    return Entrant(
+        OURS, player, DRIVERS, part, tests=tests, needed=needed, check=check, label=label
+    )
 
 
 def _check_p2p(facts: Mapping[str, Any]) -> None:

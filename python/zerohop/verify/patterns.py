@@ -16,7 +16,9 @@ Pattern: TypeAlias = Callable[[np.random.Generator, Bytes, int], Bytes]
 def walking_ones(random: np.random.Generator, present: Bytes, offset: int) -> Bytes:
     """One bit of each byte, the next one in the next: a bit that sticks, or that follows its neighbour."""
     del offset
-    return np.uint8(1) << ((np.arange(present.size) + random.integers(8)) % 8).astype(np.uint8)
+    places = (np.arange(present.size) + random.integers(8)) % 8
+    ones: Bytes = np.left_shift(np.uint8(1), places.astype(np.uint8))
+    return ones
 
 
 def address_in_word(random: np.random.Generator, present: Bytes, offset: int) -> Bytes:
@@ -24,7 +26,8 @@ def address_in_word(random: np.random.Generator, present: Bytes, offset: int) ->
     del random
     first = offset // 8 * 8
     words = np.arange(first, offset + present.size + 8, 8, dtype="<u8")
-    return words.view(np.uint8)[offset - first :][: present.size].copy()
+    content: Bytes = words.view(np.uint8)[offset - first :][: present.size].copy()
+    return content
 
 
 def random_bytes(random: np.random.Generator, present: Bytes, offset: int) -> Bytes:
