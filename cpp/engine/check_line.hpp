@@ -2,8 +2,8 @@
 //
 // When the bytes of one have been moved, each end makes checksums (CRC32C) of its own array, and
 // who asked for the transfer compares: it asks the peer on the control connection (SumUp). The
-// notification follows then, behind those before it: nobody is told of bytes that were not compared,
-// and after a mismatch no notification that was asked for meanwhile goes out.
+// notification follows then, behind those before it: nobody is told of bytes that were not
+// compared, and after a mismatch no notification that was asked for meanwhile goes out.
 #pragma once
 
 #include <atomic>

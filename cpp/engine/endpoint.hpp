@@ -40,9 +40,9 @@ struct EndpointOptions {
   // for what is not listed, the first.
   std::map<std::string, RailIndex> nearest;
   bool integrity = false;  // whether transfers are checked end to end, by checksums
-  bool p2p = true;        // whether processes of this host reach its memory without a device
-  std::string name;       // for messages; empty: "<host>:<pid>"
-  double timeout = 30.0;  // seconds: the bound of every wait that is given none
+  bool p2p = true;         // whether processes of this host reach its memory without a device
+  std::string name;        // for messages; empty: "<host>:<pid>"
+  double timeout = 30.0;   // seconds: the bound of every wait that is given none
   std::chrono::microseconds spin{200};       // how long a wait polls before it sleeps
   std::string host;                          // to listen on; empty: as control_host() finds
   Poller::Interrupt interrupt;               // what may end a wait early

@@ -20,7 +20,7 @@ class OwnMemories : public std::enable_shared_from_this<OwnMemories> {
  public:
   // Memory that is looked at: it stays there meanwhile, but not its registration.
   struct Held {
-    std::shared_ptr<const void> owner;  // null: there is nothing to hold
+    std::shared_ptr<const void> owner;          // null: there is nothing to hold
     std::shared_ptr<const gpu::Device> device;  // null: the host's
   };
   // Keeps an entry as long as it lives; kept by what is registered.
@@ -56,7 +56,7 @@ class OwnMemories : public std::enable_shared_from_this<OwnMemories> {
 
   mutable std::mutex mutex_;  // a leaf; guards all below
   std::uint64_t last_ = 0;
-  std::unordered_map<std::uint64_t, Known> known_;               // by number
+  std::unordered_map<std::uint64_t, Known> known_;                // by number
   std::unordered_multimap<std::uint64_t, std::uint64_t> by_key_;  // numbers, by any of its keys
 };
 

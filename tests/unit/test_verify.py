@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 from support.patience import patient
 from zerohop.cli import main
+from zerohop.verify import tester as testers
 from zerohop.verify.patterns import PATTERNS
-from zerohop.verify.tester import Tester
 from zerohop.verify.ways import Way
 
 SHORT = ["verify", "--minutes=0", "--size=1M", "--seed=5", "--verbs=soft0"]
@@ -96,7 +96,7 @@ def test_wrong_usage_is_told() -> None:
     for arguments, words in (
         (["--listen", "--json"], "--listen goes with"),
         (["--size=3x"], "is not a size"),
-        (["--peer=nonsense"], "Invalid value"),
+        (["--peer=@/no/such/file"], "Invalid value"),
     ):
         result = CliRunner().invoke(main, [*SHORT, *arguments])
         assert result.exit_code == 2
@@ -122,7 +122,7 @@ class Bad(Way):
 
 
 def test_a_stuck_bit_is_found_at_its_place() -> None:
-    tester = Tester(Bad(5000, stuck=1234, over=False), 1)
+    tester = testers.Tester(Bad(5000, stuck=1234, over=False), 1)
     steps = tester.rounds()
     names = [next(steps) for _ in range(400)]
     assert set(names) == set(PATTERNS)
@@ -132,7 +132,7 @@ def test_a_stuck_bit_is_found_at_its_place() -> None:
 
 
 def test_bytes_beside_what_is_written_are_found_at_the_end() -> None:
-    tester = Tester(Bad(64, stuck=0, over=True), 1)
+    tester = testers.Tester(Bad(64, stuck=0, over=True), 1)
     tester._way.put(np.full(10, 0x10, np.uint8), 0, 0)
     tester._model[:10] = 0x10
     tester.finish()

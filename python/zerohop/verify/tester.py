@@ -51,7 +51,8 @@ class Tester:
         self._way = way
         self._random = np.random.default_rng(seed)
         self._model = np.zeros(way.nbytes, np.uint8)
-        way.put(self._model, 0, 0)
+        with self._noting("first zeros", 0, way.nbytes):
+            way.put(self._model, 0, 0)
 
     def rounds(self) -> Iterator[str]:
         """Each step is one operation with one pattern, whose name is given; without end. Raises PeerLost."""
