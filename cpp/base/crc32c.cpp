@@ -13,8 +13,9 @@ namespace {
 
 #ifdef __x86_64__
 __attribute__((target("sse4.2"))) std::uint32_t by_instruction(const std::byte* bytes,
-                                                               std::size_t nbytes) noexcept {
-  std::uint64_t state = ~std::uint32_t{0};
+                                                               std::size_t nbytes,
+                                                               std::uint32_t before) noexcept {
+  std::uint64_t state = ~before;
   for (; nbytes >= sizeof(std::uint64_t); nbytes -= sizeof(std::uint64_t)) {
     std::uint64_t word;
     std::memcpy(&word, bytes, sizeof word);
@@ -29,13 +30,13 @@ __attribute__((target("sse4.2"))) std::uint32_t by_instruction(const std::byte* 
 
 }  // namespace
 
-std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept {
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) noexcept {
 #ifdef __x86_64__
   static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
-  if (has_instruction) return by_instruction(bytes.data(), bytes.size());
+  if (has_instruction) return by_instruction(bytes.data(), bytes.size(), before);
 #endif
   const auto* const data = reinterpret_cast<const unsigned char*>(bytes.data());
-  return ~device::crc::update(~std::uint32_t{0}, data, bytes.size());
+  return ~device::crc::update(~before, data, bytes.size());
 }
 
 }  // namespace zerohop

@@ -7,6 +7,7 @@
 
 namespace zerohop {
 
-std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept;
+// before: of the bytes that came before these, if any did.
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept;
 
 }  // namespace zerohop

@@ -4,6 +4,7 @@
 // the source (errno, ibv_wc_status, CUresult) is kept beside it; 0 where there is none.
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -51,6 +52,20 @@ class RegistrationError : public Error {
 // The demanded route does not exist here.
 class RouteUnavailable : public Error {
   using Error::Error;
+};
+// Bytes arrived that are not those which were sent: their checksums differ. They are among bytes
+// [offset, offset + nbytes) of the array, counted in C order.
+class IntegrityError : public Error {
+ public:
+  IntegrityError(const std::string& message, Effect effect, std::uint64_t offset,
+                 std::uint64_t nbytes)
+      : Error(message, 0, effect), offset_(offset), nbytes_(nbytes) {}
+  std::uint64_t offset() const noexcept { return offset_; }
+  std::uint64_t nbytes() const noexcept { return nbytes_; }
+
+ private:
+  std::uint64_t offset_;
+  std::uint64_t nbytes_;
 };
 // Bytes that no correct peer sends.
 class ProtocolError : public Error {

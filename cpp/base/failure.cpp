@@ -36,6 +36,11 @@ Failure Failure::of_current_exception() {
     return make(Kind::authentication, error);
   } catch (const ProtocolError& error) {
     return make(Kind::protocol, error);
+  } catch (const IntegrityError& error) {
+    Failure failure = make(Kind::integrity, error);
+    failure.offset = error.offset();
+    failure.nbytes = error.nbytes();
+    return failure;
   } catch (const Error& error) {
     return make(Kind::error, error);
   } catch (const std::invalid_argument& error) {
@@ -71,6 +76,7 @@ void Failure::raise() const {
     case Kind::route_unavailable: throw RouteUnavailable(message, code, effect);
     case Kind::authentication: throw AuthenticationError(message, code, effect);
     case Kind::protocol: throw ProtocolError(message, code, effect);
+    case Kind::integrity: throw IntegrityError(message, effect, offset, nbytes);
     case Kind::invalid_argument: throw std::invalid_argument(message);
   }
   throw Error(message, code, effect);

@@ -2,6 +2,7 @@
 // std::exception_ptr would hand one exception object to several threads.)
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "base/error.hpp"
@@ -23,6 +24,7 @@ struct Failure {
     route_unavailable,
     authentication,
     protocol,
+    integrity,
     invalid_argument
   };
 
@@ -30,6 +32,8 @@ struct Failure {
   std::string message;
   int code = 0;
   Effect effect = Effect::nothing;
+  std::uint64_t offset = 0;  // of what an integrity failure is about: bytes
+  std::uint64_t nbytes = 0;
 
   // The exception being handled, to be called inside a catch block.
   static Failure of_current_exception();

@@ -20,7 +20,8 @@ bool on_a_thread_left_over() noexcept {
   return exiting != std::thread::id() && exiting != std::this_thread::get_id();
 }
 
-void raise(const char* class_name, const Error& error) {
+template <typename... More>
+void raise(const char* class_name, const Error& error, More... more) {
   if (on_a_thread_left_over()) {
     // A daemon thread whose wait ended because the interpreter did: nobody wants its traceback.
     // No Python code may run here: that could end the thread under our frames (gil.hpp).
@@ -28,7 +29,8 @@ void raise(const char* class_name, const Error& error) {
     return;
   }
   const py::object type = py::module_::import("zerohop.errors").attr(class_name);
-  const py::object instance = type(error.what(), error.code(), effect_name(error.effect()));
+  const py::object instance =
+      type(error.what(), error.code(), effect_name(error.effect()), more...);
   PyErr_SetObject(type.ptr(), instance.ptr());
 }
 
@@ -51,6 +53,8 @@ void translate(std::exception_ptr pending) {
     raise("ProtocolError", error);
   } catch (const AuthenticationError& error) {
     raise("AuthenticationError", error);
+  } catch (const IntegrityError& error) {
+    raise("IntegrityError", error, error.offset(), error.nbytes());
   } catch (const Error& error) {
     raise("Error", error);
   }

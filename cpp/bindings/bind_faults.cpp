@@ -20,9 +20,9 @@ py::dict words_of(const std::string& text) {
   const Faults faults = Faults::parse(text);
   return py::dict("seed"_a = faults.seed, "drop"_a = faults.drop, "duplicate"_a = faults.duplicate,
                   "corrupt"_a = faults.corrupt, "cut"_a = faults.cut, "partial"_a = faults.partial,
-                  "rnr"_a = faults.rnr, "delay"_a = in_seconds(faults.delay),
-                  "delay_rate"_a = faults.delay_rate, "slow"_a = in_seconds(faults.slow),
-                  "fail"_a = faults.fail,
+                  "alter"_a = faults.alter, "rnr"_a = faults.rnr,
+                  "delay"_a = in_seconds(faults.delay), "delay_rate"_a = faults.delay_rate,
+                  "slow"_a = in_seconds(faults.slow), "fail"_a = faults.fail,
                   "fail_status"_a = softhca::status_word(faults.fail_status),
                   "remove"_a = faults.remove);
 }

@@ -100,6 +100,8 @@ class Control : public std::enable_shared_from_this<Control> {
   void on(Link& link, const OpenDirect& open);
   void on(Link& link, const DirectOpened& opened);
   void on(Link& link, const CloseDirect& close);
+  void on(Link& link, const SumUp& asked);
+  void on(Link& link, const SummedUp& answer);
   void on_hello_to_initiator(Link& link, const Hello& hello);
   void on_hello_to_acceptor(Link& link, const Hello& hello);
   bool yields_to(const Hello& hello);

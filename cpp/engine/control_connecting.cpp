@@ -97,6 +97,7 @@ Hello Control::make_hello(const EndpointId& to, Peer& peer) {
     hello.doorway = invitation->doorway();
     hello.token = invitation->token();
   }
+  hello.integrity = peer.wants_checks() ? 1 : 0;
   hello.global_atomics = 1;
   for (const auto& rail : rails_) {
     const auto path = peer.path(rail->index());
@@ -116,6 +117,7 @@ void Control::connect_rails(Link& link, const Hello& hello) {
   const std::size_t count = std::min(rails_.size(), hello.queue_pairs.size());
   link.peer->set_rail_count(count, hello.global_atomics != 0);
   link.peer->meet(hello.doorway, hello.token);
+  if (hello.integrity != 0 || link.peer->wants_checks()) link.peer->check_transfers();
   std::size_t connected = 0;
   for (const auto& rail : rails_) {
     const RailIndex index = rail->index();

@@ -74,6 +74,10 @@ void Control::on(Link& link, const DirectOpened& opened) { link.peer->on_direct_
 
 void Control::on(Link& link, const CloseDirect& close) { link.direct_targets.erase(close.request); }
 
+void Control::on(Link& link, const SumUp& asked) { link.peer->on_sum_up(asked); }
+
+void Control::on(Link& link, const SummedUp& answer) { link.peer->on_summed_up(answer); }
+
 void Control::on(Link&, const Heartbeat&) {}  // that it came is all it says
 
 }  // namespace zerohop::engine

@@ -25,6 +25,10 @@ class Encoder {
     writer_.fixed(std::as_bytes(bytes));
   }
   void count(std::size_t items) { writer_.number(static_cast<std::uint8_t>(items)); }
+  void many(std::size_t items) {
+    if (items > kMaxSums) throw ProtocolError("too many checksums for one message");
+    writer_.number(static_cast<std::uint16_t>(items));
+  }
   void operator()(const std::string& text) { writer_.text(text, kMaxNameBytes); }
   void operator()(const std::vector<std::byte>& bytes) {
     writer_.blob(bytes, kMaxRemoteMemoryBytes);
@@ -50,6 +54,14 @@ class Decoder {
   std::size_t count() {
     const std::size_t items = reader_.number<std::uint8_t>();
     if (items > kMaxRails) reader_.fail(std::to_string(items) + " rails");
+    return items;
+  }
+  // Never more than kMaxSums, nor than there are bytes left for.
+  std::size_t many() {
+    const std::size_t items = reader_.number<std::uint16_t>();
+    if (items > kMaxSums || items > reader_.left() / sizeof(std::uint32_t)) {
+      reader_.fail(std::to_string(items) + " checksums");
+    }
     return items;
   }
   void operator()(std::string& text) { text = reader_.text(kMaxNameBytes); }
@@ -98,6 +110,7 @@ void fields(auto& each, Is<Hello> auto& m) {
   each(m.doorway);
   each(std::span(m.token));
   each(m.established);
+  each(m.integrity);
 }
 
 void fields(auto&, Is<Ready> auto&) {}
@@ -139,6 +152,36 @@ void fields(auto& each, Is<DirectOpened> auto& m) {
 }
 
 void fields(auto& each, Is<CloseDirect> auto& m) { each(m.request); }
+
+void fields(auto& each, Is<SumUp::Part> auto& m) {
+  each(m.memory);
+  each(m.first);
+  each(m.nbytes);
+}
+
+void fields(Encoder& each, const SumUp& m) {
+  each(m.request);
+  each.many(m.parts.size());
+  for (const SumUp::Part& part : m.parts) fields(each, part);
+}
+void fields(Decoder& each, SumUp& m) {
+  each(m.request);
+  m.parts.resize(each.many());
+  for (SumUp::Part& part : m.parts) fields(each, part);
+}
+
+void fields(Encoder& each, const SummedUp& m) {
+  each(m.request);
+  each.many(m.sums.size());
+  for (const std::uint32_t sum : m.sums) each(sum);
+  each(m.refusal);
+}
+void fields(Decoder& each, SummedUp& m) {
+  each(m.request);
+  m.sums.resize(each.many());
+  for (std::uint32_t& sum : m.sums) each(sum);
+  each(m.refusal);
+}
 
 template <std::size_t kind>
 ControlMessage decode_kind(WireReader& reader) {

@@ -15,7 +15,7 @@
 
 namespace zerohop::engine {
 
-inline constexpr std::uint32_t kControlVersion = 5;          // of the messages, told in Hello
+inline constexpr std::uint32_t kControlVersion = 6;          // of the messages, told in Hello
 inline constexpr std::size_t kMaxNameBytes = 4096;           // names, host names, reasons
 inline constexpr std::size_t kMaxRemoteMemoryBytes = 65536;  // an encoded RemoteMemory
 
@@ -38,6 +38,7 @@ struct Hello {
   // How many connections with the receiver the sender has seen established. Tells a reconnection
   // from two first connections that crossed each other.
   std::uint32_t established = 0;
+  std::uint8_t integrity = 0;  // 1: it wants what the two transfer to be checked
 };
 
 struct Ready {};  // the sender's queue pair takes messages
@@ -92,9 +93,30 @@ struct CloseDirect {
   std::uint64_t request = 0;
 };
 
+inline constexpr std::size_t kMaxSums = 128;  // of one SumUp, and parts that they are of
+
+// Asks for the checksums of bytes [first, first + nbytes) of the receiver's memory, counted in C
+// order: one for every kSummedNbytes of them, as Checksums has it.
+struct SumUp {
+  struct Part {
+    std::vector<std::byte> memory;  // RemoteMemory::to_bytes: the right to it as well
+    std::uint64_t first = 0;
+    std::uint64_t nbytes = 0;
+  };
+  std::uint64_t request = 0;
+  std::vector<Part> parts;
+};
+
+// The answer: of all parts one after the other; or why not.
+struct SummedUp {
+  std::uint64_t request = 0;
+  std::vector<std::uint32_t> sums;
+  std::string refusal;  // empty: they are there
+};
+
 // The position in this list is the kind on the wire: append only.
 using ControlMessage = std::variant<Hello, Ready, Lookup, Found, NotFound, Heartbeat, Requeue, Bye,
-                                    OpenDirect, DirectOpened, CloseDirect>;
+                                    OpenDirect, DirectOpened, CloseDirect, SumUp, SummedUp>;
 
 // Throws ProtocolError when a field is longer than its limit.
 std::vector<std::byte> encode(const ControlMessage& message);

@@ -10,7 +10,7 @@
 
 namespace zerohop::engine {
 
-CopyQueue::~CopyQueue() {
+void CopyQueue::stop() noexcept {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -22,6 +22,7 @@ CopyQueue::~CopyQueue() {
 void CopyQueue::put(Copy copy) {
   {
     const std::lock_guard lock(mutex_);
+    if (stopping_) throw Error("this Endpoint is closed: make a new one");
     copies_.push_back(std::move(copy));
     try {
       if (!thread_.joinable()) {

@@ -13,13 +13,15 @@ namespace zerohop::engine {
 class CopyQueue {
  public:
   CopyQueue() = default;
-  // Not in a forked child, where the thread is not; nor on the thread itself.
-  ~CopyQueue();  // makes the copies that are left first: they know when they are of no use any more
+  ~CopyQueue() { stop(); }
   CopyQueue(const CopyQueue&) = delete;
   CopyQueue& operator=(const CopyQueue&) = delete;
 
   using Copy = std::function<void()>;  // does not throw
-  void put(Copy copy);                 // throws Error when the thread cannot be started
+  void put(Copy copy);  // throws Error when the thread cannot be started, or has been stopped
+  // Makes the copies that are left first: they know when they are of no use any more. Not in a
+  // forked child, where the thread is not; nor on the thread itself.
+  void stop() noexcept;
 
  private:
   void run() noexcept;

@@ -66,6 +66,7 @@ Endpoint::Endpoint(const EndpointOptions& options)
                                             neighbourhood_ ? neighbourhood_->exposures() : nullptr);
   gpu_board_ = std::make_shared<GpuBoard>(services_.board, note_twins_);
   stager_ = std::make_shared<Stager>(services_.poller);
+  checker_ = std::make_shared<Checker>(options_.gpu.staging_chunk, own_memories_);
   services_.options = options_.queue_pair;
   services_.messages = options_.messages;
   registrations_ = std::make_shared<Registrations>(
@@ -129,6 +130,8 @@ Control::MakePeer Endpoint::peer_maker() const {
                         .staged_memories = staged_memories_,
                         .stager = stager_,
                         .staging_chunk = options_.gpu.staging_chunk,
+                        .integrity = options_.integrity,
+                        .checker = checker_,
                         .tell = {},
                         .repair = {},
                         .leave = {},
@@ -146,10 +149,12 @@ Endpoint::~Endpoint() {
     new std::shared_ptr<Control>(std::move(control_));
     new std::shared_ptr<CopyQueue>(std::move(copy_queue_));
     new std::shared_ptr<Stager>(std::move(stager_));
+    new std::shared_ptr<Checker>(std::move(checker_));
     return;
   }
   close(Deadline::after(Deadline::Seconds(0)));
   if (stager_) stager_->stop();
+  if (checker_) checker_->stop();
 }
 
 void Endpoint::check_process() const {
@@ -262,6 +267,7 @@ void Endpoint::stop() {
   control_->stop();
   services_.poller->finish_sources(Deadline::after(ipc::kLongestCopy));
   expiry_.stop();
+  checker_->stop();
   stager_->stop();  // every Peer is lost: what it had to do ends
   if (neighbourhood_) neighbourhood_->exposures()->close();
   services_.poller->wake();
@@ -271,6 +277,7 @@ void Endpoint::stop() {
   if (!alone.owns_lock()) return;
   control_.reset();
   stager_.reset();
+  checker_.reset();
   registrations_.reset();
   live_regions_->end();  // whatever arrays the program keeps, the devices are let go of
   {

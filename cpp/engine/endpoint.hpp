@@ -41,6 +41,7 @@ struct EndpointOptions {
   // for what is not listed, the first.
   std::map<std::string, RailIndex> nearest;
   std::size_t max_peers = 0;  // at a time; 0: no limit
+  bool integrity = false;     // whether transfers are checked end to end, by checksums
   bool p2p = true;            // whether processes of this host reach its memory without a device
   std::string name;           // for messages; empty: "<host>:<pid>"
   double timeout = 30.0;      // seconds: the bound of every wait that is given none
@@ -175,6 +176,8 @@ class Endpoint {
   std::shared_ptr<Registrations> registrations_;
   std::shared_ptr<StagedMemories> staged_memories_ = std::make_shared<StagedMemories>();
   std::shared_ptr<Stager> stager_;
+  const std::shared_ptr<OwnMemories> own_memories_ = std::make_shared<OwnMemories>();
+  std::shared_ptr<Checker> checker_;
   mutable std::mutex gpu_mutex_;                                      // guards the next three
   std::map<int, std::shared_ptr<const gpu::Device>> stream_devices_;  // by ordinal
   std::shared_ptr<StreamWaits> stream_waits_;                         // null before the first

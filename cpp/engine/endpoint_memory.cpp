@@ -36,8 +36,10 @@ Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> own
   auto regions =
       registrations_->find_or_create(layout.extent(), how.writable, how.shared,
                                      {.owner = how.exposed ? owner : nullptr, .memfd = how.memfd});
+  auto named = own_memories_->add(regions.get(), owner, nullptr);
   auto pinned = std::make_shared<const Pinned>(std::move(regions), std::move(owner),
                                                layout.extent(), how.writable);
+  pinned->named = std::move(named);
   std::string place = place_of(layout, how.device);
   const RailIndex nearest = nearest_rail(place);
   return Memory(address_.id, layout, std::move(pinned),
@@ -100,8 +102,10 @@ Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void>
         {.memfd = -1, .packer = std::make_shared<const GpuPacker>(device)}, owner));
   }
   live_regions_->add(regions);
+  auto named = own_memories_->add(regions.get(), owner, device);
   auto pinned =
       std::make_shared<const Pinned>(std::move(regions), std::move(owner), std::move(device));
+  pinned->named = std::move(named);
   if (right) staged_memories_->bind(*right, pinned);
   return Memory(address_.id, layout, std::move(pinned),
                 {.writable = how.writable,

@@ -26,6 +26,7 @@ struct PostedReceive {
   RailKeys lkeys{};
   std::shared_ptr<const gpu::Device> gpu{};  // on which `into` lies; null: the host
   std::shared_ptr<Transfer> transfer;
+  std::shared_ptr<std::optional<Seal>> seal{};  // where that of the message goes; null: nowhere
 };
 
 // A message that waits for its recv: eager with its payload, or an offer.
@@ -33,6 +34,7 @@ struct Arrived {
   Message message;
   std::vector<std::byte> payload;
   RailIndex rail = 0;  // that it came by
+  std::optional<Seal> seal{};
 };
 
 class Matcher {

@@ -13,6 +13,7 @@
 #include "base/index.hpp"
 #include "base/layout.hpp"
 #include "engine/lease.hpp"
+#include "engine/own_memories.hpp"
 #include "engine/regions.hpp"
 #include "engine/registration_choice.hpp"
 #include "engine/remote_memory.hpp"
@@ -58,6 +59,7 @@ struct Pinned {
   std::shared_ptr<const gpu::Device> device;      // null for the host's memory
   const std::unique_ptr<gpu::HostPages> pages{};  // of that, for GPUs; null for a GPU's memory
   mutable Grants grants;
+  mutable std::shared_ptr<const OwnMemories::Entry> named{};  // set by its maker
 
   Pinned(std::shared_ptr<const Regions> r, std::shared_ptr<void> o,
          std::shared_ptr<const gpu::Device> d = nullptr)

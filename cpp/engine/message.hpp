@@ -23,7 +23,12 @@ enum class MessageKind : std::uint16_t {
   pull = 5,             // from there into the ranges
   push = 6,             // from the ranges to there
   notify_and_tell = 7,  // as notify; the receiver says at once how many messages it has taken
+  // As those without it; the last bytes of the payload are the checksum of the array (Seal).
+  sealed_eager = 8,
+  sealed_offer = 9,
 };
+
+using Seal = std::uint32_t;
 
 // As it lies in the receive slot: little-endian, which both ends are.
 struct Message {

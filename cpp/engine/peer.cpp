@@ -67,6 +67,7 @@ bool Peer::lose(const std::string& reason) {
   for (const auto& path : paths_) {
     if (path) path->close(failure);
   }
+  if (check_line_) check_line_->end();
   invitation_.reset();
   left_.store(true, std::memory_order_release);
   poller_->wake();
@@ -141,6 +142,7 @@ void Peer::on_found(std::uint64_t request, std::optional<RemoteMemory> memory) {
 }
 
 bool Peer::idle() const {
+  if (check_line_ && check_line_->pending()) return false;
   if (copies_queued_.load() > 0 || gpu_copies_->pending() || staging_->pending()) return false;
   return std::ranges::all_of(paths_, [](const auto& path) { return !path || path->idle(); });
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/causes.hpp"
+#include "engine/check_line.hpp"
 #include "engine/control_message.hpp"
 #include "engine/copy_queue.hpp"
 #include "engine/gpu_copies.hpp"
@@ -49,6 +50,8 @@ struct TransferOptions {
   // A kernel asks, which may keep the GPU and the streams of the program busy for good: devices
   // move what it has made ready, and nothing is waited for.
   bool for_kernel = false;
+  // That a write is done says that its bytes are visible at the peer, and not only with an adapter.
+  bool visible = false;
 
   bool may_be_p2p() const { return !for_kernel && (require.empty() || require == "p2p"); }
 };
@@ -77,6 +80,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::shared_ptr<StagedMemories> staged_memories;
     std::shared_ptr<Stager> stager;
     std::size_t staging_chunk = 0;  // bytes
+    bool integrity = false;         // whether it wants transfers to be checked
+    std::shared_ptr<Checker> checker;
     std::function<void(const std::shared_ptr<Peer>&, ControlMessage)> tell;
     std::function<void(const std::shared_ptr<Peer>&, RailIndex)> repair;
     std::function<void(const std::shared_ptr<Peer>&)> leave;
@@ -161,6 +166,11 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::shared_ptr<const DirectTarget> make_direct_target(
       RailIndex rail, const rdma::QueuePairAddress& source) const;
   void on_direct_opened(const DirectOpened& opened);
+  bool wants_checks() const noexcept { return host_.integrity; }
+  // From here on transfers are checked: before become_alive().
+  void check_transfers();
+  void on_sum_up(const SumUp& asked);  // throws ProtocolError: it asks too much at once
+  void on_summed_up(const SummedUp& answer);
   std::optional<Secret> secret;  // that opened the connection, on the side that dialled
 
   // The object that stands for this peer in a user's language: found again, so that there is one.
@@ -195,6 +205,18 @@ class Peer : public std::enable_shared_from_this<Peer> {
                         const TransferOptions& options);
   Transferring transfer_by_devices(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                    const TransferOptions& options);
+
+  // --- transfers that are checked (peer_checks.cpp) ---
+  Transferring checked(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                       const TransferOptions& options);
+  Transferring check_behind(const Transferring& moved, ibv_wr_opcode opcode,
+                            std::span<const Pair> pairs, const TransferOptions& options);
+  CheckLine::Notify notifier(const TransferOptions& options);
+  TransferOptions to_move(const TransferOptions& options) const;
+  bool checks(const TransferOptions& options) const noexcept {
+    return check_line_ && !options.for_kernel;
+  }
+
   void check_call(const TransferOptions& options) const;
   void check_not_insisted(const TransferOptions& options, const std::string& reason);
   void note_fall(const std::string& reason) noexcept;
@@ -269,6 +291,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // --- lists of pages (peer_pages.cpp) ---
   Transferring transfer_pages(ibv_wr_opcode opcode, const Pages& pages,
                               const TransferOptions& options);
+  Transferring move_pages(ibv_wr_opcode opcode, const Pages& pages, const TransferOptions& options);
   Transferring copy_pages_as_neighbour(ibv_wr_opcode opcode, const Pages& pages,
                                        const TransferOptions& options, std::string& reason);
   Transferring copy_pages_by_gpu(ibv_wr_opcode opcode, const Pages& pages,
@@ -302,6 +325,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
     Routes::Kind kind;
     std::optional<Notification> notification;
     bool for_kernel = false;
+    bool visible = false;
   };
   Transferring stage(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Move& move,
                      const Deadline& until);  // peer_staging.cpp
@@ -326,10 +350,16 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::vector<std::byte> payload;
     RailKeys rkeys{};               // of an offer
     std::span<std::byte> packed{};  // where the array goes first, if it does
+    std::optional<Seal> seal{};     // of the array; to be put behind the payload
   };
+  Seal seal_of(const Memory& memory, const Deadline& until) const;  // peer_checks.cpp, as the next
+  static void put_seal(Outgoing& outgoing);
+  Transferring receive_sealed(const Memory& into, std::uint32_t tag);
+  Transferring post_receive(const Memory& into, std::uint32_t tag,
+                            std::shared_ptr<std::optional<Seal>> seal);
   // What is sent instead of a range where it lies: its bytes, or a packed copy.
   enum class Packing { none, buffer, eager };
-  static Packing packing(const Memory& from, const VerbsPath& path);
+  Packing packing(const Memory& from, const VerbsPath& path) const;
   Outgoing wrap(const Memory& from, std::uint32_t tag, Packing packing, Transfer& transfer) const;
   Transferring make_message_transfer(const Memory& memory, bool staged,
                                      const VerbsPath& path) const;
@@ -355,6 +385,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Causes falls_;                       // from p2p to a device
   std::atomic<int> copies_queued_{0};  // of host memory
   const std::shared_ptr<GpuCopies> gpu_copies_ = std::make_shared<GpuCopies>(poller_, host_.look);
+  std::shared_ptr<CheckLine> check_line_;  // null: transfers are not checked
+  std::atomic<int> asked_sums_{0};         // questions of the peer under way
   std::atomic<State> state_{State::connecting};
   std::atomic<bool> left_{false};  // lost, and all that was pending has ended
 

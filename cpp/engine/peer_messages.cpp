@@ -30,8 +30,9 @@ Peer::Transferring Peer::make_message_transfer(const Memory& memory, bool staged
 // Short messages carry their bytes, which a GPU has to copy to the host first; of long ones the
 // receiver takes one range from where it lies. A strided array is packed into one, and so is what
 // the device that carries messages does not reach.
-Peer::Packing Peer::packing(const Memory& from, const VerbsPath& path) {
-  if (from.layout().nbytes() <= path.eager_limit()) return Packing::eager;
+Peer::Packing Peer::packing(const Memory& from, const VerbsPath& path) const {
+  const std::uint64_t seal = check_line_ ? sizeof(Seal) : 0;
+  if (from.layout().nbytes() + seal <= path.eager_limit()) return Packing::eager;
   const auto pinned = from.pinned();
   const Regions& regions = *pinned->regions;
   const bool reached = regions.staged_key() != 0 || regions.lkey(path.rail()) != 0;
@@ -75,9 +76,10 @@ Peer::Transferring Peer::send(const Memory& from, std::uint32_t tag) {
   wait_for_program(from, until);
   VerbsPath& path = message_path();
   path.stats().count(IBV_WR_SEND, from.layout().nbytes());
-  const Packing packing = Peer::packing(from, path);
+  const Packing packing = this->packing(from, path);
   auto transfer = make_message_transfer(from, packing != Packing::none || from.staged(), path);
   Outgoing outgoing = wrap(from, tag, packing, *transfer);
+  if (check_line_) outgoing.seal = seal_of(from, until);
   transfer->count(Operation::send, identity_.name);
   StagedWork work(transfer, StagedWork::Direction::out);
   const bool copies = !outgoing.packed.empty() && !from.on_host();
@@ -96,7 +98,9 @@ Peer::Transferring Peer::send(const Memory& from, std::uint32_t tag) {
 }
 
 void Peer::post(const Transferring& transfer, Outgoing&& outgoing, VerbsPath& path) const {
-  if (outgoing.message.kind == MessageKind::offer) {
+  const bool offers = outgoing.message.kind == MessageKind::offer;
+  put_seal(outgoing);
+  if (offers) {
     return path.offer(transfer, outgoing.message, outgoing.rkeys, std::move(outgoing.payload),
                       deadline({}));
   }
@@ -106,6 +110,11 @@ void Peer::post(const Transferring& transfer, Outgoing&& outgoing, VerbsPath& pa
 }
 
 Peer::Transferring Peer::receive(const Memory& into, std::uint32_t tag) {
+  return check_line_ ? receive_sealed(into, tag) : post_receive(into, tag, nullptr);
+}
+
+Peer::Transferring Peer::post_receive(const Memory& into, std::uint32_t tag,
+                                      std::shared_ptr<std::optional<Seal>> seal) {
   check_process();
   if (!into.writable()) {
     throw std::invalid_argument("cannot receive into a read-only array: register a writable one");
@@ -114,8 +123,11 @@ Peer::Transferring Peer::receive(const Memory& into, std::uint32_t tag) {
   auto transfer = make_message_transfer(into, into.staged(), path);
   auto pinned = into.pinned();
   wait_for_program(into, deadline({}));
-  PostedReceive receive{
-      .tag = tag, .into = into.layout(), .gpu = pinned->device, .transfer = transfer};
+  PostedReceive receive{.tag = tag,
+                        .into = into.layout(),
+                        .gpu = pinned->device,
+                        .transfer = transfer,
+                        .seal = std::move(seal)};
   if (pinned->regions) receive.lkeys = pinned->regions->lkeys();
   transfer->keep(std::move(pinned));
   transfer->count(Operation::recv, identity_.name);

@@ -48,7 +48,14 @@ Peer::Transferring Peer::transfer_pages(ibv_wr_opcode opcode, const Pages& pages
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   check_rights({pages.local, pages.remote}, is_write ? kRemoteWrite : kRemoteRead);
   pages.check(is_write);
-  if (pages.nbytes() == 0) return transfer(opcode, {}, options);
+  if (pages.nbytes() == 0) return is_write ? write({}, options) : read({}, options);
+  if (!checks(options)) return move_pages(opcode, pages, options);
+  const Transferring moved = move_pages(opcode, pages, to_move(options));
+  return check_behind(moved, opcode, PagePairs(pages).pairs, options);
+}
+
+Peer::Transferring Peer::move_pages(ibv_wr_opcode opcode, const Pages& pages,
+                                    const TransferOptions& options) {
   if (options.may_be_p2p()) {
     std::string reason;
     if (auto copying = copy_pages_as_neighbour(opcode, pages, options, reason)) return copying;

@@ -83,7 +83,7 @@ Job Peer::make_share(ibv_wr_opcode opcode, std::span<const Pair> pairs, const St
 
 Peer::Transferring Peer::transfer_over_rails(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                              const Move& move, const Deadline& until) {
-  const auto& [nbytes, kind, notification, for_kernel] = move;
+  const auto& [nbytes, kind, notification, for_kernel, visible] = move;
   std::optional<Message> message;
   if (notification) message = notify_message(*notification);
   for (;;) {
@@ -99,6 +99,9 @@ Peer::Transferring Peer::transfer_over_rails(ibv_wr_opcode opcode, std::span<con
         shares.push_back({stripe.rail, whole ? make_job(opcode, pairs, stripe.rail, transfer)
                                              : make_share(opcode, pairs, stripe, transfer)});
       }
+    }
+    for (Share& share : shares) {
+      if (visible && opcode == IBV_WR_RDMA_WRITE) share.job.read_back();
     }
     if (!submit_shares(shares, striping.rails(), message, opcode, transfer)) continue;
     for (const Stripe& stripe : striping.stripes()) {
@@ -175,6 +178,7 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   if (path) route.settings = path->settings();
   if (route.settings.empty()) return route;  // closed
   route.settings.insert(route.settings.end(), host_.settings.begin(), host_.settings.end());
+  route.settings.emplace_back("integrity", std::int64_t{check_line_ ? 1 : 0});
   if (host_.rails.size() > 1) route.rails = rail_settings();
   return route;
 }

@@ -24,12 +24,13 @@ StagedPiece Peer::make_staged_piece(const Pair& pair, RemoteAccess needed,
 
 Peer::Transferring Peer::stage(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Move& move,
                                const Deadline& until) {
-  const auto& [nbytes, kind, notification, for_kernel] = move;
+  const auto& [nbytes, kind, notification, for_kernel, visible] = move;
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   const RailIndex rail = group_->message_rail();
   auto transfer =
       std::make_shared<Transfer>(poller_, nbytes, routes_.over(kind, RailMask{1} << rail));
   StagedWork work(transfer, is_write ? StagedWork::Direction::out : StagedWork::Direction::in);
+  if (visible) work.set_visible();
   for (const Pair& pair : pairs) {
     work.add(make_staged_piece(pair, is_write ? kRemoteWrite : kRemoteRead, *transfer));
   }
@@ -73,7 +74,9 @@ void Peer::post_later(const Transferring& transfer, Outgoing&& outgoing, StagedW
     const std::lock_guard lock(group->mutex);
     VerbsPath* const path = group->path(group->message_rail());
     if (path == nullptr) throw VerbsError("no rail with peer '" + group->peer_name + "' is left");
-    if (kept->message.kind == MessageKind::offer) {
+    const bool offers = kept->message.kind == MessageKind::offer;
+    put_seal(*kept);
+    if (offers) {
       return path->put_offer(transfer, kept->message, kept->rkeys, std::move(kept->payload));
     }
     Job job(transfer, IBV_WR_RDMA_WRITE);

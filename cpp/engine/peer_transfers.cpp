@@ -211,7 +211,7 @@ Peer::Transferring Peer::transfer_by_devices(ibv_wr_opcode opcode, std::span<con
   const Deadline until = deadline(options.timeout);
   if (options.stream) wait_for_stream(*options.stream, until);
   if (!options.for_kernel) wait_for_copies(until);
-  Move move{nbytes, kind, options.notify, options.for_kernel};
+  Move move{nbytes, kind, options.notify, options.for_kernel, options.visible};
   if (kind == Routes::Kind::staged) {
     if (!move.for_kernel) wait_for_program(pairs, until);
     return stage(opcode, pairs, move, until);
@@ -235,7 +235,7 @@ void Peer::count(Transfer& transfer, ibv_wr_opcode opcode, bool data,
 
 Peer::Transferring Peer::transfer_by_device(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                             const Move& move, const Deadline& until) {
-  const auto& [nbytes, kind, notification, for_kernel] = move;
+  const auto& [nbytes, kind, notification, for_kernel, visible] = move;
   if (group_->rails() > 1) {
     if (!for_kernel) wait_for_program(pairs, until);
     return transfer_over_rails(opcode, pairs, move, until);
@@ -243,6 +243,7 @@ Peer::Transferring Peer::transfer_by_device(ibv_wr_opcode opcode, std::span<cons
   VerbsPath& path = *paths_.front();
   auto transfer = std::make_shared<Transfer>(poller_, nbytes, routes_.over(kind, 1));
   Job job = make_job(opcode, pairs, 0, transfer);
+  if (visible && opcode == IBV_WR_RDMA_WRITE) job.read_back();
   if (notification) job.then(notify_message(*notification));
   if (!for_kernel) wait_for_program(pairs, until);
   path.stats().count(opcode, nbytes);
@@ -252,11 +253,13 @@ Peer::Transferring Peer::transfer_by_device(ibv_wr_opcode opcode, std::span<cons
 }
 
 Peer::Transferring Peer::write(std::span<const Pair> pairs, const TransferOptions& options) {
-  return transfer(IBV_WR_RDMA_WRITE, pairs, options);
+  return checks(options) ? checked(IBV_WR_RDMA_WRITE, pairs, options)
+                         : transfer(IBV_WR_RDMA_WRITE, pairs, options);
 }
 
 Peer::Transferring Peer::read(std::span<const Pair> pairs, const TransferOptions& options) {
-  return transfer(IBV_WR_RDMA_READ, pairs, options);
+  return checks(options) ? checked(IBV_WR_RDMA_READ, pairs, options)
+                         : transfer(IBV_WR_RDMA_READ, pairs, options);
 }
 
 Peer::Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word,
@@ -313,7 +316,7 @@ Peer::Transferring Peer::compare_swap(const RemoteMemory& word, std::uint64_t ex
 }
 
 Peer::Transferring Peer::notify(const Notification& notification) {
-  return transfer(IBV_WR_RDMA_WRITE, {}, {.notify = notification, .require = {}, .timeout = {}});
+  return write({}, {.notify = notification, .require = {}, .timeout = {}});
 }
 
 }  // namespace zerohop::engine

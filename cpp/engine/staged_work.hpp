@@ -64,6 +64,9 @@ class StagedWork {
   void follow(std::shared_ptr<Transfer> other) { followed_ = std::move(other); }
   // Called when all is in place, with the maker's hold of the transfer; does not wait, may throw.
   void then(std::function<void()> finish) { finish_ = std::move(finish); }
+  // What is written is visible at the peer when the work is done, whatever follows.
+  void set_visible() noexcept { visible_ = true; }
+  bool visible() const noexcept { return visible_; }
   void answer(const StagedAnswer& answer) { answer_ = answer; }
 
   void set_number(std::uint64_t number) noexcept { number_ = number; }
@@ -102,6 +105,7 @@ class StagedWork {
   std::shared_ptr<Transfer> followed_;
   std::function<void()> finish_;
   std::optional<StagedAnswer> answer_;
+  bool visible_ = false;
   unsigned chunks_ = 0;   // under way
   bool touched_ = false;  // some bytes may be in place
   bool missed_ = false;   // some may not be, of what was cut

@@ -246,7 +246,7 @@ void Staging::move_by_device(Chunk& chunk) {
              .rkey = span.piece->rkeys[path.rail()]});
     host += span.nbytes;
   }
-  if (out && path.rail() != group_->message_rail()) job.read_back();
+  if (out && (chunk.work->visible() || path.rail() != group_->message_rail())) job.read_back();
   path.enqueue(std::move(job));
 }
 

@@ -189,7 +189,8 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   void on_credits(std::uint32_t more);
   void on_message(std::uint32_t slot, std::uint32_t nbytes);
   void handle(const Message& message, std::span<const std::byte> payload);
-  void on_data_message(const Message& message, std::span<const std::byte> payload);
+  void on_data_message(Arrived&& arrived);
+  void on_sealed(Message message, std::span<const std::byte> payload);
   void on_taken(const Message& message);
   void on_request(const Message& message, std::span<const std::byte> payload);
   void deliver(PostedReceive& receive, const Message& message, std::span<const std::byte> payload);

@@ -92,11 +92,13 @@ void VerbsPath::handle(const Message& message, std::span<const std::byte> payloa
     case MessageKind::eager:
       if (message.nbytes != payload.size())
         refuse_message("its payload has another size than it says");
-      return on_data_message(message, payload);
+      return on_data_message({message, {payload.begin(), payload.end()}, rail()});
     case MessageKind::offer:
       if (!payload.empty() && payload.size() != sizeof(std::uint64_t))
         refuse_message("its key is none");
-      return on_data_message(message, payload);
+      return on_data_message({message, {payload.begin(), payload.end()}, rail()});
+    case MessageKind::sealed_eager:
+    case MessageKind::sealed_offer: return on_sealed(message, payload);
     case MessageKind::taken: return on_taken(message);
     case MessageKind::pull:
     case MessageKind::push: return on_request(message, payload);
@@ -104,16 +106,31 @@ void VerbsPath::handle(const Message& message, std::span<const std::byte> payloa
   refuse_message("kind " + std::to_string(static_cast<unsigned>(message.kind)));
 }
 
-void VerbsPath::on_data_message(const Message& message, std::span<const std::byte> payload) {
-  while (auto receive = group_->matcher.find_receive(message.tag)) {
-    if (const auto refusal = refuse_receive(receive->into, message.nbytes)) {
+// Without its seal it is as any other.
+void VerbsPath::on_sealed(Message message, std::span<const std::byte> payload) {
+  Seal seal = 0;
+  if (payload.size() < sizeof seal) refuse_message("its checksum is missing");
+  const auto rest = payload.first(payload.size() - sizeof seal);
+  std::memcpy(&seal, payload.data() + rest.size(), sizeof seal);
+  const bool eager = message.kind == MessageKind::sealed_eager;
+  const bool whole =
+      eager ? rest.size() == message.nbytes : rest.empty() || rest.size() == sizeof(std::uint64_t);
+  if (!whole) refuse_message("its payload has another size than it says");
+  message.kind = eager ? MessageKind::eager : MessageKind::offer;
+  on_data_message({message, {rest.begin(), rest.end()}, rail(), seal});
+}
+
+void VerbsPath::on_data_message(Arrived&& arrived) {
+  while (auto receive = group_->matcher.find_receive(arrived.message.tag)) {
+    if (const auto refusal = refuse_receive(receive->into, arrived.message.nbytes)) {
       receive->transfer->fail({.kind = Failure::Kind::invalid_argument, .message = *refusal});
       receive->transfer->drop();
       continue;  // the next recv of this tag may fit
     }
-    return deliver(*receive, message, payload);
+    if (receive->seal) *receive->seal = arrived.seal;
+    return deliver(*receive, arrived.message, arrived.payload);
   }
-  group_->matcher.add(Arrived{message, {payload.begin(), payload.end()}, rail()});
+  group_->matcher.add(std::move(arrived));
 }
 
 void VerbsPath::deliver(PostedReceive& receive, const Message& message,
@@ -176,6 +193,7 @@ void VerbsPath::receive(PostedReceive receive) {
     throw std::invalid_argument(*refusal);
   }
   VerbsPath* const came_by = group_->path(arrived->rail);
+  if (receive.seal) *receive.seal = arrived->seal;
   (came_by ? came_by : this)->deliver(receive, arrived->message, arrived->payload);
   group_->release_held_slots();
 }

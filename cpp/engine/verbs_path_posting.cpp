@@ -74,7 +74,8 @@ void VerbsPath::offer(const std::shared_ptr<Transfer>& transfer, const Message& 
 void VerbsPath::put_offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
                           const RailKeys& rkeys, std::vector<std::byte> payload) {
   if (state_ == State::closed) close_reason_(Effect::nothing).raise();
-  if (payload.empty() && rkeys[rail()] == 0) {
+  const bool staged = payload.size() >= sizeof(std::uint64_t);  // its key, before the seal
+  if (!staged && rkeys[rail()] == 0) {
     throw VerbsError("the device that messages to peer '" + group_->peer_name +
                      "' go by now does not reach the memory of this send(): try again");
   }
@@ -84,7 +85,9 @@ void VerbsPath::put_offer(const std::shared_ptr<Transfer>& transfer, const Messa
   numbered.value = rkeys[rail()];
   job.then(numbered, std::move(payload));
   transfer->hold();  // dropped when the peer has taken it
-  offers_.emplace(numbered.id, Offer{transfer, numbered.kind == MessageKind::offer});
+  const bool is_send =
+      numbered.kind == MessageKind::offer || numbered.kind == MessageKind::sealed_offer;
+  offers_.emplace(numbered.id, Offer{transfer, is_send});
   put_message(std::move(job));
 }
 

@@ -130,6 +130,7 @@ constexpr std::array kWords{
     rate_word<&Faults::corrupt>("corrupt"),
     rate_word<&Faults::cut>("cut"),
     rate_word<&Faults::partial>("partial"),
+    rate_word<&Faults::alter>("alter"),
     rate_word<&Faults::rnr>("rnr"),
     time_word<&Faults::delay>("delay"),
     rate_word<&Faults::delay_rate>("delay_rate"),
@@ -189,8 +190,8 @@ std::string Faults::text() const {
 
 bool Faults::any() const noexcept {
   const bool waits = (delay.count() > 0 && delay_rate > 0) || slow.count() > 0;
-  return drop > 0 || duplicate > 0 || corrupt > 0 || cut > 0 || partial > 0 || rnr > 0 || waits ||
-         fail > 0 || remove > 0;
+  return drop > 0 || duplicate > 0 || corrupt > 0 || cut > 0 || partial > 0 || alter > 0 ||
+         rnr > 0 || waits || fail > 0 || remove > 0;
 }
 
 std::string_view status_word(ibv_wc_status status) noexcept {
@@ -199,8 +200,8 @@ std::string_view status_word(ibv_wc_status status) noexcept {
 
 const char* fault_name(Fault fault) noexcept {
   constexpr std::array<const char*, kFaults> kNames = {
-      "drop", "duplicate", "corrupt", "cut",    "partial",       "delay",
-      "slow", "rnr",       "fail",    "remove", "corrupt_found", "duplicate_found"};
+      "drop", "duplicate", "corrupt", "cut",           "partial",         "delay", "slow",
+      "rnr",  "fail",      "remove",  "corrupt_found", "duplicate_found", "alter"};
   return kNames[static_cast<std::size_t>(fault)];
 }
 

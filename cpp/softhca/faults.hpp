@@ -23,6 +23,7 @@ struct Faults {
   double corrupt = 0;
   double cut = 0;
   double partial = 0;
+  double alter = 0;
   double rnr = 0;
   double delay_rate = 1;  // of packets that wait for `delay`
   std::chrono::nanoseconds delay{0};
@@ -54,8 +55,9 @@ enum class Fault : std::uint8_t {
   remove,
   corrupt_found,
   duplicate_found,
+  alter,
 };
-inline constexpr std::size_t kFaults = 12;
+inline constexpr std::size_t kFaults = 13;
 const char* fault_name(Fault fault) noexcept;
 
 struct FaultCounts {

@@ -67,10 +67,26 @@ ssize_t FaultyWire::take(IoVector& parts, std::size_t first, std::size_t end) no
 }
 
 void FaultyWire::seal() noexcept {
+  name();
+  alter();
   seal_train({packet_.get(), nbytes_}, next_number_);
   sealed_ = true;
-  name();
   begin_try({});
+}
+
+// A bit of the data of a write or of the answer to a read, as memory or a bus might flip it: the
+// checksum is made of what is wrong already.
+void FaultyWire::alter() noexcept {
+  wire::Prefix prefix;
+  wire::Packet packet;
+  std::memcpy(&prefix, packet_.get(), sizeof prefix);
+  if (prefix.packets != 1 || nbytes_ <= prefix.control_bytes) return;
+  std::memcpy(&packet, &packet_[kCheckEnd], sizeof packet);
+  if (packet.op != wire::Op::write && packet.op != wire::Op::read_response) return;
+  if (!hits(Fault::alter, faults_.alter)) return;
+  bit_ = prefix.control_bytes * std::size_t{8} +
+         dice_.bits(asked(kWhichBit)) % ((nbytes_ - prefix.control_bytes) * 8);
+  flip_bit();
 }
 
 // Names the packet by what it is, and not by when it leaves: by the number of its request, and

@@ -65,6 +65,7 @@ class FaultyWire final : public Timed {
   Dice::Throw asked(std::uint8_t what) const noexcept;
   bool hits(Fault fault, double rate) noexcept;
   void shorten() noexcept;
+  void alter() noexcept;
   void choose_bit() noexcept;
   void flip_bit() noexcept;
   Sent push() noexcept;

@@ -124,6 +124,84 @@ def doctor(
 
 
 @main.command()
+@click.option(
+    "--minutes",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="How long; every pattern is tried once in any case.",
+)
+@click.option(
+    "--route",
+    "routes",
+    multiple=True,
+    type=click.Choice(["host", "p2p", "gpudirect", "staged"]),
+    help="Only these, all of which must be there. Default: all that are.",
+)
+@click.option(
+    "--size",
+    default="64M",
+    show_default=True,
+    callback=lambda context, option, text: _parse_bytes(text),
+    help="Memory of each route; between hosts that of --listen.",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Of all that is random. Default: any.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option(
+    "--peer",
+    callback=_parse_address,
+    metavar="ADDRESS",
+    help="The other end: what its --listen printed, or @FILE with it. Default: a second process here.",
+)
+@click.option("--listen", is_flag=True, help="Be the other end: print an address and serve.")
+@device_option
+@click.pass_context
+def verify(
+    context: click.Context,
+    minutes: float,
+    routes: tuple[str, ...],
+    size: int,
+    seed: int | None,
+    as_json: bool,
+    peer: bytes | None,
+    listen: bool,
+    device: str | None,
+) -> None:
+    """Try memory and the ways to it, as a memory tester does: patterns are written, read back and compared.
+
+    Between two processes of this host, or with --listen on one host and --peer on another. Random ranges and
+    alignments; every transfer is compared by checksums of both ends, what is read back byte for byte, and at the end
+    all of the memory. Exit status: 0 if nothing was wrong; 1 if something was, or a route that was named is not there.
+    """
+    from zerohop.errors import Error
+
+    if listen:
+        if as_json or routes or peer is not None:
+            raise click.UsageError("--listen goes with --size and --verbs alone")
+        from zerohop.verify import target
+
+        try:
+            return target.listen(device, size)
+        except (Error, ValueError) as error:
+            raise click.ClickException(str(error)) from None
+    from rich.console import Console
+
+    from zerohop.verify import command
+
+    options = command.Options(minutes * 60, routes, device, peer, size, seed, as_json)
+    context.exit(0 if command.run(options, Console()) else 1)
+
+
+def _parse_bytes(text: str) -> int:
+    from zerohop.bench.command import parse_size
+
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@main.command()
 @click.argument("addresses", nargs=-1, metavar="[ADDRESS]...")
 @click.option("--once", is_flag=True, help="Print one table, of one interval, and end.")
 @click.option(

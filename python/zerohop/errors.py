@@ -6,6 +6,7 @@ __all__ = [
     "AuthenticationError",
     "CudaError",
     "Error",
+    "IntegrityError",
     "PeerLost",
     "ProtocolError",
     "RegistrationError",
@@ -59,6 +60,33 @@ class RegistrationError(Error):
 
 class RouteUnavailable(Error):
     """The demanded route does not exist between these two pieces of memory."""
+
+
+class IntegrityError(Error):
+    """Other bytes arrived than were there to be transferred: their checksums (CRC32C) differ (``integrity=1``).
+
+    The message names the pair of arrays, the range, the route, the peer and both checksums.
+
+    Attributes:
+        offset: first byte of the range that differs, counted in C order of the elements, of the first
+            such range that was found. What differs lies in it, not necessarily all of it.
+        nbytes: length of that range, 1 MiB at most; of a ``recv`` that of the message.
+    """
+
+    offset: int
+    nbytes: int
+
+    def __init__(
+        self,
+        message: str = "",
+        code: int = 0,
+        effect: str = "all",
+        offset: int = 0,
+        nbytes: int = 0,
+    ) -> None:
+        super().__init__(message, code, effect)
+        self.offset = offset
+        self.nbytes = nbytes
 
 
 class ProtocolError(Error):

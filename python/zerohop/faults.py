@@ -39,6 +39,8 @@ class Faults:
             sent again as if lost. The bits that tell how long it is are spared.
         cut: the connection ends instead of the packet. The other end learns of it at once.
         partial: a part of the packet's payload arrives and is placed, then the connection ends.
+        alter: a bit of the data of a write, or of the answer to a read, is wrong before the checksum is made, as bad memory
+            has it (not of data that goes inline). The software HCA does not find it: ``integrity=1`` does.
         rnr: of a message or a write with a notification that this side receives: it finds no receive posted, though there
             is one, and is sent again after ``min_rnr_timer``, ``rnr_retry`` times at most (7, the default: for ever); then
             RNR_RETRY_EXC_ERR.
@@ -62,6 +64,7 @@ class Faults:
     corrupt: float = 0.0
     cut: float = 0.0
     partial: float = 0.0
+    alter: float = 0.0
     rnr: float = 0.0
     delay: float = 0.0
     delay_rate: float = 1.0

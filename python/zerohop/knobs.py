@@ -34,6 +34,7 @@ class Knobs(TypedDict, total=False):
     message_slots: int
     message_bytes: int
     max_peers: int
+    integrity: int
     p2p: int
     stripe_bytes: int
     relaxed_ordering: int
@@ -138,6 +139,14 @@ KNOBS = (
         range(1 << 20),
         "Peers at a time, whoever connected; one more is refused at both ends, with an error that says so. "
         "0: as many as the device and the system allow",
+    ),
+    Knob(
+        "integrity",
+        0,
+        (0, 1),
+        "1: what this Endpoint and its peers transfer is checked end to end, on every route: both ends make "
+        "checksums (CRC32C) of their arrays, also where the peer has 0, and IntegrityError names the bytes that "
+        "differ; notifications follow the check (see README)",
     ),
     Knob(
         "p2p",

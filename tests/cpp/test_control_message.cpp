@@ -35,6 +35,7 @@ std::vector<ControlMessage> one_of_each() {
   hello.receive_slots = 64;
   hello.slot_nbytes = 8192;
   hello.established = 3;
+  hello.integrity = 1;
   return {hello,
           Ready{},
           Lookup{7, "kv"},
@@ -45,7 +46,9 @@ std::vector<ControlMessage> one_of_each() {
           Bye{"closed by its user"},
           OpenDirect{9, 3, sample_queue_pair()},
           DirectOpened{9, sample_queue_pair(), 0x7f0000001000, 77, "no"},
-          CloseDirect{10}};
+          CloseDirect{10},
+          SumUp{11, {{std::vector<std::byte>(90, std::byte{4}), 5, 6}, {{}, 7, 8}}},
+          SummedUp{11, {0xe3069283, 1}, "no"}};
 }
 
 // The message, or nothing when the bytes were refused as such.
@@ -95,6 +98,7 @@ TEST_CASE("the fields of Hello arrive in their places") {
   CHECK(hello.receive_slots == 64);
   CHECK(hello.slot_nbytes == 8192);
   CHECK(hello.established == 3);
+  CHECK(hello.integrity == 1);
 }
 
 TEST_CASE("no more rails are taken than there may be") {
@@ -103,6 +107,16 @@ TEST_CASE("no more rails are taken than there may be") {
   CHECK(same(decode_control_message(encode(hello)), hello));
   hello.queue_pairs.resize(kMaxRails + 1);
   CHECK_THROWS_AS(decode_control_message(encode(hello)), ProtocolError);
+}
+
+TEST_CASE("no more checksums are asked for or told than there may be in a message") {
+  SummedUp told{.request = 1, .sums = std::vector<std::uint32_t>(kMaxSums), .refusal = {}};
+  CHECK(same(decode_control_message(encode(told)), told));
+  told.sums.resize(kMaxSums + 1);
+  CHECK_THROWS_AS(encode(told), ProtocolError);
+  std::vector<std::byte> claim(11, std::byte{0xff});  // 65535 parts, and not a byte of them
+  claim[0] = std::byte{11};
+  CHECK_THROWS_AS(decode_control_message(claim), ProtocolError);
 }
 
 TEST_CASE("every truncation and every extension is a ProtocolError") {

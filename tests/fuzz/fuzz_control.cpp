@@ -73,7 +73,18 @@ ControlMessage take_message(Input& input) {
                           .slots = input.take<std::uint64_t>(),
                           .slots_key = input.byte(),
                           .refusal = input.text(20)};
-    default: return CloseDirect{.request = request};
+    default:
+      if (request % 4 == 1) {
+        const bool known = input.flag();
+        return SumUp{.request = request,
+                     .parts = {{known ? host().memory->remote().to_bytes() : input.blob(),
+                                input.byte(), input.take<std::uint16_t>()}}};
+      }
+      if (request % 4 == 2) {
+        return SummedUp{
+            .request = request, .sums = {input.byte(), input.byte()}, .refusal = input.text(8)};
+      }
+      return CloseDirect{.request = request};
   }
 }
 

@@ -58,13 +58,19 @@ def test_all_ways_are_measured_beside_every_peer_that_is_there(tmp_path: Path) -
     }
     assert ours == {
         (test, driver, part, nbytes)
-        for test in host.TESTS
-        for driver in ("cpp", "python")
         for part in host.PARTS
+        for test in (host.CHECKED_TESTS if part.startswith(host.CHECKED) else host.TESTS)
+        for driver in ("cpp", "python")
         for nbytes in SIZES
     }
     routes = {(r["memory"], r["route"]) for r in rows if r["impl"] == "zerohop"}
-    assert routes == {("empty", "p2p"), ("numpy", "p2p"), ("device", "host")}
+    assert routes == {
+        ("empty", "p2p"),
+        ("numpy", "p2p"),
+        ("device", "host"),
+        ("checked", "p2p"),
+        ("checked device", "host"),
+    }
     assert [r for r in rows if not 0 < r["value"] < float("inf")] == []
     assert all(r["turns"] == 2 and r["spread"] >= 0 for r in rows if r["impl"] == "zerohop")
     absent = {(a["impl"], a["test"]): a["reason"] for a in head["not_available"]}

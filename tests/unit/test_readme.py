@@ -52,6 +52,21 @@ def test_two_processes_exchange(repository: Path, tmp_path: Path) -> None:
         assert server.communicate() == ("499500.0\n", "")
 
 
+def test_what_is_checked_end_to_end_runs(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ZEROHOP_DEVICE", "soft0")
+    with zh.Endpoint() as theirs:
+        inbox = theirs.empty(1000)
+        theirs.share("inbox", inbox)
+        source = np.arange(1000, dtype="uint8")
+        names = {"zh": zh, "address": theirs.address, "source": source}
+        exec(examples(repository)[8], names)  # noqa: S102
+        assert theirs.wait_notify(7, timeout=5) is not None
+        np.testing.assert_array_equal(np.asarray(inbox), source)
+    assert capsys.readouterr().out == ""
+
+
 def test_the_other_calls_run(repository: Path) -> None:
     with zh.Endpoint("soft0") as ours, zh.Endpoint("soft0") as theirs:
         peer = ours.connect(theirs.address)

@@ -111,12 +111,12 @@ def _split_sizes(
     if text is None:
         return None
     try:
-        return tuple(sorted({_parse_size(word) for word in text.split(",")}))
+        return tuple(sorted({parse_size(word) for word in text.split(",")}))
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
 
-def _parse_size(word: str) -> int:
+def parse_size(word: str) -> int:
     """'8', '64K', '1M', '1G' (powers of 1024) -> bytes; atomics and notifications want 8 at least."""
     scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(word[-1:].upper(), 1)
     digits = word[:-1] if scale > 1 else word

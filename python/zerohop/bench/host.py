@@ -25,13 +25,18 @@ from zerohop.host import available_memory
 SUITE = "host"
 BOUND_S = 120.0  # for any one answer; of the first, the import of PyTorch included
 MAPPED, PLAIN, DEVICE = "empty", "numpy", "device"
+CHECKED, CHECKED_DEVICE = "checked", "checked device"
 PARTS = {
     MAPPED: "p2p, memory of Endpoint.empty()",
     PLAIN: "p2p, plain NumPy memory",
     DEVICE: "by the device, as between hosts",
+    CHECKED: "p2p, memory of Endpoint.empty(), integrity=1",
+    CHECKED_DEVICE: "by the device, integrity=1",
 }
 ANY = "host"  # memory of a peer that has one way for all: it stands in each part
 PEERS = ("ucx", "mpi", "nixl", "gloo", "torch")
+# Who polls the bytes themselves does not wait for the check, and has the other one change them in it.
+CHECKED_TESTS = ("latency", "send_latency", "write", "read", "send")
 LATENCIES = ("write_latency", "latency", "send_latency")
 TESTS = (*LATENCIES, "write", "read", "send")
 UCX_WAYS = {MAPPED: ucx.POSIX, PLAIN: ucx.CMA, DEVICE: ucx.TCP}  # what UCX does in their place
@@ -74,10 +79,16 @@ def steps(plan: Plan) -> list[Step]:
 
 def _ours(part: str, device: str | None, nbytes: int) -> Entrant:
     memory = PLAIN if part == PLAIN else MAPPED
-    player = Contestant(OURS, 2, BOUND_S, Pair, device, nbytes, int(part != DEVICE), memory)
-    check = None if part == DEVICE else _check_p2p
+    by_device, checked = part in (DEVICE, CHECKED_DEVICE), part in (CHECKED, CHECKED_DEVICE)
+    setting = (int(not by_device), memory, int(checked))
+    player = Contestant(OURS, 2, BOUND_S, Pair, device, nbytes, *setting)
+    check = None if by_device else _check_p2p
     label = f"{OURS}, {PARTS[part]}"
-    return Entrant(OURS, player, DRIVERS, part, needed=part == DEVICE, check=check, label=label)
+    tests = {test: test for test in CHECKED_TESTS} if checked else None
+    needed = part == DEVICE
+    return Entrant(
+        OURS, player, DRIVERS, part, tests=tests, needed=needed, check=check, label=label
+    )
 
 
 def _check_p2p(facts: Mapping[str, Any]) -> None:
@@ -87,7 +98,7 @@ def _check_p2p(facts: Mapping[str, Any]) -> None:
 
 def _theirs(name: str, plan: Plan, nbytes: int) -> list[Entrant]:
     if name == "ucx":
-        return [_ucx(part, plan) for part in PARTS]
+        return [_ucx(part, plan) for part in UCX_WAYS]
     player: Player
     if name == "mpi":
         player = mpi.Mpi(BOUND_S, nbytes)
@@ -109,6 +120,6 @@ def told(rows: Sequence[Row]) -> Sequence[Part]:
             continue
         figures = Figures(row for row in rows if row.memory in (part, ANY))
         judge = partial(host_verdicts, figures)
-        judged = [] if part == DEVICE else judge(mapped=part == MAPPED)
+        judged = judge(mapped=part == MAPPED) if part in (MAPPED, PLAIN) else []
         parts.append(Part(label, figures, VIEWS, judged))
     return parts

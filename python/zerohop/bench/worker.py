@@ -26,7 +26,7 @@ class Pair:
     """One of two ends that are connected, with an arena each.
 
     p2p: whether memory is copied without the device. memory: where the arena lies, "empty" (that of
-    Endpoint.empty) or "numpy" (any array, registered).
+    Endpoint.empty) or "numpy" (any array, registered). integrity: whether transfers are checked.
     """
 
     def __init__(
@@ -36,8 +36,9 @@ class Pair:
         arena_nbytes: int,
         p2p: int = 0,
         memory: str = "empty",
+        integrity: int = 0,
     ) -> None:
-        endpoint = zh.Endpoint(device, p2p=p2p)
+        endpoint = zh.Endpoint(device, p2p=p2p, integrity=integrity)
         self._tcp = connect_tcp(link)
         addresses = link.exchange(endpoint.address)
         peer = endpoint.connect(addresses[1 - link.rank])

@@ -1,0 +1,148 @@
+"""`zerohop verify`: tries the memory and the ways between two ends for a while, and sums up."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from zerohop.bench.progress import Watch
+from zerohop.endpoint import Endpoint
+from zerohop.errors import Error
+from zerohop.host import human_bytes
+from zerohop.verify.target import TIMEOUT_S, TargetFailed, second_process
+from zerohop.verify.tester import Tally, Tester
+from zerohop.verify.ways import ROUTES, open_way
+
+
+@dataclass(frozen=True)
+class Options:
+    """peer: address of a listener; None: a second process on this host, of `nbytes` for each route."""
+
+    seconds: float
+    routes: tuple[str, ...] = ()  # none: all that there are
+    device: str | None = None
+    peer: bytes | None = None
+    nbytes: int = 64 << 20
+    seed: int | None = None
+    as_json: bool = False
+
+
+@dataclass
+class Result:
+    seed: int
+    seconds: float = 0.0
+    tallies: list[Tally] = field(default_factory=list)
+    absent: dict[str, str] = field(default_factory=dict)  # routes, and why
+    failure: str = ""  # that ended it early
+
+    def good(self, wanted: Sequence[str]) -> bool:
+        """Something was tried, all that was wanted, and nothing was wrong."""
+        missing = [route for route in wanted if route in self.absent]
+        errors = sum(tally.errors for tally in self.tallies)
+        return bool(self.tallies) and not errors and not self.failure and not missing
+
+
+def run(options: Options, console: Console) -> bool:
+    """Whether all was right; prints what was found."""
+    result = verify(options)
+    good = result.good(options.routes)
+    if options.as_json:
+        print(json.dumps({"good": good, **asdict(result)}, indent=2))
+    else:
+        _print(result, good, console)
+    return good
+
+
+def verify(options: Options) -> Result:
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    result = Result(seed)
+    begin = time.monotonic()
+    try:
+        target: Any = (
+            second_process(options.device, options.nbytes)
+            if options.peer is None
+            else nullcontext(options.peer)
+        )
+        with (
+            target as address,
+            Endpoint(options.device, timeout=TIMEOUT_S, p2p=1, integrity=1) as endpoint,
+        ):
+            _try(options, endpoint, address, result)
+    except (Error, TargetFailed) as error:
+        result.failure = str(error)
+    result.seconds = time.monotonic() - begin
+    return result
+
+
+def _try(options: Options, endpoint: Endpoint, address: bytes, result: Result) -> None:
+    peer = endpoint.connect(address)
+    testers: list[Tester] = []
+    for number, route in enumerate(options.routes or ROUTES):
+        way = open_way(endpoint, peer, route)
+        if isinstance(way, str):
+            result.absent[route] = way
+            continue
+        testers.append(Tester(way, result.seed + number))
+        result.tallies.append(testers[-1].tally)
+    if testers:
+        with Watch("zerohop verify") as watch:
+            _take_turns(testers, options.seconds, watch)
+        for tester in testers:
+            tester.finish()
+
+
+def _take_turns(testers: Sequence[Tester], seconds: float, watch: Watch) -> None:
+    """A pattern by each route in turn; every pattern at least once."""
+    begin = time.monotonic()
+    watch.expect(max(1, round(seconds)))
+    steps, told = [tester.rounds() for tester in testers], 0
+    names: set[str] = set()
+    while True:
+        for tester, step in zip(testers, steps, strict=True):
+            name = next(step)
+            watch.at(f"{name} by {tester.tally.route}{_errors(testers)}")
+        passed = time.monotonic() - begin
+        while told < min(passed, seconds) - 1:
+            watch.advance()
+            told += 1
+        if passed >= seconds and name in names:
+            return
+        names.add(name)
+
+
+def _errors(testers: Sequence[Tester]) -> str:
+    errors = sum(tester.tally.errors for tester in testers)
+    return f", {errors} errors" if errors else ""
+
+
+def _print(result: Result, good: bool, console: Console) -> None:
+    table = Table(title=f"zerohop verify, {result.seconds:.0f} s, seed {result.seed}")
+    for title, justify in (("route", "left"), ("operations", "right"), ("moved", "right")):
+        table.add_column(title, justify="right" if justify == "right" else "left")
+    table.add_column("errors", justify="right")
+    for tally in result.tallies:
+        moved = human_bytes(tally.nbytes)
+        table.add_row(tally.route, str(tally.operations), moved, str(tally.errors))
+    console.print(table)
+    for route, reason in result.absent.items():
+        console.print(f"{route}: not there: {reason}", markup=False)
+    for tally in result.tallies:
+        for wrong in tally.wrong:
+            place = f"bytes {wrong.offset} to {wrong.offset + wrong.nbytes - 1}"
+            console.print(
+                f"{wrong.route}, {place}, {wrong.pattern}, by {wrong.found_by}: {wrong.what}",
+                markup=False,
+            )
+        if tally.errors > len(tally.wrong):
+            console.print(f"{tally.route}: {tally.errors - len(tally.wrong)} more", markup=False)
+    if result.failure:
+        console.print(f"ended early: {result.failure}", markup=False)
+    console.print("nothing was wrong" if good else "not all was right", style="bold")

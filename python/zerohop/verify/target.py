@@ -1,0 +1,91 @@
+"""The end that is written to and read from: it shares memory and serves, in this process or in one beside it."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from zerohop.doctor.address import decode, encode
+from zerohop.endpoint import Endpoint
+from zerohop.errors import Error, TransferTimeout
+
+TIMEOUT_S = 30.0  # of connecting and of each transfer
+START_S = 60.0  # of a second process: it imports numpy and may start CUDA
+LOOK_S = 1.0
+# By the route that takes them; the last is copied by both Endpoints whatever the device could do.
+NAMES = {
+    "host": "verify/host",
+    "p2p": "verify/p2p",
+    "gpudirect": "verify/gpudirect",
+    "staged": "verify/staged",
+}
+
+
+class TargetFailed(RuntimeError):
+    """The second process did not come up; says why."""
+
+
+def share(endpoint: Endpoint, nbytes: int) -> str:
+    """Shares `nbytes` for each route, which the endpoint then keeps; returns why there is none of a GPU."""
+    endpoint.share(NAMES["p2p"], endpoint.empty(nbytes))
+    endpoint.share(NAMES["host"], endpoint.register(np.zeros(nbytes, np.uint8), cache=False))
+    try:
+        for route, registration in (("gpudirect", "auto"), ("staged", "staged")):
+            # Twice as much: what comes back through the near GPU is put into the second half.
+            memory = endpoint.empty(2 * nbytes, device="cuda:0", registration=registration)
+            endpoint.share(NAMES[route], memory)
+    except Error as error:
+        return str(error)
+    return ""
+
+
+def listen(device: str | None, nbytes: int) -> None:
+    """Prints an address and serves whoever has it, until interrupted."""
+    with Endpoint(device, timeout=TIMEOUT_S, p2p=1, integrity=1) as endpoint:
+        reason = share(endpoint, nbytes)
+        print(encode(endpoint.address), flush=True)
+        print(f"serving {nbytes} bytes for each route on {endpoint.device}", file=sys.stderr)
+        if reason:
+            print(f"no GPU memory: {reason}", file=sys.stderr)
+        try:
+            while True:
+                try:
+                    peer = endpoint.accept(timeout=LOOK_S)
+                except TransferTimeout:
+                    continue  # gives Ctrl-C its chance
+                print(f"{peer.name} on {peer.host} connected", file=sys.stderr)
+        except KeyboardInterrupt:
+            print("stopped", file=sys.stderr)
+
+
+@contextmanager
+def second_process(device: str | None, nbytes: int) -> Iterator[bytes]:
+    """Runs a target in a process of its own and gives its address; ends it afterwards."""
+    command = [sys.executable, "-m", "zerohop.verify.target", str(nbytes), device or ""]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        try:
+            assert process.stdout is not None
+            ready, _, _ = select.select([process.stdout], [], [], START_S)
+            line = process.stdout.readline().strip() if ready else ""
+            if not line:
+                raise TargetFailed("the second process did not start; what it said is above")
+            yield decode(line)
+        finally:
+            process.kill()
+
+
+def main(nbytes: int, device: str | None) -> None:
+    with Endpoint(device, timeout=TIMEOUT_S, p2p=1, integrity=1) as endpoint:
+        share(endpoint, nbytes)
+        print(encode(endpoint.address), flush=True)
+        sys.stdin.read()  # ends with the parent, however that ends
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2] or None)

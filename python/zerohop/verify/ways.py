@@ -1,0 +1,95 @@
+"""How a pattern gets to the memory of the other end and back, by each route."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+
+from zerohop._core import Memory, Peer, RemoteMemory
+from zerohop.endpoint import Endpoint
+from zerohop.errors import Error, IntegrityError, RouteUnavailable
+from zerohop.verify.patterns import Bytes
+from zerohop.verify.target import NAMES
+
+ROUTES = tuple(NAMES)
+
+
+class Way:
+    """From memory of this host into `far` and back, by `route` alone."""
+
+    def __init__(self, endpoint: Endpoint, peer: Peer, route: str) -> None:
+        self.route = route
+        self._peer = peer
+        self.far = self._take(peer)
+        self.nbytes = self.far.nbytes
+        self._near: Memory = endpoint.empty(self.nbytes)
+        self._back: Memory = endpoint.empty(self.nbytes)
+
+    def _take(self, peer: Peer) -> RemoteMemory:
+        try:
+            return peer[NAMES[self.route]]
+        except KeyError:
+            raise LookupError("the other end has no such memory") from None
+
+    def put(self, content: Bytes, offset: int, shift: int) -> None:
+        """Writes it to `offset` there, from `shift` bytes behind the begin of a page here."""
+        near = self._near[shift : shift + content.size]
+        np.asarray(near)[:] = content
+        there = self.far[offset : offset + content.size]
+        self._peer.write(near, there, require=self.route).wait()
+
+    def get(self, offset: int, nbytes: int, shift: int) -> Bytes:
+        """What is at `offset` there."""
+        back = self._back[shift : shift + nbytes]
+        np.asarray(back).fill(0xA5)
+        self._peer.read(self.far[offset : offset + nbytes], back, require=self.route).wait()
+        return np.array(back)
+
+
+class GpuWay(Way):
+    """Into the far GPU's memory, from there into the near GPU's and back by `route`, and home."""
+
+    def __init__(self, endpoint: Endpoint, peer: Peer, route: str) -> None:
+        super().__init__(endpoint, peer, route)
+        registration = "staged" if route == "staged" else "auto"
+        try:
+            self._gpu: Memory = endpoint.empty(
+                self.nbytes, device="cuda:0", registration=registration
+            )
+        except Error as error:
+            raise LookupError(f"this side has no GPU memory: {error}") from None
+
+    def _take(self, peer: Peer) -> RemoteMemory:
+        """The first half is what is tried; by the second one bytes come back."""
+        both = super()._take(peer)
+        half = both.nbytes // 2
+        self._second = both[half:]
+        return both[:half]
+
+    def put(self, content: Bytes, offset: int, shift: int) -> None:
+        near = self._near[shift : shift + content.size]
+        np.asarray(near)[:] = content
+        self._peer.write(near, self.far[offset : offset + content.size]).wait()
+
+    def get(self, offset: int, nbytes: int, shift: int) -> Bytes:
+        first, gpu = self.far[offset : offset + nbytes], self._gpu[:nbytes]
+        second, back = self._second[:nbytes], self._back[shift : shift + nbytes]
+        np.asarray(back).fill(0xA5)
+        self._peer.read(first, gpu, require=self.route).wait()
+        self._peer.write(gpu, second, require=self.route).wait()
+        self._peer.read(second, back).wait()
+        return np.array(back)
+
+
+def open_way(endpoint: Endpoint, peer: Peer, route: str) -> Way | str:
+    """The way, or why there is none."""
+    kind = Way if route in ("host", "p2p") else GpuWay
+    try:
+        way = kind(endpoint, peer, route)
+        with suppress(IntegrityError):  # there is a way: what is wrong with it is found later
+            way.put(np.zeros(1, np.uint8), 0, 0)
+            way.get(0, 1, 0)
+        return way
+    except (RouteUnavailable, LookupError) as error:
+        return str(error.args[0])

@@ -1,0 +1,157 @@
+"""`zerohop verify`: a clean run finds nothing, and a run with faults finds them, between processes for real."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from support.patience import patient
+from zerohop.cli import main
+from zerohop.verify import tester as testers
+from zerohop.verify.patterns import PATTERNS
+from zerohop.verify.ways import Way
+
+SHORT = ["verify", "--minutes=0", "--size=1M", "--seed=5", "--verbs=soft0"]
+
+
+def invoke(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, [*SHORT, *arguments], catch_exceptions=False)
+    assert result.exit_code in (0, 1), result.output
+    return result
+
+
+def found(result: Result) -> dict[str, object]:
+    value: dict[str, object] = json.loads(result.stdout)
+    return value
+
+
+@contextmanager
+def listener() -> Iterator[str]:
+    command = [sys.executable, "-m", "zerohop", "verify", "--listen", "--size=64K", "--verbs=soft0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+@pytest.mark.timeout(patient(120))
+def test_a_clean_run_finds_nothing() -> None:
+    result = invoke()
+    assert result.exit_code == 0, result.output
+    assert "nothing was wrong" in result.output
+    assert "seed 5" in result.output
+    for route in ("host", "p2p"):
+        assert any(
+            route in line and line.rstrip(" │").endswith(" 0")
+            for line in result.output.splitlines()
+        )
+
+
+@pytest.mark.timeout(patient(120))
+def test_bits_that_are_altered_are_found_and_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROHOP_FAULTS", "seed=2,alter=0.5")
+    result = invoke("--json", "--route=host", "--route=p2p")
+    assert result.exit_code == 1
+    value = found(result)
+    assert value["good"] is False
+    tallies = {tally["route"]: tally for tally in value["tallies"]}  # type: ignore[attr-defined]
+    assert tallies["p2p"]["errors"] == 0  # no device, no fault
+    host = tallies["host"]
+    assert host["errors"] > 0
+    assert {wrong["found_by"] for wrong in host["wrong"]} >= {"checksum"}
+    assert all(0 <= wrong["offset"] < 1 << 20 and wrong["nbytes"] > 0 for wrong in host["wrong"])
+    assert {wrong["route"] for wrong in host["wrong"]} == {"host"}
+
+
+@pytest.mark.timeout(patient(120))
+def test_a_route_that_is_wanted_and_not_there_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    result = invoke("--route=gpudirect", "--route=host", "--json")
+    assert result.exit_code == 1
+    value = found(result)
+    assert "no" in value["absent"]["gpudirect"]  # type: ignore[index]
+    assert [tally["errors"] for tally in value["tallies"]] == [0]  # type: ignore[attr-defined]
+
+
+@pytest.mark.timeout(patient(120))
+def test_between_a_listener_and_its_peer() -> None:
+    with listener() as address:
+        result = invoke("--peer", address, "--json")
+        assert result.exit_code == 0, result.output
+        assert {tally["route"] for tally in found(result)["tallies"]} >= {"host", "p2p"}  # type: ignore[attr-defined]
+    gone = invoke("--peer", address, "--json")
+    assert gone.exit_code == 1
+    assert "cannot connect" in str(found(gone)["failure"])
+
+
+def test_wrong_usage_is_told() -> None:
+    for arguments, words in (
+        (["--listen", "--json"], "--listen goes with"),
+        (["--size=3x"], "is not a size"),
+        (["--peer=@/no/such/file"], "Invalid value"),
+    ):
+        result = CliRunner().invoke(main, [*SHORT, *arguments])
+        assert result.exit_code == 2
+        assert words in result.output
+
+
+class Bad(Way):
+    """Memory of this process, of which a bit sticks and which writes one byte too many."""
+
+    def __init__(self, nbytes: int, stuck: int, over: bool) -> None:
+        self.route, self.nbytes = "host", nbytes
+        self._cells, self._stuck, self._over = np.zeros(nbytes, np.uint8), stuck, over
+
+    def put(self, content: np.ndarray, offset: int, shift: int) -> None:
+        end = offset + content.size
+        self._cells[offset:end] = content
+        if self._over and end < self.nbytes:
+            self._cells[end] ^= 0xFF
+        self._cells[self._stuck] |= 0x10
+
+    def get(self, offset: int, nbytes: int, shift: int) -> np.ndarray:
+        return self._cells[offset : offset + nbytes].copy()
+
+
+def test_a_stuck_bit_is_found_at_its_place() -> None:
+    tester = testers.Tester(Bad(5000, stuck=1234, over=False), 1)
+    steps = tester.rounds()
+    names = [next(steps) for _ in range(400)]
+    assert set(names) == set(PATTERNS)
+    assert tester.tally.errors > 10
+    assert {(wrong.offset, wrong.nbytes) for wrong in tester.tally.wrong} == {(1234, 1)}
+    assert all("bits that differ: 0x10" in wrong.what for wrong in tester.tally.wrong)
+
+
+def test_bytes_beside_what_is_written_are_found_at_the_end() -> None:
+    tester = testers.Tester(Bad(64, stuck=0, over=True), 1)
+    tester._way.put(np.full(10, 0x10, np.uint8), 0, 0)
+    tester._model[:10] = 0x10
+    tester.finish()
+    [wrong] = tester.tally.wrong
+    assert (wrong.offset, wrong.nbytes, wrong.pattern) == (10, 1, "whole memory")
+
+
+def test_patterns_are_what_they_are_called() -> None:
+    random, present = np.random.default_rng(0), np.arange(20, dtype=np.uint8)
+    ones = PATTERNS["walking ones"](random, present, 3)
+    assert set(np.unpackbits(ones[:, None], axis=1).sum(axis=1)) == {1}
+    assert len(set(ones.tolist())) == 8
+    words = PATTERNS["address in word"](random, present, 3)
+    assert words[5:13].view("<u8")[0] == 8
+    assert words[0:5].tolist() == [0] * 5
+    np.testing.assert_array_equal(PATTERNS["inverse"](random, present, 0), 255 - present)
+    assert PATTERNS["random"](random, present, 0).shape == present.shape
+
+
+def test_its_help_says_what_the_exit_status_means() -> None:
+    text = CliRunner().invoke(main, ["verify", "--help"]).output
+    assert "Exit status" in text
