@@ -24,8 +24,9 @@ constexpr milliseconds kLingerTime{1000};
 // A real adapter answers by itself; here the peer's program may be late only because CPUs are busy.
 constexpr milliseconds kLeastRetryTime{1000};
 // Unacknowledged by the peer's kernel for this long: the path is cut (the peer's program may be as
-// slow as it likes, its kernel answers for it).
-constexpr int kPathTimeoutMs = 5000;
+// slow as it likes, its kernel answers for it). What is under way then fails within the 5 s in which
+// it is promised to, also where nothing else than this connection is cut.
+constexpr int kPathTimeoutMs = 3500;
 
 // Reno needs no privilege and is in every kernel (tcp(7)). Inside a host nothing can be congested,
 // and a system-wide BBR would hold bytes back by its pacing timers: messages of 1 MiB took 1.6

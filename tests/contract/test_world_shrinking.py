@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import time
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import LOST_WITHIN, Attempt, within
+from support.launchers import needs
 from support.members import Member, ask
 from support.patience import patient
 from support.ranks import close, results, worlds
+from zerohop.mpi import GatheredStore
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -223,3 +226,29 @@ def test_a_world_that_nobody_was_given_is_closed_with_the_old_one(rank_threads):
         alone = made[1].shrink()
     assert (alone.size, alone.name) == (1, "world, shrunk 2")
     close([alone, made[1]])
+
+
+@pytest.mark.parametrize("kind", ["FileStore", "TCPStore"])
+def test_they_meet_in_a_store_of_pytorch(rank_threads, tmp_path, kind):
+    """Whose get() would wait for what nobody has set."""
+    needs(modules=("torch",))
+    distributed = importlib.import_module("torch.distributed")
+    if kind == "TCPStore":
+        store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    else:
+        store = distributed.FileStore(str(tmp_path / "file"))
+    made = [zh.World(store, rank, 3, device=rank_threads.device) for rank in range(3)]
+    results([Attempt(world.barrier) for world in made])
+    made.pop(1).close()
+    with within(LOST_WITHIN):
+        smaller = results([Attempt(world.shrink) for world in made])
+    results([Attempt(world.barrier) for world in smaller])
+    close([*smaller, *made])
+
+
+def test_without_a_store_that_serves_another_one_is_needed(rank_threads, tmp_path):
+    with zh.World(GatheredStore(), 0, 1, device=rank_threads.device) as world:
+        with pytest.raises(zh.Error, match=r"no store in which .* give shrink\(store=\) a fresh"):
+            world.shrink()
+        with world.shrink(store=tmp_path / "fresh") as alone, alone.shrink() as again:
+            assert again.name == "world, shrunk 2"
