@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -13,14 +12,9 @@ from zerohop.bound import looks
 from zerohop.entries import Entry
 from zerohop.errors import Error, TransferTimeout
 from zerohop.runs import Lead, check_size, open_run
-from zerohop.store import Store
+from zerohop.store import Store, is_of_torch, peek
 
 __all__ = ["Addresses"]
-
-
-def _is_of_torch(store: Store) -> bool:
-    distributed = sys.modules.get("torch.distributed")  # who has one of its stores has imported it
-    return distributed is not None and isinstance(store, distributed.Store)
 
 
 class Addresses:
@@ -41,18 +35,23 @@ class Addresses:
     def wait(self, rank: int, end: float) -> tuple[Entry, Lead]:
         """What there is of that rank, now or by `end` (time.monotonic()). Raises TransferTimeout, Error once this one has left."""
         key = f"{self._prefix}/{rank}"
-        if _is_of_torch(self._store):  # its get() would wait for its own timeout
+        if is_of_torch(self._store):  # its get() would wait for its own timeout
             self._wait_in_torch(key, end)
         for _ in looks(end):
             if self._over:
                 raise Error("this rank has left")
-            if (value := self._look(key)) is None:
+            if (value := peek(self._store, key)) is None:
                 continue
             entry = Entry.from_bytes(value)
             lead = self._run.look_into(rank, entry)
             if lead.seconds or lead.lost:  # else it says nothing of this run
                 return entry, lead
         raise self._missing(key)
+
+    @property
+    def run(self) -> str | None:
+        """Names this rank's run among all of the store; nothing: it serves one. None: there may be others, which none tells."""
+        return self._run.number
 
     def found(self, rank: int, entry: Entry) -> None:
         """That rank was at its address. Raises ValueError: it has another size."""
@@ -77,12 +76,6 @@ class Addresses:
             if time.monotonic() < end - 0.5:
                 raise Error(f"{store!r} cannot be asked for {key!r}: {error}") from error
             raise self._missing(key) from error
-
-    def _look(self, key: str) -> bytes | None:
-        with suppress(KeyError):
-            value = self._store.get(key)
-            return None if value is None else bytes(value)
-        return None
 
     def _missing(self, key: str) -> TransferTimeout:
         return TransferTimeout(

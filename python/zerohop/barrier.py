@@ -28,6 +28,7 @@ _SLICE = 0.25  # seconds after which a wait looks whether the rank it waits for 
 _ARRIVED = 1 << 31
 _DIGEST = _ARRIVED - 1
 _LOST = 2  # plus the rank that is lost: whom that one tells need not wait for what does not come
+_NOBODY = -1  # in its place: somebody has called shrink()
 
 
 class Barrier:
@@ -53,6 +54,17 @@ class Barrier:
             )
         try:
             self._go_on(bound)
+        finally:
+            self._inside.release()
+
+    def give_up(self, lost: int | None, bound: Bound) -> None:
+        """For shrink(): that rank was lost elsewhere. Those who wait for this one here learn it, and so do those who come."""
+        if not self._inside.acquire(blocking=False):  # that thread learns it by itself
+            return
+        try:
+            if self._lost is None:
+                self._lost = _NOBODY if lost is None else lost
+                self._warn_others(bound)
         finally:
             self._inside.release()
 
@@ -164,9 +176,14 @@ class Barrier:
         if self._ending.mismatch is not None:
             return self._differ(self._ending.mismatch.text)
         assert self._lost is not None
+        if self._lost == _NOBODY:
+            return PeerLost(
+                f"barrier of {self._roster.name!r}: a rank has called shrink(), and without it there is no barrier any more; "
+                "shrink() makes a World of those who call it"
+            )
         return PeerLost(
             f"barrier of {self._roster.name!r}: {self._roster.lost(self._lost)}, and without it there is no barrier any "
-            "more; state() tells who is left"
+            "more; state() tells who is left, and shrink() makes a World of those"
         )
 
     def _warn_others(self, bound: Bound) -> None:

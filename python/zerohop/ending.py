@@ -120,7 +120,7 @@ class Ending:
             return self.cause.error(call)
         kind = PeerLost if self.cause.kind == LOST else Error
         return kind(
-            f"{call}: the collectives of this World are over: {self.cause.text}. Make a World of another name"
+            f"{call}: the collectives of this World are over: {self.cause.text}. Make a World of another name, or shrink() this one"
         )
 
     def difference(self, rank: int, peer: _core.Peer) -> str | None:

@@ -149,6 +149,9 @@ class Roster:
         """Other ranks of which there is a Peer, alive or not."""
         return [rank for rank in list(self._peers) if rank != self.rank]
 
+    def lost_ranks(self) -> list[int]:
+        return [rank for rank in range(self.size) if not self.seems_well(rank)]
+
     def lives(self, rank: int, bound: Bound) -> bool:
         """False if the rank is lost. It is connected for that; within the bound it may also not have started."""
         with suppress(Error):
@@ -188,6 +191,11 @@ class Roster:
         if timeout is None:
             return self.endpoint.timeout
         return seconds(timeout)
+
+    @property
+    def run(self) -> str | None:
+        """As Addresses has it."""
+        return self._addresses.run
 
     @property
     def is_here(self) -> bool:

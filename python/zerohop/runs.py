@@ -34,6 +34,10 @@ class Lead:
 class Run(Protocol):
     """A rank's part in a run. Any thread."""
 
+    @property
+    def number(self) -> str | None:
+        """Of a run that has been joined, among all of its store; nothing: it is the only one. None: it has none."""
+
     def join(self, rank: int, entry: Entry, timeout: float) -> None: ...
     def amend(self, rank: int, entry: Entry) -> None:
         """Puts it in the place of this rank's, which has joined."""
@@ -50,6 +54,7 @@ class OnlyRun:
 
     def __init__(self, store: Store, prefix: str) -> None:
         self._store, self._prefix = store, prefix
+        self.number: str | None = ""
 
     def join(self, rank: int, entry: Entry, timeout: float) -> None:
         self.amend(rank, entry)
@@ -70,6 +75,7 @@ class DatedRun(OnlyRun):
     def __init__(self, directory: Directory, prefix: str) -> None:
         super().__init__(directory, prefix)
         self._directory = directory
+        self.number = None
         self._since = 0.0
 
     def join(self, rank: int, entry: Entry, timeout: float) -> None:
@@ -94,7 +100,7 @@ class LockedRun:
     def __init__(self, directory: Directory, prefix: str, locks: ByteLocks) -> None:
         self._directory, self._prefix, self._locks = directory, prefix, locks
         self._what = f"World {prefix.partition('/')[2]!r} in {directory!r}"
-        self._number = ""
+        self.number = ""
         self._warned = False
 
     def join(self, rank: int, entry: Entry, timeout: float) -> None:
@@ -122,27 +128,27 @@ class LockedRun:
             )
         other = self._locks.taken(0, _GATE)
         if other is None:
-            self._number = secrets.token_hex(8)
-            self._locks.write(self._number.encode())
+            self.number = secrets.token_hex(8)
+            self._locks.write(self.number.encode())
         else:
-            self._number = self._locks.read().decode()
+            self.number = self._locks.read().decode()
             seen = self._look(other)
-            if own is not None and own.run == self._number:
+            if own is not None and own.run == self.number:
                 return (
                     f"it was in the run in which rank {other} ({_who(seen)}) still is; let that one end, or take another "
                     "directory"
                 )
-            if seen is not None and seen.run == self._number:
+            if seen is not None and seen.run == self.number:
                 check_size(self._what, rank, entry, other, seen)
         self._locks.take(rank)
         self.amend(rank, entry)
         return None
 
     def amend(self, rank: int, entry: Entry) -> None:
-        self._directory.set(f"{self._prefix}/{rank}", replace(entry, run=self._number).to_bytes())
+        self._directory.set(f"{self._prefix}/{rank}", replace(entry, run=self.number).to_bytes())
 
     def look_into(self, rank: int, entry: Entry) -> Lead:
-        current = entry.run == self._number
+        current = entry.run == self.number
         if self._locks.taken(rank, 1) is not None:
             # Another run's: it is about to replace that entry, or locks of each host are its own.
             return Lead(float("inf") if current else _OTHERS, lost=False)

@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 import weakref
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from zerohop.launch import PATIENCE, job_from_environment
 from zerohop.numbers import whole
 from zerohop.roster import Roster
 from zerohop.segment import Segment
+from zerohop.shrinking import Shrinking
 from zerohop.slots import BARRIER, SlotRanges, collective_slots
 from zerohop.store import Store, open_store
 
@@ -82,8 +84,9 @@ class World(CollectiveCalls):
             raise ValueError(f"rank {rank} of {size}: ranks go from 0 to size - 1")
         if not isinstance(name, str) or not name or not name.isprintable():
             raise ValueError(f"name must be printable text, not {name!r}")
-        options = {"local_rank": self.local_rank, **options}
-        self._roster = Roster(open_store(store), name, self.rank, self.size, options)
+        store = open_store(store)
+        of_endpoint = {"local_rank": self.local_rank, **options}
+        self._roster = Roster(store, name, self.rank, self.size, of_endpoint)
         self.endpoint = self._roster.endpoint
         ending = Ending(self._roster)
         self._barrier = Barrier(self._roster, BARRIER, ending)
@@ -93,6 +96,8 @@ class World(CollectiveCalls):
         # By name, the latest.
         self._segments: weakref.WeakValueDictionary[str, Segment] = weakref.WeakValueDictionary()
         self._made = 0  # how many
+        make = partial(World, local_rank=self.local_rank, **options)
+        self._shrinking = Shrinking(self._roster, self._barrier, ending, store, make)
         _open.add(self)
 
     @classmethod
@@ -249,6 +254,28 @@ class World(CollectiveCalls):
         """The other ranks of which this one has a Peer, alive or lost. Never blocks."""
         return self._roster.connected()
 
+    def shrink(
+        self, timeout: float | None = None, *, store: Store | str | os.PathLike[str] | None = None
+    ) -> World:
+        """A new World of the ranks that are left, when some are lost (MPI: ULFM's MPI_Comm_shrink). All that are left call it.
+
+        Their numbers follow each other in the old order, and all have the same ranks in it: those that came to this call and
+        have not lost each other. A rank that died, hangs or left is waited for no longer than it takes to know that; one that
+        lives and does not come, until the timeout. Who dies meanwhile is not in it, or is lost in it; then all shrink that one.
+        A rank that the others have lost and that comes later (it was stopped, or cut off) gets PeerLost. Ranks that are cut
+        off from each other but reach the store do not become two Worlds: those of one side go on, the others get PeerLost.
+
+        The new World has an Endpoint of its own, with the options of this one: register arrays and make segments anew. Collectives
+        and barrier of this one are over, on all ranks; its segments and Peers serve on until it is closed, which may be at once.
+
+        timeout: seconds (default: the Endpoint's). Who calls again after TransferTimeout waits on.
+        store: where the survivors meet; default: the World's, which has to serve still, and without waiting for what nobody has
+            set (a directory, PyTorch's stores, Redis). One of from_mpi() has none that does, nor has a directory without locks.
+
+        Raises TransferTimeout, PeerLost, Error (no store serves), and what World raises.
+        """
+        return self._shrinking.run(Bound(self._roster.bound(timeout)), store)
+
     def close(self, timeout: float | None = None) -> None:
         """Lets what is posted finish, at most `timeout` seconds, and leaves; others see PeerLost. Twice is once.
 
@@ -272,6 +299,7 @@ class World(CollectiveCalls):
 
     def _close(self, timeout: float | None, error: BaseException | None) -> None:
         untaken = self._desk.untaken() if error is None and self._roster.is_here else ""
+        self._shrinking.close()
         try:
             self._roster.say_why(error)
         finally:

@@ -1,0 +1,142 @@
+"""Who of a World's ranks goes on when some are lost (MPI: ULFM's MPI_Comm_shrink), and where those find each other.
+
+Each survivor puts a note into the store: that it came, and whom it has lost. The lowest rank that is not lost waits until every
+other one has come or is lost, and proposes; if it is lost itself, the next one does. What is decided counts for all.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from zerohop.agreement import Agreement, Shelf
+from zerohop.bound import Bound, looks
+from zerohop.errors import PeerLost, TransferTimeout
+
+if TYPE_CHECKING:
+    from zerohop.roster import Roster
+
+__all__ = ["Survivors", "SurvivorsStore"]
+
+_SILENT = 5.0  # seconds for which a rank that nobody is connected to may not answer
+
+
+class Survivors:
+    """roster: of the World that they are left of."""
+
+    def __init__(self, roster: Roster, shelf: Shelf) -> None:
+        self._roster, self.shelf = roster, shelf
+        self._key = f"zerohop/{roster.name}/shrink"
+        self._agreement = Agreement(shelf, self._key, roster.rank, roster.size)
+        self._noted: list[int] | None = None  # whom this rank has said that it has lost
+        self._came: dict[int, set[int]] = {}  # whom each one that has come has lost
+        self._silent: dict[int, float] = {}  # time.monotonic() since when a rank has not answered
+
+    def agree(self, bound: Bound) -> list[int]:
+        """The ranks that go on, in order. Raises PeerLost: without this one; TransferTimeout: one lives, and does not come."""
+        roster, missing = self._roster, []
+        for _ in looks(bound.end):
+            self._note()
+            decided = self._agreement.decided()
+            if decided is None and self._leads(bound):
+                missing = self._missing(bound)
+                if not missing:
+                    decided = self._agreement.propose(self._who_fit())
+            if decided is not None:
+                return self._with_this_one(decided)
+        if missing:
+            raise TransferTimeout(
+                f"shrink of {roster.name!r}: rank {missing[0]} has not come in time, and is not lost; call again to wait on"
+            )
+        raise TransferTimeout(
+            f"shrink of {roster.name!r}: the lowest rank that is left has not decided in time; call again to wait on"
+        )
+
+    def _note(self) -> None:
+        lost = self._roster.lost_ranks()
+        if lost != self._noted:
+            self.shelf.set(f"{self._key}/{self._roster.rank}", json.dumps(lost).encode())
+            self._noted = lost
+
+    def _leads(self, bound: Bound) -> bool:
+        short = bound.by_the_way()  # one for all of them
+        return not any(self._lives(rank, short) for rank in range(self._roster.rank))
+
+    def _missing(self, bound: Bound) -> list[int]:
+        """Who has not come, though nobody who goes on has lost it."""
+        own, size = self._roster.rank, self._roster.size
+        for rank in range(size):
+            lost = self.shelf.get_json(f"{self._key}/{rank}")
+            if isinstance(lost, list):
+                self._came[rank] = set(lost)
+        given_up: set[int] = set().union(*(self._came[rank] for rank in self._who_fit()))
+        waited_for = set(range(own, size)) - self._came.keys() - given_up
+        short = bound.by_the_way()
+        return [rank for rank in sorted(waited_for) if self._lives(rank, short)]
+
+    def _lives(self, rank: int, bound: Bound) -> bool:
+        """Of one without a Peer also that it may live: it has yet to start, or is slow to answer."""
+        if not self._roster.lives(rank, bound):
+            return False
+        if rank in self._roster.connected():
+            self._silent.pop(rank, None)
+            return True
+        return time.monotonic() < self._silent.setdefault(rank, time.monotonic()) + _SILENT
+
+    def _who_fit(self) -> tuple[int, ...]:
+        """Of those who have come: this rank, which all lower ones are lost to, and of two that have lost each other the lower."""
+        own = self._roster.rank
+        self._came[own] = set(self._roster.lost_ranks())
+        fit = [own]
+        for rank in sorted(self._came.keys() - {own}):
+            lost = self._came[rank]
+            if not any(other in lost or rank in self._came[other] for other in fit):
+                fit.append(rank)
+        return tuple(sorted(fit))
+
+    def _with_this_one(self, decided: tuple[int, ...]) -> list[int]:
+        roster = self._roster
+        if roster.rank not in decided:
+            raise PeerLost(
+                f"shrink of {roster.name!r}: rank {roster.rank} was given up, and the World goes on without it, of what were the "
+                f"ranks {', '.join(map(str, decided))}; end this process, or begin anew"
+            )
+        return list(decided)
+
+
+class SurvivorsStore:
+    """A Store for the next World, which learns here of who is lost before all have met there.
+
+    survivors: ranks of the World before, by their new ones; roster: of that one.
+    """
+
+    def __init__(self, shelf: Shelf, roster: Roster, survivors: list[int]) -> None:
+        self.shelf, self._roster, self._survivors = shelf, roster, survivors
+        self._key = f"zerohop/{roster.name}/shrink/met"
+        self._met = False
+
+    def meet(self) -> None:
+        """All have met: from here on this rank may leave the World before, which is no loss for those who have not seen it yet."""
+        self.shelf.set(f"{self._key}/{self._roster.rank}", b"true")
+        self._met = True
+
+    def set(self, key: str, value: Any) -> None:
+        self.shelf.set(key, value)
+
+    def get(self, key: str) -> bytes | None:
+        """Raises PeerLost, Error."""
+        value = self.shelf.get(key)
+        if not self._met and self._is_lost(self._survivors[int(key.rpartition("/")[2])]):
+            raise PeerLost("it was lost while the World was shrunk")
+        return value
+
+    def _is_lost(self, before: int) -> bool:
+        roster = self._roster
+        if before == roster.rank or roster.lives(before, Bound(0.0)):
+            return False
+        # Where the World before is closed here, all of it seem to be lost.
+        return roster.is_here and self.shelf.get(f"{self._key}/{before}") is None
+
+    def __repr__(self) -> str:
+        return "what the survivors have told each other"

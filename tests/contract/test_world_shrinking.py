@@ -1,0 +1,254 @@
+"""The survivors of a World agree who they are, and go on as a smaller one."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import time
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.attempt import LOST_WITHIN, Attempt, within
+from support.launchers import needs
+from support.members import Member, ask
+from support.patience import patient
+from support.ranks import close, results, worlds
+from zerohop.mpi import GatheredStore
+
+pytestmark = pytest.mark.timeout(120)
+
+AGREED = LOST_WITHIN + 3  # seconds: to see the loss, then to agree, make Endpoints and meet
+
+
+@pytest.fixture
+def members(rank_threads):
+    """Ranks of a World, which have met."""
+    made = []
+
+    def make(size):
+        made.extend(Member(rank_threads, rank, size) for rank in range(size))
+        assert ask(made, "meet") == ["met"] * size
+        return list(made)
+
+    yield make
+    for member in made:
+        member.close()
+
+
+def shrunk(members, times=1):
+    """All have the same World of them alone, and it works."""
+    size = len(members)
+    with within(AGREED):
+        told = ask(members, "shrink")
+    assert told == [(rank, size, f"world, shrunk {times}") for rank in range(size)]
+    check(members)
+
+
+def check(members):
+    size = len(members)
+    everybody = [10 * rank for rank in range(size)]
+    expected = [[*everybody, (rank - 1) % size] for rank in range(size)]
+    assert ask(members, "exchange") == expected
+    assert ask(members, "state") == [["healthy"] * size] * size
+
+
+@pytest.mark.parametrize("dead", [[0], [2], [3], [0, 1], [1, 3]])
+def test_those_who_are_left_go_on(members, dead):
+    left = members(4)
+    dying = [left[rank] for rank in dead]
+    for member in dying:
+        member.signal(signal.SIGKILL)
+        left.remove(member)
+    for error in ask(left, "meet"):
+        assert isinstance(error, zh.PeerLost)
+        assert "shrink()" in str(error)
+    shrunk(left)
+
+
+def test_one_after_the_other_until_one_is_left(members):
+    left = members(4)
+    for times in range(1, 4):
+        left.pop(times % len(left)).signal(signal.SIGKILL)
+        shrunk(left, times)
+
+
+@pytest.mark.parametrize("second", [0, 1, 3])
+def test_one_dies_while_they_agree(members, second):
+    """All wait for it: it is not lost yet, and does not come."""
+    left = members(5)
+    left.pop(2).signal(signal.SIGKILL)
+    dying = left[second]
+    waiting = [member for member in left if member is not dying]
+    for member in waiting:
+        member.tell("shrink")
+    for member in waiting:
+        with pytest.raises(Exception, match="nothing came"):
+            member.answer(patient(0.2))
+    dying.signal(signal.SIGKILL)
+    told = [member.answer() for member in waiting]
+    assert told == [(rank, 3, "world, shrunk 1") for rank in range(3)]
+    check(waiting)
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.01, 0.02, 0.03, 0.05, 0.1])
+def test_one_dies_at_some_moment_of_it(members, wait):
+    """It came, too: it is in the World that they agree upon, perhaps, and then those that are left shrink that one."""
+    left = members(5)
+    left.pop(0).signal(signal.SIGKILL)
+    for member in left:
+        member.tell("shrink")
+    time.sleep(wait)  # any moment is as good: what has to come out is the same
+    dying = left.pop(1)
+    dying.signal(signal.SIGKILL)
+    for member in left:
+        member.answer()
+    again = ask(left, "exchange")
+    if any(isinstance(each, Exception) for each in again):
+        told = ask(left, "shrink")
+        assert told == [(rank, 3, told[0][2]) for rank in range(3)]
+        check(left)
+
+
+@pytest.mark.parametrize("stopped", [0, 2])
+def test_one_that_hangs_counts_as_dead_and_is_told_so(members, stopped):
+    left = members(4)
+    hanging = left.pop(stopped)
+    hanging.signal(signal.SIGSTOP)
+    shrunk(left)
+    hanging.signal(signal.SIGCONT)
+    [error] = ask([hanging], "meet")
+    assert isinstance(error, zh.PeerLost)
+    [error] = ask([hanging], "shrink")
+    assert isinstance(error, zh.PeerLost)
+    others = ", ".join(str(rank) for rank in range(4) if rank != stopped)
+    assert f"rank {stopped} was given up" in str(error)
+    assert f"of what were the ranks {others};" in str(error)
+    check(left)
+
+
+def test_nobody_hangs_in_a_collective_for_one_that_shrinks(rank_threads, members):
+    """It has found the loss by other means than theirs, and they wait for it."""
+    left = members(4)
+    left.pop(3).signal(signal.SIGKILL)
+    first, *others = left
+    for member in others:
+        member.tell("meet")
+    first.tell("shrink")
+    with within(LOST_WITHIN + 1):
+        for member in others:
+            assert isinstance(member.answer(), zh.PeerLost)
+    for member in others:
+        member.tell("shrink")
+    assert [member.answer() for member in left] == [(n, 3, "world, shrunk 1") for n in range(3)]
+    check(left)
+
+
+def test_who_lives_and_does_not_come_is_waited_for(rank_threads):
+    made = worlds(rank_threads, range(3), 3)
+    results([Attempt(world.barrier) for world in made])
+    for world in made[:2]:
+        with pytest.raises(zh.TransferTimeout, match="shrink of 'world'"), within(3):
+            world.shrink(0.2)
+    late = [Attempt(world.shrink) for world in made]
+    smaller = results(late)
+    assert [world.size for world in smaller] == [
+        3,
+        3,
+        3,
+    ]  # nobody was lost, but the collectives are new
+    results([Attempt(world.barrier) for world in smaller])
+    close(made)
+    results([Attempt(world.barrier) for world in smaller])
+    assert made[0].shrink() is smaller[0]
+    close(smaller)
+
+
+def test_after_different_calls_it_gives_a_world_that_works(rank_threads):
+    made = worlds(rank_threads, range(2), 2)
+    calls = [Attempt(made[0].barrier), Attempt(made[1].all_gather, np.zeros(2), np.zeros(1))]
+    for call in calls:
+        call.failure(ValueError)
+    again = results([Attempt(world.shrink) for world in made])
+    results([Attempt(world.barrier) for world in again])
+    close([*again, *made])
+
+
+def test_a_segment_of_the_old_world_serves_until_that_is_closed(rank_threads):
+    made = worlds(rank_threads, range(3), 3)
+    segments = [world.segment(8, dtype="int64") for world in made]
+    segments[1].local[:] = 7
+    results([Attempt(world.barrier) for world in made])
+    made.pop().close()
+    smaller = results([Attempt(world.shrink) for world in made])
+    segments[0].read(1, 0, 0, 8).wait()
+    assert segments[0].local[0] == 7
+    with pytest.raises(zh.PeerLost, match="has called shrink"):
+        made[0].broadcast(np.zeros(1))
+    close([*smaller, *made])
+
+
+def test_a_second_run_in_the_directory_is_not_misled(rank_threads):
+    for _ in range(2):
+        made = worlds(rank_threads, range(3), 3)
+        results([Attempt(world.barrier) for world in made])
+        made.pop(0).close()
+        smaller = results([Attempt(world.shrink) for world in made])
+        assert [world.rank for world in smaller] == [0, 1]
+        close([*smaller, *made])
+
+
+def test_closed_is_closed(rank_threads):
+    [world] = worlds(rank_threads, [0], 1)
+    with pytest.raises(TypeError, match="store must be a directory"):
+        world.shrink(store=3)
+    alone = world.shrink()
+    alone.barrier()
+    world.close()
+    assert not alone.endpoint.closed
+    alone.close()
+    with pytest.raises(zh.Error, match="is closed"):
+        alone.shrink()
+
+
+def test_a_world_that_nobody_was_given_is_closed_with_the_old_one(rank_threads):
+    made = worlds(rank_threads, range(2), 2)
+    results([Attempt(world.barrier) for world in made])
+    with pytest.raises(zh.TransferTimeout, match="has not decided"):
+        made[1].shrink(0)
+    with pytest.raises(zh.TransferTimeout, match="has that rank made its World"):
+        made[0].shrink(0.1)
+    not_given = made[0]._shrinking._next
+    assert not not_given.endpoint.closed
+    made[0].close()
+    assert not_given.endpoint.closed
+    with within(LOST_WITHIN):
+        alone = made[1].shrink()
+    assert (alone.size, alone.name) == (1, "world, shrunk 2")
+    close([alone, made[1]])
+
+
+@pytest.mark.parametrize("kind", ["FileStore", "TCPStore"])
+def test_they_meet_in_a_store_of_pytorch(rank_threads, tmp_path, kind):
+    """Whose get() would wait for what nobody has set."""
+    needs(modules=("torch",))
+    distributed = importlib.import_module("torch.distributed")
+    if kind == "TCPStore":
+        store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    else:
+        store = distributed.FileStore(str(tmp_path / "file"))
+    made = [zh.World(store, rank, 3, device=rank_threads.device) for rank in range(3)]
+    results([Attempt(world.barrier) for world in made])
+    made.pop(1).close()
+    with within(LOST_WITHIN):
+        smaller = results([Attempt(world.shrink) for world in made])
+    results([Attempt(world.barrier) for world in smaller])
+    close([*smaller, *made])
+
+
+def test_without_a_store_that_serves_another_one_is_needed(rank_threads, tmp_path):
+    with zh.World(GatheredStore(), 0, 1, device=rank_threads.device) as world:
+        with pytest.raises(zh.Error, match=r"no store in which .* give shrink\(store=\) a fresh"):
+            world.shrink()
+        with world.shrink(store=tmp_path / "fresh") as alone, alone.shrink() as again:
+            assert again.name == "world, shrunk 2"
