@@ -29,32 +29,10 @@
 #include "engine/staging.hpp"
 #include "engine/striping.hpp"
 #include "engine/transfer.hpp"
+#include "engine/transfer_options.hpp"
 #include "engine/verbs_path.hpp"
 
 namespace zerohop::engine {
-
-struct Notification {
-  std::uint32_t slot = 0;   // below Board::kSlots
-  std::uint32_t value = 0;  // not 0: that means an empty slot
-};
-
-inline Message notify_message(const Notification& notification) {
-  return {.kind = MessageKind::notify, .tag = notification.slot, .value = notification.value};
-}
-
-struct TransferOptions {
-  std::optional<Notification> notify;             // put behind the data
-  std::string require;                            // the only kind of route allowed; empty: any
-  std::optional<double> timeout;                  // seconds a full queue may hold the caller up
-  std::optional<driver::CudaStream> stream = {};  // the transfer begins behind what it was given
-  // A kernel asks, which may keep the GPU and the streams of the program busy for good: devices
-  // move what it has made ready, and nothing is waited for.
-  bool for_kernel = false;
-  // That a write is done says that its bytes are visible at the peer, and not only with an adapter.
-  bool visible = false;
-
-  bool may_be_p2p() const { return !for_kernel && (require.empty() || require == "p2p"); }
-};
 
 class Peer : public std::enable_shared_from_this<Peer> {
  public:
