@@ -55,7 +55,6 @@ class PathBuffers {
   std::span<std::byte> send_slot(std::uint32_t i) const noexcept {
     return slot(window_.receive_slots() + i);
   }
-  const MessageWindow& window() const noexcept { return window_; }
   std::uint32_t slots_lkey() const noexcept { return slots_region_->lkey(); }
 
   ibv_sge result_element(std::uint32_t i) const noexcept {

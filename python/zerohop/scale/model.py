@@ -1,6 +1,6 @@
 """What one rank of a job takes of its host and its adapter, and how many Peers fit: a model, by counts.
 
-Constants say where they come from: counted in the code, measured on soft0 (tests/contract/test_scale.py holds the model
+Constants say where they come from: counted in the code, measured on soft0 (tests/contract/test_scale_model.py holds the model
 against measurement), read from the driver's source, or published. No adapter was measured.
 """
 
