@@ -159,11 +159,13 @@ void CheckLine::on_answer(const SummedUp& answer) {
     const std::shared_ptr<Question> question = std::move(found->second);
     questions_.erase(found);
     question->there = answer.sums;
-    if (!answer.refusal.empty() && !question->check->failure) {
+    if (answer.status != 0 && !question->check->failure) {
       question->check->failure = with_effect(
-          {.kind = Failure::Kind::registration,
-           .message = std::string(question->check->call.verb) + " with peer '" + services_.peer +
-                      "' was carried out, but not checked: it does not sum up: " + answer.refusal},
+          {.kind = Failure::Kind::verbs,
+           .message =
+               std::string(question->check->call.verb) + " with peer '" + services_.peer +
+               "' was carried out, but not compared: its end has no checksums: " + answer.refusal,
+           .code = static_cast<int>(answer.status)},
           1);
     }
     if (question->here) judge(*question);

@@ -8,13 +8,19 @@ namespace zerohop::engine {
 
 SummedUp Checker::answer(const SumUp& asked) noexcept {
   SummedUp answer{.request = asked.request, .sums = {}, .refusal = {}};
+  const auto refuse = [&](std::uint32_t status, const std::exception& error) {
+    answer.sums.clear();
+    answer.status = status;
+    answer.refusal = std::string(error.what()).substr(0, kMaxNameBytes);
+  };
   try {
     std::uint64_t left = kMostSummedAtOnce;
     for (const SumUp::Part& part : asked.parts) add_sums(part, left, answer.sums);
     if (answer.sums.size() > kMaxSums) throw ProtocolError("it is asked for too many checksums");
+  } catch (const RegistrationError& error) {
+    refuse(IBV_WC_REM_ACCESS_ERR, error);
   } catch (const std::exception& error) {
-    answer.sums.clear();
-    answer.refusal = std::string(error.what()).substr(0, kMaxNameBytes);
+    refuse(IBV_WC_REM_OP_ERR, error);
   }
   return answer;
 }

@@ -174,12 +174,14 @@ void fields(Encoder& each, const SummedUp& m) {
   each(m.request);
   each.many(m.sums.size());
   for (const std::uint32_t sum : m.sums) each(sum);
+  each(m.status);
   each(m.refusal);
 }
 void fields(Decoder& each, SummedUp& m) {
   each(m.request);
   m.sums.resize(each.many());
   for (std::uint32_t& sum : m.sums) each(sum);
+  each(m.status);
   each(m.refusal);
 }
 

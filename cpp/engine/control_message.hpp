@@ -111,7 +111,8 @@ struct SumUp {
 struct SummedUp {
   std::uint64_t request = 0;
   std::vector<std::uint32_t> sums;
-  std::string refusal;  // empty: they are there
+  std::uint32_t status = 0;  // 0: they are there; else an ibv_wc_status
+  std::string refusal;       // ... and why
 };
 
 // The position in this list is the kind on the wire: append only.
