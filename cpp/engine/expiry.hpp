@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
 
+#include "base/locks.hpp"
 #include "engine/memory.hpp"
 #include "engine/progress.hpp"
 
@@ -24,7 +24,7 @@ class Expiry {
  private:
   std::chrono::milliseconds close_due();
 
-  std::mutex mutex_;  // guards all below
+  Mutex<Rank::expiry> mutex_;  // guards all below
   std::multimap<Clock::time_point, WeakMemory> due_;
   std::size_t next_sweep_ = 64;  // entries at which those that are gone are swept out
   std::unique_ptr<Progress> thread_;

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 
 #include "base/index.hpp"
 #include "base/layout.hpp"
+#include "base/locks.hpp"
 #include "engine/lease.hpp"
 #include "engine/regions.hpp"
 #include "engine/registration_choice.hpp"
@@ -45,7 +45,7 @@ class Grants {
   void close() noexcept;
 
  private:
-  std::mutex mutex_;
+  Mutex<Rank::memory> mutex_;
   std::vector<WeakMemory> all_;
   std::size_t next_sweep_ = 16;  // entries at which those that are gone are swept out
 };

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "base/error.hpp"
+#include "base/scarcity.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -15,10 +16,7 @@ constexpr std::size_t kSlotsNbytes =
 std::byte* map_pages(std::size_t nbytes) {
   void* pages = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) {
-    throw RegistrationError(
-        errno_message(
-            "cannot map message buffers of a Peer (raise vm.max_map_count or free memory)", errno),
-        errno);
+    throw_scarce<RegistrationError>("cannot map message buffers of a Peer", errno);
   }
   return static_cast<std::byte*>(pages);
 }
