@@ -7,13 +7,13 @@
 #include <cstdint>
 
 #include "base/error.hpp"
+#include "base/scarcity.hpp"
 
 namespace zerohop {
 
 Bell::Bell() : fd_(UniqueFd::open([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })) {
   if (fd_) return;
-  throw Error(errno_message("eventfd failed; raise the limit of open files (ulimit -n)", errno),
-              errno);
+  throw_scarce("eventfd failed", errno);
 }
 
 void Bell::ring() noexcept {

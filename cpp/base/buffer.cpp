@@ -12,16 +12,14 @@
 
 #include "base/error.hpp"
 #include "base/host_memory.hpp"
+#include "base/scarcity.hpp"
 
 namespace zerohop {
 namespace {
 
 [[noreturn]] void fail(std::uint64_t nbytes, const char* call, int error_number) {
-  const std::string what =
-      "cannot allocate " + std::to_string(nbytes) + " bytes of shared memory: " + call;
-  throw RegistrationError(
-      errno_message(what, error_number) +
-          "; ask for less, or raise the memory or file-size limit of this process",
+  throw_scarce<RegistrationError>(
+      "cannot allocate " + std::to_string(nbytes) + " bytes of shared memory: " + call,
       error_number);
 }
 

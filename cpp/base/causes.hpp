@@ -9,6 +9,8 @@
 #include <mutex>
 #include <string_view>
 
+#include "base/locks.hpp"
+
 namespace zerohop {
 
 class Causes {
@@ -29,7 +31,7 @@ class Causes {
 
  private:
   std::atomic<std::size_t> last_{0};
-  std::mutex mutex_;
+  Mutex<Rank::causes> mutex_;
   std::array<std::size_t, kMost> hashes_{};
   std::size_t count_ = 0;
 };

@@ -5,11 +5,13 @@
 #include <mutex>
 #include <utility>
 
+#include "base/locks.hpp"
+
 namespace zerohop::trace {
 namespace {
 
 struct Current {
-  std::mutex mutex;  // around the following; held for a copy of it
+  Mutex<Rank::recording> mutex;  // around the following; held for a copy of it
   std::shared_ptr<Recording> recording;
 };
 // Replaced in a child of fork(), where nobody is left to unlock the mutex, and the old one is lost.

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "base/locks.hpp"
+
 namespace zerohop {
 
 // Any thread.
@@ -25,7 +27,7 @@ class Refusal {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kStands{10};
 
-  mutable std::mutex mutex_;  // guards the next two
+  mutable Mutex<Rank::refusal> mutex_;  // guards the next two
   std::string reason_;
   Clock::time_point until_{};
 };

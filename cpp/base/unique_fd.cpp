@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/locks.hpp"
+
 namespace zerohop {
 namespace {
 
@@ -17,7 +19,7 @@ constexpr int kMost = 1 << 20;
 std::array<std::uint64_t, kMost / 64> owned;  // guarded by `opening`
 
 // Held across fork(2), so that every descriptor is either owned or not yet there in the child.
-std::mutex opening;
+Mutex<Rank::descriptors> opening;
 
 void before_fork() { opening.lock(); }
 
@@ -46,7 +48,7 @@ UniqueFd::UniqueFd(int fd) noexcept {
   own(fd);
 }
 
-std::mutex& UniqueFd::no_fork() noexcept { return opening; }
+Mutex<Rank::descriptors>& UniqueFd::no_fork() noexcept { return opening; }
 
 void UniqueFd::own(int fd) noexcept {
   fd_ = fd;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/fork.hpp"
+#include "base/locks.hpp"
 
 namespace zerohop {
 
@@ -42,9 +43,9 @@ class UniqueFd {
   void reset() noexcept;
 
  private:
-  static std::mutex& no_fork() noexcept;  // a leaf, held by fork(2) too
-  void own(int fd) noexcept;              // with no_fork() held
-  int disown() noexcept;                  // likewise
+  static Mutex<Rank::descriptors>& no_fork() noexcept;  // a leaf, held by fork(2) too
+  void own(int fd) noexcept;                            // with no_fork() held
+  int disown() noexcept;                                // likewise
 
   int fd_ = -1;
   unsigned generation_ = 0;  // of the process that owns it; a child's copy is closed already

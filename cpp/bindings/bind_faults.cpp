@@ -24,7 +24,8 @@ py::dict words_of(const std::string& text) {
                   "delay"_a = in_seconds(faults.delay), "delay_rate"_a = faults.delay_rate,
                   "slow"_a = in_seconds(faults.slow), "fail"_a = faults.fail,
                   "fail_status"_a = softhca::status_word(faults.fail_status),
-                  "remove"_a = faults.remove);
+                  "remove"_a = faults.remove, "max_qp"_a = faults.max_qp,
+                  "max_cq"_a = faults.max_cq, "max_mr"_a = faults.max_mr);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/locks.hpp"
 #include "base/log.hpp"
 #include "bindings/topics.hpp"
 
@@ -30,7 +31,7 @@ struct Sentence {
 // More than fit at once are dropped, but counted.
 struct Outbox {
   static constexpr std::size_t kMost = 1024;
-  std::mutex mutex;
+  Mutex<Rank::log_outbox> mutex;
   std::vector<Sentence> sentences;
   std::uint64_t dropped = 0;
   int bell = -1;  // of whoever takes them; -1: nobody does

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/locks.hpp"
 #include "base/report.hpp"
 
 namespace zerohop::bindings {
@@ -19,7 +20,7 @@ namespace py = pybind11;
 // must not allocate. More than fit at once are dropped, but counted.
 struct Waiting {
   static constexpr std::size_t kMost = 16;
-  std::mutex mutex;
+  Mutex<Rank::reports> mutex;
   std::array<std::array<char, 256>, kMost> sentences{};
   std::size_t count = 0;
   std::size_t dropped = 0;

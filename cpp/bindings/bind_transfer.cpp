@@ -8,6 +8,7 @@
 
 #include "base/bell.hpp"
 #include "base/error.hpp"
+#include "base/locks.hpp"
 #include "bindings/demands.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
@@ -76,7 +77,7 @@ class DoneBell {
 
  private:
   Bell bell_;
-  std::mutex mutex_;
+  Mutex<Rank::awaited> mutex_;
   std::vector<std::uint64_t> tokens_;
 };
 

@@ -3,12 +3,17 @@
 
 #include "bindings/bind_reports.hpp"
 #include "bindings/bind_verbs.hpp"
+#include "bindings/interpreter.hpp"
 #include "bindings/quick_transfers.hpp"
 #include "bindings/refusals.hpp"
 #include "bindings/topics.hpp"
 
-PYBIND11_MODULE(_core, m) {
+// The tag has CPython 3.12 and newer, which would refuse in words of their own, come as far as the
+// second look. There is no tag for builds without the GIL: they take it back, and say so, when they
+// import this.
+PYBIND11_MODULE(_core_of_main, m, pybind11::multiple_interpreters::per_interpreter_gil()) {
   using namespace zerohop::bindings;
+  if (const char* refusal = refusal_of_interpreter()) throw pybind11::import_error(refusal);
   m.doc() = "The C++ core of zerohop.";
   bind_errors(m);
   bind_reports(m);
@@ -30,4 +35,13 @@ PYBIND11_MODULE(_core, m) {
   bind_logs(m);
   explain_refusals(m);
   quicken_transfers(m);
+}
+
+// CPython 3.13 and newer call this in the main interpreter whoever imports, and run the above in
+// the one that does; older ones do both there.
+extern "C" PYBIND11_EXPORT PyObject* PyInit__core() {
+  const char* refusal = zerohop::bindings::refusal_of_interpreter();
+  if (refusal == nullptr) return PyInit__core_of_main();
+  PyErr_SetString(PyExc_ImportError, refusal);
+  return nullptr;
 }

@@ -6,16 +6,18 @@
 
 #include "base/error.hpp"
 #include "base/report.hpp"
+#include "base/scarcity.hpp"
 
 namespace zerohop::driver {
 namespace {
 
-// What to do about an errno of a verbs call. Null when errno's own words say it all.
-const char* verbs_remedy(int error_number) noexcept {
+// What to do about an errno of a verbs call. Empty when errno's own words say it all.
+std::string verbs_remedy(int error_number) {
   switch (error_number) {
     case ENOMEM:
       return "the device is out of this resource, the queue asks for too much, or the limit of "
-             "locked memory is reached: ask for less, or raise `ulimit -l`";
+             "locked memory (" +
+             locked_memory_limit() + ") is reached: ask for less, or raise `ulimit -l`";
     case EINVAL: return "an argument is outside what the device or its state allows";
     case EACCES:
     case EPERM:
@@ -41,9 +43,11 @@ const char* verbs_remedy(int error_number) noexcept {
     case ENETUNREACH:
       return "there is no route to the remote GID: choose another device or gid_index";
     case EIO: return "the device or its firmware failed: see `dmesg`, then close and reopen it";
-    case EMFILE: return "too many open files: raise `ulimit -n`";
-    case EAGAIN: return "a resource is short for the moment: retry";
-    default: return nullptr;
+    case EMFILE:
+    case ENFILE: return remedy_of(error_number);
+    case EAGAIN:
+      return "a resource is short for the moment: retry; if it stays so, " + remedy_of(EAGAIN);
+    default: return {};
   }
 }
 
@@ -56,7 +60,9 @@ int errno_of(int result) noexcept {
 
 void throw_verbs_error(std::string_view what, int error_number) {
   std::string message = errno_message(std::string(what), error_number);
-  if (const char* advice = verbs_remedy(error_number)) message.append("; ").append(advice);
+  if (const std::string advice = verbs_remedy(error_number); !advice.empty()) {
+    message.append("; ").append(advice);
+  }
   throw VerbsError(message, error_number);
 }
 

@@ -17,12 +17,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/locks.hpp"
 #include "base/unique_fd.hpp"
 #include "engine/address.hpp"
 #include "engine/cipher.hpp"
@@ -116,7 +116,7 @@ class Channel {
   std::size_t in_begin_ = 0;
 
   // Sending and the end: any thread, under the mutex.
-  mutable std::mutex mutex_;
+  mutable Mutex<Rank::channel> mutex_;
   std::optional<Encryptor> encryptor_;
   std::vector<std::vector<std::byte>> waiting_;  // messages from before the channel was open
   std::size_t waiting_nbytes_ = 0;               // of waiting_, once encrypted

@@ -11,12 +11,12 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/locks.hpp"
 #include "engine/checker.hpp"
 #include "engine/control_message.hpp"
 #include "engine/memory.hpp"
@@ -110,7 +110,7 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
   const Services services_;
   std::atomic<int> pending_{0};
 
-  std::mutex mutex_;  // guards all below, and the Checks
+  Mutex<Rank::check_line> mutex_;  // guards all below, and the Checks
   std::deque<std::shared_ptr<Check>> line_;
   std::deque<std::shared_ptr<Check>> to_ask_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Question>> questions_;

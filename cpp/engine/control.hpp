@@ -9,13 +9,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/failure.hpp"
+#include "base/locks.hpp"
 #include "engine/channel.hpp"
 #include "engine/control_message.hpp"
 #include "engine/dials.hpp"
@@ -151,7 +151,7 @@ class Control : public std::enable_shared_from_this<Control> {
   const Lonely lonely_;
   std::atomic<std::size_t> most_peers_{0};
 
-  mutable std::mutex mutex_;  // guards all below
+  mutable Mutex<Rank::control> mutex_;  // guards all below
   std::map<EndpointId, std::shared_ptr<Peer>> peers_;
   std::deque<std::shared_ptr<Peer>> accepted_;
   std::string last_loss_;

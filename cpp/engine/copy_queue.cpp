@@ -1,12 +1,9 @@
 #include "engine/copy_queue.hpp"
 
-#include <pthread.h>
-
-#include <new>
-#include <system_error>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/scarcity.hpp"
 
 namespace zerohop::engine {
 
@@ -23,17 +20,9 @@ void CopyQueue::put(Copy copy) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) throw Error("this Endpoint is closed: make a new one");
+    // Before the copy is put in: who cannot have a thread is told, and nothing is left behind.
+    if (!thread_.joinable()) thread_ = start_thread("zh-copy", [this] { run(); });
     copies_.push_back(std::move(copy));
-    try {
-      if (!thread_.joinable()) {
-        thread_ = std::thread([this] { run(); });
-        ::pthread_setname_np(thread_.native_handle(), "zh-copy");
-      }
-    } catch (const std::system_error& error) {
-      copies_.pop_back();
-      throw Error(errno_message("the thread that copies cannot be started", error.code().value()),
-                  error.code().value());
-    }
   }
   changed_.notify_all();
 }

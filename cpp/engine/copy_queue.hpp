@@ -2,11 +2,11 @@
 // go on meanwhile.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
+
+#include "base/locks.hpp"
 
 namespace zerohop::engine {
 
@@ -26,8 +26,8 @@ class CopyQueue {
  private:
   void run() noexcept;
 
-  std::mutex mutex_;  // guards all below
-  std::condition_variable changed_;
+  Mutex<Rank::copy_queue> mutex_;  // guards all below
+  Condition changed_;
   std::deque<Copy> copies_;
   bool stopping_ = false;
   std::thread thread_;  // from the first copy on

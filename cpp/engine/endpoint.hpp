@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <span>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/locks.hpp"
 #include "engine/control.hpp"
 #include "engine/device_choice.hpp"
 #include "engine/expiry.hpp"
@@ -139,7 +139,7 @@ class Endpoint {
 
  private:
   // Holds close() back while a call uses what close() releases. Throws Error once closed.
-  using Entered = std::shared_lock<std::shared_timed_mutex>;
+  using Entered = std::shared_lock<SharedMutex<Rank::endpoint_life>>;
   Entered enter() const;
   Memory register_gpu_memory(const Layout& layout, std::shared_ptr<void> owner,
                              const Registering& how);
@@ -158,8 +158,9 @@ class Endpoint {
   void open_neighbourhood();
 
   const EndpointOptions options_;
-  const unsigned generation_;             // of the process (fork)
-  mutable std::shared_timed_mutex life_;  // shared by calls, exclusive to the release in close()
+  const unsigned generation_;  // of the process (fork)
+  mutable SharedMutex<Rank::endpoint_life>
+      life_;  // shared by calls, exclusive to the release in close()
   Rails rails_;
   PathServices services_;
   std::shared_ptr<Neighbourhood> neighbourhood_;  // null because of:
@@ -168,7 +169,8 @@ class Endpoint {
   std::shared_ptr<GpuBoard> gpu_board_;
   std::shared_ptr<CopyQueue> copy_queue_;
   const std::shared_ptr<RouteBooks> books_ = std::make_shared<RouteBooks>();
-  mutable std::mutex faults_mutex_;  // guards the next one, and that all rails have the same
+  mutable Mutex<Rank::endpoint_faults>
+      faults_mutex_;  // guards the next one, and that all rails have the same
   softhca::Faults faults_;
   std::vector<std::shared_ptr<const softhca::FaultCounts>>
       fault_counts_;  // of devices that are soft
@@ -178,7 +180,7 @@ class Endpoint {
   std::shared_ptr<Stager> stager_;
   const std::shared_ptr<OwnMemories> own_memories_ = std::make_shared<OwnMemories>();
   std::shared_ptr<Checker> checker_;
-  mutable std::mutex gpu_mutex_;                                      // guards the next three
+  mutable Mutex<Rank::endpoint_gpus> gpu_mutex_;                      // guards the next three
   std::map<int, std::shared_ptr<const gpu::Device>> stream_devices_;  // by ordinal
   std::shared_ptr<StreamWaits> stream_waits_;                         // null before the first
   // By rail; null before the first GPU array.

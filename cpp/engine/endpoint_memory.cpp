@@ -116,8 +116,8 @@ Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void>
                  .demand = how.demand});
 }
 
+// Called with life_ held.
 std::shared_ptr<gpu::Device> Endpoint::gpu_device(const std::string& device) {
-  const Entered entered = enter();
   return gpu_registrations(*rails_.at(nearest_rail(device)), device).device(ordinal_of(device));
 }
 
@@ -157,7 +157,10 @@ Memory Endpoint::empty(std::span<const std::int64_t> shape, DType dtype, const s
     const int memfd = buffer->fd();
     return register_buffer(std::move(buffer), memfd);
   }
-  auto gpu = gpu_device(device);
+  auto gpu = [&] {
+    const Entered entered = enter();
+    return gpu_device(device);
+  }();
   return register_buffer(gpu::Buffer::create(std::move(gpu), layout.nbytes(), deadline({})), -1);
 }
 

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/locks.hpp"
+
 namespace zerohop::engine {
 
 struct DeviceEvent {
@@ -36,7 +38,7 @@ class EventLog {
   }
 
  private:
-  mutable std::mutex mutex_;
+  mutable Mutex<Rank::event_log> mutex_;
   std::deque<DeviceEvent> events_;
 };
 

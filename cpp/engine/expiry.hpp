@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/locks.hpp"
 #include "engine/closing.hpp"
 #include "engine/memory.hpp"
 #include "engine/progress.hpp"
@@ -30,7 +30,7 @@ class Expiry {
  private:
   std::chrono::milliseconds close_due();
 
-  mutable std::mutex mutex_;  // guards all below
+  mutable Mutex<Rank::expiry> mutex_;  // guards all below
   std::multimap<Clock::time_point, WeakMemory> due_;
   std::size_t next_sweep_ = 64;  // entries at which those that are gone are swept out
   bool stopped_ = false;

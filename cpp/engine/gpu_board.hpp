@@ -5,9 +5,9 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "base/locks.hpp"
 #include "engine/board.hpp"
 #include "engine/note_twins.hpp"
 #include "gpu/registered_pages.hpp"
@@ -38,7 +38,7 @@ class GpuBoard {
 
   const std::shared_ptr<Board> board_;
   const std::shared_ptr<NoteTwins> twins_;
-  std::mutex mutex_;                                   // guards the next
+  Mutex<Rank::gpu_board> mutex_;                       // guards the next
   std::shared_ptr<const gpu::RegisteredPages> pages_;  // of the board
 };
 

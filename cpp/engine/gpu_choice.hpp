@@ -3,10 +3,10 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/locks.hpp"
 #include "base/refusal.hpp"
 #include "gpu/device.hpp"
 
@@ -32,7 +32,7 @@ class GpuChoice {
 
  private:
   Refusal none_;
-  mutable std::mutex mutex_;  // guards the next two
+  mutable Mutex<Rank::gpu_choice> mutex_;  // guards the next two
   std::map<int, DevicePtr> opened_;
   std::map<std::string, DevicePtr> found_;
 };

@@ -11,11 +11,11 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "base/locks.hpp"
 #include "base/short_list.hpp"
 #include "engine/gpu_reach.hpp"
 #include "engine/poller.hpp"
@@ -114,12 +114,13 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   Clock::time_point patience_ends_{};  // of what is cut off
   std::atomic<bool> is_cut_off_{false};
 
-  std::mutex submission_;  // held to put work into streams, which may take long; guards the next
+  Mutex<Rank::gpu_copies_submission>
+      submission_;  // held to put work into streams, which may take long; guards the next
   std::map<int, std::shared_ptr<Lane>> lanes_;  // by ordinal
-  std::mutex mutex_;                            // held shortly; guards the next
+  Mutex<Rank::gpu_copies> mutex_;               // held shortly; guards the next
   Entries arrivals_;                            // in the order of the calls
   std::atomic<bool> arrived_{false};            // there are some: who polls takes no lock for none
-  std::mutex polling_;                          // held by who polls; guards the next
+  Mutex<Rank::gpu_copies_polling> polling_;     // held by who polls; guards the next
   Entries entries_;                             // before the arrivals
 };
 

@@ -5,9 +5,9 @@
 
 #include <array>
 #include <cstdint>
-#include <mutex>
 #include <unordered_map>
 
+#include "base/locks.hpp"
 #include "engine/board_pages.hpp"
 
 namespace zerohop::engine {
@@ -44,7 +44,7 @@ class GpuNotes {
   gpu::Note find(std::uint32_t slot) const noexcept;
 
   BoardPages& pages_;
-  mutable std::mutex mutex_;                       // guards the next
+  mutable Mutex<Rank::gpu_notes> mutex_;           // guards the next
   std::unordered_map<std::uint32_t, Slot> slots_;  // of which something was ever taken
 };
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 
+#include "base/locks.hpp"
 #include "engine/board_pages.hpp"
 #include "engine/gpu_reach.hpp"
 #include "engine/gpu_windows.hpp"
@@ -57,7 +57,7 @@ class GpuNotifier {
                              const std::shared_ptr<const gpu::Device>& device,
                              const std::function<Deadline()>& deadline);
 
-  std::mutex mutex_;  // guards the next
+  Mutex<Rank::gpu_notifier> mutex_;  // guards the next
   Board board_;
 };
 

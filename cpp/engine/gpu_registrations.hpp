@@ -3,9 +3,9 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "base/causes.hpp"
+#include "base/locks.hpp"
 #include "engine/region_cache.hpp"
 #include "engine/registration_probe.hpp"
 #include "gpu/copier.hpp"
@@ -81,8 +81,8 @@ class GpuRegistrations {
   const HostFacts host_;
   const GpuOptions options_;
   const std::shared_ptr<RegionCache> cache_;
-  Causes falls_;      // to staged
-  std::mutex mutex_;  // guards all below
+  Causes falls_;                          // to staged
+  Mutex<Rank::gpu_registrations> mutex_;  // guards all below
   std::map<int, Pair> pairs_;
   std::uint64_t misses_since_sweep_ = 0;
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/scarcity.hpp"
 #include "driver/cuda_call.hpp"
 #include "driver/cuda_constants.hpp"
 #include "gpu/chunk_card.hpp"
@@ -19,7 +20,7 @@ UniqueFd duplicate(const UniqueFd& descriptor) {
   if (!descriptor) return {};
   UniqueFd copy = UniqueFd::open([&] { return ::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0); });
   if (copy) return copy;
-  throw Error(errno_message("a descriptor of GPU memory cannot be kept (ulimit -n)", errno), errno);
+  throw_scarce("a descriptor of GPU memory cannot be kept", errno);
 }
 
 // The GPU at the other end of `link`.

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <tuple>
 #include <utility>
 
 #include "base/layout.hpp"
+#include "base/locks.hpp"
 #include "base/short_list.hpp"
 #include "gpu/peer_link.hpp"
 #include "gpu/peer_memory.hpp"
@@ -65,8 +65,9 @@ class GpuWindows {
   void map(Spot& spot, const ipc::Visit& visit, const ipc::Parcel& parcel,
            const std::shared_ptr<const gpu::Device>& device);
 
-  std::mutex mapping_;        // held while a chunk is mapped, which takes long, so that it is once
-  mutable std::mutex mutex_;  // guards all below
+  Mutex<Rank::gpu_windows_mapping>
+      mapping_;  // held while a chunk is mapped, which takes long, so that it is once
+  mutable Mutex<Rank::gpu_windows> mutex_;  // guards all below
   std::map<Where, Place> places_;
   std::map<Chunk, std::weak_ptr<const gpu::PeerMemory>> mapped_;
 };

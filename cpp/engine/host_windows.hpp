@@ -4,8 +4,8 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 
+#include "base/locks.hpp"
 #include "gpu/host_pages.hpp"
 #include "ipc/visit.hpp"
 
@@ -28,7 +28,7 @@ class HostWindows {
   };
   using All = std::map<const ipc::Window*, Known>;
 
-  std::mutex mutex_;  // guards the next
+  Mutex<Rank::host_windows> mutex_;  // guards the next
   All all_;
 };
 

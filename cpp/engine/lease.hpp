@@ -3,13 +3,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <utility>
 
 #include "base/deadline.hpp"
+#include "base/locks.hpp"
 
 namespace zerohop::engine {
 
@@ -92,8 +92,8 @@ class Lease {
 
   std::atomic<std::uint64_t> state_{0};  // how many use it; kClosed, kGone
   std::shared_ptr<T> what_;              // changed by nobody but the last
-  mutable std::mutex mutex_;             // guards finished_
-  mutable std::condition_variable finishing_;
+  mutable Mutex<Rank::lease> mutex_;     // guards finished_
+  mutable Condition finishing_;
   bool finished_ = false;
 };
 

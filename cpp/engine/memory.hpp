@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "base/index.hpp"
 #include "base/layout.hpp"
+#include "base/locks.hpp"
 #include "engine/lease.hpp"
 #include "engine/own_memories.hpp"
 #include "engine/regions.hpp"
@@ -50,7 +50,7 @@ class Grants {
   void close() noexcept;
 
  private:
-  std::mutex mutex_;
+  Mutex<Rank::memory> mutex_;
   std::vector<WeakMemory> all_;
   std::size_t next_sweep_ = 16;  // entries at which those that are gone are swept out
 };

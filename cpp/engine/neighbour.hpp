@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/locks.hpp"
 #include "engine/gpu_choice.hpp"
 #include "engine/gpu_notifier.hpp"
 #include "engine/gpu_reach.hpp"
@@ -153,7 +153,7 @@ class Neighbour {
   std::atomic<std::uint64_t> unanswered_{0};
   std::atomic<bool> silent_{false};  // it left the last question unanswered
 
-  mutable std::mutex mutex_;  // guards all below
+  mutable Mutex<Rank::neighbour> mutex_;  // guards all below
   std::shared_ptr<ipc::Visit> visit_;
   // By key, of the present visit. One owner and one lock stand for two of each: a copy of a few
   // bytes takes no longer than those.

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "base/locks.hpp"
 #include "engine/board.hpp"
 #include "gpu/gpu_words.hpp"
 #include "gpu/kernels.hpp"
@@ -47,7 +47,7 @@ class NoteTwins {
 
   const std::shared_ptr<Board> board_;
   const std::shared_ptr<ipc::Exposures> exposures_;
-  mutable std::mutex mutex_;                     // guards all below
+  mutable Mutex<Rank::note_twins> mutex_;        // guards all below
   std::string why_none_;                         // once settled without
   std::shared_ptr<const gpu::Kernels> kernels_;  // loaded before anything on the GPU waits
   std::shared_ptr<const gpu::GpuWords> words_;   // null: none

@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <utility>
 
 #include "base/layout.hpp"
+#include "base/locks.hpp"
 #include "engine/rail.hpp"
 #include "engine/regions.hpp"
 #include "engine/remote_memory.hpp"
@@ -54,7 +54,7 @@ class OwnMemories : public std::enable_shared_from_this<OwnMemories> {
   };
   void remove(std::uint64_t number);
 
-  mutable std::mutex mutex_;  // a leaf; guards all below
+  mutable Mutex<Rank::own_memories> mutex_;  // guards all below
   std::uint64_t last_ = 0;
   std::unordered_map<std::uint64_t, Known> known_;                // by number
   std::unordered_multimap<std::uint64_t, std::uint64_t> by_key_;  // numbers, by any of its keys

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/scarcity.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -13,11 +14,9 @@ namespace {
 std::byte* map_pages(std::size_t nbytes) {
   void* pages = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) {
-    throw RegistrationError(
-        errno_message("cannot map " + std::to_string(nbytes) +
-                          " bytes for messages of a Peer (raise vm.max_map_count, free memory, or "
-                          "take fewer message_slots or message_bytes)",
-                      errno),
+    throw_scarce<RegistrationError>(
+        "cannot map " + std::to_string(nbytes) +
+            " bytes for messages of a Peer (fewer message_slots or message_bytes take less)",
         errno);
   }
   return static_cast<std::byte*>(pages);

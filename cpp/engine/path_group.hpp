@@ -16,12 +16,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/locks.hpp"
 #include "engine/job.hpp"
 #include "engine/matcher.hpp"
 #include "engine/rail.hpp"
@@ -88,8 +88,8 @@ class PathGroup {
   void release_held_slots();
 
   const std::string peer_name;
-  std::weak_ptr<Staging> staging;  // of the Peer; set before there are paths
-  mutable std::mutex mutex;        // taken after the poller's, before a Transfer's
+  std::weak_ptr<Staging> staging;         // of the Peer; set before there are paths
+  mutable Mutex<Rank::path_group> mutex;  // taken after the poller's, before a Transfer's
   Matcher matcher;
 
  private:

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "base/causes.hpp"
+#include "base/locks.hpp"
 #include "engine/check_line.hpp"
 #include "engine/control_message.hpp"
 #include "engine/copy_queue.hpp"
@@ -368,7 +368,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::atomic<State> state_{State::connecting};
   std::atomic<bool> left_{false};  // lost, and all that was pending has ended
 
-  mutable std::mutex mutex_;
+  mutable Mutex<Rank::peer> mutex_;
   std::string lost_reason_;
   std::weak_ptr<ipc::Visitor> dismissed_;  // who came on the invitation, once lost
   std::uint64_t next_request_ = 1;

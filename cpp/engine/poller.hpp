@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/locks.hpp"
 #include "engine/rail.hpp"
 #include "rdma/completion_queue.hpp"
 
@@ -151,10 +151,12 @@ class Poller {
   const Sleepers sleepers_;
   const Silent silent_;
 
-  std::mutex poll_mutex_;  // held while completions are delivered; outermost of the engine's locks
+  Mutex<Rank::poller>
+      poll_mutex_;  // held while completions are delivered; outermost of the engine's locks
   std::vector<Share> shares_;  // by rail
 
-  std::mutex sources_mutex_;  // guards the next; outside of every lock but the callers'
+  Mutex<Rank::poller_sources>
+      sources_mutex_;  // guards the next; outside of every lock but the callers'
   std::vector<std::weak_ptr<Source>> sources_;
   std::atomic<bool> has_sources_{false};
   std::atomic<bool> looks_{false};
@@ -164,8 +166,8 @@ class Poller {
   std::atomic<std::uint64_t> polls_{0};  // by waiting callers
   std::uint64_t polls_seen_ = 0;         // progress thread only
 
-  std::mutex sleep_mutex_;
-  std::condition_variable wakeup_;
+  Mutex<Rank::poller_sleep> sleep_mutex_;
+  Condition wakeup_;
   std::atomic<bool> neighbours_{false};
   std::atomic<std::uint64_t> wakeups_{0};
 };

@@ -1,6 +1,5 @@
 #include "engine/progress.hpp"
 
-#include <pthread.h>
 #include <sys/epoll.h>
 
 #include <array>
@@ -11,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/fork.hpp"
 #include "base/report.hpp"
+#include "base/scarcity.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -18,9 +18,7 @@ namespace {
 UniqueFd make_epoll() {
   UniqueFd fd = UniqueFd::open([] { return ::epoll_create1(EPOLL_CLOEXEC); });
   if (fd) return fd;
-  throw Error(
-      errno_message("epoll_create1 failed; raise the limit of open files (ulimit -n)", errno),
-      errno);
+  throw_scarce("epoll_create1 failed", errno);
 }
 
 }  // namespace
@@ -28,8 +26,7 @@ UniqueFd make_epoll() {
 Progress::Progress(Idle idle)
     : generation_(fork_generation()), idle_(std::move(idle)), epoll_(make_epoll()) {
   watch(bell_.fd(), EPOLLIN, [this](std::uint32_t) { bell_.silence(); });
-  thread_ = std::thread([this] { loop(); });
-  ::pthread_setname_np(thread_.native_handle(), "zh-progress");
+  thread_ = start_thread("zh-progress", [this] { loop(); });
 }
 
 Progress::~Progress() {
@@ -60,7 +57,7 @@ void Progress::stop() {
 void Progress::watch(int fd, std::uint32_t epoll_events, Handler handler) {
   epoll_event event{.events = epoll_events, .data = {.fd = fd}};
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-    throw Error(errno_message("epoll_ctl failed; raise fs.epoll.max_user_watches", errno), errno);
+    throw_scarce("epoll_ctl failed", errno);
   }
   handlers_[fd] = std::make_shared<Handler>(std::move(handler));
 }

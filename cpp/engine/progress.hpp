@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "base/bell.hpp"
+#include "base/locks.hpp"
 #include "base/unique_fd.hpp"
 
 namespace zerohop::engine {
@@ -48,7 +48,7 @@ class Progress {
   Bell bell_;  // tasks are there
   std::unordered_map<int, std::shared_ptr<Handler>> handlers_;
 
-  std::mutex mutex_;
+  Mutex<Rank::progress> mutex_;
   std::vector<Task> tasks_;
   bool stopping_ = false;
 

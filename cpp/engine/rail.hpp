@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/locks.hpp"
 #include "rdma/protection_domain.hpp"
 
 namespace zerohop::engine {
@@ -72,7 +73,7 @@ class Rail {
   const bool software_;
   const bool has_atomics_;
   const std::string reason_;
-  mutable std::mutex mutex_;  // guards the next
+  mutable Mutex<Rank::rails> mutex_;  // guards the next
   std::shared_ptr<rdma::ProtectionDomain> domain_;
   std::string loss_;
   std::atomic<bool> gone_{false};

@@ -19,6 +19,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/locks.hpp"
 #include "engine/registration_choice.hpp"
 #include "gpu/allocation.hpp"
 #include "gpu/device.hpp"
@@ -105,7 +106,7 @@ class RegionCache : public std::enable_shared_from_this<RegionCache> {
   void drop_unused(Entries::iterator entry, Entries& doomed) noexcept;
   void enforce_limits(Entries& doomed) noexcept;
 
-  mutable std::mutex mutex_;
+  mutable Mutex<Rank::region_cache> mutex_;
   Limits limits_;
   Index index_;
   Entries used_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/layout.hpp"
+#include "base/locks.hpp"
 #include "engine/rail.hpp"
 #include "engine/staged_memories.hpp"
 #include "ipc/exposures.hpp"
@@ -80,7 +81,7 @@ class Regions {
   std::shared_ptr<ipc::Exposure> exposure_;
   std::shared_ptr<const StagedMemories::Right> staged_;
 
-  mutable std::mutex mutex_;  // guards the next
+  mutable Mutex<Rank::regions> mutex_;  // guards the next
   mutable std::array<std::shared_ptr<rdma::MemoryRegion>, kMaxRails> by_rail_;
 };
 
@@ -111,7 +112,7 @@ class LiveRegions {
  private:
   static constexpr std::size_t kFirstSweep = 64;  // entries
 
-  std::mutex mutex_;  // guards the next two
+  Mutex<Rank::live_regions> mutex_;  // guards the next two
   std::vector<std::weak_ptr<const Regions>> regions_;
   std::size_t next_sweep_ = kFirstSweep;
 };

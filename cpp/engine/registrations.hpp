@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "base/layout.hpp"
+#include "base/locks.hpp"
 #include "engine/rail.hpp"
 #include "engine/regions.hpp"
 
@@ -49,7 +49,7 @@ class Registrations {
   const Rails rails_;
   const std::shared_ptr<ipc::Exposures> exposures_;
   const std::shared_ptr<LiveRegions> live_;
-  std::mutex mutex_;
+  Mutex<Rank::registrations> mutex_;
   std::map<std::uint64_t, std::weak_ptr<const Regions>> by_address_;
   std::size_t next_sweep_ = 64;  // entries at which expired ones are swept out
 };

@@ -5,11 +5,11 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/locks.hpp"
 #include "engine/route_stats.hpp"
 
 namespace zerohop::engine {
@@ -50,7 +50,7 @@ class RouteBooks {
   };
   Open* find(const std::shared_ptr<RouteBook>& book);
 
-  mutable std::mutex mutex_;
+  mutable Mutex<Rank::route_books> mutex_;
   std::vector<Open> open_;
   std::deque<Ended> ended_;  // the oldest first
   RouteBook earlier_;

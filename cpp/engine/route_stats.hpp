@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/histogram.hpp"
+#include "base/locks.hpp"
 
 namespace zerohop::engine {
 
@@ -87,7 +88,7 @@ class RouteBook {
   }
 
  private:
-  mutable std::mutex mutex_;
+  mutable Mutex<Rank::route_stats> mutex_;
   std::map<Name, std::shared_ptr<RouteStats>> rows_;
 };
 

@@ -4,9 +4,9 @@
 #include <array>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "base/locks.hpp"
 #include "engine/rail.hpp"
 #include "engine/route.hpp"
 
@@ -29,7 +29,7 @@ class Routes {
   const Rails rails_;
   const std::shared_ptr<RouteBook> book_;
   std::array<std::array<RoutePtr, kMaxRails>, 3> single_;  // by kind and rail
-  mutable std::mutex mutex_;                               // guards the next
+  mutable Mutex<Rank::routes> mutex_;                      // guards the next
   mutable std::map<std::pair<Kind, RailMask>, RoutePtr> several_;
 };
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/locks.hpp"
 #include "engine/memory.hpp"
 
 namespace zerohop::engine {
@@ -37,7 +38,7 @@ class Shares {
   }
 
  private:
-  mutable std::mutex mutex_;
+  mutable Mutex<Rank::shares> mutex_;
   std::map<std::string, Memory> by_name_;
 };
 

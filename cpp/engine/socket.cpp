@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/error.hpp"
+#include "base/scarcity.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -51,7 +52,7 @@ void set_stream_options(int fd) {
 UniqueFd open_socket(int family) {
   UniqueFd fd = UniqueFd::open(
       [family] { return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
-  if (!fd) throw Error(errno_message("cannot open a TCP socket", errno), errno);
+  if (!fd) throw_scarce("cannot open a TCP socket", errno);
   return fd;
 }
 
@@ -120,10 +121,7 @@ UniqueFd accept_tcp(int listener) {
       case ENOMEM:
       case EBADF:
       case EINVAL:
-      case ENOTSOCK:
-        throw Error(errno_message("cannot accept a connection", errno) +
-                        "; raise the limit of open files (ulimit -n) if it is reached",
-                    errno);
+      case ENOTSOCK: throw_scarce("cannot accept a connection", errno);
       default: continue;  // this connection failed on the way (man 2 accept); look for the next
     }
   }

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "base/deadline.hpp"
 #include "base/layout.hpp"
+#include "base/locks.hpp"
 
 namespace zerohop::engine {
 
@@ -59,7 +59,7 @@ class StagedMemories : public std::enable_shared_from_this<StagedMemories> {
     std::weak_ptr<const Pinned> memory;
     std::shared_ptr<std::atomic<int>> borrowed;  // so often
   };
-  mutable std::mutex mutex_;
+  mutable Mutex<Rank::staged_memories> mutex_;
   std::map<std::uint64_t, Entry> entries_;
 };
 

@@ -1,12 +1,12 @@
 #include "engine/stager.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "base/locks.hpp"
 #include "base/report.hpp"
+#include "base/scarcity.hpp"
 #include "engine/staging.hpp"
 
 namespace zerohop::engine {
@@ -26,10 +26,7 @@ bool Stager::wake(std::shared_ptr<Staging> staging) noexcept {
     const std::lock_guard lock(mutex_);
     if (stopping_) return false;
     if (std::ranges::find(woken_, staging) == woken_.end()) woken_.push_back(std::move(staging));
-    if (!thread_.joinable()) {
-      thread_ = std::thread([this] { run(); });
-      ::pthread_setname_np(thread_.native_handle(), "zh-stage");
-    }
+    if (!thread_.joinable()) thread_ = start_thread("zh-stage", [this] { run(); });
   } catch (const std::exception& error) {
     report(std::string("the thread of staged transfers cannot go on: ") + error.what());
     return false;
@@ -100,7 +97,7 @@ bool Stager::wait(Stagings& busy, Pace pace) {
 }
 
 // Until somebody wakes the thread, or it has something to look after by itself: true then.
-bool Stager::sleep(std::unique_lock<std::mutex>& lock, const Stagings& busy, Pace pace) {
+bool Stager::sleep(std::unique_lock<Mutex<Rank::stager>>& lock, const Stagings& busy, Pace pace) {
   const auto told = [&] { return nudged_ || !woken_.empty() || may_stop(busy); };
   if (pace == Pace::now_and_then) return !changed_.wait_for(lock, kLook, told);
   changed_.wait(lock, told);

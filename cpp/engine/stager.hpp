@@ -2,12 +2,12 @@
 // they are done, so that nobody else ever waits for a GPU.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/locks.hpp"
 #include "engine/poller.hpp"
 
 namespace zerohop::engine {
@@ -41,11 +41,11 @@ class Stager {
   Pace advance(Stagings& busy) const noexcept;
   bool wait(Stagings& busy, Pace pace);
   bool may_stop(const Stagings& busy) const noexcept;
-  bool sleep(std::unique_lock<std::mutex>& lock, const Stagings& busy, Pace pace);
+  bool sleep(std::unique_lock<Mutex<Rank::stager>>& lock, const Stagings& busy, Pace pace);
 
   const std::shared_ptr<Poller> poller_;
-  std::mutex mutex_;  // a leaf; guards all below
-  std::condition_variable changed_;
+  Mutex<Rank::stager> mutex_;  // a leaf; guards all below
+  Condition changed_;
   Stagings woken_;
   bool nudged_ = false;
   bool stopping_ = false;

@@ -20,9 +20,9 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/locks.hpp"
 #include "engine/path_group.hpp"
 #include "engine/staged_memories.hpp"
 #include "engine/staged_work.hpp"
@@ -131,7 +131,8 @@ class Staging : public std::enable_shared_from_this<Staging> {
   std::atomic<std::uint64_t> settled_{0};  // all up to that one have ended
   std::atomic<int> answering_{0};
 
-  std::mutex inbox_mutex_;  // taken after that of the group, before the Stager's; guards the next
+  Mutex<Rank::staging_inbox>
+      inbox_mutex_;  // taken after that of the group, before the Stager's; guards the next
   Works new_works_;
   std::vector<StagedRequest> new_requests_;
   std::uint64_t taken_ = 0;  // number of the last work that was taken from there

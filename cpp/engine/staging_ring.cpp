@@ -5,6 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include "base/locks.hpp"
+
 namespace zerohop::engine {
 
 StagingRing::StagingRing(std::shared_ptr<const gpu::Device> device, Registrations& registrations,
@@ -20,7 +22,7 @@ StagingRing::StagingRing(std::shared_ptr<const gpu::Device> device, Registration
 // Memory that the GPU may still write is left to it.
 StagingRing::~StagingRing() {
   static auto& left_behind = *new std::vector<Held>();  // outlives every thread
-  static std::mutex mutex;
+  static Mutex<Rank::staging_rings> mutex;
   if (stuck() == 0) return;
   const std::lock_guard lock(mutex);
   for (Parked& parked : parked_) left_behind.push_back(std::move(parked.held));

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "base/locks.hpp"
 #include "base/report.hpp"
 #include "driver/cuda_call.hpp"
 #include "driver/cuda_constants.hpp"
@@ -183,7 +184,7 @@ bool StreamWaits::has_entries_of(const StreamWaiter& waiter) const noexcept {
   return std::ranges::any_of(entries_, [&](const Entry& e) { return e.waiter.get() == &waiter; });
 }
 
-void StreamWaits::take_arrivals(const std::unique_lock<std::mutex>& lock) {
+void StreamWaits::take_arrivals(const std::unique_lock<Mutex<Rank::stream_waits>>& lock) {
   if (!lock.owns_lock()) return;
   for (const Entry& entry : arrivals_) {
     if (std::ranges::find(watched_, entry.waiter) == watched_.end()) {

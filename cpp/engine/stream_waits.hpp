@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/locks.hpp"
 #include "engine/gpu_board.hpp"
 #include "engine/poller.hpp"
 #include "engine/transfer.hpp"
@@ -75,7 +76,7 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   template <typename MakeWait>
   std::shared_ptr<Transfer> begin(Entry&& entry, const Stream& stream, MakeWait make_wait);
   // By who polls:
-  void take_arrivals(const std::unique_lock<std::mutex>& lock);
+  void take_arrivals(const std::unique_lock<Mutex<Rank::stream_waits>>& lock);
   bool has_entries_of(const gpu::StreamWaiter& waiter) const noexcept;
   void look(gpu::StreamWaiter& waiter) noexcept;
   template <typename IsOver>
@@ -90,12 +91,13 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   std::atomic<bool> closed_{false};
   std::atomic<int> pending_{0};
 
-  std::mutex mutex_;  // held shortly, but for the first wait on a GPU; guards the next
+  Mutex<Rank::stream_waits>
+      mutex_;  // held shortly, but for the first wait on a GPU; guards the next
   std::map<int, std::shared_ptr<gpu::StreamWaiter>> waiters_;            // by ordinal
   std::map<std::pair<int, bool>, std::shared_ptr<const Route>> routes_;  // by ordinal, of_transfer
   std::list<Entry> arrivals_;
 
-  std::mutex polling_;  // held by who polls; guards the next
+  Mutex<Rank::stream_waits_polling> polling_;  // held by who polls; guards the next
   std::list<Entry> entries_;
   std::vector<std::shared_ptr<gpu::StreamWaiter>> watched_;  // all that any entry was ever of
   Clock::time_point looked_{};

@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/failure.hpp"
+#include "base/locks.hpp"
 #include "base/recording.hpp"
 #include "base/ticks.hpp"
 #include "base/trace.hpp"
@@ -138,7 +138,7 @@ class Transfer {
   std::optional<Failure> failure_;
   std::shared_ptr<const void> kept_;
   std::vector<std::shared_ptr<const void>> kept_more_;
-  std::mutex callbacks_mutex_;
+  Mutex<Rank::transfer> callbacks_mutex_;
   std::vector<std::function<void()>> callbacks_;
 };
 

@@ -1,12 +1,11 @@
 #include "gda/proxy.hpp"
 
-#include <pthread.h>
-
 #include <chrono>
 #include <utility>
 
 #include "base/fork.hpp"
 #include "base/report.hpp"
+#include "base/scarcity.hpp"
 
 namespace zerohop::gda {
 namespace {
@@ -38,8 +37,7 @@ void pause(microseconds time) {
 }  // namespace
 
 Proxy::Proxy(ProxyEnds ends) : generation_(fork_generation()), calls_(std::move(ends), ring_) {
-  thread_ = std::thread([this] { run(); });
-  ::pthread_setname_np(thread_.native_handle(), "zh-proxy");
+  thread_ = start_thread("zh-proxy", [this] { run(); });
 }
 
 Proxy::~Proxy() {

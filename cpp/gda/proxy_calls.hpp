@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/locks.hpp"
 #include "engine/peer.hpp"
 #include "gda/proxy_ring.hpp"
 
@@ -79,7 +79,7 @@ class ProxyCalls {
   std::deque<Begun> begun_;
   bool failed_ = false;
 
-  mutable std::mutex mutex_;  // guards the next
+  mutable Mutex<Rank::proxy_calls> mutex_;  // guards the next
   std::string error_;
 };
 

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/fork.hpp"
+#include "base/locks.hpp"
 
 namespace zerohop::gpu {
 namespace {
@@ -40,8 +40,8 @@ class Works {
   }
 
  private:
-  std::mutex mutex_;  // guards the next
-  std::condition_variable ended_;
+  Mutex<Rank::works_apart> mutex_;  // guards the next
+  Condition ended_;
   unsigned generation_ = fork_generation();
   int running_ = 0;
   bool ending_ = false;
@@ -84,7 +84,7 @@ void run_apart(std::function<void()> work) noexcept {
 }
 
 void keep_for_good(std::shared_ptr<const void> what) noexcept {
-  static std::mutex mutex;
+  static Mutex<Rank::kept_for_good> mutex;
   static auto* const kept = new std::vector<std::shared_ptr<const void>>();  // beyond exit, too
   const std::lock_guard lock(mutex);
   kept->push_back(std::move(what));

@@ -1,11 +1,10 @@
 // Copies between a GPU's memory and the host's, through lanes of pinned chunks.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/locks.hpp"
 #include "driver/copier.hpp"
 #include "gpu/device.hpp"
 
@@ -32,9 +31,9 @@ class Copier final : public driver::Copier {
   const std::shared_ptr<Device> device_;
   const unsigned generation_;  // of the process (fork)
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::mutex mutex_;  // a leaf; guards the next
+  Mutex<Rank::copier_lanes> mutex_;  // a leaf; guards the next
   std::vector<Lane*> free_;
-  std::condition_variable given_back_;
+  Condition given_back_;
 };
 
 }  // namespace zerohop::gpu

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/locks.hpp"
 #include "base/refusal.hpp"
 #include "gpu/page_lock.hpp"
 
@@ -35,7 +35,7 @@ class HostPages {
   const std::shared_ptr<const void> owner_;
   const bool writable_;
   Refusal refusal_;
-  std::mutex mutex_;                                                // guards the next
+  Mutex<Rank::host_pages> mutex_;                                   // guards the next
   std::map<std::uint64_t, std::shared_ptr<const PageLock>> locks_;  // by begin
 };
 

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/error.hpp"
+#include "base/locks.hpp"
 #include "driver/cuda_call.hpp"
 #include "gpu/apart.hpp"
 #include "gpu/device_guard.hpp"
@@ -39,7 +40,7 @@ Share share_of(std::uint64_t nbytes) {
 
 std::shared_ptr<const Kernels> Kernels::load(std::shared_ptr<const Device> device) {
   using Key = std::pair<const driver::Cuda*, int>;  // and ordinal
-  static std::mutex mutex;
+  static Mutex<Rank::gpu_kernels> mutex;
   static std::map<Key, std::weak_ptr<const Kernels>> loaded;
   const std::lock_guard lock(mutex);
   auto& known = loaded[{&device->cuda(), device->ordinal()}];

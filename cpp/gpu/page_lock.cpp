@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "base/locks.hpp"
 #include "driver/cuda_call.hpp"
 #include "driver/cuda_constants.hpp"
 #include "gpu/allocation.hpp"
@@ -182,8 +182,8 @@ class PageLock::Registry {
     return entry;
   }
 
-  std::mutex mutex_;  // guards all below; never held while the driver works
-  std::condition_variable changed_;
+  Mutex<Rank::page_locks> mutex_;  // guards all below; never held while the driver works
+  Condition changed_;
   std::map<std::uint64_t, Entry> entries_;  // by begin
   std::uint64_t nbytes_ = 0;
 };

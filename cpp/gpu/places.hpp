@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/locks.hpp"
+
 namespace zerohop::gpu {
 
 // Any thread.
@@ -29,7 +31,7 @@ class Places {
   }
 
  private:
-  std::mutex mutex_;  // guards the next
+  Mutex<Rank::gpu_places> mutex_;  // guards the next
   std::vector<std::uint32_t> free_;
 };
 

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/report.hpp"
+#include "base/scarcity.hpp"
 #include "base/strangers.hpp"
 #include "ipc/packet.hpp"
 
@@ -38,9 +39,7 @@ std::uint64_t random_word() { return std::uint64_t{random_u32()} << 32 | random_
 UniqueFd make_epoll() {
   UniqueFd fd = UniqueFd::open([] { return ::epoll_create1(EPOLL_CLOEXEC); });
   if (fd) return fd;
-  throw Error(
-      errno_message("epoll_create1 failed; raise the limit of open files (ulimit -n)", errno),
-      errno);
+  throw_scarce("epoll_create1 failed", errno);
 }
 
 bool watch(int epoll, int fd) noexcept {
@@ -58,7 +57,7 @@ Doorway::Doorway(std::shared_ptr<Exposures> exposures, const Buffer& board)
       listener_(listen_local(name_)),
       epoll_(make_epoll()) {
   if (watch(epoll_.get(), listener_.get())) return;
-  throw Error(errno_message("epoll_ctl failed", errno), errno);
+  throw_scarce("epoll_ctl failed", errno);
 }
 
 Token Doorway::invite() {
@@ -136,10 +135,7 @@ void Doorway::accept_all() {
       const int error = errno;
       ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
       listening_ = false;
-      throw Error(errno_message("no further process is let in for now; raise the limit of open "
-                                "files (ulimit -n)",
-                                error),
-                  error);
+      throw_scarce("no further process is let in for now", error);
     }
     // What a guest is given it could use beyond its rights: one of this user could anyway, by
     // ptrace.

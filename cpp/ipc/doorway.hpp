@@ -6,13 +6,13 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
 
 #include "base/buffer.hpp"
+#include "base/locks.hpp"
 #include "base/unique_fd.hpp"
 #include "ipc/exposures.hpp"
 #include "ipc/knock.hpp"
@@ -66,7 +66,7 @@ class Doorway {
   bool listening_ = true;                        // serve() and listen_again() only, as the next
   std::unordered_map<int, Stranger> strangers_;  // before their knock
 
-  std::mutex mutex_;  // guards the next two
+  Mutex<Rank::doorway> mutex_;  // guards the next two
   std::unordered_map<int, Guest> guests_;
   std::set<Token> invited_;
 };

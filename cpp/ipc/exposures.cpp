@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/report.hpp"
+#include "base/scarcity.hpp"
 
 namespace zerohop::ipc {
 namespace {
@@ -25,8 +26,7 @@ UniqueFd open_again(int memfd, bool writable) {
   const int flags = (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC;
   UniqueFd again = UniqueFd::open([&] { return ::open(path.c_str(), flags); });
   if (again) return again;
-  throw Error(errno_message("shared memory cannot be opened for a process of this host", errno),
-              errno);
+  throw_scarce("shared memory cannot be opened for a process of this host", errno);
 }
 
 void report_unended(bool by_gpu) noexcept {

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <vector>
 
+#include "base/locks.hpp"
 #include "base/unique_fd.hpp"
 #include "ipc/ledger.hpp"
 #include "ipc/parcel.hpp"
@@ -108,7 +108,7 @@ class Exposures : public std::enable_shared_from_this<Exposures> {
   std::optional<Offer> find_entry(std::uint64_t key, std::shared_ptr<const Packer>& packer) const;
 
   Ledger ledger_;
-  mutable std::mutex mutex_;  // guards all below
+  mutable Mutex<Rank::exposures> mutex_;  // guards all below
   std::unordered_map<std::uint64_t, Entry> entries_;
   std::vector<Parked> parked_;
   std::vector<std::shared_ptr<Visitor>> visitors_;  // until they are gone

@@ -7,11 +7,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "base/buffer.hpp"
+#include "base/locks.hpp"
 
 namespace zerohop::ipc {
 
@@ -45,7 +45,7 @@ class Ledger {
   Word& word(std::uint32_t slot) noexcept { return reinterpret_cast<Word*>(pages_.data())[slot]; }
 
   Buffer pages_;
-  std::mutex mutex_;
+  Mutex<Rank::ledger> mutex_;
   std::vector<std::uint32_t> free_;
   std::uint32_t fresh_ = 0;  // slots from here on were never used
   std::uint64_t last_serial_ = 0;

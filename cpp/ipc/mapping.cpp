@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "base/error.hpp"
+#include "base/scarcity.hpp"
 
 namespace zerohop::ipc {
 
@@ -20,10 +21,7 @@ Mapping::Mapping(int fd, std::uint64_t nbytes, bool writable) : nbytes_(nbytes) 
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
   void* data = ::mmap(nullptr, nbytes, protection, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) {
-    throw Error(errno_message("memory of a process of this host cannot be mapped; raise "
-                              "vm.max_map_count or the limit of address space (ulimit -v)",
-                              errno),
-                errno);
+    throw_scarce("memory of a process of this host cannot be mapped", errno);
   }
   data_ = static_cast<std::byte*>(data);
 }

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/scarcity.hpp"
 
 namespace zerohop::ipc {
 namespace {
@@ -58,8 +59,7 @@ UniqueFd listen_local(const std::string& name) {
       ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.value), address.nbytes) !=
           0 ||
       ::listen(socket.get(), kBacklog) != 0) {
-    throw Error(errno_message("a Unix socket for the processes of this host cannot be made", errno),
-                errno);
+    throw_scarce("a Unix socket for the processes of this host cannot be made", errno);
   }
   return socket;
 }

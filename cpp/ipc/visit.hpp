@@ -6,7 +6,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/locks.hpp"
 #include "base/runs.hpp"
 #include "base/unique_fd.hpp"
 #include "ipc/hazards.hpp"
@@ -131,7 +131,7 @@ class Visit {
     std::string trouble;  // why there is no answer yet
   };
   using Wanted = std::pair<std::uint64_t, std::uint64_t>;  // key, address
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = std::unique_lock<Mutex<Rank::visit>>;
 
   Visit(UniqueFd socket, std::uint64_t board_nbytes)
       : socket_(std::move(socket)), board_nbytes_(board_nbytes) {}
@@ -177,8 +177,8 @@ class Visit {
   int process_ = 0;             // of the owner, as this process sees it
   std::string process_reason_;  // why its memory cannot be reached; empty: it can
 
-  mutable std::mutex mutex_;  // guards all below
-  std::condition_variable heard_;
+  mutable Mutex<Rank::visit> mutex_;  // guards all below
+  Condition heard_;
   bool listening_ = false;  // a thread waits for the socket, the others for that thread
   std::uint32_t gifts_ = 0;
   std::optional<std::string> ended_;
@@ -186,8 +186,8 @@ class Visit {
   std::unordered_map<std::uint64_t, std::shared_ptr<const Window>> windows_;
   std::map<Wanted, std::shared_ptr<Question>> questions_;  // not answered yet
 
-  std::mutex holds_mutex_;  // guards the next
-  std::vector<int> holds_;  // by slot, as far as any was ever held
+  Mutex<Rank::visit_holds> holds_mutex_;  // guards the next
+  std::vector<int> holds_;                // by slot, as far as any was ever held
 };
 
 }  // namespace zerohop::ipc

@@ -26,7 +26,6 @@ std::shared_ptr<CompletionQueue> CompletionQueue::create(std::shared_ptr<Device>
   check_depth(*device, depth);
   const driver::Verbs& verbs = device->verbs();
   const std::string channel_text = "ibv_create_comp_channel on " + device->name();
-  const std::string queue_text = "ibv_create_cq on " + device->name();
   Channel channel(driver::check_null(verbs.create_comp_channel(device->context()), channel_text),
                   DestroyChannel{{&verbs}});
   // consume_events() takes events until there is none, so reading must not block.
@@ -36,7 +35,12 @@ std::shared_ptr<CompletionQueue> CompletionQueue::create(std::shared_ptr<Device>
   }
   ibv_cq* cq = verbs.create_cq(device->context(), depth, /*cq_context=*/nullptr, channel.get(),
                                /*comp_vector=*/0);
-  Handle handle(driver::check_null(cq, queue_text), Destroy{{&verbs}});
+  if (cq == nullptr) {
+    const int error_number = errno;  // building the message may change it
+    driver::throw_verbs_error(
+        "ibv_create_cq on " + device->name_with("max_cq", &ibv_device_attr::max_cq), error_number);
+  }
+  Handle handle(cq, Destroy{{&verbs}});
   return std::shared_ptr<CompletionQueue>(
       new CompletionQueue(std::move(device), std::move(channel), std::move(handle)));
 }

@@ -121,6 +121,12 @@ void Device::CloseContext::operator()(ibv_context* context) const noexcept {
   if (is_this_process()) driver::report_errno(verbs->close_device(context), "ibv_close_device");
 }
 
+std::string Device::name_with(const char* limit, int ibv_device_attr::* most) const {
+  ibv_device_attr now = attributes_;
+  (void)verbs_->query_device(context_.get(), &now);  // if it fails those of the opening are told
+  return name_ + " (" + limit + " " + std::to_string(now.*most) + ", for all processes together)";
+}
+
 ibv_port_attr Device::port_attributes() const { return query_port(port_); }
 
 std::string Device::port_trouble() const {

@@ -1,12 +1,11 @@
 #include "rdma/memory_region.hpp"
 
-#include <sys/resource.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <string>
 
 #include "base/error.hpp"
+#include "base/scarcity.hpp"
 #include "driver/verbs_call.hpp"
 
 namespace zerohop::rdma {
@@ -14,18 +13,14 @@ namespace {
 
 constexpr int kRemoteModify = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
-std::string locked_memory_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "none";
-  return std::to_string(limit.rlim_cur) + " bytes";
-}
-
 // Cause and remedy; the errno values are those of man ibv_reg_mr and of the kernel behind it.
-std::string advice(int error_number, int access) {
+std::string advice(const Device& device, int error_number, int access) {
   switch (error_number) {
     case ENOMEM:
-      return "the pages cannot be locked; the limit of locked memory (`ulimit -l`) is " +
-             locked_memory_limit() + ": raise it, or free memory";
+      return "the pages cannot be locked, or there is no region left on " +
+             device.name_with("max_mr", &ibv_device_attr::max_mr) +
+             "; the limit of locked memory (`ulimit -l`) is " + locked_memory_limit() +
+             ": raise it, free memory, or close what else is registered";
     case EFAULT:
     case EACCES:
     case EPERM:
@@ -110,8 +105,9 @@ std::shared_ptr<MemoryRegion> MemoryRegion::create(std::shared_ptr<ProtectionDom
   Handle handle(register_range(*domain, address, nbytes, access), Deregister{{&domain->verbs()}});
   if (handle == nullptr) {
     const int error_number = errno;  // building the message may change it
-    throw RegistrationError(errno_message(what, error_number) + "; " + advice(error_number, access),
-                            error_number);
+    throw RegistrationError(
+        errno_message(what, error_number) + "; " + advice(domain->device(), error_number, access),
+        error_number);
   }
   return std::shared_ptr<MemoryRegion>(new MemoryRegion(
       std::move(domain), std::move(handle), reinterpret_cast<std::uintptr_t>(address), access));
@@ -146,8 +142,9 @@ std::shared_ptr<MemoryRegion> MemoryRegion::create_copied(std::shared_ptr<Protec
                 Deregister{{&verbs}});
   if (handle == nullptr) {
     const int error_number = errno;
-    throw RegistrationError(errno_message(what, error_number) + "; " + advice(error_number, access),
-                            error_number);
+    throw RegistrationError(
+        errno_message(what, error_number) + "; " + advice(domain->device(), error_number, access),
+        error_number);
   }
   return std::shared_ptr<MemoryRegion>(
       new MemoryRegion(std::move(domain), std::move(handle), address, access));

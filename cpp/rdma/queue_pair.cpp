@@ -47,10 +47,11 @@ std::string describe(const ibv_qp_cap& cap, const Device& device) {
   const ibv_device_attr& limits = device.attributes();
   const std::string most_wr = std::to_string(limits.max_qp_wr);
   const std::string most_sge = std::to_string(limits.max_sge);
-  return "ibv_create_qp on " + device.name() + " with send_depth " +
-         std::to_string(cap.max_send_wr) + " and receive_depth " + std::to_string(cap.max_recv_wr) +
-         " (at most " + most_wr + "), send_sge " + std::to_string(cap.max_send_sge) +
-         " and receive_sge " + std::to_string(cap.max_recv_sge) + " (at most " + most_sge + ")";
+  return "ibv_create_qp on " + device.name_with("max_qp", &ibv_device_attr::max_qp) +
+         " with send_depth " + std::to_string(cap.max_send_wr) + " and receive_depth " +
+         std::to_string(cap.max_recv_wr) + " (at most " + most_wr + "), send_sge " +
+         std::to_string(cap.max_send_sge) + " and receive_sge " + std::to_string(cap.max_recv_sge) +
+         " (at most " + most_sge + ")";
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <infiniband/verbs.h>
 
 #include <deque>
-#include <mutex>
 
+#include "base/locks.hpp"
 #include "softhca/event_counter.hpp"
 
 namespace zerohop::softhca {
@@ -28,7 +28,7 @@ class AsyncEvents {
   void push(const ibv_async_event& event) noexcept;
 
   EventCounter counter_;
-  std::mutex mutex_;
+  Mutex<Rank::softhca_async_events> mutex_;
   std::deque<ibv_async_event> queued_;
 };
 

@@ -4,8 +4,8 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
-#include <mutex>
 
+#include "base/locks.hpp"
 #include "softhca/event_counter.hpp"
 
 namespace zerohop::softhca {
@@ -27,7 +27,7 @@ class CompletionChannel : public ibv_comp_channel {
 
  private:
   EventCounter counter_;
-  std::mutex mutex_;
+  Mutex<Rank::softhca_completion_channel> mutex_;
   CompletionQueue* first_ = nullptr;  // intrusive: a push must not allocate
   CompletionQueue* last_ = nullptr;
 };

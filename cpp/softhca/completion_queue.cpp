@@ -145,9 +145,12 @@ ibv_cq* create_cq(ibv_context* handle, int depth, void* cq_context, ibv_comp_cha
       vector >= handle->num_comp_vectors || (channel != nullptr && channel->context != handle)) {
     errno = EINVAL;
   }
-  if (errno != ENOMEM) return nullptr;
+  if (errno != ENOMEM || !context.faults.has_room_for_cq(context.completion_queues.load())) {
+    return nullptr;
+  }
   try {
     auto* cq = new CompletionQueue(handle, depth, cq_context, channel);
+    context.completion_queues.fetch_add(1, std::memory_order_relaxed);
     context.users.fetch_add(1, std::memory_order_relaxed);
     if (channel != nullptr) CompletionChannel::of(channel).users.fetch_add(1);
     return cq;
@@ -171,6 +174,7 @@ int destroy_cq(ibv_cq* handle) {
   cq.retire();
   if (cq.channel != nullptr) CompletionChannel::of(cq.channel).users.fetch_sub(1);
   delete &cq;
+  context.completion_queues.fetch_sub(1, std::memory_order_relaxed);
   context.users.fetch_sub(1, std::memory_order_relaxed);
   return 0;
 }

@@ -5,8 +5,8 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 
+#include "base/locks.hpp"
 #include "softhca/direct_completions.hpp"
 
 namespace zerohop::softhca {
@@ -64,7 +64,8 @@ class CompletionQueue : public ibv_cq {
 
   bool store(const ibv_wc& completion) noexcept;
 
-  std::mutex mutex_;  // taken after a queue pair's lock, before the channel's
+  Mutex<Rank::softhca_completion_queue>
+      mutex_;  // taken after a queue pair's lock, before the channel's
   std::unique_ptr<ibv_wc[]> ring_;
   std::unique_ptr<DirectCompletions> direct_;  // null unless direct; then ring_ stays empty
   std::uint32_t mask_ = 0;                     // of the ring, whose size is a power of two >= cqe

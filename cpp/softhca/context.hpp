@@ -1,26 +1,19 @@
 // One opening of a soft device: its listener, tables, event queues and progress thread.
 //
-// Locks, in the order in which they may be taken:
-//   1 Context::control      queue pair table, listener, sweeps over the connections; keeps every
-//                           queue pair alive that a sweep looks at
-//   1b Doorbells            its list; keeps every queue pair alive whose doorbell it looks at
-//   2 QueuePair::lock       everything of one queue pair, and its connection
-//   3 Context::copied_atomics, then a lane of a Copier (gpu/copier.hpp): waited for, given back by
-//     threads that wait for nothing but copies while they have it
-//   3 CompletionQueue       its ring (lock_hot takes 2 after 3, but only by try_lock)
-//   4 CompletionChannel, AsyncEvents, MemoryTable, Timers, Progress: leaves; nothing is taken after
-//   them
-// The data path (post, poll) takes 2 and below; 1 only by try_lock.
+// The order of locks is in base/lock_order.hpp. QueuePair::lock guards everything of one queue pair
+// and its connection. Those who wait for a lane of a Copier (gpu/copier.hpp) hold copied_atomics at
+// most, and who has one waits for nothing but copies. The data path (post, poll) takes
+// QueuePair::lock and what comes after it; Context::control only by try_lock.
 #pragma once
 
 #include <infiniband/verbs.h>
 
 #include <atomic>
 #include <cerrno>
-#include <mutex>
 #include <unordered_map>
 
 #include "base/fork.hpp"
+#include "base/locks.hpp"
 #include "softhca/async_events.hpp"
 #include "softhca/device.hpp"
 #include "softhca/device_faults.hpp"
@@ -50,14 +43,16 @@ class Context : public ibv_context {
   const ibv_gid& gid() const noexcept { return listener.gid(); }
 
   std::atomic<int> users{0};  // protection domains, channels and completion queues
+  std::atomic<std::uint32_t> completion_queues{0};
   std::atomic<std::uint32_t> direct_completion_queues{0};  // so far: they are numbered
 
-  std::mutex control;
+  Mutex<Rank::softhca_control> control;
   std::unordered_map<std::uint32_t, QueuePair*> queue_pairs;  // by number; guarded by `control`
   std::uint64_t queue_pairs_made = 0;                         // likewise
 
   MemoryTable memory;
-  std::mutex copied_atomics;  // makes atomics on memory behind a Copier atomic
+  Mutex<Rank::softhca_copied_atomics>
+      copied_atomics;  // makes atomics on memory behind a Copier atomic
   AsyncEvents events;
   Poller poller;
   Timers timers;

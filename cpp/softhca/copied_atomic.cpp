@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/locks.hpp"
+
 namespace zerohop::softhca {
 namespace {
 
@@ -26,8 +28,8 @@ int change(driver::CopyLane& lane, std::uint64_t address, bool adds, const wire:
 
 }  // namespace
 
-int copied_atomic(std::mutex& mutex, const Place& word, bool adds, const wire::Operands& operands,
-                  std::uint64_t& old) noexcept {
+int copied_atomic(Mutex<Rank::softhca_copied_atomics>& mutex, const Place& word, bool adds,
+                  const wire::Operands& operands, std::uint64_t& old) noexcept {
   driver::Copier& copier = **word.copier;
   const std::lock_guard guard(mutex);
   driver::CopyLane* lane = nullptr;

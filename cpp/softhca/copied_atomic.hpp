@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 
+#include "base/locks.hpp"
 #include "softhca/memory_table.hpp"
 #include "softhca/wire.hpp"
 
@@ -12,7 +12,7 @@ namespace zerohop::softhca {
 // Reads the word, changes it and writes it back, with `mutex` held: atomic among all operations
 // that hold it (IBV_ATOMIC_HCA), not with what else writes the word. `old` becomes the former
 // value. 0, or the error of the device's driver; then the word may or may not have been changed.
-int copied_atomic(std::mutex& mutex, const Place& word, bool adds, const wire::Operands& operands,
-                  std::uint64_t& old) noexcept;
+int copied_atomic(Mutex<Rank::softhca_copied_atomics>& mutex, const Place& word, bool adds,
+                  const wire::Operands& operands, std::uint64_t& old) noexcept;
 
 }  // namespace zerohop::softhca

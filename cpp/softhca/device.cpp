@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "base/error.hpp"
+#include "base/locks.hpp"
 #include "softhca/context.hpp"
 
 namespace zerohop::softhca {
@@ -39,7 +40,7 @@ std::vector<Interface> interfaces() {
 }
 
 struct Known {
-  std::mutex mutex;
+  Mutex<Rank::softhca_devices> mutex;
   std::vector<std::unique_ptr<SoftDevice>> devices;
 };
 
@@ -146,6 +147,7 @@ int query_device(ibv_context* handle, ibv_device_attr* attributes) {
   attributes->atomic_cap = IBV_ATOMIC_HCA;
   attributes->max_pkeys = 1;
   attributes->phys_port_cnt = 1;
+  context.faults.limit(*attributes);
   return 0;
 }
 

@@ -1,5 +1,6 @@
 #include "softhca/device_faults.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,7 @@ DeviceFaults::~DeviceFaults() { context_.timers.cancel(*this); }
 void DeviceFaults::set(const Faults& faults) {
   std::lock_guard control(context_.control);
   std::vector<std::pair<QueuePair*, std::unique_ptr<FaultyWire>>> fresh;
-  if (faults.any()) {
+  if (faults.on_queue_pairs()) {
     for (const auto& [number, qp] : context_.queue_pairs) {
       std::lock_guard guard(qp->lock);
       if (qp->faulty) continue;
@@ -23,6 +24,9 @@ void DeviceFaults::set(const Faults& faults) {
   }
   faults_ = faults;
   left_.store(faults.remove);
+  max_qp_.store(faults.max_qp);
+  max_cq_.store(faults.max_cq);
+  max_mr_.store(faults.max_mr);
   for (auto& [qp, wire] : fresh) {
     std::lock_guard guard(qp->lock);
     qp->faulty = std::move(wire);
@@ -34,8 +38,19 @@ void DeviceFaults::set(const Faults& faults) {
 }
 
 std::unique_ptr<FaultyWire> DeviceFaults::wire_of(QueuePair& qp) {
-  if (!faults_.any()) return nullptr;
+  if (!faults_.on_queue_pairs()) return nullptr;
   return std::make_unique<FaultyWire>(qp, *this, faults_);
+}
+
+void DeviceFaults::limit(ibv_device_attr& attributes) const noexcept {
+  const auto lower = [](int& most, const Limit& limit) {
+    const std::uint64_t value = limit.load(std::memory_order_relaxed);
+    if (value != 0)
+      most = static_cast<int>(std::min<std::uint64_t>(value, static_cast<unsigned>(most)));
+  };
+  lower(attributes.max_qp, max_qp_);
+  lower(attributes.max_cq, max_cq_);
+  lower(attributes.max_mr, max_mr_);
 }
 
 bool DeviceFaults::posted() noexcept {

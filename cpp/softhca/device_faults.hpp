@@ -5,6 +5,7 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -31,6 +32,13 @@ class DeviceFaults final : public Timed {
 
   // A request was posted; whether the device is to be gone with it.
   bool posted() noexcept;
+  // Whether the device has room for one more beside `there`.
+  bool has_room_for_qp(std::size_t there) const noexcept { return has_room(max_qp_, there); }
+  bool has_room_for_cq(std::size_t there) const noexcept { return has_room(max_cq_, there); }
+  bool has_room_for_mr(std::size_t there) const noexcept { return has_room(max_mr_, there); }
+  // Lowers what ibv_query_device says.
+  void limit(ibv_device_attr& attributes) const noexcept;
+
   bool gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
 
   void on_time() noexcept override;  // the device is gone
@@ -39,7 +47,16 @@ class DeviceFaults final : public Timed {
   const std::shared_ptr<FaultCounts> counts = std::make_shared<FaultCounts>();
 
  private:
+  using Limit = std::atomic<std::uint64_t>;  // 0: none
+  static bool has_room(const Limit& limit, std::size_t there) noexcept {
+    const std::uint64_t most = limit.load(std::memory_order_relaxed);
+    return most == 0 || there < most;
+  }
+
   Context& context_;
+  Limit max_qp_{0};
+  Limit max_cq_{0};
+  Limit max_mr_{0};
   Faults faults_;                       // guarded by Context::control
   std::atomic<std::uint64_t> left_{0};  // requests until the removal; 0: it is not asked for
   std::atomic<bool> gone_{false};

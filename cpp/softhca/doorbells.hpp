@@ -3,7 +3,8 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
+
+#include "base/locks.hpp"
 
 namespace zerohop::softhca {
 
@@ -20,7 +21,7 @@ class Doorbells {
   bool answer() noexcept;
 
  private:
-  std::mutex mutex_;                        // before QueuePair::lock
+  Mutex<Rank::softhca_doorbells> mutex_;    // before QueuePair::lock
   std::atomic<QueuePair*> first_{nullptr};  // intrusive list; written under mutex_
 };
 

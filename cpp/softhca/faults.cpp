@@ -140,6 +140,9 @@ constexpr std::array kWords{
          [](Faults& f, std::string_view w, std::string_view v) { set_status(f.fail_status, w, v); },
          [](const Faults& f) { return std::string(status_word(f.fail_status)); }},
     count_word<&Faults::remove>("remove"),
+    count_word<&Faults::max_qp>("max_qp"),
+    count_word<&Faults::max_cq>("max_cq"),
+    count_word<&Faults::max_mr>("max_mr"),
 };
 
 std::string_view trimmed(std::string_view text) {
@@ -189,6 +192,10 @@ std::string Faults::text() const {
 }
 
 bool Faults::any() const noexcept {
+  return on_queue_pairs() || max_qp > 0 || max_cq > 0 || max_mr > 0;
+}
+
+bool Faults::on_queue_pairs() const noexcept {
   const bool waits = (delay.count() > 0 && delay_rate > 0) || slow.count() > 0;
   return drop > 0 || duplicate > 0 || corrupt > 0 || cut > 0 || partial > 0 || alter > 0 ||
          rnr > 0 || waits || fail > 0 || remove > 0;

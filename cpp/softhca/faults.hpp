@@ -31,11 +31,17 @@ struct Faults {
   std::uint64_t fail = 0;            // the request of each queue pair, from 1 on; 0: none
   ibv_wc_status fail_status = IBV_WC_GENERAL_ERR;
   std::uint64_t remove = 0;  // the request of the device at which that is gone; 0: none
+  // How many the device has at most of what ibv_device_attr calls so; 0: as many as without. One
+  // more is refused with ENOMEM; what is there already stays.
+  std::uint64_t max_qp = 0;
+  std::uint64_t max_cq = 0;
+  std::uint64_t max_mr = 0;
 
   // Throws std::invalid_argument, naming what is wrong and what is known.
   static Faults parse(std::string_view text);
   std::string text() const;  // what differs from the defaults, in a form that parse() takes
   bool any() const noexcept;
+  bool on_queue_pairs() const noexcept;  // any but the limits of the device
 };
 
 std::string_view status_word(ibv_wc_status status) noexcept;  // "RETRY_EXC_ERR"

@@ -59,9 +59,9 @@ bool MemoryTable::allows(std::uint32_t key, const ibv_pd* domain, std::uint64_t 
   return static_cast<bool>(pin(key, domain, address, nbytes, access, pins));
 }
 
-bool MemoryTable::empty() const noexcept {
+std::size_t MemoryTable::size() const noexcept {
   std::lock_guard guard(mutex_);
-  return regions_.empty();
+  return regions_.size();
 }
 
 }  // namespace zerohop::softhca

@@ -14,9 +14,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 
+#include "base/locks.hpp"
 #include "driver/copier.hpp"
 
 namespace zerohop::softhca {
@@ -88,10 +88,10 @@ class MemoryTable {
   bool allows(std::uint32_t key, const ibv_pd* domain, std::uint64_t address, std::uint64_t nbytes,
               int access) noexcept;
 
-  bool empty() const noexcept;
+  std::size_t size() const noexcept;
 
  private:
-  mutable std::mutex mutex_;
+  mutable Mutex<Rank::softhca_memory> mutex_;
   std::unordered_map<std::uint32_t, MemoryRegion*> regions_;
 };
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "base/error.hpp"
+#include "base/scarcity.hpp"
 #include "softhca/completion_queue.hpp"
 #include "softhca/context.hpp"
 #include "softhca/queue_pair.hpp"
@@ -59,14 +60,7 @@ Progress::Progress(Context& context) : context_(context) {
 
 void Progress::start() {
   const SignalsBlocked blocked;  // inherited by the thread
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error& error) {
-    throw Error(
-        errno_message("the thread of a soft device cannot be started", error.code().value()),
-        error.code().value());
-  }
-  ::pthread_setname_np(thread_.native_handle(), "zerohop-softhca");
+  thread_ = start_thread("zerohop-softhca", [this] { run(); });
 }
 
 void Progress::stop() noexcept {

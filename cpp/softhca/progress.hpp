@@ -10,11 +10,10 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
 #include "base/bell.hpp"
+#include "base/locks.hpp"
 #include "softhca/poller.hpp"
 #include "softhca/timers.hpp"
 
@@ -79,8 +78,8 @@ class Progress final : public Watched {
   std::atomic<bool> busy_{false};           // the last sweep found something: look again soon
   bool sweep_is_polled_ = false;            // guarded by Context::control
 
-  std::mutex mutex_;  // a leaf
-  std::condition_variable called_back_;
+  Mutex<Rank::softhca_progress> mutex_;  // a leaf
+  Condition called_back_;
   std::atomic<bool> stepped_back_{false};
   QueuePair* late_ = nullptr;  // intrusive list, guarded by mutex_
   std::atomic<bool> has_late_{false};

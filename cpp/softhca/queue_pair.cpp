@@ -100,6 +100,7 @@ ibv_qp* create_qp(ibv_pd* domain, ibv_qp_init_attr* init) {
   try {
     const ibv_qp_init_attr granted = grant(*init);
     std::lock_guard guard(context.control);
+    if (!context.faults.has_room_for_qp(context.queue_pairs.size())) throw std::bad_alloc();
     const std::uint32_t number = unused_number(context);
     auto qp = std::make_unique<QueuePair>(context, domain, granted, number);
     context.queue_pairs.emplace(number, qp.get());

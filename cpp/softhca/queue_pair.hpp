@@ -12,8 +12,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
+#include "base/locks.hpp"
 #include "softhca/bounce.hpp"
 #include "softhca/connection.hpp"
 #include "softhca/direct_sends.hpp"
@@ -58,7 +58,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   QueuePair& operator=(const QueuePair&) = delete;
   static QueuePair& of(ibv_qp* qp) noexcept { return *static_cast<QueuePair*>(qp); }
 
-  std::mutex lock;
+  Mutex<Rank::softhca_queue_pair> lock;
   Context& device;
   const std::uint64_t ordinal;  // of those that the device has made
   const ibv_qp_init_attr init;  // as granted

@@ -71,13 +71,15 @@ int refuse(std::uintptr_t address, std::size_t nbytes, int access) {
 
 ibv_mr* enter(ibv_pd* domain, void* address, std::size_t nbytes, std::uint64_t iova, int access,
               std::unique_ptr<MemoryRegion> region = std::make_unique<MemoryRegion>()) {
+  Context& context = Context::of(domain->context);
+  if (!context.faults.has_room_for_mr(context.memory.size())) throw std::bad_alloc();
   region->context = domain->context;
   region->pd = domain;
   region->addr = address;
   region->length = nbytes;
   region->iova = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
   region->access = access;
-  Context::of(domain->context).memory.add(*region);
+  context.memory.add(*region);
   ProtectionDomain::of(domain).users.fetch_add(1, std::memory_order_relaxed);
   return region.release();
 }

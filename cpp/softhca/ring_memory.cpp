@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "base/error.hpp"
+#include "base/scarcity.hpp"
 
 namespace zerohop::softhca {
 
@@ -16,7 +17,7 @@ RingMemory::RingMemory(std::size_t nbytes, std::byte* ring, std::size_t pages)
       nbytes_(own_ring_nbytes_ + pages * page_nbytes_) {
   void* mapping =
       ::mmap(nullptr, nbytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapping == MAP_FAILED) throw Error(errno_message("mmap failed", errno), errno);
+  if (mapping == MAP_FAILED) throw_scarce("cannot map the ring of a queue", errno);
   // A child would share the pages until either process writes to them; the one that then gets
   // copies must not be the one whose pages a GPU has.
   ::madvise(mapping, nbytes_, MADV_DONTFORK);

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <chrono>
-#include <mutex>
 
+#include "base/locks.hpp"
 #include "base/unique_fd.hpp"
 #include "softhca/poller.hpp"
 
@@ -48,7 +48,7 @@ class Timers final : public Watched {
 
   Poller& poller_;
   UniqueFd fd_;
-  std::mutex mutex_;
+  Mutex<Rank::softhca_timers> mutex_;
   Timed* first_ = nullptr;  // unsorted: few wake-ups are pending at a time
   Clock::time_point programmed_ = Clock::time_point::max();
 };

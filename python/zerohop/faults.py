@@ -52,6 +52,9 @@ class Faults:
         fail_status: how: the name or number of a work completion status, ``"REM_OP_ERR"`` (man ibv_poll_cq).
         remove: with the n-th request that is posted on a device that is gone: DEVICE_FATAL, as if it were unplugged. For
             good: it takes a new Endpoint.
+        max_qp, max_cq, max_mr: how many queue pairs, completion queues and memory regions the device has at most (man
+            ibv_query_device); 0: as many as without. One more is refused with ENOMEM, as by an adapter that has no more;
+            what is there already goes on. An Endpoint has one completion queue, and a Peer one queue pair, for each device.
 
     ``ep.stats()["faults"]`` counts what happened; the logger ``zerohop.faults`` tells each (DEBUG).
 
@@ -72,6 +75,9 @@ class Faults:
     fail: int = 0
     fail_status: str | int = "GENERAL_ERR"
     remove: int = 0
+    max_qp: int = 0
+    max_cq: int = 0
+    max_mr: int = 0
 
     def __post_init__(self) -> None:
         for name, value in _core.fault_words(_written(self)).items():

@@ -30,7 +30,7 @@ def test_keywords_and_text_say_the_same() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("drip=1", "there is no 'drip': known are seed, drop, .*, remove$"),
+        ("drip=1", "there is no 'drip': known are seed, drop, .*, max_mr$"),
         ("drop", "'drop' lacks a value"),
         ("drop=2", "drop=2 is not a probability from 0 to 1"),
         ("delay=2 weeks", "delay=2 weeks is not a time from 0 to 1 hour"),

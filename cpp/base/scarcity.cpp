@@ -1,0 +1,115 @@
+#include "base/scarcity.hpp"
+
+#include <pthread.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+namespace zerohop {
+namespace {
+
+// Empty: there is none.
+std::optional<std::uint64_t> limit_of(__rlimit_resource_t resource) {
+  rlimit limit{};
+  if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return limit.rlim_cur;
+}
+
+std::string told(std::optional<std::uint64_t> limit) {
+  return limit ? std::to_string(*limit) : "unlimited";
+}
+
+// Of a file in /proc that holds one; empty where it cannot be read.
+std::optional<std::uint64_t> number_in(const char* path) {
+  std::uint64_t number = 0;
+  std::ifstream file(path);
+  return file >> number ? std::optional(number) : std::nullopt;
+}
+
+std::uint64_t count_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  return static_cast<std::uint64_t>(
+      std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
+}
+
+// Empty: there is room for more.
+std::string remedy_of_mappings() {
+  const auto most = number_in("/proc/sys/vm/max_map_count");
+  const std::uint64_t used = count_mappings();
+  constexpr std::uint64_t kNearly =
+      16;  // a thread, or pages with rights of their own, takes several
+  if (!most || used + kNearly < *most) return {};
+  return "this process has " + std::to_string(used) + " memory mappings of " +
+         std::to_string(*most) +
+         " (vm.max_map_count): raise it, `sysctl -w vm.max_map_count=" + std::to_string(*most * 4) +
+         "`, or unmap some";
+}
+
+std::string remedy_of_memory() {
+  if (std::string mappings = remedy_of_mappings(); !mappings.empty()) return mappings;
+  if (const auto bytes = limit_of(RLIMIT_AS)) {
+    return "this process may map " + std::to_string(*bytes) +
+           " bytes (RLIMIT_AS): raise it, `ulimit -v`, or free memory";
+  }
+  return "free memory, of the host or of this container's limit";
+}
+
+// Of a thread, whose stack is a mapping (pthread_create(3) says EAGAIN of either).
+std::string remedy_of_threads() {
+  if (std::string mappings = remedy_of_mappings(); !mappings.empty()) return mappings;
+  return "this user may have " + told(limit_of(RLIMIT_NPROC)) +
+         " processes and threads (RLIMIT_NPROC), a container as many as its pids.max says: raise "
+         "it, `ulimit -u`";
+}
+
+}  // namespace
+
+std::string remedy_of(int error_number) {
+  switch (error_number) {
+    case EMFILE:
+      return "this process may have " + told(limit_of(RLIMIT_NOFILE)) +
+             " open files (RLIMIT_NOFILE): raise it, `ulimit -n`, or close what is not used";
+    case ENFILE:
+      return "the host has as many open files as it may (fs.file-max): raise it, `sysctl -w "
+             "fs.file-max=...`";
+    case ENOMEM: return remedy_of_memory();
+    case EAGAIN: return remedy_of_threads();
+    case EFBIG:
+      return "files of this process, which shared memory counts as, may have " +
+             told(limit_of(RLIMIT_FSIZE)) +
+             " bytes (RLIMIT_FSIZE): ask for less, or raise it, `ulimit -f`";
+    case ENOSPC:
+      return "the memory, or the kernel's table for it, is full: free some, or raise its limit (of "
+             "epoll fs.epoll.max_user_watches)";
+    default: return {};
+  }
+}
+
+std::string locked_memory_limit() {
+  const auto limit = limit_of(RLIMIT_MEMLOCK);
+  return limit ? std::to_string(*limit) + " bytes" : "none";
+}
+
+std::string scarcity_message(const std::string& what, int error_number) {
+  const std::string remedy = remedy_of(error_number);
+  return errno_message(what, error_number) + (remedy.empty() ? "" : "; ") + remedy;
+}
+
+std::thread start_thread(const char* name, std::function<void()> work) {
+  try {
+    std::thread thread(std::move(work));
+    ::pthread_setname_np(thread.native_handle(), name);
+    return thread;
+  } catch (const std::system_error& error) {
+    throw_scarce(std::string("the thread ") + name + " cannot be started", error.code().value());
+  }
+}
+
+}  // namespace zerohop
