@@ -7,6 +7,7 @@ Every Peer that a rank has used costs, on each rail, one RC queue pair, its work
 that the peer's messages land in; besides, a control connection, of which a heartbeat tells each second that it lives.
 Nothing is shared between Peers but the completion queue of the device, the notification board and registered arrays (one
 region and key for each rail, whoever uses it). A rank that was never needed costs nothing but its entry in the store.
+Peers of the same host have all that as well, for what p2p does not carry, and 5 KB of RAM more for p2p.
 
 What breaks first, with the defaults:
 
