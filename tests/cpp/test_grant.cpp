@@ -86,6 +86,8 @@ TEST_CASE("what is closed together waits together for copies") {
   const std::array both{first.memory.weak(), second.memory.weak()};
   auto closed = std::async(std::launch::async, [&] { WeakMemory::close(both); });
   while (!have_no_right(first, second)) std::this_thread::yield();
+  CHECK_FALSE(first.memory.withdrawn());  // of neither the copy was waited for until then
+  CHECK_FALSE(second.memory.withdrawn());
   CHECK(closed.wait_for(50ms) == std::future_status::timeout);
   second.copy.reset();
   first.copy.reset();
