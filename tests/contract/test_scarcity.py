@@ -21,7 +21,8 @@ from support.patience import patient
 # Everything that could want shared memory; prints "works" or the typed error.
 USE_ALL = """
 import numpy as np, zerohop as zh
-open("/dev/shm/full", "wb", 0).write(bytes({filled}))
+if {filled}:
+    open("/dev/shm/full", "wb", 0).write(bytes({filled}))
 try:
     with zh.Endpoint({device!r}, timeout=10) as a, zh.Endpoint({device!r}, timeout=10) as b:
         peer = a.connect(b.address)
@@ -47,12 +48,12 @@ def private_mounts() -> str | None:
     return None if probe.returncode == 0 else "mount namespaces are not allowed here"
 
 
-@pytest.mark.parametrize("filled", [0, 1 << 20])
-def test_a_full_dev_shm_is_no_crash(device, filled):
-    """A /dev/shm of 16 KiB, empty or full: touching mapped memory with no room is SIGBUS."""
+@pytest.mark.parametrize(("options", "filled"), [("size=16k", 0), ("size=16k", 1 << 20), ("ro", 0)])
+def test_a_full_dev_shm_is_no_crash(device, options, filled):
+    """A /dev/shm of 16 KiB, empty or full, or to be read only: touching mapped memory with no room is SIGBUS."""
     if reason := private_mounts():
         pytest.skip(reason)
-    mount = 'mount -t tmpfs -o size=16k none /dev/shm && exec "$@"'
+    mount = f'mount -t tmpfs -o {options} none /dev/shm && exec "$@"'
     code = USE_ALL.format(device=device, filled=filled)
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", mount, "sh", sys.executable, "-c", code],

@@ -110,6 +110,9 @@ TEST_CASE_FIXTURE(Fixture, "a full GPU says what was asked for and what is left"
   const std::string text = refusal(4 * FakeVmm::kPage, driver::kCudaErrorOutOfMemory);
   CHECK(contains(text, "no room for 8388608 bytes on cuda:0"));
   CHECK(contains(text, "6291456 of 1073741824 are free"));
+  CHECK(is_clean());
+  cuda.vmm.free_nbytes = 4 * FakeVmm::kPage;
+  CHECK(make(4 * FakeVmm::kPage)->address() != 0);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a GPU that is not there is named") {

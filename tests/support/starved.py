@@ -38,7 +38,11 @@ class Stage:
         self.a, self.b, self.c = (zh.Endpoint(device, timeout=10) for _ in range(3))
         self.peer = self.a.connect(self.b.address)
         self.back = self.b.accept()
-        self.mine, self.far, self.unknown = self.a.empty(4096), self.b.empty(4096), self.b.empty(4096)
+        self.mine, self.far, self.unknown = (
+            self.a.empty(4096),
+            self.b.empty(4096),
+            self.b.empty(4096),
+        )
         self.long_mine, self.long_far = self.a.empty(4 << 20), self.b.empty(4 << 20)
         self.verbs = zh.verbs.Device(device)
         self.domain = self.verbs.pd()
