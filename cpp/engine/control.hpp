@@ -19,6 +19,7 @@
 #include "engine/channel.hpp"
 #include "engine/control_message.hpp"
 #include "engine/dials.hpp"
+#include "engine/established.hpp"
 #include "engine/event_log.hpp"
 #include "engine/link.hpp"
 #include "engine/peer.hpp"
@@ -138,7 +139,7 @@ class Control : public std::enable_shared_from_this<Control> {
   bool listening_ = true;
   Clock::time_point last_tick_{};
   std::unordered_map<int, std::shared_ptr<Link>> links_;  // by descriptor
-  std::map<EndpointId, std::uint32_t> established_;       // connections ever made, by peer
+  Established established_;
   Dials dials_;
 
   const Lonely lonely_;

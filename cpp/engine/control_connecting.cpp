@@ -76,7 +76,7 @@ Hello Control::make_hello(const EndpointId& to, Peer& peer) {
               .pid = static_cast<std::uint32_t>(::getpid()),
               .queue_pairs = {},
               .doorway = {},
-              .established = established_[to]};
+              .established = established_.count(to)};
   if (const auto& invitation = peer.invitation()) {
     hello.doorway = invitation->doorway();
     hello.token = invitation->token();
@@ -182,7 +182,7 @@ void Control::on_hello_to_acceptor(Link& link, const Hello& hello) {
 // stands already and that the sender had not seen when it dialled. Ends what must give way to it.
 bool Control::yields_to(const Hello& hello) {
   if (auto present = find(hello.id); present && present->alive()) {
-    if (hello.established < established_[hello.id]) return true;
+    if (hello.established < established_.count(hello.id)) return true;
     if (Link* stale = link_of(*present)) drop(*stale, "it connected anew");
   }
   for (const auto& [fd, other] : std::unordered_map(links_)) {
@@ -202,7 +202,7 @@ void Control::establish(Link& link) {
   const EndpointId id = link.peer->identity().id;
   link.established = true;
   link.heard = Clock::now();
-  ++established_[id];
+  established_.add(id, [this](const EndpointId& other) { return find(other) != nullptr; });
   link.peer->become_alive();
   {
     const std::lock_guard lock(mutex_);

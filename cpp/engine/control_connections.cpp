@@ -3,6 +3,8 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -10,7 +12,6 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "base/random.hpp"
 #include "base/report.hpp"
 #include "base/strangers.hpp"
 #include "engine/control.hpp"
@@ -28,8 +29,6 @@ constexpr milliseconds kSilentFor{3500};
 constexpr milliseconds kHandshakeFor{10'000};
 // Strangers may hold this many unfinished handshakes open; one makes room for the next.
 constexpr std::size_t kMaxHandshakes = 256;
-// Usual handshakes are over by then, and make no room before.
-constexpr milliseconds kSpeaksWithin{100};
 constexpr int kAcceptsAtOnce = 16;  // then those who have said something are heard
 
 Failure to_failure(const ChannelFailure& failure) {
@@ -59,20 +58,16 @@ void Control::accept_ready() {
   }
 }
 
-// Of too many strangers one goes that chance picks, of those who have had time to say who they are:
-// a crowd that comes in one rush does not push out who came with it. A greeting needs no secret, so
-// it protects nobody.
 void Control::make_room() {
-  const auto now = Clock::now();
-  std::vector<std::shared_ptr<Link>> strangers, slow;
-  for (const auto& [fd, link] : links_) {
-    if (link->peer) continue;
-    strangers.push_back(link);
-    if (now - link->opened > kSpeaksWithin) slow.push_back(link);
-  }
-  if (strangers.size() < most_strangers(kMaxHandshakes)) return;
-  const auto& candidates = slow.empty() ? strangers : slow;
-  drop(*candidates[random_u32() % candidates.size()], "too many handshakes are open");
+  const auto came = [](const auto& entry) {
+    const Link& link = *entry.second;
+    return link.peer ? std::nullopt : std::optional(link.opened);
+  };
+  const auto is_stranger = [&](const auto& entry) { return came(entry).has_value(); };
+  const auto strangers = std::ranges::count_if(links_, is_stranger);
+  if (static_cast<std::size_t>(strangers) < most_strangers(kMaxHandshakes)) return;
+  const auto victim = pick_victim(links_.begin(), links_.end(), came);
+  drop(*std::shared_ptr(victim->second), "too many handshakes are open");
 }
 
 Link& Control::add_link(std::unique_ptr<Channel> channel) {

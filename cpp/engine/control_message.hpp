@@ -15,7 +15,7 @@
 
 namespace zerohop::engine {
 
-inline constexpr std::uint32_t kControlVersion = 5;          // of the messages, told in Hello
+inline constexpr std::uint32_t kControlVersion = 6;          // of the messages, told in Hello
 inline constexpr std::size_t kMaxNameBytes = 4096;           // names, host names, reasons
 inline constexpr std::size_t kMaxRemoteMemoryBytes = 65536;  // an encoded RemoteMemory
 

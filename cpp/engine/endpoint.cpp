@@ -102,7 +102,7 @@ void Endpoint::open_rails() {
 void Endpoint::open_neighbourhood() {
   if (!options_.p2p) {
     no_neighbourhood_ = "this Endpoint has p2p=0 (or ZEROHOP_P2P=0), and not the default, 1";
-    if (!options_.faults.text().empty()) no_neighbourhood_ += "; with faults 0 is the default";
+    if (options_.faults.any()) no_neighbourhood_ += "; with faults 0 is the default";
     return;
   }
   try {

@@ -108,7 +108,8 @@ Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void>
                  .device = how.device,
                  .rail = nearest,
                  .place = place_of(layout, how.device),
-                 .registration = std::move(choice)});
+                 .registration = std::move(choice),
+                 .demand = how.demand});
 }
 
 std::shared_ptr<gpu::Device> Endpoint::gpu_device(const std::string& device) {
@@ -165,9 +166,12 @@ Grant Endpoint::grant(const Memory& memory, const GrantOptions& options) {
         "a grant cannot allow more than its memory does, which is read-only");
   }
   const auto pinned = memory.pinned();
-  const Memory granted = register_memory(
-      memory.layout(), pinned->owner,
-      {.writable = options.writable, .device = memory.device(), .shared = false, .exposed = false});
+  const Memory granted = register_memory(memory.layout(), pinned->owner,
+                                         {.writable = options.writable,
+                                          .device = memory.device(),
+                                          .shared = false,
+                                          .exposed = false,
+                                          .demand = memory.demand()});
   pinned->grants.add(granted.weak());
   Grant grant(granted);
   if (memory.closed()) grant.revoke();  // meanwhile: its close() may have come too early for this

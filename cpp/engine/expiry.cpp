@@ -10,11 +10,13 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kNothingDue{60'000};
+constexpr milliseconds kAwaiting{2};  // between two looks at a copy that runs
 
 }  // namespace
 
 void Expiry::at(Clock::time_point when, WeakMemory memory) {
   const std::lock_guard lock(mutex_);
+  if (stopped_) return;  // the Endpoint is closed, and the right with it
   if (due_.size() >= next_sweep_) {
     std::erase_if(due_, [](const auto& entry) { return entry.second.gone(); });
     next_sweep_ = std::max<std::size_t>(64, 2 * due_.size());
@@ -28,9 +30,18 @@ void Expiry::stop() noexcept {
   std::unique_ptr<Progress> thread;
   {
     const std::lock_guard lock(mutex_);
+    stopped_ = true;
     thread = std::move(thread_);
     due_.clear();
   }
+  thread.reset();
+  for (auto& [closing, deadline] : closings_) closing.finish(deadline);
+  closings_.clear();
+}
+
+bool Expiry::runs() const {
+  const std::lock_guard lock(mutex_);
+  return thread_ != nullptr;
 }
 
 milliseconds Expiry::close_due() {
@@ -46,7 +57,17 @@ milliseconds Expiry::close_due() {
       sleep = std::min(sleep, std::chrono::ceil<milliseconds>(due_.begin()->first - now));
     }
   }
-  for (const WeakMemory& memory : over) memory.close();
+  const Deadline soon = Deadline::after(ipc::kLongestCopy);
+  for (const WeakMemory& memory : over) {
+    if (auto closing = Closing::begin(memory)) closings_.emplace_back(std::move(*closing), soon);
+  }
+  std::erase_if(closings_, [](auto& entry) {
+    auto& [closing, deadline] = entry;
+    if (closing.is_awaited() && !deadline.passed()) return false;
+    closing.finish(deadline);
+    return true;
+  });
+  if (!closings_.empty()) return kAwaiting;
   return over.empty() ? sleep : milliseconds{0};  // closing may have taken a while
 }
 

@@ -7,9 +7,9 @@
 #include "base/report.hpp"
 #include "base/reshape.hpp"
 #include "base/view.hpp"
+#include "engine/closing.hpp"
 
 namespace zerohop::engine {
-
 Memory::Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Pinned> pinned, Kind kind)
     : endpoint_(endpoint),
       layout_(std::move(layout)),
@@ -55,48 +55,35 @@ void Grants::close() noexcept {
     const std::lock_guard lock(mutex_);
     all.swap(all_);
   }
-  for (const WeakMemory& grant : all) grant.close();
+  WeakMemory::close(all);
 }
 
 void Memory::close() noexcept { weak().close(); }
 
-void WeakMemory::close() const noexcept {
-  const auto lease = lease_.lock();
-  if (!lease) return;
-  std::shared_ptr<const Pinned> last = lease->close();
-  if (!last) {
-    // The first one waits for copies, and so long for each grant.
-    if (!lease->await_finish(Deadline::after(2 * ipc::kLongestCopy))) {
-      report("memory on " + device_ +
-             " is being closed by another thread, which does not come to an end: a device or GPU "
-             "hangs, and peers may reach the memory until it goes on");
+void WeakMemory::close() const noexcept { close({this, 1}); }
+
+void WeakMemory::close(std::span<const WeakMemory> all) noexcept {
+  std::vector<Closing> ours;
+  std::vector<const WeakMemory*> others;
+  for (const WeakMemory& memory : all) {
+    if (auto closing = Closing::begin(memory)) {
+      ours.push_back(std::move(*closing));
+    } else {
+      others.push_back(&memory);
     }
-    return;
   }
-  // Goes behind finish(): its end may run code of the program, which may close the memory again.
-  const std::shared_ptr<void> owner = last->owner;
-  last->grants.close();
-  withdraw(std::move(last));
-  lease->finish();
+  const Deadline deadline = Deadline::after(ipc::kLongestCopy);
+  for (Closing& each : ours) each.finish(deadline);
+  for (const WeakMemory* each : others) each->await_finish();
 }
 
-void WeakMemory::withdraw(std::shared_ptr<const Pinned> last) const noexcept {
-  if (!last->regions) return;
-  const Deadline deadline = Deadline::after(ipc::kLongestCopy);
-  const auto right = last->regions->staged_right();
-  std::shared_ptr<ipc::Exposures> exposures;
-  ipc::LedgerEntry entry{};
-  if (const auto& exposure = last->regions->exposure()) {
-    exposures = exposure->exposures();
-    entry = exposure->entry();
-  }
-  last.reset();  // deregistration, unless a transfer goes on
-  if (right && !right->close(deadline)) {
-    report("a copy to or from memory on " + device_ +
-           " that a peer asked for does not end: the GPU hangs or failed, and the "
-           "memory that is closed stays until it goes on");
-  }
-  if (exposures) exposures->settle(entry, deadline);
+void WeakMemory::await_finish() const noexcept {
+  const auto lease = lease_.lock();
+  // The first one waits for copies, and so long for its grants.
+  if (!lease || lease->await_finish(Deadline::after(2 * ipc::kLongestCopy))) return;
+  report("memory on " + device_ +
+         " is being closed by another thread, which does not come to an end: a device or GPU "
+         "hangs, and peers may reach the memory until it goes on");
 }
 
 bool Memory::closed() const noexcept { return lease_->closed(); }

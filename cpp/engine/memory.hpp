@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -30,9 +31,12 @@ class WeakMemory {
       : lease_(std::move(lease)), device_(std::move(device)) {}
   bool gone() const noexcept { return lease_.expired(); }
   void close() const noexcept;  // as Memory::close()
+  // All at once: copies are waited for together, not one memory after the other.
+  static void close(std::span<const WeakMemory> all) noexcept;
 
  private:
-  void withdraw(std::shared_ptr<const Pinned> last) const noexcept;
+  friend class Closing;
+  void await_finish() const noexcept;  // of who closes it
 
   std::weak_ptr<Lease<const Pinned>> lease_;
   std::string device_;
@@ -83,6 +87,7 @@ class Memory {
     RailIndex rail = 0;                                      // the one nearest to it
     std::string place{};                                     // ... as it lies on "numa:1", say
     std::shared_ptr<const RegistrationChoice> registration;  // of GPU memory; null for the host's
+    std::optional<RegistrationDemand> demand{};              // with which that was made
   };
   Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Pinned> pinned, Kind kind);
 
@@ -96,6 +101,7 @@ class Memory {
   RailIndex nearest_rail() const noexcept { return kind_.rail; }
   // Why that rail: what it is nearest to; empty if nothing is known and it is but the first.
   const std::string& place() const noexcept { return kind_.place; }
+  std::optional<RegistrationDemand> demand() const noexcept { return kind_.demand; }
   const RegistrationChoice* registration() const noexcept { return kind_.registration.get(); }
 
   // A part of the same memory, or all of it in another shape or element type; closing either closes

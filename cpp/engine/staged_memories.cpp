@@ -16,25 +16,18 @@ std::shared_ptr<const StagedMemories::Right> StagedMemories::open(const Extent& 
 
 void StagedMemories::bind(const Right& right, const std::shared_ptr<const Pinned>& memory) {
   const std::lock_guard lock(mutex_);
-  entries_[right.key()] = {right.extent(), right.writable(), memory,
-                           std::make_shared<std::atomic<int>>(0)};
+  entries_[right.key()] = {right.extent(), right.writable(), memory, right.borrowed_};
 }
 
-StagedMemories::Right::~Right() {
+StagedMemories::Right::~Right() { end(); }
+
+void StagedMemories::Right::end() const noexcept {
   const std::lock_guard lock(of_->mutex_);
   of_->entries_.erase(key_);
 }
 
-bool StagedMemories::Right::close(const Deadline& deadline) const noexcept {
-  std::shared_ptr<std::atomic<int>> borrowed;
-  {
-    const std::lock_guard lock(of_->mutex_);
-    const auto found = of_->entries_.find(key_);
-    if (found == of_->entries_.end()) return true;
-    borrowed = std::move(found->second.borrowed);
-    of_->entries_.erase(found);
-  }
-  return ipc::await_copies([&] { return borrowed->load() == 0; }, deadline);
+bool StagedMemories::Right::await(const Deadline& deadline) const noexcept {
+  return ipc::await_copies([&] { return borrowed_->load() == 0; }, deadline);
 }
 
 std::shared_ptr<const Pinned> StagedMemories::borrow(std::uint64_t key) const {

@@ -24,9 +24,9 @@ class StagedMemories : public std::enable_shared_from_this<StagedMemories> {
           bool writable)
         : of_(std::move(of)), key_(key), extent_(extent), writable_(writable) {}
     ~Right();
-    // Peers have it no more. Waits for copies that were begun. False: some still run at the
-    // deadline.
-    bool close(const Deadline& deadline) const noexcept;
+    void end() const noexcept;  // peers have it no more
+    // Waits for copies that were begun before. False: some still run at the deadline.
+    bool await(const Deadline& deadline) const noexcept;
     Right(const Right&) = delete;
     Right& operator=(const Right&) = delete;
 
@@ -35,10 +35,12 @@ class StagedMemories : public std::enable_shared_from_this<StagedMemories> {
     bool writable() const noexcept { return writable_; }
 
    private:
+    friend class StagedMemories;
     const std::shared_ptr<StagedMemories> of_;
     const std::uint64_t key_;  // random: nobody guesses it
     const Extent extent_;
     const bool writable_;
+    const std::shared_ptr<std::atomic<int>> borrowed_ = std::make_shared<std::atomic<int>>(0);
   };
 
   std::shared_ptr<const Right> open(const Extent& extent, bool writable);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
@@ -17,7 +18,7 @@
 namespace zerohop::ipc {
 namespace {
 
-// Strangers may hold this many unfinished knocks open; the oldest makes room for the next.
+// Strangers may hold this many unfinished knocks open; one makes room for the next.
 constexpr std::size_t kMaxStrangers = 64;
 constexpr std::chrono::seconds kKnockFor{10};
 
@@ -144,8 +145,9 @@ void Doorway::accept_all() {
     // ptrace.
     if (other_end(socket.get()).uid != ::geteuid()) continue;
     if (strangers_.size() >= most_strangers(kMaxStrangers)) {
-      strangers_.erase(std::ranges::min_element(
-          strangers_, [](const auto& a, const auto& b) { return a.second.came < b.second.came; }));
+      strangers_.erase(pick_victim(strangers_.begin(), strangers_.end(), [](const auto& entry) {
+        return std::optional(entry.second.came);
+      }));
     }
     const int fd = socket.get();
     if (watch(epoll_.get(), fd)) {

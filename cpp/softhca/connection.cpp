@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "softhca/ack_timeout.hpp"
 #include "softhca/context.hpp"
 #include "softhca/gid.hpp"
 #include "softhca/queue_pair.hpp"
@@ -24,8 +25,8 @@ constexpr milliseconds kLingerTime{1000};
 // A real adapter answers by itself; here the peer's program may be late only because CPUs are busy.
 constexpr milliseconds kLeastRetryTime{1000};
 // Unacknowledged by the peer's kernel for this long: the path is cut (the peer's program may be as
-// slow as it likes, its kernel answers for it). What is under way then fails within the 5 s in which
-// it is promised to, also where nothing else than this connection is cut.
+// slow as it likes, its kernel answers for it). What is under way then fails within the 5 s in
+// which it is promised to, also where nothing else than this connection is cut.
 constexpr int kPathTimeoutMs = 3500;
 
 // Reno needs no privilege and is in every kernel (tcp(7)). Inside a host nothing can be congested,
@@ -44,11 +45,11 @@ void set_options(int fd, bool one_host) {
 
 int compare(const ibv_gid& a, const ibv_gid& b) { return std::memcmp(a.raw, b.raw, sizeof a.raw); }
 
-// IBA 9.7.6.1.3: 4.096 us * 2^timeout for each try; 0 means for ever.
+// With a timeout of 0 for ever.
 Clock::duration retry_budget(const ibv_qp_attr& attributes) {
   if (attributes.timeout == 0) return Clock::duration::max();
-  const auto one_try = std::chrono::nanoseconds(std::int64_t{4096} << attributes.timeout);
-  return std::max<Clock::duration>(one_try * (attributes.retry_cnt + 1), kLeastRetryTime);
+  return std::max<Clock::duration>(ack_timeout(attributes.timeout) * (attributes.retry_cnt + 1),
+                                   kLeastRetryTime);
 }
 
 }  // namespace

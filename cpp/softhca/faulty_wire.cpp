@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/log.hpp"
+#include "softhca/ack_timeout.hpp"
 #include "softhca/context.hpp"
 #include "softhca/ordering.hpp"
 #include "softhca/queue_pair.hpp"
@@ -19,11 +20,10 @@ enum Kind : std::uint8_t { kRequest, kResponse, kAcknowledgement, kReceive };
 constexpr std::uint8_t kWhichBit = 64;  // what is asked of the dice, besides a Fault
 constexpr std::uint8_t kHowMuch = 65;
 
-// IBA 9.7.6.1.3: 4.096 us * 2^timeout. 0 stands for no timer at all, with which nothing lost would
-// ever be sent again: then that of 14, which is the default of most programs.
-Clock::duration ack_timeout(const ibv_qp_attr& attributes) {
-  const int code = attributes.timeout == 0 ? 14 : attributes.timeout;
-  return std::chrono::nanoseconds(std::int64_t{4096} << code);
+// Without a timer nothing lost would ever be sent again: then that of 14, which is the default of
+// most programs.
+Clock::duration one_try(const ibv_qp_attr& attributes) {
+  return ack_timeout(attributes.timeout == 0 ? std::uint8_t{14} : attributes.timeout);
 }
 
 constexpr Clock::time_point kNow{};  // of what is not held
@@ -207,7 +207,7 @@ bool FaultyWire::finish() noexcept {
 bool FaultyWire::try_again() noexcept {
   if (named_.attempt >= qp_.attributes.retry_cnt) return false;
   ++named_.attempt;
-  begin_try(ack_timeout(qp_.attributes));
+  begin_try(one_try(qp_.attributes));
   return true;
 }
 

@@ -25,6 +25,9 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 64);
 
-inline constexpr std::uint8_t kHelloMagic[8] = {'z', 'e', 'r', 'o', 'h', 'o', 'p', 1};
+// The last byte is the version of all that travels on the connection (wire.hpp): from 2 on trains
+// may be checked. Endpoints learn of another one before, by words: engine::kControlVersion rises
+// with it.
+inline constexpr std::uint8_t kHelloMagic[8] = {'z', 'e', 'r', 'o', 'h', 'o', 'p', 2};
 
 }  // namespace zerohop::softhca

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/strangers.hpp"
@@ -19,7 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr int kBacklog = 4096;
 constexpr int kAcceptsAtOnce = 64;            // then the established connections get their turn
-constexpr std::size_t kMostStrangers = 4096;  // the oldest goes when one more comes
+constexpr std::size_t kMostStrangers = 4096;  // one goes when one more comes
 constexpr milliseconds kHelloTime{2000};      // from accept to the last byte of the hello
 constexpr milliseconds kParkTime{5000};       // from hello to ibv_modify_qp(RTR)
 constexpr milliseconds kRestTime{100};        // without accepting, when out of descriptors
@@ -72,7 +73,8 @@ void Listener::admit(UniqueFd connection) noexcept {
   try {
     Stranger& stranger = strangers_.emplace_back(*this, std::move(connection));
     ++open_;
-    stranger.deadline = Clock::now() + kHelloTime;
+    stranger.came = Clock::now();
+    stranger.deadline = stranger.came + kHelloTime;
     if (!context_.poller.add(stranger.fd.get(), EPOLLIN, stranger)) return reject(stranger);
     if (!timing_) wake_at(stranger.deadline);
     hear(stranger);  // a hello sent with the connection is there already
@@ -84,12 +86,17 @@ void Listener::admit(UniqueFd connection) noexcept {
 // Who has named a queue pair stays before those who have not.
 void Listener::make_room() noexcept {
   if (open_ < most_strangers(kMostStrangers)) return;
-  auto oldest =
-      std::ranges::find_if(strangers_, [](const Stranger& s) { return s.fd && !s.parked(); });
-  if (oldest == strangers_.end()) {
-    oldest = std::ranges::find_if(strangers_, [](const Stranger& s) { return !!s.fd; });
+  const auto came = [](const Stranger& stranger) {
+    return stranger.fd ? std::optional(stranger.came) : std::nullopt;
+  };
+  const auto unnamed = [&](const Stranger& stranger) {
+    return stranger.parked() ? std::nullopt : came(stranger);
+  };
+  auto victim = pick_victim(strangers_.begin(), strangers_.end(), unnamed);
+  if (victim == strangers_.end()) {
+    victim = pick_victim(strangers_.begin(), strangers_.end(), came);
   }
-  reject(*oldest);
+  reject(*victim);
 }
 
 void Listener::hear(Stranger& stranger) noexcept {

@@ -50,6 +50,7 @@ class Listener final : public Watched, public Timed {
     UniqueFd fd;  // closed or given away: empty
     Hello hello{};
     std::size_t heard = 0;  // bytes of the hello
+    Clock::time_point came{};
     Clock::time_point deadline{};
     std::uint64_t closed_in = 0;  // Poller::round()
     bool parked() const noexcept { return fd && heard == sizeof(Hello); }

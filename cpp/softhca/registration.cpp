@@ -82,27 +82,44 @@ ibv_mr* enter(ibv_pd* domain, void* address, std::size_t nbytes, std::uint64_t i
   return region.release();
 }
 
-template <typename T>
-T* fail(int error_number) {
-  errno = error_number;
+// What all calls that register have in common: NULL with errno where the device or `check`, which
+// returns one, stands against it.
+template <typename Check, typename Make>
+ibv_mr* attempt(ibv_pd* domain, Check&& check, Make&& make) {
+  int refusal = Context::of(domain->context).obstacle();
+  if (refusal == 0) refusal = check();
+  if (refusal == 0) {
+    try {
+      return make();
+    } catch (...) {  // bad_alloc, or getrandom refused: the C interface knows one word for both
+      refusal = ENOMEM;
+    }
+  }
+  errno = refusal;
   return nullptr;
 }
+
+// Unmapped, unless a region has taken it over.
+struct Mapping {
+  void* at = MAP_FAILED;
+  std::size_t nbytes = 0;
+
+  Mapping() = default;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() {
+    if (at != MAP_FAILED) ::munmap(at, nbytes);
+  }
+};
 
 }  // namespace
 
 ibv_mr* reg_mr_iova2(ibv_pd* domain, void* address, std::size_t nbytes, std::uint64_t iova,
                      unsigned int access) {
-  if (const int obstacle = Context::of(domain->context).obstacle(); obstacle != 0) {
-    return fail<ibv_mr>(obstacle);
-  }
-  const int refusal =
-      refuse(reinterpret_cast<std::uintptr_t>(address), nbytes, static_cast<int>(access));
-  if (refusal != 0) return fail<ibv_mr>(refusal);
-  try {
-    return enter(domain, address, nbytes, iova, static_cast<int>(access));
-  } catch (...) {  // bad_alloc, or getrandom refused: the C interface knows one word for both
-    return fail<ibv_mr>(ENOMEM);
-  }
+  const auto rights = static_cast<int>(access);
+  return attempt(
+      domain, [&] { return refuse(reinterpret_cast<std::uintptr_t>(address), nbytes, rights); },
+      [&] { return enter(domain, address, nbytes, iova, rights); });
 }
 
 ibv_mr* reg_mr(ibv_pd* domain, void* address, std::size_t nbytes, int access) {
@@ -112,52 +129,40 @@ ibv_mr* reg_mr(ibv_pd* domain, void* address, std::size_t nbytes, int access) {
 
 ibv_mr* reg_dmabuf_mr(ibv_pd* domain, std::uint64_t offset, std::size_t nbytes, std::uint64_t iova,
                       int fd, int access) {
-  if (const int obstacle = Context::of(domain->context).obstacle(); obstacle != 0) {
-    return fail<ibv_mr>(obstacle);
-  }
-  if (nbytes == 0) return fail<ibv_mr>(EINVAL);
-  const std::uint64_t page = page_bytes();
-  const std::uint64_t lead = offset % page;
-  const int protection = PROT_READ | ((access & IBV_ACCESS_LOCAL_WRITE) != 0 ? PROT_WRITE : 0);
-  const std::size_t mapping_nbytes = lead + nbytes;
-  void* mapping = ::mmap(nullptr, mapping_nbytes, protection, MAP_SHARED, fd,
-                         static_cast<off_t>(offset - lead));
-  if (mapping == MAP_FAILED) {
+  Mapping mapping;
+  const std::uint64_t lead = offset % page_bytes();
+  const auto address = [&] { return static_cast<std::byte*>(mapping.at) + lead; };
+  const auto map = [&] {
+    if (nbytes == 0) return EINVAL;
+    const int protection = PROT_READ | ((access & IBV_ACCESS_LOCAL_WRITE) != 0 ? PROT_WRITE : 0);
+    mapping.nbytes = lead + nbytes;
+    mapping.at = ::mmap(nullptr, mapping.nbytes, protection, MAP_SHARED, fd,
+                        static_cast<off_t>(offset - lead));
     // The exporter of the buffer offers no CPU mapping: this device cannot reach such memory.
-    return fail<ibv_mr>(errno == EBADF ? EBADF : EOPNOTSUPP);
-  }
-  std::byte* address = static_cast<std::byte*>(mapping) + lead;
-  int refusal = refuse(reinterpret_cast<std::uintptr_t>(address), nbytes, access);
-  if (refusal == 0) {
-    try {
-      auto region = std::make_unique<MemoryRegion>();
-      region->mapping = mapping;
-      region->mapping_nbytes = mapping_nbytes;
-      return enter(domain, address, nbytes, iova, access, std::move(region));
-    } catch (...) {  // as in reg_mr_iova2
-      refusal = ENOMEM;
-    }
-  }
-  ::munmap(mapping, mapping_nbytes);
-  return fail<ibv_mr>(refusal);
+    if (mapping.at == MAP_FAILED) return errno == EBADF ? EBADF : EOPNOTSUPP;
+    return refuse(reinterpret_cast<std::uintptr_t>(address()), nbytes, access);
+  };
+  return attempt(domain, map, [&] {
+    auto region = std::make_unique<MemoryRegion>();
+    region->mapping = mapping.at;
+    region->mapping_nbytes = mapping.nbytes;
+    ibv_mr* made = enter(domain, address(), nbytes, iova, access, std::move(region));
+    mapping.at = MAP_FAILED;
+    return made;
+  });
 }
 
 // What the address names is between the caller and the copier: the CPU never looks.
 ibv_mr* reg_copied_mr(ibv_pd* domain, std::uint64_t address, std::size_t nbytes, int access,
                       std::shared_ptr<driver::Copier> copier) {
-  if (const int obstacle = Context::of(domain->context).obstacle(); obstacle != 0) {
-    return fail<ibv_mr>(obstacle);
-  }
-  const int refusal = copier ? refuse_range(address, nbytes, access) : EINVAL;
-  if (refusal != 0) return fail<ibv_mr>(refusal);
-  try {
-    auto region = std::make_unique<MemoryRegion>();
-    region->copier = std::move(copier);
-    return enter(domain, reinterpret_cast<void*>(address), nbytes, address, access,
-                 std::move(region));
-  } catch (...) {  // as in reg_mr_iova2
-    return fail<ibv_mr>(ENOMEM);
-  }
+  return attempt(
+      domain, [&] { return copier ? refuse_range(address, nbytes, access) : EINVAL; },
+      [&] {
+        auto region = std::make_unique<MemoryRegion>();
+        region->copier = std::move(copier);
+        return enter(domain, reinterpret_cast<void*>(address), nbytes, address, access,
+                     std::move(region));
+      });
 }
 
 int dereg_mr(ibv_mr* mr) {

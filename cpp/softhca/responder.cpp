@@ -26,7 +26,8 @@ int access_for(Op op) {
 }  // namespace
 
 void Responder::reset() noexcept {
-  executed_ = settled_ = acknowledged_ = message_nbytes_ = 0;
+  executed_ = settled_ = acknowledged_ = 0;
+  forget_message();
   discarding_ = delivered_ = not_ready_due_ = refusal_due_ = false;
   first_answer_ = answers_ = 0;
 }
@@ -44,7 +45,7 @@ bool Responder::corrupt() noexcept {
 bool Responder::begin_train(const wire::Prefix& prefix) noexcept {
   const bool restarts = (prefix.flags & wire::kRestart) != 0;
   if (restarts != discarding_) return discarding_ ? true : corrupt();
-  if (restarts) message_nbytes_ = 0;
+  if (restarts) forget_message();
   // A train without requests carries the number of the next one all the same.
   if (prefix.first_request != executed_) return corrupt();
   discarding_ = false;
@@ -54,6 +55,7 @@ bool Responder::begin_train(const wire::Prefix& prefix) noexcept {
 bool Responder::open(const wire::Packet& packet, std::uint32_t placed, Landing& landing) noexcept {
   landing.kind = Landing::Kind::discard;
   if (discarding_) return true;
+  if (!continues(packet)) return fail(wire::Refusal::invalid_request);
   switch (packet.op) {
     case Op::send: return open_send(packet, landing);
     case Op::write: return open_write(packet, placed, landing);
@@ -61,9 +63,21 @@ bool Responder::open(const wire::Packet& packet, std::uint32_t placed, Landing& 
   }
 }
 
+void Responder::forget_message() noexcept {
+  message_nbytes_ = 0;
+  message_op_ = {};
+}
+
+// All packets of a message are of one operation, and a message has an end
+// (IBA 9.7.4.1.2, 9.7.4.1.6).
+bool Responder::continues(const wire::Packet& packet) const noexcept {
+  const std::uint64_t nbytes = std::uint64_t{message_nbytes_} + packet.nbytes;
+  return message_op_ == Op{} || (packet.op == message_op_ && nbytes <= wire::kMaxMessage);
+}
+
 void Responder::not_ready(Landing& landing) noexcept {
   discarding_ = not_ready_due_ = true;
-  message_nbytes_ = 0;
+  forget_message();
   landing.kind = Landing::Kind::discard;
 }
 
@@ -160,6 +174,7 @@ bool Responder::close(const wire::Packet& packet, const wire::Operands& operands
     return push_answer({packet.address, executed_, packet.key, packet.nbytes, true});
   }
   message_nbytes_ += packet.nbytes;
+  message_op_ = packet.op;
   if (has(packet, wire::kMore)) return true;
   if (packet.op == Op::send || has(packet, wire::kImmediate)) {
     const ReceiveEntry entry = qp_.receives.peek();
@@ -167,7 +182,7 @@ bool Responder::close(const wire::Packet& packet, const wire::Operands& operands
     qp_.complete_receive(entry, packet, message_nbytes_);
     delivered_ = true;
   }
-  message_nbytes_ = 0;
+  forget_message();
   ++executed_;
   return true;
 }

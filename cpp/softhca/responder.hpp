@@ -33,7 +33,7 @@ class Responder {
   // heard of none of it.
   void retract() noexcept {
     executed_ = settled_;
-    message_nbytes_ = 0;
+    forget_message();
   }
   // Why the packet is refused whose memory went away after `placed` bytes of it.
   wire::Refusal refusal_after(std::uint32_t placed) const noexcept;
@@ -63,6 +63,8 @@ class Responder {
 
   bool fail(wire::Refusal refusal) noexcept;
   bool corrupt() noexcept;
+  void forget_message() noexcept;
+  bool continues(const wire::Packet& packet) const noexcept;
   bool open_send(const wire::Packet& packet, Landing& landing) noexcept;
   bool open_write(const wire::Packet& packet, std::uint32_t placed, Landing& landing) noexcept;
   bool open_query(const wire::Packet& packet) noexcept;
@@ -79,6 +81,7 @@ class Responder {
   std::uint32_t settled_ = 0;         // of them, in place for sure
   std::uint32_t acknowledged_ = 0;    // of them, told to the peer
   std::uint32_t message_nbytes_ = 0;  // of the request being received, in earlier packets
+  wire::Op message_op_{};             // ... what those are; none: it begins with the next packet
   bool discarding_ = false;           // after not_ready, until the peer starts again
   bool delivered_ = false;
   bool not_ready_due_ = false;

@@ -187,7 +187,7 @@ class Endpoint(_core.Endpoint):
             spin=spin,
             host=host,
             registration=registration,
-            knobs=chosen(knobs, defaults={"p2p": 0} if wrong else {}),
+            knobs=chosen(knobs, defaults=_defaults_with(wrong)),
             nearest=nearest_rails(devices),
             preferred=preferred,
             preference=preference,
@@ -299,6 +299,15 @@ def _faults_text(faults: Faults | str | None) -> str:
     from zerohop.faults import text_of
 
     return text_of(faults)
+
+
+def _defaults_with(faults: str) -> dict[str, int]:
+    """p2p would go past what goes wrong."""
+    if not faults:
+        return {}
+    from zerohop.faults import goes_wrong
+
+    return {"p2p": 0} if goes_wrong(faults) else {}
 
 
 def _knob_table() -> str:

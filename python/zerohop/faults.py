@@ -105,3 +105,9 @@ def text_of(faults: Faults | str | None) -> str:
     if not isinstance(faults, Faults):
         raise TypeError(f"faults must be a Faults, not {type(faults).__name__}")
     return str(faults)
+
+
+def goes_wrong(text: str) -> bool:
+    """Whether anything does with these words, as text_of() returns them: a seed, a rate of delays or a status alone is no fault."""
+    words = {word.partition("=")[0] for word in text.split(",") if word}
+    return not words <= {"seed", "delay_rate", "fail_status"}

@@ -339,6 +339,7 @@ driver::CudaContext FakeCuda::context() { return &context_object; }
 FakeCuda::~FakeCuda() { current = nullptr; }
 
 bool FakeCuda::fails(const char* function) {
+  if (gone) return true;
   if (++calls != fail_at) return false;
   failed = function;
   return true;

@@ -32,7 +32,8 @@ class FakeCuda {
   std::atomic<int> fail_at = 0;
   driver::CudaResult error = 999;
   std::atomic<int> calls = 0;
-  std::string failed;  // the function that was made to fail
+  std::atomic<bool> gone = false;  // every call fails so: the context was destroyed
+  std::string failed;              // the function that was made to fail
 
   int gpus = 1;                                    // each as the first
   std::set<int> neighbours;                        // that reach the first one's memory

@@ -36,6 +36,10 @@ struct Stranger {
     std::array<std::byte, 1024> bytes;
     return wait_packet(socket.get(), bytes, soon()).nbytes == 0;
   }
+  bool is_out() const {  // by now
+    pollfd watched{socket.get(), POLLIN, 0};
+    return ::poll(&watched, 1, 0) == 1;
+  }
   UniqueFd socket;
 };
 

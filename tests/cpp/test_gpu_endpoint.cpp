@@ -203,6 +203,9 @@ TEST_CASE_FIXTURE(Fixture, "an Endpoint's registration is that of what asks for 
   CHECK(!registered(RegistrationDemand::automatic).staged());  // soft0 copies by itself
   CHECK(!third.empty(shape, kByte, "cuda:0", RegistrationDemand::automatic).staged());
   CHECK(third.empty(shape, kByte).on_host());
+  const Memory asked = registered(RegistrationDemand::automatic);
+  CHECK(third.grant(asked, {}).remote().staged_key == 0);  // as the memory that it is a right to
+  CHECK(third.grant(registered({}), {}).remote().staged_key != 0);
   const Settings settings = settings_of(chosen, "");
   const auto shown = std::ranges::find(settings, "registration",
                                        [](const auto& setting) { return setting.first; });

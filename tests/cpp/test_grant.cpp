@@ -1,6 +1,7 @@
 // A right that several take back at once: none of them returns before it is gone.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "engine/expiry.hpp"
 #include "engine/grant.hpp"
 
 using namespace std::chrono_literals;
@@ -68,4 +70,52 @@ TEST_CASE("memory that is closed again by the end of its owner does not wait for
   CHECK_FALSE(again);
   memory->close();
   CHECK(again);
+}
+
+namespace {
+
+bool have_no_right(const Copied& first, const Copied& second) {
+  return first.staged->find(first.right->key(), kWhere, false) == nullptr &&
+         second.staged->find(second.right->key(), kWhere, false) == nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("what is closed together waits together for copies") {
+  Copied first, second;
+  const std::array both{first.memory.weak(), second.memory.weak()};
+  auto closed = std::async(std::launch::async, [&] { WeakMemory::close(both); });
+  while (!have_no_right(first, second)) std::this_thread::yield();
+  CHECK_FALSE(first.memory.withdrawn());  // of neither the copy was waited for until then
+  CHECK_FALSE(second.memory.withdrawn());
+  CHECK(closed.wait_for(50ms) == std::future_status::timeout);
+  second.copy.reset();
+  first.copy.reset();
+  closed.get();
+  CHECK(first.memory.withdrawn());
+  CHECK(second.memory.withdrawn());
+}
+
+TEST_CASE("what expires at the same time ends at the same time, whichever copy still runs") {
+  Copied first, second;
+  Expiry expiry;
+  const auto now = Expiry::Clock::now();
+  expiry.at(now, first.memory.weak());
+  expiry.at(now, second.memory.weak());
+  while (!have_no_right(first, second)) std::this_thread::yield();
+  CHECK_FALSE(first.memory.withdrawn());
+  CHECK_FALSE(second.memory.withdrawn());
+  first.copy.reset();
+  second.copy.reset();
+  expiry.stop();
+}
+
+TEST_CASE("once stopped nothing expires any more") {
+  Copied copied;
+  copied.copy.reset();
+  Expiry expiry;
+  expiry.stop();
+  expiry.at(Expiry::Clock::now(), copied.memory.weak());
+  CHECK_FALSE(expiry.runs());
+  CHECK_FALSE(copied.memory.closed());
 }

@@ -1,6 +1,10 @@
 // Strangers at the door of soft0: nobody who does not know everything gets in, and no crowd keeps
 // the real peer out.
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <vector>
 
 #include "forger.hpp"
 
@@ -70,5 +74,37 @@ TEST_CASE("a thousand strangers do not keep the real peer out") {
   Stage stage;
   std::vector<UniqueFd> crowd;
   for (int i = 0; i < 500; ++i) crowd.push_back(dial(stage.side.address().gid));
+  stage.enter();
+}
+
+namespace {
+
+// So many descriptors, of which strangers have a quarter.
+struct FewDescriptors {
+  explicit FewDescriptors(rlim_t most) {
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    const rlimit few{most, before.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+  }
+  ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before); }
+  rlimit before{};
+};
+
+bool is_open(const UniqueFd& fd) {
+  pollfd watched{fd.get(), POLLIN, 0};
+  return ::poll(&watched, 1, 0) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("of too many strangers chance picks who goes, and who greets is in") {
+  Stage stage;
+  const FewDescriptors few(800);
+  std::vector<UniqueFd> crowd;
+  for (int i = 0; i < 220; ++i) crowd.push_back(dial(stage.side.address().gid));
+  CHECK(eventually([&] { return stage.rejected() == 20; }));
+  // Not the oldest, as an attacker could wish who wants the place of one of them.
+  CHECK(std::ranges::count_if(crowd, is_open) == 200);
+  CHECK_FALSE(std::ranges::all_of(crowd.begin() + 20, crowd.end(), is_open));
   stage.enter();
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import zerohop as zh
 from support.link import until
+from zerohop.faults import goes_wrong
 
 WORDS = [field.name for field in dataclasses.fields(zh.Faults)]
 
@@ -152,3 +153,14 @@ def test_a_device_can_be_unplugged() -> None:
         assert [event["type"] for event in a.device_events] == ["DEVICE_FATAL"]
         with pytest.raises(zh.VerbsError, match="DEVICE_FATAL"):
             a.connect(b.address)
+
+
+def test_a_seed_alone_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ZEROHOP_P2P", raising=False)
+    assert not goes_wrong("")
+    assert not goes_wrong("seed=7")
+    assert goes_wrong("seed=7,drop=0.1")
+    with zh.Endpoint("soft0", faults="seed=7") as a, zh.Endpoint("soft0") as b:
+        assert a.faults == zh.Faults(seed=7)
+        far = b.empty(8)
+        assert a.connect(b.address).route(a.empty(8), far.remote).kind == "p2p"
