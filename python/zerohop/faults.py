@@ -52,9 +52,11 @@ class Faults:
         fail_status: how: the name or number of a work completion status, ``"REM_OP_ERR"`` (man ibv_poll_cq).
         remove: with the n-th request that is posted on a device that is gone: DEVICE_FATAL, as if it were unplugged. For
             good: it takes a new Endpoint.
-        max_qp, max_cq, max_mr: how many queue pairs, completion queues and memory regions the device has at most (man
-            ibv_query_device); 0: as many as without. One more is refused with ENOMEM, as by an adapter that has no more;
-            what is there already goes on. An Endpoint has one completion queue, and a Peer one queue pair, for each device.
+        max_qp: how many queue pairs the device has at most (man ibv_query_device); 0: as many as without. One more is
+            refused with ENOMEM, as by an adapter that has no more; what is there already goes on. A Peer has one for each
+            device.
+        max_cq: the same of completion queues, of which an Endpoint has one for each device.
+        max_mr: the same of memory regions.
 
     ``ep.stats()["faults"]`` counts what happened; the logger ``zerohop.faults`` tells each (DEBUG).
 
