@@ -88,16 +88,23 @@ def test_who_says_a_byte_a_second_is_shown_out_and_holds_nobody_up(process, open
         keeper.end()
 
 
-def doors():
-    """Abstract names under which processes of this host let others in."""
-    lines = Path("/proc/net/unix").read_text().splitlines()
-    return {line.split()[-1][1:] for line in lines if " @zerohop-" in line}
+def doors(pid):
+    """Abstract names under which a process lets others of this host in: man proc(5), /proc/pid/net/unix."""
+    held = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            held.add(os.readlink(descriptor))
+    found = (line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:])
+    return {
+        words[7][1:]
+        for words in found
+        if words[7:] and words[7].startswith("@zerohop-") and f"socket:[{words[6]}]" in held
+    }
 
 
 def test_who_never_knocks_at_the_doorway_is_shown_out(near_process):
-    others = doors()
     with near_process(keep) as s:
-        (*_, door) = doors() - others
+        (*_, door) = doors(s.pid)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
             silent.connect(b"\0" + door.encode())
             silent.settimeout(2 * LONGEST_HANDSHAKE)
@@ -197,8 +204,9 @@ print("shown out" if door.recv(4096) == b"" else "let in")
 @AS_NOBODY
 def test_another_user_is_given_nothing_at_the_doorway(near_process):
     with near_process(keep) as s:
-        assert doors()
-        for door in doors():
+        found = doors(s.pid)
+        assert found
+        for door in found:
             assert as_nobody(ENTER, door) == "shown out"  # before it has said anything
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as own:
                 own.connect(b"\0" + door.encode())

@@ -95,7 +95,7 @@ def test_without_p2p_what_the_device_does_is_measured(monkeypatch: pytest.Monkey
     monkeypatch.setattr(host, "Pair", FarPair)
     good, text = measured(Options("soft0", quick=True, sizes=(8,)))
     assert good
-    assert text.count("the route is host, not p2p: forbidden here") == 2
+    assert text.count("the route is host, not p2p: forbidden here") == 3  # once each part
     assert "by the device, as between hosts" in text
     assert "targets" not in text
 
