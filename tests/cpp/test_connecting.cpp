@@ -80,6 +80,7 @@ class Station {
                 std::make_shared<Registrations>(rails_, nullptr, std::make_shared<LiveRegions>()),
             .staged_memories = nullptr,
             .stager = nullptr,
+            .checker = nullptr,
             .tell = [](const std::shared_ptr<Peer>&, ControlMessage) {},
             .repair =
                 [weak](const std::shared_ptr<Peer>& peer, RailIndex rail) {
