@@ -303,9 +303,11 @@ void CheckLine::finish(const std::shared_ptr<Check>& check) noexcept {
 }
 
 void CheckLine::end() {
+  std::string why = services_.why_lost();  // whose lock comes before this one
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
+    why_lost_ = std::move(why);
     to_ask_.clear();
     questions_.clear();
     for (const auto& check : line_) {
@@ -318,7 +320,7 @@ void CheckLine::end() {
 
 Failure CheckLine::lost(Effect effect) const {
   return {.kind = Failure::Kind::peer_lost,
-          .message = services_.why_lost() + effect_words(effect),
+          .message = why_lost_ + effect_words(effect),
           .effect = effect};
 }
 

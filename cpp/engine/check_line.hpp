@@ -116,6 +116,7 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
   std::unordered_map<std::uint64_t, std::shared_ptr<Question>> questions_;
   std::uint64_t last_request_ = 0;
   bool ended_ = false;
+  std::string why_lost_;
 };
 
 }  // namespace zerohop::engine

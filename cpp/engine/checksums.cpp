@@ -3,14 +3,29 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "base/crc32c.hpp"
+#include "base/error.hpp"
 #include "base/runs.hpp"
 #include "driver/cuda_call.hpp"
 
 namespace zerohop::engine {
 namespace {
+
+// Of a GPU each is a copy of its own: so many take a fraction of a second.
+constexpr std::uint64_t kMostGpuRuns = 16384;
+
+// Throws RegistrationError.
+void check_scattered(const SummedPart& part) {
+  const Layout packed = Layout::contiguous(0, part.layout.dtype, part.layout.shape.span());
+  const Runs runs(part.layout, packed);
+  if (runs.count() == 0 || part.nbytes / runs.run_nbytes() <= kMostGpuRuns) return;
+  throw RegistrationError(
+      "memory of a GPU in pieces of " + std::to_string(runs.run_nbytes()) +
+      " bytes is too scattered for checksums: transfer a contiguous copy, or without integrity");
+}
 
 // The contiguous ranges of a part in C order: beside an array without gaps nothing is reordered.
 template <typename Each>
@@ -128,6 +143,7 @@ std::vector<std::uint32_t> Checksums::of(const SummedPart& part, const gpu::Devi
     });
     return sums.take();
   }
+  check_scattered(part);
   Fetch fetch(copier_of(*device), *device, sums);
   for_each_range(part,
                  [&](std::uint64_t address, std::uint64_t nbytes) { fetch.add(address, nbytes); });

@@ -86,10 +86,19 @@ void Peer::on_sum_up(const SumUp& asked) {
     asked_sums_.fetch_sub(1);
     throw ProtocolError("it asks for more checksums at once than a correct peer does");
   }
-  host_.checker->put([self = shared_from_this(), asked] {
-    if (self->alive()) self->host_.tell(self, self->host_.checker->answer(asked));
-    self->asked_sums_.fetch_sub(1);
-  });
+  try {
+    host_.checker->put([self = shared_from_this(), asked] {
+      if (self->alive()) self->host_.tell(self, self->host_.checker->answer(asked));
+      self->asked_sums_.fetch_sub(1);
+    });
+  } catch (const Error& error) {  // no thread can be started, or the Endpoint is being closed
+    asked_sums_.fetch_sub(1);
+    host_.tell(shared_from_this(),
+               SummedUp{.request = asked.request,
+                        .sums = {},
+                        .status = IBV_WC_REM_OP_ERR,
+                        .refusal = std::string(error.what()).substr(0, kMaxNameBytes)});
+  }
 }
 
 void Peer::on_summed_up(const SummedUp& answer) {
@@ -201,10 +210,12 @@ Peer::Transferring Peer::receive_sealed(const Memory& into, std::uint32_t tag) {
   };
   moved->on_done([checker = host_.checker, transfer, moved, compare] {
     try {
-      return checker->put(compare);
-    } catch (const std::exception&) {  // the Endpoint is being closed
-      const Failure* const failure = moved->failure();
-      transfer->fail(failure != nullptr ? *failure : Failure::of_current_exception());
+      if (moved->failure() == nullptr) return checker->put(compare);
+      transfer->fail(*moved->failure());  // nothing is to be compared: at once
+    } catch (const std::exception&) {     // the Endpoint is being closed
+      Failure failure = Failure::of_current_exception();
+      failure.set_effect(Effect::all);
+      transfer->fail(std::move(failure));
     }
     transfer->drop();
   });

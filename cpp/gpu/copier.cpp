@@ -8,6 +8,7 @@
 #include "base/fork.hpp"
 #include "base/report.hpp"
 #include "driver/cuda_constants.hpp"
+#include "gpu/apart.hpp"
 #include "gpu/copy_slots.hpp"
 #include "gpu/device_guard.hpp"
 
@@ -87,8 +88,12 @@ Copier::~Copier() {
   } catch (const CudaError& error) {
     report(error.what());
   }
-  // CUDA does not survive fork(), nor a context its end: what cannot be given back is left.
-  for (std::unique_ptr<Lane>& lane : lanes_) (void)lane.release();
+  // CUDA does not survive fork(), nor a context its end: what cannot be given back is left. (In a
+  // forked child without a lock, which another thread may have held.)
+  const bool forked = generation_ != fork_generation();
+  for (std::unique_ptr<Lane>& lane : lanes_) {
+    forked ? void(lane.release()) : keep_for_good(std::shared_ptr<Lane>(std::move(lane)));
+  }
 }
 
 int Copier::take(driver::CopyLane*& lane) noexcept {

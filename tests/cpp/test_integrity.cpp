@@ -122,7 +122,17 @@ struct CheckedCouple {
   explicit CheckedCouple(const std::string& way)
       : left(options_of("left", cuda, way)), right(options_of("right", cuda, way)) {}
 
+  // What is given back apart has the driver that is there then: not that of the next couple.
+  struct GivenBack {
+    ~GivenBack() {
+      const Deadline deadline = soon();
+      while (cuda.retained > 0 && !deadline.passed()) std::this_thread::yield();
+    }
+    const FakeCuda& cuda;
+  };
+
   FakeCuda cuda;
+  GivenBack given_back{cuda};
   engine::Endpoint left;
   engine::Endpoint right;
   std::shared_ptr<Peer> to_right = left.connect(right.address().to_bytes(), soon());

@@ -119,12 +119,13 @@ __device__ inline Found wait(const Board& board, Range range, Reset reset, u64 n
     if (found.value != 0) return found;
     seen = glance_at_words(board, range);
     const u64 now = nanoseconds_now();
-    if (now - began >= nanoseconds) return {0, 0, Status::timed_out};
-    if (now - cared < kBetweenCares) continue;
+    const bool late = now - began >= nanoseconds;
+    if (!late && now - cared < kBetweenCares) continue;
     cared = now;
-    if (acquire(board.closed) == 0) continue;
+    const bool closed = acquire(board.closed) != 0;
+    if (!late && !closed) continue;
     found = find(board, range, reset);  // what came before that is still taken
-    if (found.value == 0) found.status = Status::closed;
+    if (found.value == 0) found.status = closed ? Status::closed : Status::timed_out;
     return found;
   }
 }
