@@ -27,8 +27,8 @@ void destroy_apart(const std::shared_ptr<const Device>& device,
     try {
       const DeviceGuard guard(*device);
       delete left;
-    } catch (const CudaError&) {
-      // The context is gone.
+    } catch (const CudaError&) {  // the context is gone
+      keep_for_good(std::shared_ptr<Parts>(left));
     }
   });
 }

@@ -77,11 +77,11 @@ CopyStream::CopyStream(std::shared_ptr<const Device> device)
 }
 
 CopyStream::~CopyStream() {
-  const bool may_run =
-      left_behind_ || generation_ != fork_generation() || query() != driver::kCudaSuccess;
   // CUDA does not survive fork(), nor a context its end; and what may still be written stays.
-  if (may_run) {
+  if (generation_ != fork_generation()) {
     (void)parts_.release();
+  } else if (left_behind_ || query() != driver::kCudaSuccess) {
+    keep_for_good(std::shared_ptr<Parts>(std::move(parts_)));
   } else {
     destroy_apart(device_, std::move(parts_));
   }
