@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from zerohop.answers import ANSWER, Answers
 from zerohop.bound import looks
 from zerohop.entries import Entry
 from zerohop.errors import Error, TransferTimeout
@@ -25,6 +26,7 @@ class Addresses:
         self._what = f"World {name!r} in {store!r}"
         self._rank, self._own = rank, Entry(b"", size)
         self._run = open_run(store, self._prefix)
+        self._answers = Answers(store)
         self._over = False  # this rank has left
 
     def publish(self, address: bytes, timeout: float) -> None:
@@ -40,7 +42,7 @@ class Addresses:
         for _ in looks(end):
             if self._over:
                 raise Error("this rank has left")
-            if (value := peek(self._store, key)) is None:
+            if (value := self._now(key)) is None:
                 continue
             entry = Entry.from_bytes(value)
             lead = self._run.look_into(rank, entry)
@@ -61,7 +63,8 @@ class Addresses:
     def say(self, why: str) -> None:
         """Why this rank leaves, for those who have yet to look for it. Never raises."""
         with suppress(Exception):  # the store may be another process, which has ended
-            self._run.amend(self._rank, replace(self._own, left=why))
+            own = replace(self._own, left=why)
+            self._answers.of(lambda: self._run.amend(self._rank, own))
 
     def leave(self) -> None:
         self._over = True
@@ -71,11 +74,22 @@ class Addresses:
         left = max(1e-3, end - time.monotonic())  # 0 would be no bound at all
         store: Any = self._store
         try:
-            store.wait([key], timedelta(seconds=left))
+            self._answers.of(lambda: store.wait([key], timedelta(seconds=left)), left + ANSWER)
+        except TimeoutError as error:
+            raise self._silent(key, error) from error
         except RuntimeError as error:
             if time.monotonic() < end - 0.5:
                 raise Error(f"{store!r} cannot be asked for {key!r}: {error}") from error
             raise self._missing(key) from error
+
+    def _now(self, key: str) -> bytes | None:
+        try:
+            return self._answers.of(lambda: peek(self._store, key))
+        except TimeoutError as error:
+            raise self._silent(key, error) from error
+
+    def _silent(self, key: str, error: TimeoutError) -> Error:
+        return Error(f"{self._store!r} cannot be asked for {key!r}: {error}")
 
     def _missing(self, key: str) -> TransferTimeout:
         return TransferTimeout(

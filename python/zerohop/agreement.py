@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+from zerohop.answers import Answers
 from zerohop.errors import Error
 from zerohop.store import Store, peek
 
@@ -21,17 +22,18 @@ class Shelf:
 
     def __init__(self, store: Store, run: str) -> None:
         self._store, self._prefix = store, f"{run}/" if run else ""
+        self._answers = Answers(store)
 
     def set(self, key: str, value: bytes) -> None:
         try:
-            self._store.set(self._prefix + key, value)
+            self._answers.of(lambda: self._store.set(self._prefix + key, value))
         except Exception as error:
             raise self._failed(error) from error
 
     def get(self, key: str) -> bytes | None:
         """Now; None: nobody has set it yet."""
         try:
-            return peek(self._store, self._prefix + key)
+            return self._answers.of(lambda: peek(self._store, self._prefix + key))
         except Exception as error:
             raise self._failed(error) from error
 
@@ -45,7 +47,7 @@ class Shelf:
     def _failed(self, error: Exception) -> Error:
         return Error(
             f"{self._store!r} does not serve any more ({type(error).__name__}: {error}): give shrink(store=) one that all who "
-            "are left reach, a directory say"
+            "are left reach, fresh, for this run alone: a directory, say"
         )
 
 

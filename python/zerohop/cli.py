@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
+from click.core import ParameterSource
 
 from zerohop import __version__
 from zerohop.bench.command import bench, device_option
@@ -123,12 +125,20 @@ def doctor(
         context.exit(0 if command.diagnose(Host(), want, device, as_json) else 1)
 
 
+def _finite(context: click.Context, option: click.Parameter, number: float) -> float:
+    """FloatRange lets nan through, and inf."""
+    if not math.isfinite(number):
+        raise click.BadParameter(f"{number} is not a finite number")
+    return number
+
+
 @main.command()
 @click.option(
     "--minutes",
     default=1.0,
     show_default=True,
     type=click.FloatRange(min=0),
+    callback=_finite,
     help="How long; every pattern is tried once in any case.",
 )
 @click.option(
@@ -176,7 +186,8 @@ def verify(
     from zerohop.errors import Error
 
     if listen:
-        if as_json or routes or peer is not None:
+        timed = context.get_parameter_source("minutes") is not ParameterSource.DEFAULT
+        if as_json or routes or peer is not None or seed is not None or timed:
             raise click.UsageError("--listen goes with --size and --verbs alone")
         from zerohop.verify import target
 
@@ -318,6 +329,10 @@ def scale(context: click.Context, /, ranks: tuple[int, ...], as_json: bool, **op
     from zerohop.scale import Job, System, limits
     from zerohop.scale.report import as_dict, print_scale
 
+    if options["rails"] > options["adapters"]:
+        raise click.UsageError(
+            f"--rails {options['rails']} of a rank are more than --adapters {options['adapters']} of its host"
+        )
     jobs, system = [Job(count, **options) for count in ranks], System.here()
     if as_json:
         click.echo(json.dumps(as_dict(jobs, system), indent=2))

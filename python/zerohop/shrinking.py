@@ -60,9 +60,9 @@ class Shrinking:
             self._tell_of_loss(bound)
         ranks = self._survivors.agree(bound)
         self._meeting = SurvivorsStore(self._survivors.shelf, roster, ranks)
-        base, _, count = roster.name.partition(_SHRUNK)
-        name = f"{base}{_SHRUNK}{int(count or 0) + 1}"
-        return self._make(self._meeting, ranks.index(roster.rank), len(ranks), name=name)
+        return self._make(
+            self._meeting, ranks.index(roster.rank), len(ranks), name=_next_name(roster.name)
+        )
 
     def _shelf(self, store: Store | str | os.PathLike[str] | None) -> Shelf:
         from zerohop.mpi import GatheredStore
@@ -102,3 +102,10 @@ class Shrinking:
         """A World that the program has not got."""
         if self._next is not None and not self._done:
             self._next.close()
+
+
+def _next_name(name: str) -> str:
+    base, _, count = name.rpartition(_SHRUNK)
+    if base and count.isdecimal():
+        return f"{base}{_SHRUNK}{int(count) + 1}"
+    return f"{name}{_SHRUNK}1"

@@ -261,16 +261,20 @@ class World(CollectiveCalls):
 
         Their numbers follow each other in the old order, and all have the same ranks in it: those that came to this call and
         have not lost each other. A rank that died, hangs or left is waited for no longer than it takes to know that; one that
-        lives and does not come, until the timeout. Who dies meanwhile is not in it, or is lost in it; then all shrink that one.
-        A rank that the others have lost and that comes later (it was stopped, or cut off) gets PeerLost. Ranks that are cut
-        off from each other but reach the store do not become two Worlds: those of one side go on, the others get PeerLost.
+        lives and does not come, until the timeout. A rank that nobody is connected to and that does not answer, or of which the
+        store has no entry yet, is given up after 5 s, whatever the timeout. Who dies meanwhile is not in it, or is lost in it; then
+        all shrink that one. A rank that the others have lost and that comes later (it was stopped, or cut off) gets PeerLost.
+        Ranks that are cut off from each other but reach the store do not become two Worlds: those of one side go on, the others
+        get PeerLost.
 
         The new World has an Endpoint of its own, with the options of this one: register arrays and make segments anew. Collectives
         and barrier of this one are over, on all ranks; its segments and Peers serve on until it is closed, which may be at once.
 
         timeout: seconds (default: the Endpoint's). Who calls again after TransferTimeout waits on.
-        store: where the survivors meet; default: the World's, which has to serve still, and without waiting for what nobody has
-            set (a directory, PyTorch's stores, Redis). One of from_mpi() has none that does, nor has a directory without locks.
+        store: where the survivors meet, fresh, for this run alone: what an earlier one has left there would count as theirs.
+            Default: the World's, which has to serve still, and without waiting for what nobody has set (a directory,
+            PyTorch's stores, Redis); one of PyTorch's that does not answer a call in 5 s does not serve. A World of from_mpi()
+            has none that does, nor has a directory without locks.
 
         Raises TransferTimeout, PeerLost, Error (no store serves), and what World raises.
         """

@@ -100,10 +100,14 @@ def test_transfers_of_the_parent_end_well_while_children_live(process, kind):
             with forking():
                 child = os.fork()
             if child == 0:
-                os.close(writer)
-                well = all(map(refused, traffic.kinds)) and refused(lambda: s.ep.empty(8))
-                os.read(reader, 1)  # until the parent is through
-                os._exit(0 if well else 1)
+                code = 2  # an exception that nothing here expects: it may not come to pytest
+                try:
+                    os.close(writer)
+                    well = all(map(refused, traffic.kinds)) and refused(lambda: s.ep.empty(8))
+                    os.read(reader, 1)  # until the parent is through
+                    code = 0 if well else 1
+                finally:
+                    os._exit(code)
             children.append(child)
             traffic.go_on()
         os.close(writer)  # of all: the end of the file ends the children

@@ -13,13 +13,11 @@ import pytest
 import zerohop as zh
 from support import network
 from support.attempt import LOST_WITHIN
+from support.launchers import needs
 from support.link import until
 from support.operations import LATER, OPERATIONS
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.skipif(network.missing() is not None, reason=str(network.missing())),
-]
+pytestmark = pytest.mark.timeout(120)
 
 # Which ends calls may have come to beside PeerLost: without heartbeats data still goes, until the Peer is lost.
 CUTS = {("data", "control"): (), ("control",): ("done",)}
@@ -32,8 +30,16 @@ WAITS = {
 }  # send nothing over the data's wire
 
 
+@pytest.fixture(scope="module")
+def allowed():
+    """Skips where a user may have no network of its own, as in some containers."""
+    needs(commands=("unshare", "nsenter", "ip"))
+    if (reason := network.refused()) is not None:
+        pytest.skip(reason)
+
+
 @pytest.fixture
-def wires():
+def wires(allowed):
     with ExitStack() as stack:
         made = network.Network()
         stack.callback(made.close)

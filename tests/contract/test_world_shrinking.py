@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import importlib
 import signal
+import subprocess
+import sys
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.launchers import needs
+from support.link import until
 from support.members import Member, ask
 from support.patience import patient
-from support.ranks import close, results, worlds
+from support.ranks import TIMEOUT, close, results, worlds
+from support.spawned import is_stopped
+from zerohop.answers import ANSWER
 from zerohop.mpi import GatheredStore
 
 pytestmark = pytest.mark.timeout(120)
@@ -244,6 +250,68 @@ def test_they_meet_in_a_store_of_pytorch(rank_threads, tmp_path, kind):
         smaller = results([Attempt(world.shrink) for world in made])
     results([Attempt(world.barrier) for world in smaller])
     close([*smaller, *made])
+
+
+SERVER = """
+import sys, torch.distributed as distributed
+store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+print(store.port, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def tcp_store():
+    """Clients of PyTorch's server in another process, and that."""
+    needs(modules=("torch",))
+    distributed = importlib.import_module("torch.distributed")
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", SERVER], stdin=pipe, stdout=pipe) as server:
+        try:
+            port = int(server.stdout.readline())
+            yield lambda: distributed.TCPStore("127.0.0.1", port), server
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize("met", [True, False], ids=["met", "strangers"])
+def test_a_store_of_pytorch_that_is_stopped_is_not_waited_for(
+    rank_threads, tmp_path, tcp_store, met
+):
+    client, server = tcp_store
+    options = {"device": rank_threads.device, "timeout": TIMEOUT}
+    made = [zh.World(client(), rank, 3, **options) for rank in range(3)]
+    if met:
+        results([Attempt(world.barrier) for world in made])
+    lost = made.pop(0)
+    lost.close()
+    server.send_signal(signal.SIGSTOP)
+    until(lambda: is_stopped(server.pid), "the server has stopped")
+    for call in [Attempt(world.shrink, 0.5) for world in made]:
+        with within(2 * ANSWER + LOST_WITHIN):
+            error = call.failure(zh.Error)
+        assert "does not serve any more (TimeoutError" in str(error)
+        assert "give shrink(store=)" in str(error)
+    if met:
+        again = [partial(world.shrink, store=tmp_path / "fresh") for world in made]
+        smaller = results([Attempt(call) for call in again])
+        assert [(world.rank, world.size) for world in smaller] == [(0, 2), (1, 2)]
+        results([Attempt(world.barrier) for world in smaller])
+        close(smaller)
+    fault = KeyError("which is told to the store")
+    leaving = [Attempt(world.__exit__, KeyError, fault, None) for world in made]
+    with within(2 * ANSWER):
+        results(leaving)
+
+
+@pytest.mark.parametrize(
+    ("name", "smaller"),
+    [("job, shrunk x", "job, shrunk x, shrunk 1"), ("job, shrunk 9", "job, shrunk 10")],
+)
+def test_any_name_may_be_shrunk(rank_threads, name, smaller):
+    [world] = worlds(rank_threads, [0], 1, name=name)
+    with world, world.shrink() as alone:
+        assert alone.name == smaller
 
 
 def test_without_a_store_that_serves_another_one_is_needed(rank_threads, tmp_path):

@@ -17,16 +17,13 @@ WIRES = ("data", "control")
 _ENTER = ["nsenter", "--user", "--net", "--preserve-credentials", "--target"]
 
 
-def missing() -> str | None:
+def refused() -> str | None:
     """Why there can be no such network here; None: there can."""
     script = "ip link add name wire type bridge && ip link add name one type veth peer name other"
-    try:
-        probe = subprocess.run(
-            ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", script],
-            capture_output=True, check=False, text=True, timeout=DEFAULT_TIMEOUT,
-        )  # fmt: skip
-    except FileNotFoundError:
-        return "unshare (util-linux) is not installed"
+    probe = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", script],
+        capture_output=True, check=False, text=True, timeout=DEFAULT_TIMEOUT,
+    )  # fmt: skip
     return f"no network of its own is allowed here: {probe.stderr}" if probe.returncode else None
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,12 +12,15 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import zerohop as zh
 from click.testing import CliRunner, Result
 from support.patience import patient
 from zerohop.cli import main
+from zerohop.doctor.address import decode
+from zerohop.verify import target
 from zerohop.verify import tester as testers
 from zerohop.verify.patterns import PATTERNS
-from zerohop.verify.ways import Way
+from zerohop.verify.ways import PAGE, Way
 
 SHORT = ["verify", "--minutes=0", "--size=1M", "--seed=5", "--verbs=soft0"]
 
@@ -77,7 +82,9 @@ def test_a_route_that_is_wanted_and_not_there_fails(monkeypatch: pytest.MonkeyPa
     result = invoke("--route=gpudirect", "--route=host", "--json")
     assert result.exit_code == 1
     value = found(result)
-    assert "no" in value["absent"]["gpudirect"]  # type: ignore[index]
+    reason = value["absent"]["gpudirect"]  # type: ignore[index]
+    assert reason.startswith("the other end has no such memory: ")
+    assert "cuda:0" in reason
     assert [tally["errors"] for tally in value["tallies"]] == [0]  # type: ignore[attr-defined]
 
 
@@ -92,15 +99,66 @@ def test_between_a_listener_and_its_peer() -> None:
     assert "cannot connect" in str(found(gone)["failure"])
 
 
+@pytest.mark.timeout(patient(120))
+def test_a_second_tester_at_one_listener_is_refused() -> None:
+    """They would write the same memory, and each find what the other wrote."""
+    with listener() as address, zh.Endpoint("soft0") as first:
+        first.connect(decode(address), 30)
+        second = invoke("--peer", address, "--json")
+        assert second.exit_code == 1
+        assert "max_peers" in str(found(second)["failure"])
+
+
+@pytest.mark.timeout(patient(120))
+def test_ctrl_c_ends_it_and_shows_what_was_found() -> None:
+    command = [sys.executable, "-m", "zerohop", *SHORT, "--minutes=9", "--json", "--route=p2p"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert "by p2p" in process.stderr.readline()  # it is under way
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal: to all of its processes
+            output, said = process.communicate(timeout=patient(60))
+        finally:
+            process.kill()
+    assert process.returncode == 1, said
+    assert "Traceback" not in said
+    value = json.loads(output)
+    assert value["failure"] == "interrupted"
+    [tally] = value["tallies"]
+    assert tally["operations"] > 0
+    assert tally["errors"] == 0
+
+
 def test_wrong_usage_is_told() -> None:
     for arguments, words in (
+        (["--listen", "--minutes=1"], "--listen goes with"),
+        (["--listen", "--seed=3"], "--listen goes with"),
+        (["--minutes=nan"], "is not a finite number"),
+        (["--minutes=inf"], "is not a finite number"),
         (["--listen", "--json"], "--listen goes with"),
         (["--size=3x"], "is not a size"),
         (["--peer=@/no/such/file"], "Invalid value"),
     ):
-        result = CliRunner().invoke(main, [*SHORT, *arguments])
+        result = CliRunner().invoke(main, ["verify", *arguments])
         assert result.exit_code == 2
         assert words in result.output
+
+
+@pytest.mark.parametrize("route", ["host", "p2p"])
+def test_all_of_the_memory_from_any_place_in_a_page(
+    monkeypatch: pytest.MonkeyPatch, route: str
+) -> None:
+    nbytes = 1 << 14
+    with zh.Endpoint("soft0", p2p=1) as far, zh.Endpoint("soft0", p2p=1) as near:
+        target.share(far, nbytes)
+        tester = testers.Tester(Way(near, near.connect(far.address), route), 1)
+        for shift in (0, 1, PAGE - 1):
+            monkeypatch.setattr(tester, "_place", lambda shift=shift: (0, nbytes, shift))
+            tester._step("random")
+        assert (tester.tally.operations, tester.tally.errors) == (3, 0)
 
 
 class Bad(Way):

@@ -78,6 +78,8 @@ def verify(options: Options) -> Result:
             _try(options, endpoint, address, result)
     except (Error, TargetFailed) as error:
         result.failure = str(error)
+    except KeyboardInterrupt:
+        result.failure = "interrupted"
     result.seconds = time.monotonic() - begin
     return result
 

@@ -24,6 +24,7 @@ NAMES = {
     "gpudirect": "verify/gpudirect",
     "staged": "verify/staged",
 }
+NO_GPU = "verify/no-gpu"  # why one of the latter two is not there, in UTF-8
 
 
 class TargetFailed(RuntimeError):
@@ -40,13 +41,21 @@ def share(endpoint: Endpoint, nbytes: int) -> str:
             memory = endpoint.empty(2 * nbytes, device="cuda:0", registration=registration)
             endpoint.share(NAMES[route], memory)
     except Error as error:
-        return str(error)
+        reason = str(error)
+        said = np.frombuffer(reason.encode(), np.uint8).copy()
+        endpoint.share(NO_GPU, endpoint.register(said, cache=False))
+        return reason
     return ""
+
+
+def _endpoint(device: str | None) -> Endpoint:
+    """For one tester at a time: what another one writes would look like faults of the memory."""
+    return Endpoint(device, timeout=TIMEOUT_S, p2p=1, integrity=1, max_peers=1)
 
 
 def listen(device: str | None, nbytes: int) -> None:
     """Prints an address and serves whoever has it, until interrupted."""
-    with Endpoint(device, timeout=TIMEOUT_S, p2p=1, integrity=1) as endpoint:
+    with _endpoint(device) as endpoint:
         reason = share(endpoint, nbytes)
         print(encode(endpoint.address), flush=True)
         print(f"serving {nbytes} bytes for each route on {endpoint.device}", file=sys.stderr)
@@ -68,7 +77,13 @@ def second_process(device: str | None, nbytes: int) -> Iterator[bytes]:
     """Runs a target in a process of its own and gives its address; ends it afterwards."""
     command = [sys.executable, "-m", "zerohop.verify.target", str(nbytes), device or ""]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+    with subprocess.Popen(
+        command,
+        stdin=pipe,
+        stdout=pipe,
+        text=True,
+        start_new_session=True,  # Ctrl-C is not its own
+    ) as process:
         try:
             assert process.stdout is not None
             ready, _, _ = select.select([process.stdout], [], [], START_S)
@@ -81,7 +96,7 @@ def second_process(device: str | None, nbytes: int) -> Iterator[bytes]:
 
 
 def main(nbytes: int, device: str | None) -> None:
-    with Endpoint(device, timeout=TIMEOUT_S, p2p=1, integrity=1) as endpoint:
+    with _endpoint(device) as endpoint:
         share(endpoint, nbytes)
         print(encode(endpoint.address), flush=True)
         sys.stdin.read()  # ends with the parent, however that ends

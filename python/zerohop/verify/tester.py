@@ -9,9 +9,8 @@ import numpy as np
 
 from zerohop.errors import Error, IntegrityError, PeerLost
 from zerohop.verify.patterns import PATTERNS, Bytes
-from zerohop.verify.ways import Way
+from zerohop.verify.ways import PAGE, Way
 
-PAGE = 4096  # bytes; the near end of a transfer begins anywhere within one
 MOST_WRONG = 100  # of a route, told one by one
 
 
@@ -82,10 +81,8 @@ class Tester:
         """Offset there, length and offset in a page here: as many short ranges as long ones."""
         size = self._model.size
         nbytes = min(size, int(2 ** self._random.uniform(0, np.log2(size))))
-        room = size - nbytes
-        offset = int(self._random.integers(room + 1))
-        shift = int(self._random.integers(min(PAGE, room + 1)))
-        return offset, nbytes, min(shift, room)
+        offset = int(self._random.integers(size - nbytes + 1))
+        return offset, nbytes, int(self._random.integers(PAGE))
 
     def _compare(self, name: str, offset: int, found: Bytes) -> None:
         wanted = self._model[offset : offset + found.size]

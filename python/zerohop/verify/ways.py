@@ -10,9 +10,10 @@ from zerohop._core import Memory, Peer, RemoteMemory
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error, IntegrityError, RouteUnavailable
 from zerohop.verify.patterns import Bytes
-from zerohop.verify.target import NAMES
+from zerohop.verify.target import NAMES, NO_GPU
 
 ROUTES = tuple(NAMES)
+PAGE = 4096  # bytes; the near end of a transfer begins anywhere within one
 
 
 class Way:
@@ -23,14 +24,22 @@ class Way:
         self._peer = peer
         self.far = self._take(peer)
         self.nbytes = self.far.nbytes
-        self._near: Memory = endpoint.empty(self.nbytes)
-        self._back: Memory = endpoint.empty(self.nbytes)
+        self._near: Memory = endpoint.empty(self.nbytes + PAGE)
+        self._back: Memory = endpoint.empty(self.nbytes + PAGE)
 
     def _take(self, peer: Peer) -> RemoteMemory:
         try:
             return peer[NAMES[self.route]]
         except KeyError:
-            raise LookupError("the other end has no such memory") from None
+            raise LookupError(f"the other end has no such memory{self._why(peer)}") from None
+
+    def _why(self, peer: Peer) -> str:
+        with suppress(KeyError, Error):
+            said = peer[NO_GPU]
+            reason = np.zeros(said.nbytes, np.uint8)
+            peer.read(said, reason).wait()
+            return f": {reason.tobytes().decode(errors='replace')}"
+        return ""
 
     def put(self, content: Bytes, offset: int, shift: int) -> None:
         """Writes it to `offset` there, from `shift` bytes behind the begin of a page here."""
