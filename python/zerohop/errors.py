@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import TypeVar
+
 __all__ = [
     "AuthenticationError",
     "CudaError",
@@ -13,6 +16,7 @@ __all__ = [
     "RouteUnavailable",
     "TransferTimeout",
     "VerbsError",
+    "reworded",
 ]
 
 
@@ -95,3 +99,13 @@ class ProtocolError(Error):
 
 class AuthenticationError(Error):
     """The other side does not know the secret of the address."""
+
+
+_E = TypeVar("_E", bound=Error)
+
+
+def reworded(error: _E, message: str) -> _E:
+    """The same error, all its attributes included, with another message."""
+    other = copy.copy(error)
+    other.args = (message,)
+    return other

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from zerohop import _core
-from zerohop.errors import Error, TransferTimeout
+from zerohop.errors import Error, TransferTimeout, reworded
 
 __all__ = ["DEPTH", "MOST_QUEUES", "Queue"]
 
@@ -18,7 +18,7 @@ MOST_QUEUES = 16
 
 def _named(error: Error, rank: int, what: str) -> Error:
     """The same error, whose message begins with what it is about."""
-    return type(error)(f"{what}rank {rank}: {error}", error.code, error.effect)
+    return reworded(error, f"{what}rank {rank}: {error}")
 
 
 class Queue:

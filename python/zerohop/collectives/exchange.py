@@ -23,7 +23,6 @@ from zerohop.collectives.header import Label, Message, What
 from zerohop.collectives.line import EAGER, Line
 from zerohop.collectives.lines import Lines
 from zerohop.ending import Mismatch
-from zerohop.errors import Error
 
 __all__ = ["Exchange", "Move"]
 
@@ -48,15 +47,14 @@ class Exchange:
         self._missing: dict[int, int] = {}  # messages by rank without which run() does not end
         self._announced = False
         self._of_all = False
-        self._posted: list[tuple[int, _core.Transfer]] = []
 
     def run(self, sends: Sequence[Move], receives: Sequence[Move]) -> None:
         """Returns when all that is to come is there and what is sent may be changed."""
         moves = (*receives, *sends)
         self._of_all = any(move.label.kind != "send_recv" for move in moves)
         self._lines.begin(self._missing, self._of_all)
-        for move in moves:  # a sender may wait until its partner has an inbox for it
-            self._lines.to(move.rank, self._deadline)
+        # A sender may wait until its partner has an inbox for it.
+        lines = {move.rank: self._lines.to(move.rank, self._deadline) for move in moves}
         for move in receives:
             self._expect(self._incoming, move)
             if move.block.nbytes > EAGER:
@@ -70,12 +68,11 @@ class Exchange:
             if heard is not None:
                 self._take_from(heard)
             else:
+                for line in lines.values():  # what has failed is never answered
+                    line.look()
                 self._announce()
-        for rank, transfer in self._posted:
-            try:
-                transfer.wait(self._deadline.left)
-            except Error as error:
-                raise self._lines.roster.named(error, rank) from None
+        for line in lines.values():
+            line.finish(self._deadline)
 
     def _expect(self, queues: defaultdict[int, deque[Move]], move: Move) -> None:
         queues[move.rank].append(move)
@@ -146,10 +143,6 @@ class Exchange:
 
     def _write(self, line: Line, move: Move, where: bytes) -> None:
         remote = _core.RemoteMemory.from_bytes(where)
-        try:
-            transfer = line.peer.write(move.block.memory, remote, timeout=self._deadline.left)
-        except Error as error:
-            raise self._lines.roster.named(error, line.rank) from None
-        self._posted.append((line.rank, transfer))
+        line.write(move.block.memory, remote, self._deadline)
         self._tell(move, What.DONE)  # behind the data, as every notification is
         self._got(self._outgoing, line.rank)

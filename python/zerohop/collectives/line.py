@@ -1,7 +1,8 @@
 """A Line: messages between this rank and another one, in order both ways.
 
 Each side has an inbox of a few cells, which the other one fills in turn; a notification tells how many have been filled so
-far, and another one, back, how many have been emptied.
+far, and another one, back, how many have been emptied. Such a count covers all messages up to it, also one whose own
+notification was withheld because its bytes did not arrive: so none is told behind a failure.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,14 @@ class Slots:
         self.messages, self.credits = slots.start, slots.start + self.size
 
 
+class _Posted(NamedTuple):
+    """What goes out. messages: that are over there once it and all before it have ended well."""
+
+    transfer: _core.Transfer
+    messages: int
+    is_block: bool
+
+
 class Line:
     """rank: the other one. outbox: from which all lines send.
 
@@ -68,6 +77,9 @@ class Line:
         self._far: _core.RemoteMemory | None = None
         self._far_name = _inbox_name(name, own_rank, rank)
         self._sent = self._free = self._arrived = self._taken = 0  # messages; free: emptied there
+        self._posted: deque[_Posted] = deque()  # of which nobody knows yet that it ended well
+        self._good = 0  # messages sent that are over there
+        self._checked = False  # the two ends compare what arrives (integrity=1)
         self._early: deque[Message] = deque()  # of send_recv, for a later call
         self.far_is_over = False
         endpoint.share(_inbox_name(name, rank, own_rank), self._memory)
@@ -76,7 +88,11 @@ class Line:
 
     def heard(self, value: int) -> None:
         """Of the other side's messages."""
-        self._arrived += (value - 1 - self._arrived) % _MODULUS
+        news = (value - 1 - self._arrived) % _MODULUS
+        if (
+            news <= CELLS
+        ):  # else it is an earlier count: of a rank that gives up before it knows more
+            self._arrived += news
         self.far_is_over |= value >= OVER
 
     def has_room(self, value: int) -> None:
@@ -94,16 +110,59 @@ class Line:
     def send(
         self, what: What, label: Label, payload: NDArray[np.uint8], deadline: Deadline
     ) -> None:
-        """Done when the payload is copied. Raises TransferTimeout, PeerLost."""
+        """Done when the payload is copied. Raises TransferTimeout, PeerLost, and what ended an earlier transfer.
+
+        Where transfers are checked it waits for the earlier ones: its own notification would tell of them, too.
+        """
         while self._sent - self._free >= CELLS:
+            self.look()
             self._watch(self, deadline, deadline.slice)
         inbox = self._far or self._look_up(deadline)
+        if self._checked:
+            self._settle(deadline)
+        self.look()
         begin = self._sent % CELLS * CELL
         there = inbox[begin : begin + NBYTES + len(payload)]
         note = (self._message_slot, 1 + (self._sent + 1) % _MODULUS)
         header = pack(what, label, len(payload))
-        self._outbox.write(self.rank, self.peer, there, header, payload, note, deadline)
-        self._sent += 1  # behind the write: ring_off() tells of what is there
+        posted = self._outbox.write(self.rank, self.peer, there, header, payload, note, deadline)
+        self._sent += 1
+        self._posted.append(_Posted(posted, self._sent, is_block=False))
+
+    def write(self, block: _core.Memory, there: _core.RemoteMemory, deadline: Deadline) -> None:
+        """Posts it; the next message is behind it. Raises as send()."""
+        try:
+            posted = self.peer.write(block, there, timeout=deadline.left)
+        except Error as error:
+            raise self._roster.named(error, self.rank) from None
+        self._posted.append(_Posted(posted, self._sent, is_block=True))
+
+    def look(self) -> None:
+        """Never blocks. Raises what ended an earlier transfer."""
+        while self._posted and self._posted[0].transfer.done:
+            self._complete(0.0)
+
+    def finish(self, deadline: Deadline) -> None:
+        """Until blocks are over there, and what is checked; raises what ended them."""
+        while any(posted.is_block for posted in self._posted):
+            self._complete(deadline.left)
+        if self._checked:
+            self._settle(deadline)
+        self.look()
+
+    def _settle(self, deadline: Deadline) -> None:
+        while self._posted:
+            self._complete(deadline.left)
+
+    def _complete(self, seconds: float) -> None:
+        """The oldest one; one that failed stays."""
+        posted = self._posted[0]
+        try:
+            posted.transfer.wait(seconds)
+        except Error as error:
+            raise self._roster.named(error, self.rank) from None
+        self._good = posted.messages
+        self._posted.popleft()
 
     def take(self, wanted: set[What], *, of_all: bool) -> Message | None:
         """The next one, None if there is none. One of send_recv that is not wanted yet is kept for later.
@@ -144,12 +203,22 @@ class Line:
                 self._watch(self, deadline, 0)
             except Error as error:
                 raise self._roster.named(error, self.rank) from None
+            else:
+                route = self.peer.route(self._memory, self._far)
+                self._checked = bool(route.settings["integrity"])
         return self._far
 
-    def ring_off(self) -> None:
-        """Tells the other side that there is nothing more to wait for here."""
+    def ring_off(self, deadline: Deadline) -> None:
+        """Tells the other side that there is nothing more to wait for here, behind the messages that are over there.
+
+        While something is still under way, which may fail, it tells nothing: the other side asks.
+        """
         with suppress(Error):
-            self.peer.notify(self._message_slot, OVER | 1 + self._sent % _MODULUS)
+            self._settle(deadline)
+        if self._posted and not self._posted[0].transfer.done:
+            return
+        with suppress(Error):
+            self.peer.notify(self._message_slot, OVER | 1 + self._good % _MODULUS)
             self.peer.notify(self._credit_slot, OVER | 1 + self._taken % _MODULUS)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from zerohop import _core
 from zerohop.bound import Bound
-from zerohop.collectives.deadline import Deadline
+from zerohop.collectives.deadline import SLICE, Deadline
 from zerohop.collectives.header import Label
 from zerohop.collectives.line import CELL, Line, Slots
 from zerohop.collectives.outbox import Outbox
@@ -97,8 +97,9 @@ class Lines:
         return {rank: found for rank, found in labels.items() if found}
 
     def ring_off(self) -> None:
+        deadline = Deadline(SLICE)  # one for all of them
         for line in list(self._made.values()):  # another thread may be making one
-            line.ring_off()
+            line.ring_off(deadline)
 
     def _connect(self, rank: int, deadline: Deadline) -> _core.Peer:
         while True:

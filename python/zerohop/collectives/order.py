@@ -12,7 +12,7 @@ from zerohop.collectives.blocks import Flat
 from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.lines import Lines
 from zerohop.ending import Cause, Ending, Mismatch, Told
-from zerohop.errors import Error, PeerLost, TransferTimeout
+from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
 from zerohop.history import Called
 from zerohop.last_words import LOST, MISMATCH, OTHER, described
 
@@ -209,4 +209,6 @@ def _diagnosis(caught: BaseException, text: str, rank: int) -> tuple[Cause, Base
         return Cause(OTHER, failed), caught
     kind = LOST if isinstance(caught, PeerLost) else OTHER
     found = f"{caught} (so found rank {rank} in {text})"
-    return Cause(kind, found), type(caught)(f"{text}: {caught}", caught.code, "some")
+    error = reworded(caught, f"{text}: {caught}")
+    error.effect = "some"
+    return Cause(kind, found), error

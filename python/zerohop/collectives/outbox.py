@@ -39,7 +39,7 @@ class Outbox:
         payload: NDArray[np.uint8],
         note: tuple[int, int],
         deadline: Deadline,
-    ) -> None:
+    ) -> _core.Transfer:
         """Copies and posts. Waits for what the cell had before, and raises what ended that."""
         cell, self._next = self._next, (self._next + 1) % _CELLS
         self._finish(cell, deadline)
@@ -54,6 +54,7 @@ class Outbox:
         except Error as error:
             raise self._roster.named(error, rank) from None
         self._under_way[cell] = (rank, posted)
+        return posted
 
     def _finish(self, cell: int, deadline: Deadline) -> None:
         before, self._under_way[cell] = self._under_way[cell], None

@@ -10,7 +10,7 @@ from typing import Any
 from zerohop import _core
 from zerohop.bound import Bound
 from zerohop.collectives import Collective
-from zerohop.errors import Error
+from zerohop.errors import Error, reworded
 from zerohop.torch.foreign import c10d, torch
 
 __all__ = ["CollectiveWork", "Message", "MessageWork", "Work", "Works", "told"]
@@ -86,7 +86,7 @@ def told(what: str, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except Error as error:
-        raise type(error)(f"{what}: {error}", error.code, error.effect) from None
+        raise reworded(error, f"{what}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from None
 
