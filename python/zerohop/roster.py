@@ -14,7 +14,7 @@ from zerohop import _core
 from zerohop.addresses import Addresses
 from zerohop.bound import Bound, looks
 from zerohop.endpoint import Endpoint
-from zerohop.errors import AuthenticationError, Error, PeerLost, TransferTimeout
+from zerohop.errors import AuthenticationError, Error, PeerLost, TransferTimeout, reworded
 from zerohop.history import History
 from zerohop.landings import Landings
 from zerohop.last_words import LEFT, LastWords, described
@@ -25,6 +25,7 @@ from zerohop.store import Store
 __all__ = ["Roster"]
 
 _JOIN = 1.0  # seconds to join the others, at least
+_FULL = "as many as its max_peers"  # what a rank says that has no place for another Peer
 _RARELY = 10  # times as long as it took a look that found nobody is not repeated
 
 
@@ -97,6 +98,7 @@ class Roster:
                     return peer
             except (PeerLost, AuthenticationError) as error:  # nobody there, or by now another one
                 why = str(error)
+                lost = lost and _FULL not in why  # who refuses is there, and may close a Peer yet
             except TransferTimeout as error:
                 why, lost = str(error), False
             if lost:
@@ -138,7 +140,7 @@ class Roster:
     def named(self, error: Error, rank: int, what: str = "") -> Error:
         """The same error, whose message says that it is about this rank, and why that has left."""
         why = self._why_left(rank) if isinstance(error, PeerLost) else ""
-        return type(error)(f"{what}rank {rank}: {error}{why}", error.code, error.effect)
+        return reworded(error, f"{what}rank {rank}: {error}{why}")
 
     def _why_left(self, rank: int) -> str:
         """In brackets behind a space; nothing if it said nothing."""

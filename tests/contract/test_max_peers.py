@@ -8,7 +8,7 @@ import zerohop as zh
 from support.attempt import Attempt, within
 from support.keeper import Keeper, keep
 from support.link import until
-from support.ranks import close, worlds
+from support.ranks import TIMEOUT, close, worlds
 
 
 def works(ep, peer, back):
@@ -81,6 +81,31 @@ def test_a_world_says_which_rank_has_no_place(rank_threads):
     with pytest.raises(zh.TransferTimeout, match=r"rank 0: .* max_peers"):  # it may still close one
         ranks[2].peer(0)
     assert ranks[0].state() == ["healthy"] * 3
+    ranks[0].peer(1).close()
+    until(lambda: not ranks[0].endpoint.peers, "it has left")
+    assert ranks[2].peer(0).alive
+    close(ranks)
+
+
+class Shared(dict):
+    """A store of one run, of which every address is a rank that is there."""
+
+    def set(self, key, value):
+        self[key] = bytes(value)
+
+
+def test_a_rank_that_has_no_place_is_not_lost(rank_threads):
+    store = Shared()
+    options = {"device": rank_threads.device, "timeout": TIMEOUT, "max_peers": 1}
+    ranks = [zh.World(store, rank, 3, **options) for rank in range(3)]
+    assert ranks[0].peer(1).alive
+    with pytest.raises(zh.TransferTimeout, match=r"rank 0: .* max_peers"):
+        ranks[2].peer(0, 0.5)
+    with pytest.raises(
+        zh.TransferTimeout, match=r"rank 0: .* max_peers"
+    ):  # which it tells in step 0
+        ranks[2].barrier(0.5)
+    assert ranks[2].state() == ["healthy"] * 3
     ranks[0].peer(1).close()
     until(lambda: not ranks[0].endpoint.peers, "it has left")
     assert ranks[2].peer(0).alive

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import zerohop as zh
+from zerohop.errors import reworded
 from zerohop.queues import Queue
 
 
@@ -99,3 +100,14 @@ def test_a_transfer_that_fails_by_a_timeout_of_its_own_has_ended() -> None:
     with pytest.raises(zh.TransferTimeout, match="queue 3, rank 0: the GPU"):
         queue.wait(0)
     queue.wait(0)
+
+
+def test_a_failure_keeps_all_that_it_says() -> None:
+    queue, transfers = filled(1)
+    transfers[0].end(zh.IntegrityError("damaged", 3, "all", offset=1 << 20, nbytes=77))
+    with pytest.raises(zh.IntegrityError, match=r"^queue 3, rank 0: damaged$") as caught:
+        queue.wait(1)
+    error = caught.value
+    assert (error.code, error.effect, error.offset, error.nbytes) == (3, "all", 1 << 20, 77)
+    timeout = reworded(zh.TransferTimeout("late", effect="all"), "too late")
+    assert (str(timeout), timeout.effect) == ("too late", "all")
