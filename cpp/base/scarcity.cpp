@@ -104,9 +104,10 @@ std::string scarcity_message(const std::string& what, int error_number) {
 
 std::thread start_thread(const char* name, std::function<void()> work) {
   try {
-    std::thread thread(std::move(work));
-    ::pthread_setname_np(thread.native_handle(), name);
-    return thread;
+    return std::thread([name = std::string(name), work = std::move(work)] {
+      ::pthread_setname_np(::pthread_self(), name.c_str());
+      work();
+    });
   } catch (const std::system_error& error) {
     throw_scarce(std::string("the thread ") + name + " cannot be started", error.code().value());
   }
