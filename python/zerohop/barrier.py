@@ -103,7 +103,7 @@ class Barrier:
             peer.notify(self._slot(self._step), _ARRIVED | self._digest())
         except PeerLost as error:
             self._lost = target
-            raise self._broken(str(error)) from error
+            raise self._broken() from error
         self._told = True
 
     def _hear(self, bound: Bound) -> None:
@@ -170,8 +170,8 @@ class Barrier:
         if different is not None:
             raise self._differ(different)
 
-    def _broken(self, found: str = "") -> Exception:
-        """What to raise: a rank that has told why it cannot go on may be lost by now. found: by which it is known."""
+    def _broken(self) -> Exception:
+        """What to raise: a rank that has told why it cannot go on may be lost by now."""
         self._ending.look()
         if self._ending.mismatch is not None:
             return self._differ(self._ending.mismatch.text)
@@ -184,7 +184,6 @@ class Barrier:
         return PeerLost(
             f"barrier of {self._roster.name!r}: {self._roster.lost(self._lost)}, and without it there is no barrier any "
             "more; state() tells who is left, and shrink() makes a World of those"
-            + (f" ({found})" if found else "")
         )
 
     def _warn_others(self, bound: Bound) -> None:
