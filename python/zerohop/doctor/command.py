@@ -16,16 +16,16 @@ from zerohop.doctor.address import encode
 from zerohop.doctor.checks import examine
 from zerohop.doctor.counterpart import CounterpartFailed, counterpart
 from zerohop.doctor.finding import Finding
+from zerohop.doctor.greeting import greet_until_interrupted
 from zerohop.doctor.host import Host
 from zerohop.doctor.report import print_findings, print_matrix, print_outcomes, print_verdicts
 from zerohop.doctor.routes import ROUTES, Verdict, judge
 from zerohop.doctor.sharing import p2p_matrix
 from zerohop.doctor.trial import TIMEOUT_S, Outcome, share, try_pair, try_routes
 from zerohop.endpoint import Endpoint
-from zerohop.errors import Error, TransferTimeout
+from zerohop.errors import Error
 from zerohop.knobs import KEYWORDS, KNOBS
 
-LOOK_S = 1.0
 OTHERS = ("ZEROHOP_TEST_", "ZEROHOP_GPU_ROWS")  # variables of the tests
 
 
@@ -139,20 +139,7 @@ def listen(device: str | None) -> None:
             print(f"{hint}, on both", file=sys.stderr)
         if reason:
             print(f"no GPU memory: {reason}", file=sys.stderr)
-        try:
-            _greet(endpoint)
-        except KeyboardInterrupt:
-            print("stopped", file=sys.stderr)
-
-
-def _greet(endpoint: Endpoint) -> None:
-    """Says who came; serving itself needs no help from here."""
-    while True:
-        try:
-            peer = endpoint.accept(timeout=LOOK_S)
-        except TransferTimeout:
-            continue  # gives Ctrl-C its chance
-        print(f"{peer.name} on {peer.host} connected", file=sys.stderr)
+        greet_until_interrupted(endpoint)
 
 
 def _print_json(

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 import numpy as np
 
 from zerohop.doctor.address import decode, encode
+from zerohop.doctor.greeting import greet_until_interrupted
 from zerohop.endpoint import Endpoint
-from zerohop.errors import Error, TransferTimeout
+from zerohop.errors import Error
 
 TIMEOUT_S = 30.0  # of connecting and of each transfer
 START_S = 60.0  # of a second process: it imports numpy and may start CUDA
-LOOK_S = 1.0
 # By the route that takes them; the last is copied by both Endpoints whatever the device could do.
 NAMES = {
     "host": "verify/host",
@@ -61,15 +61,7 @@ def listen(device: str | None, nbytes: int) -> None:
         print(f"serving {nbytes} bytes for each route on {endpoint.device}", file=sys.stderr)
         if reason:
             print(f"no GPU memory: {reason}", file=sys.stderr)
-        try:
-            while True:
-                try:
-                    peer = endpoint.accept(timeout=LOOK_S)
-                except TransferTimeout:
-                    continue  # gives Ctrl-C its chance
-                print(f"{peer.name} on {peer.host} connected", file=sys.stderr)
-        except KeyboardInterrupt:
-            print("stopped", file=sys.stderr)
+        greet_until_interrupted(endpoint)
 
 
 @contextmanager
