@@ -17,6 +17,7 @@ using driver::check_cuda;
 
 DeviceValue::DeviceValue(std::shared_ptr<const gpu::Device> device, std::size_t nbytes, Kept kept)
     : device_(std::move(device)), generation_(fork_generation()), kept_(std::move(kept)) {
+  kept_.push_back(std::make_shared<const gpu::KernelsWait>());  // the last to be let go of
   const driver::Cuda& cuda = device_->cuda();
   const gpu::DeviceGuard guard(*device_);
   check_cuda(cuda, cuda.memory_allocate(&address_, nbytes),
@@ -38,25 +39,32 @@ void DeviceValue::set(std::span<const std::byte> bytes, const Deadline& deadline
              cuda.copy_to_device(address_, parts->source.get(), bytes.size(), parts->stream.get()),
              "cuMemcpyHtoD of " + what);
   const bool copied = gpu::wait_stream(*device_, parts->stream.get(), what, deadline);
-  if (copied) return gpu::destroy_apart(device_, std::move(parts));  // which waits for kernels
-  (void)parts.release();                                             // it may still be read
+  if (copied) {
+    copy_ = std::shared_ptr<const Parts>(std::move(parts));
+    return;
+  }
+  (void)parts.release();  // it may still be read
   throw TransferTimeout(what + " could not be copied in time: a kernel keeps the GPU busy");
 }
 
 DeviceValue::~DeviceValue() {
   if (generation_ != fork_generation()) {
-    new auto(std::move(kept_));  // CUDA does not survive fork(): nothing is to be given back
+    // CUDA does not survive fork(): nothing is to be given back.
+    new auto(std::move(kept_));
+    new auto(std::move(copy_));
     return;
   }
-  gpu::run_apart([device = device_, address = address_, kept = std::move(kept_)]() mutable {
+  gpu::run_apart([device = device_, address = address_, copy = std::move(copy_),
+                  kept = std::move(kept_)]() mutable {
     try {
       const gpu::DeviceGuard guard(*device);
       gpu::wait_until_idle(*device);
       (void)device->cuda().memory_free(address);
-    } catch (const CudaError&) {
-      // The context is gone, as at process exit, and the memory with it.
+      copy.reset();
+    } catch (const CudaError&) {  // the context is gone, as at process exit, and the memory with it
+      gpu::keep_for_good(std::move(copy));
     }
-    kept.clear();
+    for (auto& each : kept) each.reset();  // in this order: KernelsWait comes last
   });
 }
 

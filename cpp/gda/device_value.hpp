@@ -33,6 +33,7 @@ class DeviceValue {
   const std::shared_ptr<const gpu::Device> device_;
   const unsigned generation_;  // of the process (fork)
   Kept kept_;
+  std::shared_ptr<const void> copy_;  // what set() used: given back with the rest
   driver::CudaAddress address_ = 0;
 };
 

@@ -15,6 +15,8 @@
 namespace zerohop::gpu {
 namespace {
 
+using Work = std::function<void()>;
+
 // What runs apart. The process ends some time: what still runs then would use a driver that is
 // being taken down, so it is waited for, and nothing more is begun.
 class Works {
@@ -31,6 +33,21 @@ class Works {
     const std::lock_guard lock(mutex_);
     if (--running_ == 0) ended_.notify_all();
   }
+  // Whether it was put off.
+  bool put_off(Work& work) {
+    const std::lock_guard lock(mutex_);
+    if (waits_ == 0) return false;
+    put_off_.push_back(std::move(work));
+    return true;
+  }
+  void begin_wait() {
+    const std::lock_guard lock(mutex_);
+    ++waits_;
+  }
+  std::vector<Work> end_wait() {  // with what is no longer put off
+    const std::lock_guard lock(mutex_);
+    return --waits_ == 0 ? std::exchange(put_off_, {}) : std::vector<Work>();
+  }
   void end_all() {
     constexpr std::chrono::seconds kMost{2};  // a GPU that hangs holds nobody up
     std::unique_lock lock(mutex_);
@@ -45,6 +62,8 @@ class Works {
   unsigned generation_ = fork_generation();
   int running_ = 0;
   bool ending_ = false;
+  int waits_ = 0;  // of class KernelsWait
+  std::vector<Work> put_off_;
 };
 
 // Made once the driver is in use: so it ends before the driver does.
@@ -81,6 +100,19 @@ void run_apart(std::function<void()> work) noexcept {
     work();
     works().end();
   }
+}
+
+KernelsWait::KernelsWait() { works().begin_wait(); }
+KernelsWait::~KernelsWait() {
+  for (Work& work : works().end_wait()) run_apart(std::move(work));
+}
+
+void give_back_apart(std::function<void()> work) noexcept {
+  if (!works().put_off(work)) run_apart(std::move(work));
+}
+
+void give_back(std::function<void()> work) noexcept {
+  if (!works().put_off(work)) work();
 }
 
 void keep_for_good(std::shared_ptr<const void> what) noexcept {

@@ -15,22 +15,39 @@ namespace zerohop::gpu {
 // seconds at most, nothing more is done.
 void run_apart(std::function<void()> work) noexcept;
 
+// While one of these is held, kernels of the program may wait for what threads of this process
+// carry out. The driver waits for such kernels before it frees memory or unloads a module, and
+// holds up every copy of the process meanwhile, those that they wait for too: so nothing is given
+// back.
+class KernelsWait {
+ public:
+  KernelsWait();
+  ~KernelsWait();  // of the last one: gives back what was put off
+  KernelsWait(const KernelsWait&) = delete;
+  KernelsWait& operator=(const KernelsWait&) = delete;
+};
+
+// Now, on a thread of its own; or so once no KernelsWait is held.
+void give_back_apart(std::function<void()> work) noexcept;
+// Now, here; or apart once no KernelsWait is held.
+void give_back(std::function<void()> work) noexcept;
+
 // Never destroys it: a GPU that hangs or has failed may still use it.
 void keep_for_good(std::shared_ptr<const void> what) noexcept;
 
-// Destroys what belongs to the device there; where the context is gone, as at process exit, it
-// stays as it is.
+// Destroys what belongs to the device; where the context is gone, as at process exit, it stays as
+// it is.
 template <typename Parts>
-void destroy_apart(const std::shared_ptr<const Device>& device,
-                   std::unique_ptr<Parts> parts) noexcept {
-  run_apart([device, left = parts.release()] {
+std::function<void()> destruction(std::shared_ptr<const Device> device,
+                                  std::unique_ptr<Parts> parts) {
+  return [device = std::move(device), left = parts.release()] {
     try {
       const DeviceGuard guard(*device);
       delete left;
     } catch (const CudaError&) {  // the context is gone
       keep_for_good(std::shared_ptr<Parts>(left));
     }
-  });
+  };
 }
 
 }  // namespace zerohop::gpu

@@ -6,7 +6,6 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
-#include "base/report.hpp"
 #include "driver/cuda_constants.hpp"
 #include "gpu/apart.hpp"
 #include "gpu/copy_slots.hpp"
@@ -79,20 +78,12 @@ Copier::Copier(std::shared_ptr<Device> device, std::size_t chunk_nbytes)
 }
 
 Copier::~Copier() {
-  try {
-    if (generation_ == fork_generation()) {
-      const DeviceGuard guard(*device_);
-      lanes_.clear();
-      return;
-    }
-  } catch (const CudaError& error) {
-    report(error.what());
-  }
-  // CUDA does not survive fork(), nor a context its end: what cannot be given back is left. (In a
-  // forked child without a lock, which another thread may have held.)
-  const bool forked = generation_ != fork_generation();
   for (std::unique_ptr<Lane>& lane : lanes_) {
-    forked ? void(lane.release()) : keep_for_good(std::shared_ptr<Lane>(std::move(lane)));
+    if (generation_ == fork_generation()) {
+      gpu::give_back(destruction<Lane>(device_, std::move(lane)));
+    } else {
+      (void)lane.release();  // CUDA does not survive fork()
+    }
   }
 }
 

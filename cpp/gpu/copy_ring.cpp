@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
-#include "base/report.hpp"
+#include "gpu/apart.hpp"
 #include "gpu/device_guard.hpp"
 
 namespace zerohop::gpu {
@@ -12,20 +12,15 @@ namespace zerohop::gpu {
 CopyRing::CopyRing(std::shared_ptr<const Device> device, unsigned slots, std::size_t slot_nbytes)
     : device_(std::move(device)), generation_(fork_generation()) {
   const DeviceGuard guard(*device_);
-  slots_.emplace(device_->cuda(), slots, slot_nbytes);
+  slots_ = std::make_unique<CopySlots>(device_->cuda(), slots, slot_nbytes);
 }
 
 CopyRing::~CopyRing() {
-  try {
-    if (generation_ == fork_generation()) {
-      const DeviceGuard guard(*device_);
-      slots_.reset();
-      return;
-    }
-  } catch (const CudaError& error) {
-    report(error.what());
+  if (generation_ == fork_generation()) {
+    give_back(destruction(device_, std::move(slots_)));
+  } else {
+    (void)slots_.release();  // CUDA does not survive fork()
   }
-  slots_->leave();
 }
 
 int CopyRing::start(unsigned slot, Direction direction, std::span<const Copy> copies) noexcept {

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 
 #include "gpu/copy_slots.hpp"
@@ -40,7 +39,7 @@ class CopyRing {
 
   const std::shared_ptr<const Device> device_;
   const unsigned generation_;  // of the process (fork)
-  std::optional<CopySlots> slots_;
+  std::unique_ptr<CopySlots> slots_;
 };
 
 }  // namespace zerohop::gpu

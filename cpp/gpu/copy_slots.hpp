@@ -34,15 +34,13 @@ class CopySlots {
   // later. kCudaErrorNotReady: it runs. Others: it may.
   int query(unsigned slot) noexcept;
 
-  // Leaves everything as it is: CUDA does not survive fork(), nor a context its end.
-  void leave() noexcept;
-
  private:
   struct Slot {
     Event event;
     bool unmarked = false;  // the event could not be recorded
   };
   bool has_ended() noexcept;
+  void leave() noexcept;
 
   const driver::Cuda& cuda_;
   PinnedPages pages_;

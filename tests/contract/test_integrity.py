@@ -85,9 +85,10 @@ def test_two_that_write_the_same_bytes_are_found(remote, kind):
     with remote(serve, kind, nbytes) as s:
         far = Far(s)
         one, other = block(s.ep, kind, nbytes), block(s.ep, kind, nbytes)
-        one.bytes[:] = pattern(nbytes, 7)
-        other.bytes[:] = one.bytes
-        other.bytes[CHECKED + 5] ^= 1
+        content = pattern(nbytes, 7)
+        one.bytes[:] = content
+        content[CHECKED + 5] ^= 1
+        other.bytes[:] = content
         pairs = [(one.memory, far.remote[0]), (other.memory, far.remote[0])]
         with pytest.raises(
             zh.IntegrityError, match="bytes 1048576 to 2097151 have CRC32C"

@@ -1,12 +1,15 @@
 // Who owns what copies use until they are known to have ended.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "base/error.hpp"
 #include "base/report.hpp"
 #include "fake_cuda.hpp"
+#include "gpu/apart.hpp"
 #include "gpu/copier.hpp"
 #include "gpu/copy_ring.hpp"
 #include "gpu/device_guard.hpp"
@@ -22,8 +25,16 @@ using Bytes = std::vector<std::byte>;
 
 constexpr std::size_t kNbytes = 256;
 
+template <typename Happened>
+bool eventually(Happened happened) {
+  const Deadline deadline = Deadline::after(Deadline::Seconds{20});
+  while (!happened() && !deadline.passed()) std::this_thread::yield();
+  return happened();
+}
+
 struct Fixture {
   FakeCuda cuda;
+  testing::AllGivenBack given_back{cuda};
   std::shared_ptr<Device> device = Device::open(cuda.table(), 0);
   std::uint64_t memory = cuda.add_bytes(kNbytes, std::byte{0xEE});
 
@@ -48,6 +59,31 @@ TEST_CASE_FIXTURE(Fixture, "what was copied is freed with the ring") {
   CHECK(cuda.copies.pinned() == 0);
   CHECK(cuda.copies.streams() == 0);
   CHECK(cuda.copies.events() == 0);
+}
+
+// The driver would wait for them, and hold up what they wait for.
+TEST_CASE_FIXTURE(Fixture, "nothing is given back while kernels may wait for this process") {
+  std::atomic<int> given{0};
+  const auto give = [&given] { ++given; };
+  {
+    const auto outer = std::make_unique<const KernelsWait>();
+    auto inner = std::make_unique<const KernelsWait>();
+    {
+      const CopyRing ring(device, 2, kNbytes);
+    }
+    give_back_apart(give);
+    inner.reset();
+    give_back_apart(give);
+    std::atomic<bool> other{false};
+    run_apart([&other] { other = true; });  // what does not ask the driver goes on
+    CHECK(eventually([&] { return other.load(); }));
+    CHECK(given == 0);
+    CHECK(cuda.copies.pinned() == 1);
+  }
+  CHECK(eventually([&] { return given == 2; }));
+  CHECK(eventually([&] { return cuda.copies.pinned() == 0; }));
+  give_back_apart(give);
+  CHECK(eventually([&] { return given == 3; }));
 }
 
 TEST_CASE_FIXTURE(Fixture, "what may still be copied is left as it is") {
