@@ -1,4 +1,6 @@
 # `make demo` and `make test` do all the set-up by themselves; what is up to date is not done again.
+# Its built-in rules would compile cpp/gpu/kernels.cpp as the program cpp/gpu/kernels, which is a folder.
+MAKEFLAGS += --no-builtin-rules
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:

@@ -58,12 +58,12 @@ std::uint8_t mark_of(std::uint64_t round) { return static_cast<std::uint8_t>(1 +
 // The device writes the landing, and nothing tells of it but what is written. soft0 is a thread of
 // this process, whose store ThreadSanitizer sees. acquire: what a later round reads of the ball is
 // not older than its mark.
-[[gnu::no_sanitize("thread"), gnu::noinline]] bool holds(const std::uint8_t& landing,
+__attribute__((no_sanitize("thread"), noinline)) bool holds(const std::uint8_t& landing,
                                                          std::uint8_t mark) noexcept {
   return __atomic_load_n(&landing, __ATOMIC_ACQUIRE) == mark;
 }
 
-[[gnu::no_sanitize("thread"), gnu::noinline]] void clear(std::uint8_t& landing) noexcept {
+__attribute__((no_sanitize("thread"), noinline)) void clear(std::uint8_t& landing) noexcept {
   __atomic_store_n(&landing, 0, __ATOMIC_RELAXED);
 }
 

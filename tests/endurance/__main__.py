@@ -25,7 +25,10 @@ def main() -> int:
         "--scale",
         type=float,
         default=1.0,
-        help="of the load, faults and fuzzing; below 1: a quick look",
+        help="of the load and the faults; below 1: a quick look",
+    )
+    parser.add_argument(
+        "--fuzzing", type=int, default=600, metavar="SECONDS", help="of each subject"
     )
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "little"))
     parser.add_argument("--parts", default=",".join(PARTS), help="which of %(default)s")
@@ -55,7 +58,7 @@ def _rows(partners: Partners, chosen: argparse.Namespace) -> Iterator[dict[str, 
     if "faults" in parts:
         yield from injection.rows(partners, int(100 * chosen.scale), chosen.seed)
     if "fuzzing" in parts:
-        yield from fuzzing.rows(int(600 * chosen.scale))
+        yield from fuzzing.rows(chosen.fuzzing)
     if "detection" in parts:
         yield from detection.rows(partners, {"killed": 5, "stopped": 2})
     if "load" in parts:
