@@ -31,16 +31,20 @@ def main() -> int:
         "--fuzzing", type=int, default=600, metavar="SECONDS", help="of each subject"
     )
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "little"))
-    parser.add_argument("--parts", default=",".join(PARTS), help="which of %(default)s")
+    parser.add_argument(
+        "--parts",
+        default=",".join(PARTS),
+        help="which of %(default)s; what the table has of others stays",
+    )
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     chosen = parser.parse_args()
     os.environ["ZEROHOP_REGISTRATION"] = "auto"
-    rows: list[dict[str, Any]] = []
+    rows = report.kept(chosen.out, set(chosen.parts.split(",")))
     partners = Partners()
     try:
         for row in _rows(partners, chosen):
             print(row, flush=True)
-            rows.append(row)
+            rows.append(report.dated(row))
     finally:
         partners.close()
     report.write(chosen.out, rows)
@@ -50,21 +54,22 @@ def main() -> int:
 
 
 def _rows(partners: Partners, chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    made = {
+        "faults": lambda: injection.rows(partners, int(100 * chosen.scale), chosen.seed),
+        "fuzzing": lambda: fuzzing.rows(chosen.fuzzing),
+        "detection": lambda: detection.rows(partners, {"killed": 5, "stopped": 2}),
+        "load": lambda: load.rows(partners, chosen.scale),
+        "soak": lambda: soak.rows(partners, chosen.minutes * 30, chosen.seed),
+    }
     parts = chosen.parts.split(",")
     if unknown := set(parts) - set(PARTS):
         raise SystemExit(
             f"no part is called {', '.join(sorted(unknown))}: there are {', '.join(PARTS)}"
         )
-    if "faults" in parts:
-        yield from injection.rows(partners, int(100 * chosen.scale), chosen.seed)
-    if "fuzzing" in parts:
-        yield from fuzzing.rows(chosen.fuzzing)
-    if "detection" in parts:
-        yield from detection.rows(partners, {"killed": 5, "stopped": 2})
-    if "load" in parts:
-        yield from load.rows(partners, chosen.scale)
-    if "soak" in parts:
-        yield from soak.rows(partners, chosen.minutes * 30, chosen.seed)
+    for part in PARTS:
+        if part in parts:
+            for row in made[part]():
+                yield {"part": part, **row}
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 _TOLD = re.compile(r"fuzz_(\w+): (\d+) inputs in (\d+) s")
+_FOUND = re.compile(r"fuzz_(\w+) found something")
 
 
 def rows(seconds: int) -> Iterator[dict[str, Any]]:
@@ -26,5 +27,9 @@ def rows(seconds: int) -> Iterator[dict[str, Any]]:
             "seconds": int(lasted),
             "holds": True,
         }
-    if done.returncode != 0:
-        yield {"what": "fuzzing", "subject": "one", "trouble": done.stdout[-2000:], "holds": False}
+    failed = _FOUND.findall(done.stdout)
+    if done.returncode != 0 and not failed:
+        failed = ["not run"]  # it could not be built
+    trouble = (done.stdout + done.stderr)[-4000:]
+    for subject in failed:
+        yield {"what": "fuzzing", "subject": subject, "trouble": trouble, "holds": False}

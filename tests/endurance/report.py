@@ -14,18 +14,30 @@ Row = dict[str, Any]
 
 HEAD = """# What it was put through
 
-Made by `make endurance` on {date} (UTC), {machine}. Each figure is of that run; `results.json`
-beside this file has all of them.
+Made by `make endurance` on {dates} (UTC), {machine}. `results.json` beside this file has all figures, each with
+its date.
 """
+ABOUT = ("part", "date", "what", "route", "holds")  # of a row, beside its figures
+
+
+def dated(row: Row) -> Row:
+    return {**row, "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M")}
+
+
+def kept(folder: Path, parts: set[str]) -> list[Row]:
+    """The rows that the folder has of other parts."""
+    path = folder / "results.json"
+    rows = json.loads(path.read_text())["rows"] if path.exists() else []
+    return [row for row in rows if row["part"] not in parts]
 
 
 def write(folder: Path, rows: Sequence[Row]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    now = datetime.now(timezone.utc)
     machine = f"{os.cpu_count()} CPUs, Linux {platform.release().split('-')[0]}, Python {platform.python_version()}"
-    report = {"date": now.isoformat(timespec="minutes"), "machine": machine, "rows": list(rows)}
+    report = {"machine": machine, "rows": list(rows)}
     (folder / "results.json").write_text(json.dumps(report, indent=1) + "\n")
-    text = HEAD.format(date=now.strftime("%Y-%m-%d %H:%M"), machine=machine)
+    dates = " and ".join(sorted({row["date"].split()[0] for row in rows}))
+    text = HEAD.format(dates=dates, machine=machine)
     text += "\n## Faults on purpose, and what the calls said\n\n" + _faults(rows)
     text += "\n## Fuzzed, under AddressSanitizer and UndefinedBehaviorSanitizer\n\n" + _fuzzed(rows)
     text += "\n## Time until a loss is seen\n\n" + _detections(rows)
@@ -83,7 +95,7 @@ def _others(rows: Sequence[Row]) -> str:
         figures = ", ".join(
             f"{key.replace('_', ' ')} {_shown(value)}"
             for key, value in row.items()
-            if key not in ("what", "route", "holds")
+            if key not in ABOUT
         )
         lines.append(
             f"| {row['what']} | {row.get('route', 'soft0')} | {figures} | {_word(row['holds'])} |"

@@ -116,6 +116,8 @@ def test_with_one_gpu_both_use_it_and_it_is_told(monkeypatch: pytest.MonkeyPatch
     good, text = measured(Options("soft0", ("nvshmem",), quick=True))
     assert good
     assert "There is one GPU: both processes use it" in text
+    assert re.search("one way <= 1.6 us [0-9.]+ .?s not judged: one GPU", text)
+    assert not re.search(r"\b(met|missed)\b", text)
     assert "NVSHMEM is measured with one GPU for each process" in text
 
 

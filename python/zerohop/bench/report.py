@@ -157,7 +157,8 @@ def _targets_table(judged: Sequence[Verdict]) -> Table:
     for name in ("target", "measured", ""):
         table.add_column(name)
     for verdict in judged:
-        table.add_row(verdict.target, verdict.measured, MARKS[verdict.met])
+        mark = f"[yellow]{verdict.unjudged}[/]" if verdict.unjudged else MARKS[verdict.met]
+        table.add_row(verdict.target, verdict.measured, mark)
     return table
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from zerohop.bench.plan import KIB, MIB
-from zerohop.bench.rows import Figures
+from zerohop.bench.rows import Figures, Row
 from zerohop.host import human_bytes, human_seconds
 
 UCX_BANDWIDTH_FROM, UCX_BANDWIDTH_RATIO = 64 * KIB, 1.0  # "at least that of ucx_perftest over tcp"
@@ -14,6 +14,7 @@ IPERF3_FROM, IPERF3_RATIO = MIB, 0.9  # "at least 0.9 of a single-stream iperf3"
 LATENCY_NBYTES = 8
 UCX_LATENCY_RATIO = 1.5  # "no more than 1.5 of UCX tcp's put latency"
 TCP_LATENCY_RATIO = 1.25  # "no more than 1.25 of a bare C TCP ping-pong"
+ONE_GPU = "not judged: one GPU"
 PEER_NBYTES = 64 * KIB  # "at most 64 KiB per idle Peer plus queue memory"
 
 
@@ -21,11 +22,22 @@ PEER_NBYTES = 64 * KIB  # "at most 64 KiB per idle Peer plus queue memory"
 class Verdict:
     target: str
     measured: str
-    met: bool | None  # None: it was not measured
+    met: bool | None  # None: it was not measured, or is not judged
+    unjudged: str = ""  # why what was measured is not judged
 
 
 def unmeasured(target: str) -> Verdict:
     return Verdict(target, "", None)
+
+
+def judged_between_gpus(verdicts: list[Verdict], rows: Iterable[Row]) -> list[Verdict]:
+    """None is judged where one GPU had both ends: it gives processes turns of milliseconds, and copies within itself."""
+    if not any(len(ends := row.memory.split(" -> ")) == 2 and ends[0] == ends[1] for row in rows):
+        return verdicts
+    return [
+        replace(verdict, met=None, unjudged=ONE_GPU) if verdict.met is not None else verdict
+        for verdict in verdicts
+    ]
 
 
 def at_most(target: str, bound: float, seconds: float | None, error: float = 0.0) -> Verdict:

@@ -21,6 +21,7 @@ from zerohop.bench.p2p import between_gpus
 from zerohop.bench.plan import Options
 from zerohop.bench.report import Part
 from zerohop.bench.rows import Figures, Row
+from zerohop.bench.targets import judged_between_gpus
 from zerohop.bench.turns import OURS, Absences, Contestant
 from zerohop.local import Ranks
 
@@ -87,7 +88,7 @@ def make_entrants(
 
 def told(rows: Sequence[Row]) -> Sequence[Part]:
     figures = Figures(rows)
-    return (Part("", figures, VIEWS, verdicts(figures), SHEETS),)
+    return (Part("", figures, VIEWS, judged_between_gpus(verdicts(figures), rows), SHEETS),)
 
 
 def _route(test: str) -> str:

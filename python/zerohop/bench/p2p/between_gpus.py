@@ -30,6 +30,7 @@ from zerohop.bench.peer import PeerFailed
 from zerohop.bench.plan import LARGE_NBYTES, Options, Step
 from zerohop.bench.report import Part, View
 from zerohop.bench.rows import Figures, Row
+from zerohop.bench.targets import judged_between_gpus
 from zerohop.bench.turns import OURS, Absences, Contestant
 from zerohop.local import Link, Ranks
 
@@ -123,7 +124,7 @@ def _check(absences: Absences, facts: Mapping[str, Any]) -> None:
 
 def told(rows: Sequence[Row]) -> Sequence[Part]:
     figures = Figures(rows)
-    return (Part("", figures, VIEWS, gpu_verdicts(figures)),)
+    return (Part("", figures, VIEWS, judged_between_gpus(gpu_verdicts(figures), rows)),)
 
 
 def look(link: Link, gpus: tuple[int, int]) -> tuple[int, dict[str, Any]]:
