@@ -46,8 +46,9 @@ CudaLibrary load_cuda(const char* soname) {
 }
 
 const CudaLibrary& libcuda() {
-  static const CudaLibrary library = load_cuda("libcuda.so.1");
-  return library;
+  static const auto* const library =
+      new CudaLibrary(load_cuda("libcuda.so.1"));  // beyond exit, too
+  return *library;
 }
 
 }  // namespace zerohop::driver

@@ -56,8 +56,8 @@ VerbsLibrary load_verbs(const char* soname) {
 }
 
 const VerbsLibrary& libibverbs() {
-  static const VerbsLibrary library = load_verbs(kSoname);
-  return library;
+  static const auto* const library = new VerbsLibrary(load_verbs(kSoname));  // beyond exit, too
+  return *library;
 }
 
 }  // namespace zerohop::driver

@@ -43,7 +43,7 @@ std::shared_ptr<Transfer> CheckLine::put(Call call, std::shared_ptr<const Route>
   pending_.fetch_add(1);
   {
     const std::lock_guard lock(mutex_);
-    line_.push_back(check);
+    check->place = line_.insert(line_.end(), check);
   }
   const auto tell = [self = shared_from_this(), check] { self->on_moved(check); };
   moved ? moved->on_done(tell) : tell();
@@ -94,7 +94,9 @@ bool CheckLine::ask_next() {
   SumUp asked;
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(to_ask_, [](const auto& check) { return check->settled || check->all_asked(); });
+    while (!to_ask_.empty() && (to_ask_.front()->settled || to_ask_.front()->all_asked())) {
+      to_ask_.pop_front();
+    }
     if (ended_ || to_ask_.empty() || questions_.size() >= kMostAsked) return false;
     question->check = to_ask_.front();
     asked = cut(*question);
@@ -225,20 +227,32 @@ Failure CheckLine::mismatch(const Question& question, const Part& range, std::ui
   return with_effect(std::move(failure), 1);
 }
 
-// What it has found stands. No notification that was asked for behind a failure goes out.
+// What it has found stands.
 void CheckLine::settle(const std::shared_ptr<Check>& check, std::optional<Failure> failure) {
+  if (check->settled) return;
   if (failure && !check->failure) check->failure = std::move(failure);
   check->settled = true;
-  if (!check->failure) return;
-  const auto own = std::ranges::find(line_, check);
-  for (auto later = own; later != line_.end(); ++later) {
+  if (check->failure) withhold_behind(*check);
+  end_if_settled(check);
+}
+
+// No notification that was asked for behind a failure goes out.
+void CheckLine::withhold_behind(const Check& failed) {
+  for (auto later = std::next(failed.place); later != line_.end(); ++later) {
     Check& each = **later;
-    if (later == own || !each.call.notify || each.withheld) continue;
-    each.withheld = check->failure;
+    if (!each.notifies()) continue;
+    each.withheld = failed.failure;
     each.withheld->set_effect(Effect::nothing);
     each.withheld->explain("; the notification behind it was withheld");
     each.withheld->set_effect(each.transfer->nbytes() > 0 ? Effect::all : Effect::nothing);
+    end_if_settled(*later);
   }
+}
+
+void CheckLine::end_if_settled(const std::shared_ptr<Check>& check) {
+  if (!check->settled || check->notifies() || check->ended) return;
+  check->ended = true;
+  ended_checks_.push_back(check);
 }
 
 // Ends what has its result; notifications in the order of the calls.
@@ -246,29 +260,26 @@ void CheckLine::retire() {
   std::vector<std::shared_ptr<Check>> done;
   {
     const std::lock_guard lock(mutex_);
-    bool first = true;
-    for (auto next = line_.begin(); next != line_.end();) {
-      const std::shared_ptr<Check> check = *next;
-      const bool notifies = check->call.notify && !check->failure && !check->withheld;
-      if (!check->settled || (notifies && !first)) {
-        first = false;
-        ++next;
-        continue;
-      }
-      next = line_.erase(next);
-      if (!notifies) {
-        done.push_back(check);
-        continue;
-      }
-      try {
-        put_task([self = shared_from_this(), check] { self->notify(check); });
-      } catch (const std::exception&) {
-        check->failure = with_effect(Failure::of_current_exception(), check->transfer->nbytes());
-        done.push_back(check);
-      }
-    }
+    for (const auto& check : ended_checks_) line_.erase(check->place);
+    done = std::exchange(ended_checks_, {});
+    notify_first_ones();
+    done.insert(done.end(), ended_checks_.begin(), ended_checks_.end());
+    ended_checks_.clear();
   }
   for (const auto& check : done) finish(check);
+}
+
+void CheckLine::notify_first_ones() {
+  while (!line_.empty() && line_.front()->settled) {
+    const std::shared_ptr<Check> check = line_.front();
+    line_.pop_front();
+    try {
+      put_task([self = shared_from_this(), check] { self->notify(check); });
+    } catch (const std::exception&) {
+      check->failure = with_effect(Failure::of_current_exception(), check->transfer->nbytes());
+      ended_checks_.push_back(check);  // it is out of the line
+    }
+  }
 }
 
 // A task.
@@ -310,9 +321,11 @@ void CheckLine::end() {
     why_lost_ = std::move(why);
     to_ask_.clear();
     questions_.clear();
-    for (const auto& check : line_) {
+    for (const auto& check : line_) {  // the others fail when it is known what has been moved
       if (!check->moved || check->failure) continue;
-      settle(check, lost(check->transfer->nbytes() > 0 ? Effect::all : Effect::nothing));
+      check->failure = lost(check->transfer->nbytes() > 0 ? Effect::all : Effect::nothing);
+      check->settled = true;
+      end_if_settled(check);
     }
   }
   retire();

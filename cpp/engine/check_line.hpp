@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,8 +64,11 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
   bool pending() const noexcept { return pending_.load(std::memory_order_acquire) > 0; }
 
  private:
+  struct Check;
+  using Line = std::list<std::shared_ptr<Check>>;
   struct Check {
     Call call;
+    Line::iterator place{};
     std::shared_ptr<Transfer> transfer;  // the caller's
     std::size_t next_pair = 0;           // to be asked about,
     std::uint64_t next_byte = 0;         // ... from that byte on
@@ -72,9 +76,11 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
     bool summing = false;                // on the Checker's thread
     bool moved = false;
     bool settled = false;             // compared, or failed
+    bool ended = false;               // and nothing is to be notified
     std::optional<Failure> failure;   // its own
     std::optional<Failure> withheld;  // of its notification, as one before it failed
     bool all_asked() const noexcept { return next_pair == call.pairs.size() || failure; }
+    bool notifies() const noexcept { return call.notify && !failure && !withheld; }
   };
   struct Part {
     std::size_t pair;
@@ -105,13 +111,17 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
   Failure mismatch(const Question& question, const Part& range, std::uint32_t here,
                    std::uint32_t there) const;
   void settle(const std::shared_ptr<Check>& check, std::optional<Failure> failure);
+  void withhold_behind(const Check& failed);
+  void end_if_settled(const std::shared_ptr<Check>& check);
+  void notify_first_ones();
   Failure lost(Effect effect) const;
 
   const Services services_;
   std::atomic<int> pending_{0};
 
   Mutex<Rank::check_line> mutex_;  // guards all below, and the Checks
-  std::deque<std::shared_ptr<Check>> line_;
+  Line line_;
+  std::vector<std::shared_ptr<Check>> ended_checks_;  // whose Transfers are to be ended
   std::deque<std::shared_ptr<Check>> to_ask_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Question>> questions_;
   std::uint64_t last_request_ = 0;

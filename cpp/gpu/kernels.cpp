@@ -41,7 +41,7 @@ Share share_of(std::uint64_t nbytes) {
 std::shared_ptr<const Kernels> Kernels::load(std::shared_ptr<const Device> device) {
   using Key = std::pair<const driver::Cuda*, int>;  // and ordinal
   static Mutex<Rank::gpu_kernels> mutex;
-  static std::map<Key, std::weak_ptr<const Kernels>> loaded;
+  static auto& loaded = *new std::map<Key, std::weak_ptr<const Kernels>>;  // beyond exit, too
   const std::lock_guard lock(mutex);
   auto& known = loaded[{&device->cuda(), device->ordinal()}];
   auto kernels = known.lock();

@@ -45,8 +45,8 @@ struct Known {
 };
 
 Known& known() {
-  static Known all;
-  return all;
+  static auto* const all = new Known;  // beyond exit, too: threads of open devices may still run
+  return *all;
 }
 
 // The one object for this name and address; made on first sight.

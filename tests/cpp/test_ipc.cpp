@@ -170,7 +170,7 @@ TEST_CASE("strangers are shown out, however many, and guests are served meanwhil
   house.visit();  // all of them have come
   const auto out = std::ranges::count_if(crowd, [](const auto& s) { return s->is_out(); });
   CHECK(out >= 100 - 64 - 1);  // so many made room, of whom chance picks
-  CHECK(out <= 100 - 64 + 1);
+  CHECK(out <= 100 - 64 + 3);  // so did visits, from the 64th on
   // Not the oldest, as an attacker could wish.
   CHECK_FALSE(std::ranges::is_partitioned(crowd, [](const auto& s) { return s->is_out(); }));
   CHECK(visit->open(room.exposure->key(), 0, soon()).window);
