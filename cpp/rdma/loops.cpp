@@ -59,7 +59,7 @@ std::uint8_t mark_of(std::uint64_t round) { return static_cast<std::uint8_t>(1 +
 // this process, whose store ThreadSanitizer sees. acquire: what a later round reads of the ball is
 // not older than its mark.
 __attribute__((no_sanitize("thread"), noinline)) bool holds(const std::uint8_t& landing,
-                                                         std::uint8_t mark) noexcept {
+                                                            std::uint8_t mark) noexcept {
   return __atomic_load_n(&landing, __ATOMIC_ACQUIRE) == mark;
 }
 
