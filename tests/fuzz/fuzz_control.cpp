@@ -1,5 +1,6 @@
 // What somebody who knows the secret says on the control channel, in any order, to an Endpoint that
 // was dialled and to one that dials. Meanwhile the Endpoint serves others.
+#include <string>
 #include <thread>
 
 #include "couple.hpp"
@@ -115,24 +116,27 @@ void be_dialled(Input& input) {
   address.host = "127.0.0.1";
   address.port = local_port(listener.get());
   bool was_late = false;  // on a busy machine before it dialled
+  std::string refusal;
   std::thread caller([&] {
     try {
       // One that says that it dials as well is waited for.
       host().endpoint.connect(address.to_bytes(), testing::within(kCrossing));
     } catch (const TransferTimeout&) {
       was_late = true;
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      refusal = error.what();
     }
   });
   pollfd waited{.fd = listener.get(), .events = POLLIN, .revents = 0};
   ::poll(&waited, 1, 10'000);
   UniqueFd fd = accept_tcp(listener.get());
-  if (fd) {
+  const bool dialled = static_cast<bool>(fd);
+  if (dialled) {
     Stranger stranger(Channel::accept(std::move(fd), address.secret));
     talk(input, stranger, input.byte() % 8 != 0);
   }
   caller.join();
-  require(fd || was_late, "connect() dials");
+  require(dialled || was_late, ("connect() dials; it said: " + refusal).c_str());
 }
 
 // Others are served, whatever was said before.
