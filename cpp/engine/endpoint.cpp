@@ -104,8 +104,10 @@ void Endpoint::open_rails() {
 // Without it everything works, over devices.
 void Endpoint::open_neighbourhood() {
   if (!options_.p2p) {
-    no_neighbourhood_ = "this Endpoint has p2p=0 (or ZEROHOP_P2P=0), and not the default, 1";
-    if (options_.faults.any()) no_neighbourhood_ += "; with faults 0 is the default";
+    no_neighbourhood_ =
+        options_.faults.any()
+            ? "this Endpoint has faults on purpose, with which p2p=0 is the default: p2p=1 has both"
+            : "this Endpoint has p2p=0 (or ZEROHOP_P2P=0), and not the default, 1";
     return;
   }
   try {

@@ -1388,8 +1388,8 @@ class Endpoint:
         peers whose connections have ended, the oldest first: "peer", the name, "ended", None or a str that says why the last of that
         name ended, and "routes", as before but for what is mapped. Also after close(). Reading them costs transfers nothing.
 
-        "faults" is there once there were any (zh.Faults): a dict of how often each happened; corrupt_found and duplicate_found
-        are packets of peers that were dropped.
+        "faults" is there where the Endpoint has some on purpose (zh.Faults), or met some: a dict of how often each has happened;
+        corrupt_found and duplicate_found are packets of peers that were dropped.
         """
     def unshare(self, name: str) -> None:
         """

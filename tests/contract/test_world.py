@@ -56,6 +56,17 @@ def test_a_barrier_that_timed_out_is_waited_on(rank_threads):
     close([first, second])
 
 
+def test_the_barrier_of_a_closed_world_blames_nobody(rank_threads):
+    first, second = worlds(rank_threads, [0, 1], 2)
+    late = Attempt(second.barrier)
+    first.barrier()
+    late.value()
+    first.close()
+    with pytest.raises(zh.Error, match=f"^the World '{first.name}' is closed$"):
+        first.barrier()
+    second.close()
+
+
 def test_one_thread_of_a_rank_is_in_the_barrier(rank_threads):
     first, second = worlds(rank_threads, [0, 1], 2)
     waiting = Attempt(first.barrier)

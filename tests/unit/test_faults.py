@@ -63,22 +63,25 @@ def test_the_environment_gives_them_where_the_call_does_not(
     with zh.Endpoint("soft0") as ep, zh.Endpoint("soft0", faults="seed=8") as other:
         assert ep.faults == zh.Faults(seed=7, duplicate=1)
         assert other.faults == zh.Faults(seed=8)
+        assert ep.stats()["faults"] == {}  # none has happened
         ep.set_faults(None)
         assert ep.faults is None
         assert "faults" not in ep.stats()
 
 
 def test_p2p_is_off_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def route(**keywords: object) -> str:
+    def route(**keywords: object) -> zh.Route:
         with zh.Endpoint("soft0", **keywords) as a, zh.Endpoint("soft0") as b:  # type: ignore[arg-type]
             here, there = a.empty(8), b.empty(8)
-            return a.connect(b.address).route(here, there.remote).kind
+            return a.connect(b.address).route(here, there.remote)
 
-    assert route() == "p2p"
-    assert route(faults="seed=1,slow=1us") == "host"
-    assert route(faults="seed=1,slow=1us", p2p=1) == "p2p"
+    assert route().kind == "p2p"
+    faulty = route(faults="seed=1,slow=1us")
+    assert faulty.kind == "host"
+    assert "faults on purpose, with which p2p=0 is the default" in str(faulty)
+    assert route(faults="seed=1,slow=1us", p2p=1).kind == "p2p"
     monkeypatch.setenv("ZEROHOP_P2P", "1")
-    assert route(faults="seed=1,slow=1us") == "p2p"
+    assert route(faults="seed=1,slow=1us").kind == "p2p"
 
 
 def test_each_word_is_explained(repository: Path) -> None:
