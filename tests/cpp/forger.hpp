@@ -39,7 +39,8 @@ inline bool is_closed(const UniqueFd& fd) {
     const int ready = ::poll(&watched, 1, 20000);
     if (ready < 0 && errno == EINTR) continue;
     if (ready != 1) return false;
-    if (::recv(fd.get(), sink, sizeof sink, MSG_DONTWAIT) <= 0 && errno != EINTR) return true;
+    const ssize_t nbytes = ::recv(fd.get(), sink, sizeof sink, MSG_DONTWAIT);
+    if (nbytes == 0 || (nbytes < 0 && errno != EINTR)) return true;
   }
 }
 
