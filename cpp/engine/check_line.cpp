@@ -232,8 +232,8 @@ void CheckLine::settle(const std::shared_ptr<Check>& check, std::optional<Failur
   if (check->settled) return;
   if (failure && !check->failure) check->failure = std::move(failure);
   check->settled = true;
-  if (check->failure) withhold_behind(*check);
   end_if_settled(check);
+  if (check->failure && !ended_) withhold_behind(*check);  // all fail where the peer is lost
 }
 
 // No notification that was asked for behind a failure goes out.
@@ -251,8 +251,8 @@ void CheckLine::withhold_behind(const Check& failed) {
 
 void CheckLine::end_if_settled(const std::shared_ptr<Check>& check) {
   if (!check->settled || check->notifies() || check->ended) return;
-  check->ended = true;
   ended_checks_.push_back(check);
+  check->ended = true;
 }
 
 // Ends what has its result; notifications in the order of the calls.
@@ -322,8 +322,11 @@ void CheckLine::end() {
     to_ask_.clear();
     questions_.clear();
     for (const auto& check : line_) {  // the others fail when it is known what has been moved
-      if (!check->moved || check->failure) continue;
-      check->failure = lost(check->transfer->nbytes() > 0 ? Effect::all : Effect::nothing);
+      if (!check->moved || check->ended) continue;
+      // What was found stands, though there are questions that nobody answers any more.
+      if (!check->failure) {
+        check->failure = lost(check->transfer->nbytes() > 0 ? Effect::all : Effect::nothing);
+      }
       check->settled = true;
       end_if_settled(check);
     }

@@ -59,12 +59,19 @@ DeviceValue::~DeviceValue() {
     try {
       const gpu::DeviceGuard guard(*device);
       gpu::wait_until_idle(*device);
-      (void)device->cuda().memory_free(address);
-      copy.reset();
-    } catch (const CudaError&) {  // the context is gone, as at process exit, and the memory with it
-      gpu::keep_for_good(std::move(copy));
+    } catch (const CudaError&) {
+      // The context is gone, as at process exit: nothing runs.
     }
     for (auto& each : kept) each.reset();  // in this order: KernelsWait comes last
+    gpu::give_back_apart([device, address, copy = std::move(copy)]() mutable {
+      try {
+        const gpu::DeviceGuard guard(*device);
+        (void)device->cuda().memory_free(address);
+        copy.reset();
+      } catch (const CudaError&) {  // the memory has gone with the context
+        gpu::keep_for_good(std::move(copy));
+      }
+    });
   });
 }
 

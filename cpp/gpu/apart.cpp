@@ -88,23 +88,29 @@ void run_apart(std::function<void()> work) noexcept {
     new auto(std::move(work));  // the end of the process gives all of it back
     return;
   }
+  auto* const mine = new Work(std::move(work));  // of the thread alone
   try {
-    std::thread thread([work]() mutable {
-      work();
-      work = nullptr;  // with what it holds
+    std::thread thread([mine] {
+      (*mine)();
+      delete mine;  // with what it holds
       works().end();
     });
     ::pthread_setname_np(thread.native_handle(), "zh-free");
     thread.detach();
   } catch (const std::system_error&) {
-    work();
+    (*mine)();
+    delete mine;
     works().end();
   }
 }
 
 KernelsWait::KernelsWait() { works().begin_wait(); }
 KernelsWait::~KernelsWait() {
-  for (Work& work : works().end_wait()) run_apart(std::move(work));
+  std::vector<Work> works_now = works().end_wait();
+  if (works_now.empty()) return;
+  run_apart([all = std::move(works_now)] {
+    for (const Work& work : all) work();
+  });
 }
 
 void give_back_apart(std::function<void()> work) noexcept {

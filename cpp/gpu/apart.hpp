@@ -17,8 +17,9 @@ void run_apart(std::function<void()> work) noexcept;
 
 // While one of these is held, kernels of the program may wait for what threads of this process
 // carry out. The driver waits for such kernels before it frees memory or unloads a module, and
-// holds up every copy of the process meanwhile, those that they wait for too: so nothing is given
-// back.
+// holds up every copy of the process meanwhile, those that they wait for too: so what
+// give_back() and give_back_apart() get is put off. (Not so what must not stay: memory that peers
+// have, what the program closes, rings of a queue that is closed, for which the GPU is waited for.)
 class KernelsWait {
  public:
   KernelsWait();
@@ -29,7 +30,7 @@ class KernelsWait {
 
 // Now, on a thread of its own; or so once no KernelsWait is held.
 void give_back_apart(std::function<void()> work) noexcept;
-// Now, here; or apart once no KernelsWait is held.
+// Now, here, where the driver may keep the caller; or apart once no KernelsWait is held.
 void give_back(std::function<void()> work) noexcept;
 
 // Never destroys it: a GPU that hangs or has failed may still use it.

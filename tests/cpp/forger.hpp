@@ -40,7 +40,7 @@ inline bool is_closed(const UniqueFd& fd) {
     if (ready < 0 && errno == EINTR) continue;
     if (ready != 1) return false;
     const ssize_t nbytes = ::recv(fd.get(), sink, sizeof sink, MSG_DONTWAIT);
-    if (nbytes == 0 || (nbytes < 0 && errno != EINTR)) return true;
+    if (nbytes == 0 || (nbytes < 0 && errno != EINTR && errno != EAGAIN)) return true;
   }
 }
 

@@ -1,10 +1,13 @@
 // What kernels are given, and when it is let go of.
+#include <atomic>
 #include <thread>
 
 #include "cpu_words.hpp"
 #include "driver/cuda_constants.hpp"
 #include "gda/device_board.hpp"
 #include "gda/device_queue.hpp"
+#include "gpu/apart.hpp"
+#include "gpu/copy_ring.hpp"
 #include "gpu/device_guard.hpp"
 #include "gpu_couple.hpp"
 
@@ -89,6 +92,31 @@ TEST_CASE_FIXTURE(Queues, "a queue that is closed is let go of behind the kernel
   CHECK(cuda.allocated == allocated);
   let_go_on();
   CHECK(eventually([&] { return cuda.allocated < allocated; }));
+}
+
+TEST_CASE_FIXTURE(Queues, "what others had is not given back while a queue is open") {
+  const auto device = gpu::Device::open(cuda.table(), 0);
+  auto made = queue();
+  const int pinned = cuda.copies.pinned();
+  {
+    const gpu::CopyRing ring(device, 2, 64);
+  }
+  CHECK(cuda.copies.pinned() == pinned + 1);
+  made.reset();
+  CHECK(eventually([&] { return cuda.copies.pinned() < pinned; }));  // what it had itself, too
+}
+
+TEST_CASE_FIXTURE(Queues, "a queue that is closed beside another is given back behind that") {
+  auto made = queue();
+  auto other = queue();
+  const int allocated = cuda.allocated;
+  made.reset();
+  std::atomic<bool> later{false};
+  gpu::run_apart([&later] { later = true; });
+  CHECK(eventually([&] { return later.load(); }));
+  CHECK(cuda.allocated == allocated);
+  other.reset();
+  CHECK(eventually([&] { return cuda.allocated <= allocated - 2; }));
 }
 
 TEST_CASE_FIXTURE(Queues, "a capture under way does not end that early") {

@@ -30,6 +30,6 @@ def rows(seconds: int) -> Iterator[dict[str, Any]]:
     failed = _FOUND.findall(done.stdout)
     if done.returncode != 0 and not failed:
         failed = ["not run"]  # it could not be built
-    trouble = (done.stdout + done.stderr)[-4000:]
+    trouble = done.stdout[-4000:] + done.stderr[-1000:]
     for subject in failed:
         yield {"what": "fuzzing", "subject": subject, "trouble": trouble, "holds": False}
