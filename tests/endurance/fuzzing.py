@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-_TOLD = re.compile(r"fuzz_(\w+): (\d+) inputs in (\d+) s")
+_TOLD = re.compile(r"fuzz_(\w+): (\d+) inputs in (\d+) s of a processor")
 _FOUND = re.compile(r"fuzz_(\w+) found something")
 
 
 def rows(seconds: int) -> Iterator[dict[str, Any]]:
-    """seconds: of each subject."""
+    """seconds: of a processor, for each subject."""
     done = subprocess.run(
         [str(ROOT / ".ci" / "fuzz"), str(seconds)], capture_output=True, text=True, check=False
     )

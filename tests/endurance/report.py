@@ -78,7 +78,7 @@ def _faults(rows: Sequence[Row]) -> str:
 
 
 def _fuzzed(rows: Sequence[Row]) -> str:
-    lines = ["| subject | inputs | seconds | no failure |", "|---|--:|--:|---|"]
+    lines = ["| subject | inputs | seconds of a processor | no failure |", "|---|--:|--:|---|"]
     for row in rows:
         if row["what"] == "fuzzing":
             lines.append(
