@@ -22,21 +22,22 @@ constexpr milliseconds kOverslept{1000};
 }  // namespace
 
 Control::Control(Address address, Rails rails, std::shared_ptr<Poller> poller, MakePeer make_peer,
-                 Lonely lonely)
+                 const Awake& awake, Lonely lonely)
     : address_(std::move(address)),
       rails_(std::move(rails)),
       poller_(std::move(poller)),
       make_peer_(std::move(make_peer)),
+      awake_(awake),
       lonely_(std::move(lonely)) {}
 
 std::shared_ptr<Control> Control::start(Address& address, Rails rails,
                                         std::shared_ptr<Poller> poller, MakePeer make_peer,
                                         std::shared_ptr<Neighbourhood> neighbourhood,
-                                        Lonely lonely) {
+                                        const Awake& awake, Lonely lonely) {
   UniqueFd listener = listen_tcp(address.host);
   address.port = local_port(listener.get());
   std::shared_ptr<Control> control(new Control(address, std::move(rails), std::move(poller),
-                                               std::move(make_peer), std::move(lonely)));
+                                               std::move(make_peer), awake, std::move(lonely)));
   control->listener_ = std::move(listener);
   control->neighbourhood_ = std::move(neighbourhood);
   Control* self = control.get();  // the thread is joined before the object goes
@@ -154,6 +155,7 @@ void Control::tick(Clock::time_point now) {
   }
   last_tick_ = now;
   for (const auto& [fd, link] : std::unordered_map(links_)) check_link(*link, now);
+  put_to_sleep(now);
   for (const auto& rail : rails_) check_device(*rail);
   if (neighbourhood_) neighbourhood_->tick();
   for (const auto& [fd, link] : links_) {

@@ -28,6 +28,13 @@
 
 namespace zerohop::engine {
 
+// Whose queue pairs sleep: of more Peers than `most` awake, of those that were used least lately.
+struct Awake {
+  std::size_t most = 0;  // 0: none sleeps
+  // What was used so lately is likely to be used again: to sleep and wake takes a millisecond.
+  std::chrono::milliseconds after_use{100};
+};
+
 class Control : public std::enable_shared_from_this<Control> {
  public:
   using Clock = std::chrono::steady_clock;
@@ -42,6 +49,7 @@ class Control : public std::enable_shared_from_this<Control> {
   static std::shared_ptr<Control> start(Address& address, Rails rails,
                                         std::shared_ptr<Poller> poller, MakePeer make_peer,
                                         std::shared_ptr<Neighbourhood> neighbourhood = nullptr,
+                                        const Awake& awake = Awake(),
                                         Lonely lonely = std::make_shared<Lonely::element_type>(0));
 
   // One more is refused, whoever dials. To be called before the address is told; 0: no limit.
@@ -66,7 +74,7 @@ class Control : public std::enable_shared_from_this<Control> {
 
  private:
   Control(Address address, Rails rails, std::shared_ptr<Poller> poller, MakePeer make_peer,
-          Lonely lonely);
+          const Awake& awake, Lonely lonely);
 
   std::chrono::milliseconds idle();
   void tick(Clock::time_point now);
@@ -103,6 +111,8 @@ class Control : public std::enable_shared_from_this<Control> {
   void on(Link& link, const CloseDirect& close);
   void on(Link& link, const SumUp& asked);
   void on(Link& link, const SummedUp& answer);
+  void on(Link& link, const Sleep& asked);
+  void on(Link& link, const Slept& answer);
   void on_hello_to_initiator(Link& link, const Hello& hello);
   void on_hello_to_acceptor(Link& link, const Hello& hello);
   bool yields_to(const Hello& hello);
@@ -121,6 +131,11 @@ class Control : public std::enable_shared_from_this<Control> {
   void reconnect(Link& link, RailIndex rail);
   void postpone(Link& link, RailIndex rail, const std::string& cause);
 
+  // --- queue pairs that sleep (control_sleep.cpp) ---
+  void put_to_sleep(Clock::time_point now);
+  void check_answer(Link& link, Clock::time_point now);
+  void wake(Link& link);
+
   // --- what devices say (control_devices.cpp) ---
   void watch_device(Rail& rail);
   void on_completion_events(Rail& rail, std::uint32_t epoll_events);
@@ -138,6 +153,7 @@ class Control : public std::enable_shared_from_this<Control> {
   const Rails rails_;
   const std::shared_ptr<Poller> poller_;
   const MakePeer make_peer_;
+  const Awake awake_;
   Shares shares_;
   EventLog events_;
 

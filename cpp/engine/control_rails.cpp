@@ -4,7 +4,8 @@
 // The end that sees the error makes a fresh queue pair and says so (Requeue); the other does the
 // same, and both connect when each has said so. Where that fails, or the fresh queue pair breaks
 // before anything came through, the rail is tried again every second. A connection of one rail
-// ends when its queue pair cannot be replaced.
+// ends when its queue pair cannot be replaced. One that sleeps (control_sleep.cpp) is woken in the
+// same way.
 #include <algorithm>
 #include <cerrno>
 #include <string>
@@ -36,6 +37,7 @@ void Control::repair(const std::shared_ptr<Peer>& peer, RailIndex rail) {
 }
 
 void Control::on_broken(Link& link, RailIndex rail) {
+  if (link.peer->path(rail)->asleep()) return wake(link);
   LinkRail& state = link.rails[rail];
   if (!link.peer->path(rail)->drained()) return;  // it has a fresh one already
   state.repair_wanted = !link.established;        // establish() asks again
@@ -93,6 +95,7 @@ void Control::on(Link& link, const Requeue& requeue) {
   if (left) return;
   state.requeue = requeue;
   state.requeued = Clock::now();
+  if (link.peer->path(requeue.rail)->asleep()) return renew(link, requeue.rail);
   try {
     reconnect(link, requeue.rail);
   } catch (const std::exception& error) {

@@ -74,8 +74,8 @@ Endpoint::Endpoint(const EndpointOptions& options)
   address_.name = options_.name.empty() ? default_name() : options_.name;
   address_.host = control_host(rails_.front()->device(), options_.host);
   const Control::Lonely lonely(services_.board, &services_.board->pages().lonely);
-  control_ =
-      Control::start(address_, rails_, services_.poller, peer_maker(), neighbourhood_, lonely);
+  control_ = Control::start(address_, rails_, services_.poller, peer_maker(), neighbourhood_,
+                            options_.awake, lonely);
   control_->limit_peers(options_.max_peers);
 }
 

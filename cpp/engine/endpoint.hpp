@@ -41,6 +41,7 @@ struct EndpointOptions {
   // for what is not listed, the first.
   std::map<std::string, RailIndex> nearest;
   std::size_t max_peers = 0;  // at a time; 0: no limit
+  Awake awake{};              // whose queue pairs sleep
   bool integrity = false;     // whether transfers are checked end to end, by checksums
   bool p2p = true;            // whether processes of this host reach its memory without a device
   std::string name;           // for messages; empty: "<host>:<pid>"

@@ -30,6 +30,16 @@ struct LinkRail {
   std::optional<Clock::time_point> broke;      // while what was cut off then is undecided
 };
 
+// When the Peer was used last, as far as was looked, and whether its queue pairs are to sleep.
+struct LinkRest {
+  using Clock = std::chrono::steady_clock;
+
+  std::uint64_t activity = 0;                // of the Peer, when it was looked at last
+  Clock::time_point used = Clock::now();     // when it was found to have changed
+  std::optional<Clock::time_point> asked;    // the peer, which has not answered yet
+  std::optional<Clock::time_point> refused;  // ... and said no
+};
+
 struct Link {
   using Clock = std::chrono::steady_clock;
 
@@ -44,6 +54,7 @@ struct Link {
   Clock::time_point spoke = Clock::now();  // last sign of life to the peer
   std::uint64_t heartbeats = 0;
   std::array<LinkRail, kMaxRails> rails;
+  LinkRest rest;
   std::vector<std::pair<std::uint64_t, std::string>> lookups;  // of names not shared yet
   // For kernels of the peer, by its request.
   std::map<std::uint64_t, std::shared_ptr<const DirectTarget>> direct_targets;

@@ -112,6 +112,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::string trouble;              // why it does not serve; empty: it does
     const PathStats* stats;           // null: it never had a queue pair
     std::uint64_t registered_nbytes;  // for messages and atomics; 0: it has no queue pair
+    bool asleep;                      // ... as nothing needs one
   };
   std::vector<RailReport> rails() const;
   std::vector<RouteBook::Row> route_stats() const { return book_->rows(); }
@@ -133,6 +134,19 @@ class Peer : public std::enable_shared_from_this<Peer> {
   PathGroup::Since unsettled(RailIndex rail) const;
   PathGroup::Since dark() const;
   void set_rail_count(std::size_t count, bool global_atomics);
+
+  // --- for the progress thread: queue pairs that sleep (peer_sleep.cpp) ---
+  // Work requests and messages so far. Changes whenever this end uses the queue pairs, and when it
+  // hears of the peer by them.
+  std::uint64_t activity() const noexcept;
+  bool asleep() const;
+  // Nothing is posted any more, for the peer to be asked; nullopt: something is under way.
+  std::optional<std::vector<Tally>> drowse();
+  void rouse();        // goes on, as the peer does not agree
+  void fall_asleep();  // as it agrees
+  // At its wish. False: something is under way here, or on its way; nothing has changed.
+  bool fall_asleep_with(const std::vector<Tally>& theirs);
+
   const std::optional<Invitation>& invitation() const noexcept { return invitation_; }
   void meet(std::string doorway, const ipc::Token& token);  // before become_alive()
   void learn(Identity identity) { identity_ = std::move(identity); }
@@ -316,6 +330,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   VerbsPath& message_path() const;
   VerbsPath& atomics_path() const;
   VerbsPath& any_path() const;
+  bool all_at_rest() const;
   struct Operands {
     std::uint64_t add;  // or what is expected
     std::uint64_t swap;

@@ -218,7 +218,8 @@ std::vector<Peer::RailReport> Peer::rails() const {
     reports.push_back({.device = rail->name(),
                        .trouble = path ? path->trouble() : "its device was gone",
                        .stats = path ? &path->stats() : nullptr,
-                       .registered_nbytes = path ? path->registered_nbytes() : 0});
+                       .registered_nbytes = path ? path->registered_nbytes() : 0,
+                       .asleep = path && path->asleep()});
   }
   return reports;
 }

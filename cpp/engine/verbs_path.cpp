@@ -20,9 +20,9 @@ PathServices with_reserve(PathServices services, std::uint32_t reserve) {
 
 std::shared_ptr<VerbsPath> VerbsPath::create(PathServices services,
                                              std::shared_ptr<PathGroup> group,
-                                             std::function<void()> on_broken) {
+                                             std::function<void()> needs_renewal) {
   std::shared_ptr<VerbsPath> path(
-      new VerbsPath(std::move(services), std::move(group), std::move(on_broken)));
+      new VerbsPath(std::move(services), std::move(group), std::move(needs_renewal)));
   path->services_.poller->attach(path->rail(), path->queue_pair_->number(), path,
                                  path->completions());
   const std::lock_guard lock(path->group_->mutex);
@@ -31,11 +31,11 @@ std::shared_ptr<VerbsPath> VerbsPath::create(PathServices services,
 }
 
 VerbsPath::VerbsPath(PathServices services, std::shared_ptr<PathGroup> group,
-                     std::function<void()> on_broken)
+                     std::function<void()> needs_renewal)
     : services_(with_reserve(std::move(services), kReserve)),
       group_(std::move(group)),
-      on_broken_(std::move(on_broken)),
-      buffers_(services_.rail->domain(), services_.messages, services_.options.send_depth),
+      needs_renewal_(std::move(needs_renewal)),
+      buffers_(make_buffers()),
       queue_pair_(make_queue_pair()),
       // The depth asked for, on which the buffers and the completion queue count, even where the
       // device grants more.
@@ -65,6 +65,11 @@ std::shared_ptr<DirectTarget> VerbsPath::make_direct_target(
                                         source);
 }
 
+std::unique_ptr<PathBuffers> VerbsPath::make_buffers() const {
+  return std::make_unique<PathBuffers>(services_.rail->domain(), services_.messages,
+                                       services_.options.send_depth);
+}
+
 std::unique_ptr<rdma::QueuePair> VerbsPath::make_queue_pair() {
   const auto& queue = services_.poller->queue(rail());
   rdma::QueuePairOptions options = services_.options;
@@ -76,9 +81,9 @@ std::unique_ptr<rdma::QueuePair> VerbsPath::make_queue_pair() {
 }
 
 void VerbsPath::post_receive_slot(rdma::QueuePair& queue_pair, std::uint32_t slot) {
-  ibv_sge element{.addr = reinterpret_cast<std::uint64_t>(buffers_.receive_slot(slot).data()),
+  ibv_sge element{.addr = reinterpret_cast<std::uint64_t>(buffers_->receive_slot(slot).data()),
                   .length = services_.messages.slot_nbytes(),
-                  .lkey = buffers_.slots_lkey()};
+                  .lkey = buffers_->slots_lkey()};
   ibv_recv_wr request{};
   request.wr_id = kReceiveBit | slot;
   request.sg_list = &element;
@@ -203,6 +208,7 @@ std::string VerbsPath::trouble() const {
 
 void VerbsPath::renew() {
   services_.poller->flush();  // what the old queue pair received is delivered before it goes
+  if (!buffers_) buffers_ = make_buffers();
   auto fresh = make_queue_pair();
   services_.poller->attach(rail(), fresh->number(), shared_from_this(), completions());
   std::unique_ptr<rdma::QueuePair> old;
@@ -212,18 +218,19 @@ void VerbsPath::renew() {
       old = std::move(fresh);
     } else {
       old = std::exchange(queue_pair_, std::move(fresh));
+      renewed_ = state_ != State::asleep;
       state_ = State::unconnected;
       break_reported_ = false;
-      renewed_ = true;
       served_ = false;
       messages_sent_ = messages_taken_by_peer_ = messages_taken_ = messages_reported_ = 0;
       asked_.reset();
-      tell_soon_ = bare_writes_ = false;
+      tell_soon_ = false;
+      bare_writes_ = bare_writes_ && !renewed_;  // those before a sleep were carried out
       send_slots_used_ = 0;
       held_slots_.clear();
     }
   }
-  services_.poller->detach(rail(), old->number(), completions());
+  if (old) services_.poller->detach(rail(), old->number(), completions());
 }
 
 bool VerbsPath::idle() const {
@@ -238,11 +245,17 @@ std::uint32_t VerbsPath::queue_pair_number() const {
 
 std::uint64_t VerbsPath::registered_nbytes() const {
   const std::lock_guard lock(group_->mutex);
-  return queue_pair_ ? buffers_.nbytes() : 0;
+  return queue_pair_ ? buffers_->nbytes() : 0;
 }
 
 Settings VerbsPath::settings() const {
   const std::lock_guard lock(group_->mutex);
+  if (state_ == State::asleep) return last_settings_;
+  return settings_now();
+}
+
+// With the lock held.
+Settings VerbsPath::settings_now() const {
   if (!queue_pair_) return {};  // closed
   Settings all = settings_of(*queue_pair_, remote_.slot_nbytes > 0 ? &remote_.queue_pair : nullptr);
   all.emplace_back("send_depth", services_.options.send_depth - kReserve);

@@ -22,6 +22,7 @@
 
 #include "base/error.hpp"
 #include "engine/board.hpp"
+#include "engine/control_message.hpp"
 #include "engine/direct_queue_pair.hpp"
 #include "engine/job.hpp"
 #include "engine/matcher.hpp"
@@ -52,23 +53,24 @@ struct PathServices {
 
 class VerbsPath final : public CompletionSink, public std::enable_shared_from_this<VerbsPath> {
  public:
-  // on_broken is called, from whatever thread polls, when the queue pair is in error and every
-  // posted work request has been given back: renew() may follow. It must only pass the word on.
+  // needs_renewal is called, from whatever thread polls, when the queue pair is in error and every
+  // posted work request has been given back; from whatever thread submits, when a job needs the
+  // queue pair that sleeps: renew() may follow. It must only pass the word on.
   static std::shared_ptr<VerbsPath> create(PathServices services, std::shared_ptr<PathGroup> group,
-                                           std::function<void()> on_broken);
+                                           std::function<void()> needs_renewal);
   ~VerbsPath() override;
 
   PathTerms terms() const;  // of this end
   // Throws ProtocolError for terms that no correct peer offers, VerbsError when the device refuses.
   void connect(const PathTerms& remote);
 
-  // Puts the queue pair in error, as if the device had: on_broken follows.
+  // Puts the queue pair in error, as if the device had: needs_renewal follows.
   void abandon(const std::string& cause);
   // connect() to the fresh queue pair of the same peer.
   void reconnect(const rdma::QueuePairAddress& remote);
 
-  // Replaces the queue pair by a fresh, unconnected one; jobs submitted from now on wait for
-  // connect().
+  // Makes a fresh, unconnected queue pair, in the place of that which broke or sleeps; jobs
+  // submitted from now on wait for connect().
   void renew();
   // The queue pair cannot be had or connected for now: what waits fails. renew() may try again.
   void give_up(const std::string& cause);
@@ -104,8 +106,8 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // Bytes of payload that travel inside a message.
   std::uint32_t eager_limit() const noexcept { return group_->eager_limit(); }
   bool idle() const;                        // nothing posted, nothing waiting to be
-  Settings settings() const;                // none once closed
-  std::uint32_t queue_pair_number() const;  // 0 once closed
+  Settings settings() const;                // none once closed; asleep, those of before
+  std::uint32_t queue_pair_number() const;  // 0 once closed, and asleep
   // A queue pair beside this one, for kernels; and one for kernels of the peer.
   std::shared_ptr<DirectQueuePair> make_direct_queue_pair() const;
   std::shared_ptr<DirectTarget> make_direct_target(const rdma::QueuePairAddress& source) const;
@@ -117,10 +119,23 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   RailIndex rail() const noexcept { return services_.rail->index(); }
   const Rail& served_by() const noexcept { return *services_.rail; }
   PathStats& stats() noexcept { return stats_; }
-  std::uint64_t registered_nbytes() const;  // for itself; 0 once closed
+  std::uint64_t registered_nbytes() const;  // for itself; 0 once closed, and asleep
   const std::shared_ptr<Poller>& poller() const noexcept { return services_.poller; }
 
   void on_completion(const ibv_wc& completion) noexcept override;
+
+  // --- a queue pair that nothing needs for a while is given back, and with it the registered
+  // memory (verbs_path_sleep.cpp). By the progress thread, and but for the last two with the lock
+  // of the group held --- Nothing is under way, and nothing waits.
+  bool at_rest() const noexcept;
+  Tally tally() const noexcept { return {.sent = messages_sent_, .taken = messages_taken_}; }
+  void drowse() noexcept { drowsy_ = true; }  // while at rest: jobs wait from now on
+  bool drowsy() const noexcept { return drowsy_; }
+  void rouse();  // they go on
+  // While at rest, here and at the peer. What it returns is for let_go(), without the lock.
+  std::unique_ptr<rdma::QueuePair> fall_asleep();
+  void let_go(std::unique_ptr<rdma::QueuePair> queue_pair);
+  bool asleep() const;
 
   // --- for the group, with its lock held ---
   bool closed() const noexcept { return state_ == State::closed; }
@@ -150,19 +165,21 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   void release_held_slots();
 
  private:
-  enum class State { unconnected, up, broken, closed };
+  enum class State { unconnected, up, broken, asleep, closed };
   // Kept free in the send queue for returning credits, so that two full ends never wait for each
   // other.
   static constexpr std::uint32_t kReserve = 2;
   static constexpr std::uint64_t kReceiveBit = std::uint64_t{1} << 63;  // in wr_id; else a ticket
 
   VerbsPath(PathServices services, std::shared_ptr<PathGroup> group,
-            std::function<void()> on_broken);
+            std::function<void()> needs_renewal);
+  std::unique_ptr<PathBuffers> make_buffers() const;
   std::unique_ptr<rdma::QueuePair> make_queue_pair();
   int completions() const noexcept;
+  Settings settings_now() const;
 
   VerbsPath& message_path() noexcept;
-  bool may_post() const noexcept { return state_ == State::up && group_->settled(); }
+  bool may_post() const noexcept { return state_ == State::up && !drowsy_ && group_->settled(); }
   void advance_jobs();
   bool advance(Job& job);
   void finish(Job& job);
@@ -199,8 +216,8 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
 
   const PathServices services_;
   const std::shared_ptr<PathGroup> group_;  // its lock guards all below the statistics
-  const std::function<void()> on_broken_;
-  PathBuffers buffers_;
+  const std::function<void()> needs_renewal_;
+  std::unique_ptr<PathBuffers> buffers_;  // null while it sleeps
   PathStats stats_;
 
   std::unique_ptr<rdma::QueuePair> queue_pair_;
@@ -255,7 +272,18 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   bool break_reported_ = false;
   std::atomic<bool> fruitless_{false};  // a repair did not make it serve again
   bool served_ = false;                 // the present queue pair
-  bool renewed_ = false;  // has had another queue pair: a fresh one must show that it works
+  bool renewed_ = false;  // has had another that broke: a fresh one must show that it works
+
+  // While the peer is asked whether it may sleep. Its end may go first, which looks like an error:
+  // what breaks the queue pair meanwhile counts if the peer does not agree.
+  bool drowsy_ = false;
+  struct Break {
+    std::string cause;
+    bool flushed_untouched;
+    bool peer_may_be_gone;
+  };
+  std::optional<Break> put_off_;
+  Settings last_settings_;  // of the queue pair that went
 };
 
 }  // namespace zerohop::engine

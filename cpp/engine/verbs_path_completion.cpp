@@ -100,7 +100,7 @@ void VerbsPath::retire(std::uint64_t last_ticket) {
     if (chain.job > 0) jobs_done_ = chain.job;
     if (chain.probe) serve();
     if (!chain.transfer) continue;
-    if (chain.atomic) chain.transfer->set_result(buffers_.result(send_queue_.index(ticket)));
+    if (chain.atomic) chain.transfer->set_result(buffers_->result(send_queue_.index(ticket)));
     chain.transfer->note_progress();
     chain.transfer->drop();
   }
@@ -122,6 +122,10 @@ void VerbsPath::on_error(const ibv_wc& completion) {
 void VerbsPath::break_down(const std::string& cause, bool flushed_untouched,
                            bool peer_may_be_gone) {
   if (state_ != State::up) return;
+  if (drowsy_) {
+    if (!put_off_) put_off_ = {cause, flushed_untouched, peer_may_be_gone};
+    return;
+  }
   state_ = State::broken;
   ++epoch_;
   break_cause_ = cause;
@@ -223,7 +227,7 @@ void VerbsPath::report_if_drained() {
   if (state_ != State::broken || !send_queue_.empty() || break_reported_) return;
   break_reported_ = true;
   count_as_done(last_broken_job_);
-  on_broken_();
+  needs_renewal_();
 }
 
 // All jobs up to that one have ended, in failure: so do the messages that were to follow them.
@@ -263,9 +267,9 @@ bool VerbsPath::close(Reason reason) {
     group_->set_serving(rail(), false);
     fruitless_.store(true, std::memory_order_relaxed);
   }
-  services_.poller->detach(rail(), queue_pair->number(), completions());
+  if (queue_pair) services_.poller->detach(rail(), queue_pair->number(), completions());
   queue_pair.reset();  // from here on the device touches no memory of this path
-  buffers_.deregister();
+  if (buffers_) buffers_->deregister();
 
   const std::lock_guard lock(group_->mutex);
   PostedChain chain;

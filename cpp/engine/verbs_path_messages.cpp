@@ -64,7 +64,7 @@ void VerbsPath::on_credits(std::uint32_t more) {
 }
 
 void VerbsPath::on_message(std::uint32_t slot, std::uint32_t nbytes) {
-  const std::span<const std::byte> bytes = buffers_.receive_slot(slot).first(nbytes);
+  const std::span<const std::byte> bytes = buffers_->receive_slot(slot).first(nbytes);
   const Message message = decode(bytes);
   on_credits(static_cast<std::uint16_t>(message.taken - messages_taken_by_peer_));
   handle(message, bytes.subspan(std::min<std::size_t>(bytes.size(), sizeof message)));

@@ -103,6 +103,7 @@ void VerbsPath::enqueue(Job&& job) {
   stats_.queue_full.fetch_add(1, std::memory_order_relaxed);
   jobs_.push_back(std::move(job));
   jobs_waiting_.store(jobs_.size());
+  if (state_ == State::asleep && jobs_.size() == 1) needs_renewal_();
 }
 
 void VerbsPath::advance_jobs() {
@@ -132,7 +133,8 @@ bool VerbsPath::advance(Job& job) {
     if (send_queue_.room() <= kReserve) return false;
     WorkChain chain(send_queue_.room() - kReserve, limits_.max_sge);
     PostedChain posted{.transfer = job.transfer(), .atomic = job.is_atomic()};
-    job.fill(chain, limits_, buffers_.result_element(send_queue_.index(send_queue_.next_ticket())));
+    job.fill(chain, limits_,
+             buffers_->result_element(send_queue_.index(send_queue_.next_ticket())));
     if (job.is_bare_write() && !services_.rail->software()) bare_writes_ = true;
     if (job.data_done() && !job.message_done() && !chain.full() && message_allowed(job)) {
       add_message(chain, job, posted);
@@ -161,7 +163,7 @@ void VerbsPath::add_message(WorkChain& chain, Job& job, PostedChain& posted) {
     request.send_flags |= IBV_SEND_INLINE;
   } else {
     // Slots are freed in the order they are taken: the queue completes in order.
-    bytes = buffers_.send_slot(next_send_slot_++ % services_.messages.send_slots()).data();
+    bytes = buffers_->send_slot(next_send_slot_++ % services_.messages.send_slots()).data();
     ++send_slots_used_;
     posted.message_slot = true;
   }
@@ -179,7 +181,7 @@ void VerbsPath::add_message(WorkChain& chain, Job& job, PostedChain& posted) {
     std::memcpy(bytes + header, job.payload().data(), job.payload().size());
   }
   if (job.message_needs_fence()) request.send_flags |= IBV_SEND_FENCE;
-  chain.add_element(reinterpret_cast<std::uint64_t>(bytes), nbytes, buffers_.slots_lkey());
+  chain.add_element(reinterpret_cast<std::uint64_t>(bytes), nbytes, buffers_->slots_lkey());
   ++messages_sent_;
   bare_writes_ = false;
   job.message_posted();
@@ -209,7 +211,7 @@ void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
 void VerbsPath::return_credits() {
   // Every message of ours tells it along the way; this is for when we send none.
   const std::uint32_t enough = tell_soon_ ? 1 : services_.messages.credit_every();
-  if (state_ != State::up || messages_taken_ - messages_reported_ < enough) return;
+  if (state_ != State::up || drowsy_ || messages_taken_ - messages_reported_ < enough) return;
   if (send_queue_.room() == 0) return;  // the next completion makes room and comes back here
   WorkChain chain(1, 1);
   // A write of no bytes: the immediate says it all, and its completion makes the peer go on.

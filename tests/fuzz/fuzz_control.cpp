@@ -81,6 +81,10 @@ ControlMessage take_message(Input& input) {
                      .parts = {{known ? host().memory->remote().to_bytes() : input.blob(),
                                 input.byte(), input.take<std::uint16_t>()}}};
       }
+      if (request % 8 == 3) {
+        return Sleep{.rails = {{input.byte(), input.byte()}}};
+      }
+      if (request % 8 == 7) return Slept{.agrees = input.byte()};
       if (request % 4 == 2) {
         return SummedUp{
             .request = request, .sums = {input.byte(), input.byte()}, .refusal = input.text(8)};
