@@ -2,12 +2,14 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.patience import patient
 from zerohop.bench import peer, plan, python, registration
 from zerohop.bench.peers import iperf3, ucx
 from zerohop.bench.plan import GIB, KIB, MIB, Options
@@ -233,6 +235,24 @@ def test_the_command_line_says_what_it_does_not_know(arguments: list[str], compl
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
     assert complaint in result.output
+
+
+@pytest.mark.timeout(patient(120))
+def test_ctrl_c_ends_a_benchmark_in_one_line() -> None:
+    command = [sys.executable, "-m", "zerohop", "bench", "soft", "--verbs=soft0"]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert "zerohop bench soft" in process.stderr.readline()  # it is under way
+            os.killpg(process.pid, signal.SIGINT)
+            _, said = process.communicate(timeout=patient(60))
+        finally:
+            process.kill()
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert said.splitlines()[-1] == "zerohop bench: interrupted"
 
 
 def test_the_command_line_does_not_import_what_it_may_not_need() -> None:

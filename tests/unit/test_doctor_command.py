@@ -253,11 +253,11 @@ def test_pair(tmp_path: Path) -> None:
             assert "here 4096, there 4096: 4096 used" in compared["mtus"]["evidence"]
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=STOP_S)
-    assert process.returncode == 0
+    assert process.returncode == 130
     assert "serving on soft0" in errors
     assert "--verbs soft0@INTERFACE" in errors
     assert errors.count(" connected") >= 1
-    assert errors.rstrip().endswith("stopped")
+    assert errors.rstrip().endswith("zerohop doctor: interrupted")
 
 
 def test_pair_of_which_one_is_gone() -> None:

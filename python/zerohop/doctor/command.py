@@ -16,7 +16,7 @@ from zerohop.doctor.address import encode
 from zerohop.doctor.checks import examine
 from zerohop.doctor.counterpart import CounterpartFailed, counterpart
 from zerohop.doctor.finding import Finding
-from zerohop.doctor.greeting import greet_until_interrupted
+from zerohop.doctor.greeting import greet
 from zerohop.doctor.host import Host
 from zerohop.doctor.report import print_findings, print_matrix, print_outcomes, print_verdicts
 from zerohop.doctor.routes import ROUTES, Verdict, judge
@@ -139,7 +139,7 @@ def listen(device: str | None) -> None:
             print(f"{hint}, on both", file=sys.stderr)
         if reason:
             print(f"no GPU memory: {reason}", file=sys.stderr)
-        greet_until_interrupted(endpoint)
+        greet(endpoint)
 
 
 def _print_json(
