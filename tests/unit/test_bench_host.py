@@ -89,6 +89,10 @@ def test_all_ways_are_measured_beside_every_peer_that_is_there(tmp_path: Path) -
             assert found == {(test, nbytes) for test in tests for nbytes in SIZES}, absent
     for label in host.PARTS.values():
         assert label in text
+    torch_ran = ("gloo", "") not in absent
+    assert head.get("torch_threads") == (1 if torch_ran else None)
+    note = "gloo and torch: PyTorch with one thread in each process."
+    assert text.count(note) == (len(host.PARTS) if torch_ran else 0)
 
 
 def test_without_p2p_what_the_device_does_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
