@@ -84,11 +84,11 @@ def _parse_address(
 ) -> bytes | None:
     if text is None:
         return None
-    from zerohop.doctor.address import decode
+    from zerohop.doctor.address import checked
 
     try:
-        return decode(text)
-    except (OSError, ValueError) as error:
+        return checked(text)
+    except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
 

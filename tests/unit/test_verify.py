@@ -165,6 +165,16 @@ def test_wrong_usage_is_told() -> None:
         assert words in result.output
 
 
+@pytest.mark.parametrize("text", ["not an address", "junk", "abcd", "", "@/dev/null", "@/no/file"])
+@pytest.mark.parametrize("name", ["doctor", "verify"])
+def test_what_is_no_address_is_wrong_usage(name: str, text: str) -> None:
+    done = CliRunner().invoke(main, [name, "--peer", text])
+    assert done.exit_code == 2
+    [line] = [line for line in done.output.splitlines() if "Invalid value" in line]
+    assert "what --listen printed at the other end, base64 or hex, or @FILE" in line
+    assert "junk" not in line  # it might hold a secret
+
+
 @pytest.mark.parametrize("route", ["host", "p2p"])
 def test_all_of_the_memory_from_any_place_in_a_page(
     monkeypatch: pytest.MonkeyPatch, route: str
