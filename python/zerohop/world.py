@@ -112,8 +112,9 @@ class World(CollectiveCalls):
         store: where the ranks meet instead, as of World; a directory that all hosts see, say. options: as of World;
         ``timeout=`` bounds the wait for the ranks to start, too (without it, 300 s).
 
-        Raises RuntimeError (no launcher that is known, no PyTorch, no mpi4py, nowhere to meet), ValueError (a variable that
-        says nothing), TransferTimeout (nobody runs the store), and what from_mpi raises.
+        Raises Error, a RuntimeError (no launcher that is known: which variables were looked for and are not set; no PyTorch, no
+        mpi4py, nowhere to meet), ValueError (a variable that says nothing), TransferTimeout (nobody runs the store), and what
+        from_mpi raises.
         """
         job = job_from_environment(os.environ, _patience(options), store)
         if job.store is None:
