@@ -17,7 +17,6 @@ from zerohop.barrier import Barrier
 from zerohop.bound import Bound
 from zerohop.collectives import CollectiveCalls, Desk
 from zerohop.ending import Ending
-from zerohop.errors import Error
 from zerohop.last_words import described
 from zerohop.launch import PATIENCE, job_from_environment
 from zerohop.numbers import whole
@@ -183,7 +182,7 @@ class World(CollectiveCalls):
 
         Raises ValueError, TypeError, and what Endpoint.empty and Endpoint.register raise.
         """
-        self._check_open()
+        self._roster.check_open()
         made = hasattr(memory, "__index__") and not hasattr(memory, "__dlpack__")
         if not made and (device is not None or dtype is not None):
             raise ValueError("device and dtype are of memory that is made: an array has its own")
@@ -239,12 +238,8 @@ class World(CollectiveCalls):
         Raises TransferTimeout, PeerLost on every rank, now and ever after, when a rank was lost that has not come, and ValueError
         where ranks have called different things.
         """
-        self._check_open()
+        self._roster.check_open()
         self._barrier.wait(Bound(self._roster.bound(timeout)))
-
-    def _check_open(self) -> None:
-        if self.endpoint.closed:
-            raise Error(f"the World {self.name!r} is closed")
 
     def state(self) -> list[str]:
         """``"healthy"`` or ``"corrupt"`` for every rank, as this one knows it (gaspi_state_vec_get).
