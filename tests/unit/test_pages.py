@@ -61,6 +61,11 @@ def test_a_page_runs_from_top_to_bottom(
         assert line in printed
 
 
+@pytest.mark.parametrize("page", ON_A_GPU)
+def test_what_needs_a_gpu_is_python(page: str) -> None:
+    compile(program(page, GPU), page, "exec")
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_what_is_linked_is_there(page: str, repository: Path) -> None:
     prose = re.sub(r"^```.*?^```", "", text(page), flags=re.MULTILINE | re.DOTALL)
@@ -104,6 +109,15 @@ def test_commands_are_there(
             assert words[1] in targets
         elif "-m" in words and (name := words[words.index("-m") + 1]).startswith("zerohop"):
             assert find_spec(name), line
+
+
+def test_each_extra_is_in_the_table(repository: Path) -> None:
+    project = (repository / "pyproject.toml").read_text()
+    [extras] = re.findall(
+        r"^\[project\.optional-dependencies\]\n(.*?)\n\n", project, re.MULTILINE | re.DOTALL
+    )
+    for extra in re.findall(r"^(\w+) = ", extras, re.MULTILINE):
+        assert f"`pip install '.[{extra}]'`" in text("README.md")
 
 
 def test_errors_are_the_ones_that_there_are() -> None:
