@@ -146,7 +146,7 @@ KNOBS = (
         (0, 1),
         "1: what this Endpoint and its peers transfer is checked end to end, on every route: both ends make "
         "checksums (CRC32C) of their arrays, also where the peer has 0, and IntegrityError names the bytes that "
-        "differ; notifications follow the check (see README)",
+        "differ; notifications follow the check (see docs/integrity.md)",
     ),
     Knob(
         "p2p",
@@ -155,7 +155,7 @@ KNOBS = (
         "1: between processes of one user on one host memory is copied without a device, unless the "
         "peer has 0. The CPU copies the host's: that of Endpoint.empty() is mapped by the peer, other "
         "memory is reached by process_vm_writev(2); GPUs copy between each other's and the "
-        "host's. Such a peer is trusted to keep to the bounds it is told (see README); 0: by the device alone",
+        "host's. Such a peer is trusted to keep to the bounds it is told (see docs/guarantees.md); 0: by the device alone",
     ),
     Knob(
         "stripe_bytes",
