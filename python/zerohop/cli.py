@@ -15,8 +15,21 @@ from zerohop import __version__
 from zerohop.bench.command import bench, device_option
 from zerohop.knobs import KNOBS
 
+INTERRUPTED = 130  # exit status: a shell's after SIGINT
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Commands(click.Group):
+    """Ctrl-C ends each of them in one line; click's own status, 1, says that something was wrong."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except KeyboardInterrupt:
+            click.echo(f"zerohop {context.invoked_subcommand}: interrupted", err=True)
+            context.exit(INTERRUPTED)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="zerohop")
 def main() -> None:
     """Exchange arrays between processes over RDMA queue pairs, on any machine."""
@@ -71,11 +84,11 @@ def _parse_address(
 ) -> bytes | None:
     if text is None:
         return None
-    from zerohop.doctor.address import decode
+    from zerohop.doctor.address import checked
 
     try:
-        return decode(text)
-    except (OSError, ValueError) as error:
+        return checked(text)
+    except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
 
@@ -181,7 +194,8 @@ def verify(
 
     Between two processes of this host, or with --listen on one host and --peer on another. Random ranges and
     alignments; every transfer is compared by checksums of both ends, what is read back byte for byte, and at the end
-    all of the memory. Exit status: 0 if nothing was wrong; 1 if something was, or a route that was named is not there.
+    all of the memory. Exit status: 0 if nothing was wrong; 1 if something was, or a route that was named is not there;
+    130 after Ctrl-C, which shows what was found so far.
     """
     from zerohop.errors import Error
 
@@ -238,10 +252,7 @@ def top(context: click.Context, addresses: tuple[str, ...], once: bool, interval
         sources = [named_source(address) for address in addresses]
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-    try:
-        context.exit(0 if view.run(sources, interval, once) else 1)
-    except KeyboardInterrupt:
-        context.exit(0)
+    context.exit(0 if view.run(sources, interval, once) else 1)
 
 
 @main.command()

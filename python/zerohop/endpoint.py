@@ -14,9 +14,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, SupportsFloat
 
 from zerohop import _core
+from zerohop.errors import VerbsError, reworded
 from zerohop.knobs import KNOBS, Knobs, chosen
 from zerohop.numbers import whole
-from zerohop.rails import joined, nearest_rails, preferred_adapters
+from zerohop.rails import interface_hint, joined, nearest_rails, preferred_adapters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -180,19 +181,25 @@ class Endpoint(_core.Endpoint):
         if _is_before_logging:
             logs.outlive_endpoints()
         logs.start()
-        super().__init__(
-            device=devices,
-            name=name or "",
-            timeout=timeout,
-            spin=spin,
-            host=host,
-            registration=registration,
-            knobs=chosen(knobs, defaults=_defaults_with(wrong)),
-            nearest=nearest_rails(devices),
-            preferred=preferred,
-            preference=preference,
-            faults=wrong,
-        )
+        try:
+            super().__init__(
+                device=devices,
+                name=name or "",
+                timeout=timeout,
+                spin=spin,
+                host=host,
+                registration=registration,
+                knobs=chosen(knobs, defaults=_defaults_with(wrong)),
+                nearest=nearest_rails(devices),
+                preferred=preferred,
+                preference=preference,
+                faults=wrong,
+            )
+        except VerbsError as error:
+            hint = interface_hint(devices)
+            if not hint:
+                raise
+            raise reworded(error, f"{error}; {hint}") from None
         self._put_back: deque[_core.Peer] = deque()
         _open.add(self)
         if place is not None:

@@ -10,7 +10,7 @@ from typing import SupportsIndex, TypedDict
 
 from zerohop import _core
 
-__all__ = ["KNOBS", "Knob", "Knobs", "chosen"]
+__all__ = ["KNOBS", "VARIABLES", "Knob", "Knobs", "chosen", "misspelt"]
 
 
 class Knobs(TypedDict, total=False):
@@ -156,7 +156,7 @@ KNOBS = (
         (0, 1),
         "1: what this Endpoint and its peers transfer is checked end to end, on every route: both ends make "
         "checksums (CRC32C) of their arrays, also where the peer has 0, and IntegrityError names the bytes that "
-        "differ; notifications follow the check (see README)",
+        "differ; notifications follow the check (see docs/integrity.md)",
     ),
     Knob(
         "p2p",
@@ -165,7 +165,7 @@ KNOBS = (
         "1: between processes of one user on one host memory is copied without a device, unless the "
         "peer has 0. The CPU copies the host's: that of Endpoint.empty() is mapped by the peer, other "
         "memory is reached by process_vm_writev(2); GPUs copy between each other's and the "
-        "host's. Such a peer is trusted to keep to the bounds it is told (see README); 0: by the device alone",
+        "host's. Such a peer is trusted to keep to the bounds it is told (see docs/guarantees.md); 0: by the device alone",
     ),
     Knob(
         "stripe_bytes",
@@ -219,6 +219,29 @@ KEYWORDS = (
     "metrics",
     "faults",
 )
+# All that are read from the environment; a name that several Endpoints shared would name none of them.
+VARIABLES = (
+    *(f"ZEROHOP_{word.upper()}" for word in KEYWORDS if word != "name"),
+    *(knob.variable for knob in KNOBS),
+)
+_PREFIX = "ZEROHOP_"
+_OF_TESTS = ("ZEROHOP_TEST_", "ZEROHOP_GPU_ROWS")
+
+
+def misspelt(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that look like settings and are none, each with the setting that is most like it, or nothing."""
+    found = [
+        name
+        for name in sorted(environment)
+        if name.startswith(_PREFIX) and name not in VARIABLES and not name.startswith(_OF_TESTS)
+    ]
+    if not found:
+        return {}
+    from difflib import get_close_matches  # which few processes need
+
+    words = [name.removeprefix(_PREFIX) for name in VARIABLES]  # else all of them were alike
+    near = {name: get_close_matches(name.removeprefix(_PREFIX).upper(), words, 1) for name in found}
+    return {name: _PREFIX + close[0] if close else "" for name, close in near.items()}
 
 
 def chosen(

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from zerohop.bound import looks
-from zerohop.errors import TransferTimeout
+from zerohop.errors import Error, TransferTimeout
 from zerohop.store import Store, open_store
 
 __all__ = ["PATIENCE", "Job", "Launched", "job_from_environment", "launched"]
@@ -91,7 +91,7 @@ def job_from_environment(
     seconds: float = PATIENCE,
     store: Store | str | os.PathLike[str] | None = None,
 ) -> Job:
-    """Raises RuntimeError where no launcher has said anything, or not where its ranks meet, ValueError for a variable that
+    """Raises Error where no launcher has said anything, or not where its ranks meet, ValueError for a variable that
     says nothing, TransferTimeout where the store does not answer within `seconds`.
     """
     meeting: Store | None = None
@@ -102,21 +102,32 @@ def job_from_environment(
         meeting = _torch_store(environment, seconds, f"attempt {attempt}", is_master=False)
     told = launched(environment)
     if told is None:
-        raise RuntimeError(
-            "no launcher has told this process its rank: start it with torchrun, mpirun or srun, or set RANK, WORLD_SIZE, "
-            "MASTER_ADDR and MASTER_PORT, or say it in the program, World(directory, rank, size)"
-        )
+        raise Error(_untold(environment))
     if store is not None:
         meeting = open_store(store)
     elif meeting is None and not told.launcher.mpi:
         if not all(environment.get(name) for name in _MEETING):
-            raise RuntimeError(
+            raise Error(
                 f"{told.launcher.name} has told this process its rank, but not where the ranks meet: "
                 "World.from_env(store=directory), one that all hosts see, or set MASTER_ADDR and MASTER_PORT, of the host of "
                 "rank 0"
             )
         meeting = _torch_store(environment, seconds, "plain", is_master=told.rank == 0)
     return Job(meeting, told.rank, told.size)
+
+
+def _untold(environment: Mapping[str, str]) -> str:
+    """What was looked for, what of it is there, and what to do."""
+    *launchers, _ = LAUNCHERS  # the last has the variables of the first
+    looked = [f"{each.rank} and {each.size} ({each.name})" for each in launchers]
+    names = [name for each in launchers for name in (each.rank, each.size)]
+    found = [name for name in names if environment.get(name)]
+    there = f"there is only {', '.join(found)}" if found else "none is set"
+    return (
+        f"no launcher has told this process its rank: of {', '.join(looked)} {there}: start it with "
+        "torchrun, mpirun or srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or say it in the program, "
+        "World(directory, rank, size)"
+    )
 
 
 def _local_rank(environment: Mapping[str, str], launcher: Launcher) -> int | None:
@@ -139,7 +150,7 @@ def _torch_store(
     try:
         distributed: Any = import_module("torch.distributed")
     except ImportError as error:
-        raise RuntimeError(
+        raise Error(
             "ranks that find each other at MASTER_ADDR need the store of PyTorch, which is not installed: install it, "
             "or let them meet in a directory, World.from_env(store=directory) or World(directory, rank, size)"
         ) from error

@@ -113,18 +113,18 @@ class Group:
 
 
 def everyone(job: Job) -> Any:
-    """MPI.COMM_WORLD of the job that mpirun has started. Raises RuntimeError: no mpi4py, no MPI, or another one."""
+    """MPI.COMM_WORLD of the job that mpirun has started. Raises Error: no mpi4py, no MPI, or another one."""
     try:
         mpi: Any = import_module("mpi4py.MPI")
     except (ImportError, RuntimeError) as error:
-        raise RuntimeError(
+        raise Error(
             f"mpirun has started this process, and its ranks find each other by mpi4py, which does not load ({error}): "
             "pip install 'zerohop[mpi]', or let them meet in a directory, World.from_env(store=directory)"
         ) from error
     size = mpi.COMM_WORLD.Get_size()
     if size != job.size:
         library = mpi.Get_library_version().partition("\n")[0].strip()
-        raise RuntimeError(
+        raise Error(
             f"mpirun has started {job.size} ranks, but mpi4py has loaded an MPI that knows {size} ({library}): start the job by "
             "that one's mpirun, or have mpi4py load the other (MPI4PY_MPIABI, MPI4PY_LIBMPI)"
         )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from zerohop.affinity import told_local_rank
 
-__all__ = ["joined", "nearest_rails", "preferred_adapters"]
+__all__ = ["interface_hint", "joined", "nearest_rails", "preferred_adapters"]
 
 
 def joined(device: str | Iterable[str]) -> str:
@@ -25,6 +28,24 @@ def joined(device: str | Iterable[str]) -> str:
     if not "".join(names).strip():
         raise ValueError("device names no device: leave it out for the first that can serve")
     return ",".join(names)
+
+
+def interface_hint(devices: str) -> str:
+    """Where a network interface, or its address, was named in place of a device: which device is there; else nothing."""
+    for name in (name.strip() for name in devices.split(",")):
+        what = _of_network(name)
+        if what and not Path("/sys/class/infiniband", name).exists():
+            return f"{name} is {what}: soft0@{name} is the software HCA there"
+    return ""
+
+
+def _of_network(name: str) -> str:
+    with suppress(ValueError):
+        return f"an IPv{ipaddress.ip_address(name).version} address"
+    with suppress(OSError, ValueError):  # ValueError: a null character
+        socket.if_nametoindex(name)
+        return "a network interface"
+    return ""
 
 
 def nearest_rails(devices: str) -> dict[str, int]:

@@ -62,8 +62,7 @@ class Roster:
         known = self._peers.get(rank)
         if known is not None:
             return known
-        if self.endpoint.closed:
-            raise self._closed()
+        self.check_open()
         if not 0 <= whole("rank", rank) < self.size:
             raise IndexError(f"rank {rank} of {self.name!r}: ranks go from 0 to {self.size - 1}")
         if rank == self.rank:
@@ -84,8 +83,7 @@ class Roster:
 
     def _dial(self, rank: int, bound: Bound) -> _core.Peer:
         for _ in looks(bound.end):
-            if self.endpoint.closed:
-                raise self._closed()
+            self.check_open()
             entry, lead = self._addresses.wait(rank, bound.end)
             self._left[rank] = entry.left
             why = f"its {entry.who} has ended"
@@ -104,6 +102,11 @@ class Roster:
             if lost:
                 raise PeerLost(why)
         raise TransferTimeout(f"it is not at its address in time: {why}")
+
+    def check_open(self) -> None:
+        """Raises Error once the World is closed."""
+        if self.endpoint.closed:
+            raise self._closed()
 
     def _closed(self) -> Error:
         return Error(f"the World {self.name!r} is closed")

@@ -53,8 +53,7 @@ class Shrinking:
 
     def _made(self, bound: Bound, store: Store | str | os.PathLike[str] | None) -> World:
         roster = self._roster
-        if roster.endpoint.closed:
-            raise Error(f"the World {roster.name!r} is closed")
+        roster.check_open()
         if self._survivors is None or store is not None:
             self._survivors = Survivors(roster, self._shelf(store))
             self._tell_of_loss(bound)

@@ -17,7 +17,6 @@ from zerohop.barrier import Barrier
 from zerohop.bound import Bound
 from zerohop.collectives import CollectiveCalls, Desk
 from zerohop.ending import Ending
-from zerohop.errors import Error
 from zerohop.last_words import described
 from zerohop.launch import PATIENCE, job_from_environment
 from zerohop.numbers import whole
@@ -112,8 +111,9 @@ class World(CollectiveCalls):
         store: where the ranks meet instead, as of World; a directory that all hosts see, say. options: as of World;
         ``timeout=`` bounds the wait for the ranks to start, too (without it, 300 s).
 
-        Raises RuntimeError (no launcher that is known, no PyTorch, no mpi4py, nowhere to meet), ValueError (a variable that
-        says nothing), TransferTimeout (nobody runs the store), and what from_mpi raises.
+        Raises Error, a RuntimeError (no launcher that is known: which variables were looked for and are not set; no PyTorch, no
+        mpi4py, nowhere to meet), ValueError (a variable that says nothing), TransferTimeout (nobody runs the store), and what
+        from_mpi raises.
         """
         job = job_from_environment(os.environ, _patience(options), store)
         if job.store is None:
@@ -182,7 +182,7 @@ class World(CollectiveCalls):
 
         Raises ValueError, TypeError, and what Endpoint.empty and Endpoint.register raise.
         """
-        self._check_open()
+        self._roster.check_open()
         made = hasattr(memory, "__index__") and not hasattr(memory, "__dlpack__")
         if not made and (device is not None or dtype is not None):
             raise ValueError("device and dtype are of memory that is made: an array has its own")
@@ -238,12 +238,8 @@ class World(CollectiveCalls):
         Raises TransferTimeout, PeerLost on every rank, now and ever after, when a rank was lost that has not come, and ValueError
         where ranks have called different things.
         """
-        self._check_open()
+        self._roster.check_open()
         self._barrier.wait(Bound(self._roster.bound(timeout)))
-
-    def _check_open(self) -> None:
-        if self.endpoint.closed:
-            raise Error(f"the World {self.name!r} is closed")
 
     def state(self) -> list[str]:
         """``"healthy"`` or ``"corrupt"`` for every rank, as this one knows it (gaspi_state_vec_get).

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import Attempt, within
-from support.ranks import TIMEOUT, close, worlds
+from support.ranks import TIMEOUT, close, results, worlds
 from zerohop.collectives.line import EAGER
 
 
@@ -117,6 +117,29 @@ def test_who_does_not_come_is_named(pair):
         barrier.value()
     second.peer(0).notify(3, 4).wait()  # the World itself goes on
     assert first.endpoint.wait_notify(3) == 4
+
+
+def gather_with(world, out):
+    world.gather(out, np.full(3, world.rank + 1.0), timeout=0.3 if world.rank == 0 else TIMEOUT)
+
+
+def test_who_has_done_its_part_learns_of_a_timeout_in_the_next_call(rank_threads):
+    made = worlds(rank_threads, range(3), 3)
+    out = np.zeros((3, 3))
+    root, other = [
+        Attempt(gather_with, world, out if world.rank == 0 else None) for world in made[:2]
+    ]
+    assert "rank 2 has not come in time" in str(root.failure(zh.TransferTimeout, 5))
+    other.value()
+    results([Attempt(world.barrier) for world in made[:2]] + [Attempt(gather_late, made[2])])
+    for call in [Attempt(world.all_gather, np.zeros(3), np.zeros(1)) for world in made]:
+        assert "rank 2 has not come in time" in str(call.failure(zh.Error, 5))
+    close(made)
+
+
+def gather_late(world):
+    gather_with(world, None)  # small enough to be sent without an answer
+    world.barrier()
 
 
 def test_outputs_stay_as_they_are_after_a_timeout(pair):

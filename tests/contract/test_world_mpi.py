@@ -245,5 +245,5 @@ def test_another_mpi_than_that_of_mpirun_is_told(comm, monkeypatch):
     sys.modules["mpi4py.MPI"].Get_library_version = lambda: "Open MPI v4.1.4, and so on\nmore"
     monkeypatch.setenv("PMI_RANK", "0")
     monkeypatch.setenv("PMI_SIZE", "3")
-    with pytest.raises(RuntimeError, match=r"started 3 ranks, .* knows 2 \(Open MPI v4\.1\.4, "):
+    with pytest.raises(zh.Error, match=r"started 3 ranks, .* knows 2 \(Open MPI v4\.1\.4, "):
         zh.World.from_env()

@@ -44,7 +44,7 @@ def main() -> int:
     try:
         for row in _rows(partners, chosen):
             print(row, flush=True)
-            rows.append(report.dated(row))
+            rows.append(report.signed(row))
     finally:
         partners.close()
     report.write(chosen.out, rows)

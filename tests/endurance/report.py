@@ -14,35 +14,75 @@ Row = dict[str, Any]
 
 HEAD = """# What it was put through
 
-Made by `make endurance` on {dates} (UTC), {machine}. `results.json` beside this file has all figures, each with
+Made by `make endurance` {origin}. `results.json` beside this file has all figures, each with
 its date.
 """
-ABOUT = ("part", "date", "what", "route", "holds")  # of a row, beside its figures
+ABOUT = ("part", "date", "machine", "what", "route", "holds")  # of a row, beside its figures
 
 
-def dated(row: Row) -> Row:
-    return {**row, "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M")}
+def signed(row: Row) -> Row:
+    """With when and where it was found."""
+    date = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M")
+    return {**row, "date": date, "machine": _this_machine()}
+
+
+def _this_machine() -> str:
+    linux = platform.release().split("-")[0]
+    return f"{os.cpu_count()} CPUs, Linux {linux}, Python {platform.python_version()}"
 
 
 def kept(folder: Path, parts: set[str]) -> list[Row]:
     """The rows that the folder has of other parts."""
     path = folder / "results.json"
-    rows = json.loads(path.read_text())["rows"] if path.exists() else []
-    return [row for row in rows if row["part"] not in parts]
+    report = json.loads(path.read_text()) if path.exists() else {"rows": []}
+    one = {"machine": report["machine"]} if "machine" in report else {}  # of all rows, once
+    return [one | row for row in report["rows"] if row["part"] not in parts]
 
 
 def write(folder: Path, rows: Sequence[Row]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    machine = f"{os.cpu_count()} CPUs, Linux {platform.release().split('-')[0]}, Python {platform.python_version()}"
-    report = {"machine": machine, "rows": list(rows)}
-    (folder / "results.json").write_text(json.dumps(report, indent=1) + "\n")
-    dates = " and ".join(sorted({row["date"].split()[0] for row in rows}))
-    text = HEAD.format(dates=dates, machine=machine)
-    text += "\n## Faults on purpose, and what the calls said\n\n" + _faults(rows)
-    text += "\n## Fuzzed, under AddressSanitizer and UndefinedBehaviorSanitizer\n\n" + _fuzzed(rows)
-    text += "\n## Time until a loss is seen\n\n" + _detections(rows)
-    text += "\n## Held at once, and for long\n\n" + _others(rows)
+    (folder / "results.json").write_text(json.dumps({"rows": list(rows)}, indent=1) + "\n")
+    origins = _origins(rows)
+    alike = len(set(origins.values())) == 1
+    several = "in several runs: below each title stands when, and where"
+    text = HEAD.format(origin=next(iter(origins.values())) if alike else several)
+    for title, table, some in _sections(rows):
+        text += f"\n## {title}\n\n" + ("" if alike else _told(_origins(some))) + table
     (folder / "results.md").write_text(text)
+
+
+def _sections(rows: Sequence[Row]) -> list[tuple[str, str, list[Row]]]:
+    """(title, table, the rows that it is of)"""
+    by: dict[str, list[Row]] = {"faults": [], "fuzzing": [], "detection": [], "": []}
+    for row in rows:
+        by[row["what"] if row["what"] in by else ""].append(row)
+    fuzzed = "Fuzzed, under AddressSanitizer and UndefinedBehaviorSanitizer"
+    return [
+        ("Faults on purpose, and what the calls said", _faults(rows), by["faults"]),
+        (fuzzed, _fuzzed(rows), by["fuzzing"]),
+        ("Time until a loss is seen", _detections(rows), by["detection"]),
+        ("Held at once, and for long", _others(rows), by[""]),
+    ]
+
+
+def _origins(rows: Sequence[Row]) -> dict[str, str]:
+    """When and where each part was run, which is always run as a whole."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for row in rows:
+        days, machines = found.setdefault(row["part"], (set(), set()))
+        days.add(row["date"].split()[0])
+        machines.add(row["machine"])
+    return {
+        part: f"on {' and '.join(sorted(days))} (UTC), {' and '.join(sorted(machines))}"
+        for part, (days, machines) in found.items()
+    }
+
+
+def _told(origins: dict[str, str]) -> str:
+    if len(set(origins.values())) == 1:
+        return f"Made {next(iter(origins.values()))}.\n\n"
+    said = "; ".join(f"{part} {origin}" for part, origin in origins.items())
+    return f"Made: {said}.\n\n" if said else ""
 
 
 def _detections(rows: Sequence[Row]) -> str:

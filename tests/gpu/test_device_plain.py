@@ -1,8 +1,6 @@
-"""What the README shows of kernels without CuPy: compiled by NVRTC, launched by cuda.core."""
+"""What docs/kernels.md shows of kernels without CuPy: compiled by NVRTC, launched by cuda.core."""
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import cuda.core
 import numpy as np
@@ -10,9 +8,8 @@ import pytest
 import torch
 import zerohop as zh
 from device_kernels import OK, THREAD
+from support.pages import snippet
 from test_device_queue import NBYTES, PATIENCE, THEIRS, Ends, both_ends
-
-README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
 @pytest.fixture(params=["mapped", "proxy"])
@@ -22,8 +19,7 @@ def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
 
 
 def test_the_example_of_cuda_core(ends: Ends) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    [example] = [block for block in blocks if "ProgramOptions" in block]
+    example = snippet("docs/kernels.md", "ProgramOptions(")
     ours = np.random.default_rng(8).integers(0, 256, NBYTES, np.uint8)
     ends.array.copy_(torch.from_numpy(ours))
     torch.cuda.synchronize()

@@ -2,12 +2,14 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.patience import patient
 from zerohop.bench import peer, plan, python, registration
 from zerohop.bench.peers import iperf3, ucx
 from zerohop.bench.plan import GIB, KIB, MIB, Options
@@ -220,6 +222,8 @@ def test_what_was_not_measured_is_not_judged() -> None:
     ("arguments", "complaint"),
     [
         (["bench", "soft", "--vs", "mpu"], "'mpu' is none of ucx, iperf3, tcp"),
+        (["bench", "host", "--vs", "iperf3"], "all: it is measured by zerohop bench soft"),
+        (["bench", "p2p", "--vs", "all,ucx"], "zerohop bench soft and zerohop bench host"),
         (["bench", "soft", "--sizes", "8,7"], "'7' is not a size from 8 to 1G"),
         (["bench", "soft", "--sizes", "2G"], "'2G' is not a size from 8 to 1G"),
         (["bench", "hard"], "No such command 'hard'"),
@@ -232,7 +236,25 @@ def test_the_command_line_says_what_it_does_not_know(arguments: list[str], compl
 
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
-    assert complaint in result.output
+    assert complaint in " ".join(result.output.split())
+
+
+@pytest.mark.timeout(patient(120))
+def test_ctrl_c_ends_a_benchmark_in_one_line() -> None:
+    command = [sys.executable, "-m", "zerohop", "bench", "soft", "--verbs=soft0"]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert "zerohop bench soft" in process.stderr.readline()  # it is under way
+            os.killpg(process.pid, signal.SIGINT)
+            _, said = process.communicate(timeout=patient(60))
+        finally:
+            process.kill()
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert said.splitlines()[-1] == "zerohop bench: interrupted"
 
 
 def test_the_command_line_does_not_import_what_it_may_not_need() -> None:

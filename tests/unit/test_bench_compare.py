@@ -18,12 +18,14 @@ RATE = replace(LATENCY, test="write", metric="bandwidth", value=10e9, unit="B/s"
 
 @pytest.fixture
 def compared(tmp_path: Path):
-    def run(before: list[Row], after: list[Row], *options: str, **facts: str) -> tuple[int, str]:
+    def run(
+        before: list[Row], after: list[Row], *options: str, columns: int = 200, **facts: str
+    ) -> tuple[int, str]:
         for name, rows, more in (("a.json", before, {}), ("b.json", after, facts)):
             write_json(tmp_path / name, {**header("host", {}), **more}, rows)
         files = [str(tmp_path / name) for name in ("a.json", "b.json")]
         result = CliRunner().invoke(
-            main, ["bench", "compare", *files, *options], env={"COLUMNS": "200"}
+            main, ["bench", "compare", *files, *options], env={"COLUMNS": str(columns)}
         )
         return result.exit_code, " ".join(result.output.split())
 
@@ -68,6 +70,18 @@ def test_what_moved_is_shown_and_the_rest_is_counted(compared) -> None:
     code, text = compared([LATENCY, RATE], slower, "--all")
     assert "10.1 GB/s" in text
     assert "not shown" not in text
+
+
+@pytest.mark.parametrize("columns", [80, 50])
+def test_a_narrow_terminal_cuts_nothing_and_folds_no_change(compared, columns: int) -> None:
+    long = replace(RATE, test="write_many_latency", memory="checked device", driver="python")
+    before = [long, replace(long, memory="empty")]
+    after = [to(long, 123.4567e12), to(replace(long, memory="empty"), 1.0)]
+    _, text = compared(before, after, columns=columns)
+    assert "+1234467.0%" in text.split()
+    assert "-100.0%" in text.split()
+    assert {"better", "worse"} <= set(text.split())
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
 
 
 def test_figures_of_one_file_alone_are_counted(compared) -> None:

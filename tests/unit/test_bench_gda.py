@@ -204,4 +204,4 @@ def test_without_a_gpu_the_command_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_peer_that_is_unknown_is_refused() -> None:
     result = CliRunner().invoke(main, ["bench", "gda", "--vs", "rccl"])
     assert result.exit_code == 2
-    assert "'rccl' is none of ucx" in " ".join(result.output.split())
+    assert "'rccl' is none of nvshmem, all" in " ".join(result.output.split())

@@ -50,7 +50,7 @@ def measured(options: Options) -> tuple[bool, str]:
 @pytest.mark.timeout(400)
 def test_all_ways_are_measured_beside_every_peer_that_is_there(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
-    good, text = measured(Options("soft0", (*host.PEERS, "raw"), True, SIZES, path))
+    good, text = measured(Options("soft0", host.PEERS, True, SIZES, path))
     assert good, text
     head, *rows = json.loads(path.read_text())
     ours = {
@@ -74,7 +74,6 @@ def test_all_ways_are_measured_beside_every_peer_that_is_there(tmp_path: Path) -
     assert [r for r in rows if not 0 < r["value"] < float("inf")] == []
     assert all(r["turns"] == 2 and r["spread"] >= 0 for r in rows if r["impl"] == "zerohop")
     absent = {(a["impl"], a["test"]): a["reason"] for a in head["not_available"]}
-    assert "zerohop bench p2p" in absent.pop(("raw", ""))
     whole = {
         "mpi": {"send_latency", "send", "write", "read"},
         "nixl": {"latency", "write", "read"},
@@ -89,6 +88,10 @@ def test_all_ways_are_measured_beside_every_peer_that_is_there(tmp_path: Path) -
             assert found == {(test, nbytes) for test in tests for nbytes in SIZES}, absent
     for label in host.PARTS.values():
         assert label in text
+    torch_ran = ("gloo", "") not in absent
+    assert head.get("torch_threads") == (1 if torch_ran else None)
+    note = "gloo and torch: PyTorch with one thread in each process."
+    assert text.count(note) == (len(host.PARTS) if torch_ran else 0)
 
 
 def test_without_p2p_what_the_device_does_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,10 @@ class FakeRoster:
         self.rank, self.size, self.name = 0, SIZE, "w"
         self.notes = deque()
         self.history = SimpleNamespace(difference=lambda rank, peer: None)
-        self.endpoint = SimpleNamespace(closed=False, empty=lambda nbytes: bytearray(nbytes))
+        self.endpoint = SimpleNamespace(empty=lambda nbytes: bytearray(nbytes))
+
+    def check_open(self):
+        pass
 
     def lost(self, rank):
         return f"rank {rank} is lost"

@@ -5,9 +5,12 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from support.link import until
+from support.patience import patient
 from zerohop import demo
 from zerohop.demo import heat, model
 from zerohop.demo.heat import Strip
@@ -165,3 +168,21 @@ def test_a_rank_killed_between_two_steps_ends_the_job() -> None:
         pytest.raises(RankFailed, match="rank 1 was killed by SIGKILL"),
     ):
         ranks.results()
+
+
+@pytest.mark.timeout(patient(120))
+def test_ctrl_c_ends_the_demo_in_one_line() -> None:
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "zerohop", "demo", "--verbs=soft0", "--size=4"]
+    with subprocess.Popen(
+        [*command, "--steps=10000000"], stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        try:
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            until(lambda: len(children.read_text().split()) > 1, "ranks are there", 60)
+            os.killpg(process.pid, signal.SIGINT)
+            _, said = process.communicate(timeout=patient(60))
+        finally:
+            process.kill()
+    assert process.returncode == 130, said
+    assert said.splitlines() == ["zerohop demo: interrupted"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 from pathlib import Path
 
 import pytest
+import zerohop as zh
 from machine import Machine, dgx, plain, virtual, workstation
 from zerohop.rails import nearest_rails, preferred_adapters
 
@@ -96,3 +98,19 @@ def test_one_device_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(package, "topology", looked)
     assert nearest_rails("mlx5_0") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "what"), [("lo", "a network interface"), ("127.0.0.1", "an IPv4 address")]
+)
+def test_who_names_an_interface_is_told_of_the_software_device_there(name: str, what: str) -> None:
+    with pytest.raises(zh.VerbsError, match=f"{name} is {what}: soft0@{name} is") as error:
+        zh.Endpoint(name)
+    assert error.value.code == errno.ENODEV
+    zh.Endpoint(f"soft0@{name}").close()
+
+
+def test_who_names_no_device_and_no_interface_is_told_of_none() -> None:
+    with pytest.raises(zh.VerbsError, match="mlx5_99") as error:
+        zh.Endpoint("mlx5_99")
+    assert "@" not in str(error.value)

@@ -7,11 +7,11 @@ import inspect
 import logging
 import re
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 import zerohop as zh
 from support.link import until
+from support.pages import text
 from zerohop.faults import goes_wrong
 
 WORDS = [field.name for field in dataclasses.fields(zh.Faults)]
@@ -84,10 +84,9 @@ def test_p2p_is_off_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     assert route(faults="seed=1,slow=1us").kind == "p2p"
 
 
-def test_each_word_is_explained(repository: Path) -> None:
+def test_each_word_is_explained() -> None:
     assert zh.Faults.__doc__ is not None
-    [section] = (repository / "README.md").read_text().split("## Faults on purpose")[1:]
-    table = section.split("## ")[0]
+    table = text("docs/faults.md")
     for word in WORDS:
         assert f"\n        {word}: " in inspect.getdoc(zh.Faults).replace("\n    ", "\n        ")
         assert f"`{word}`" in table or f"{word}=" in table

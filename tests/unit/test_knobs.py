@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import zerohop as zh
 from zerohop import _core
-from zerohop.knobs import KEYWORDS, KNOBS, Knobs, chosen
+from zerohop.knobs import KEYWORDS, KNOBS, VARIABLES, Knobs, chosen, misspelt
 
 
 def test_each_knob_has_a_keyword_a_default_in_range_and_a_line_in_the_docstring() -> None:
@@ -20,6 +20,27 @@ def test_each_knob_has_a_keyword_a_default_in_range_and_a_line_in_the_docstring(
         assert knob.default in knob.allowed
         assert f"{knob.name}: " in zh.Endpoint.__doc__
         assert f"``${knob.variable}``, else {knob.default}" in zh.Endpoint.__doc__
+
+
+def test_the_variables_are_those_that_the_docstring_tells_of() -> None:
+    assert zh.Endpoint.__doc__ is not None
+    assert set(re.findall(r"\$(ZEROHOP_\w+)", zh.Endpoint.__doc__)) == set(VARIABLES)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("ZEROHOP_DEVISE", "ZEROHOP_DEVICE"),
+        ("ZEROHOP_timeout", "ZEROHOP_TIMEOUT"),
+        ("ZEROHOP_RETRY_COUNTS", "ZEROHOP_RETRY_COUNT"),
+        ("ZEROHOP_NAME", ""),  # a keyword alone
+        ("ZEROHOP_XYZZY", ""),
+    ],
+)
+def test_a_misspelt_variable_is_found_with_the_setting_that_was_meant(name: str, near: str) -> None:
+    others = {"ZEROHOP_DEVICE": "soft0", "ZEROHOP_TEST_GPUS": "", "PATH": "/bin"}
+    assert misspelt({name: "1", **others}) == {name: near}
+    assert misspelt(others) == {}
 
 
 def test_a_keyword_wins_over_a_variable_and_a_variable_over_the_default() -> None:

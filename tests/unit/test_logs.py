@@ -127,6 +127,17 @@ def test_nothing_is_printed_where_nobody_asked_for_a_log() -> None:
     assert run(EXCHANGE) == ""
 
 
+def test_misspelt_settings_are_a_warning_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROHOP_TIMOUT", "3")
+    monkeypatch.setenv("ZEROHOP_XYZZY", "3")
+    monkeypatch.setenv("ZEROHOP_TEST_SLOW", "1")
+    shown = "import logging; logging.basicConfig(format='%(levelname)s %(name)s %(message)s')\n"
+    first, second = run(shown + EXCHANGE).splitlines()
+    said = "is no setting of zerohop, so ignored"
+    assert first == f"WARNING zerohop.settings ZEROHOP_TIMOUT {said}: did you mean ZEROHOP_TIMEOUT?"
+    assert second == f"WARNING zerohop.settings ZEROHOP_XYZZY {said}"
+
+
 def test_the_last_words_are_logged_when_the_process_ends() -> None:
     log = run("import logging; logging.basicConfig(level=logging.INFO)\n" + EXCHANGE)
     assert log.count("is connected to peer") == 2

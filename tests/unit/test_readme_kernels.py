@@ -1,4 +1,4 @@
-"""The kernels that the README shows compile as it says: for CuPy, by NVRTC, by nvcc and by Numba."""
+"""The kernels that docs/kernels.md shows compile as it says: for CuPy, by NVRTC, by nvcc and by Numba."""
 
 import os
 import re
@@ -14,6 +14,7 @@ from cuda.core import LaunchConfig, Program, ProgramOptions
 from numba import cuda
 from support.numba_linker import linked
 from support.nvcc import compiles, nvcc
+from support.pages import snippet
 
 # What the examples take as given.
 QUEUE = SimpleNamespace(address=1 << 40, value=b"queue")
@@ -21,12 +22,8 @@ BOARD = SimpleNamespace(address=1 << 41, value=b"board")
 MINE = SimpleNamespace(nbytes=4096)
 
 
-def shown(repository: Path, language: str, word: str) -> str:
-    text = (repository / "README.md").read_text()
-    section = text[text.index("## Kernels that communicate") : text.index("## Profiles")]
-    blocks = re.findall(r"```(\w*)\n(.*?)```", section, re.DOTALL)
-    [found] = [block for tongue, block in blocks if tongue == language and word in block]
-    return found
+def shown(word: str, language: str = "python") -> str:
+    return snippet("docs/kernels.md", word, language)
 
 
 def source(block: str) -> str:
@@ -34,8 +31,8 @@ def source(block: str) -> str:
     return code
 
 
-def test_that_of_cupy(repository: Path, tmp_path: Path) -> None:
-    block = shown(repository, "python", "cupy.RawKernel")
+def test_that_of_cupy(tmp_path: Path) -> None:
+    block = shown("cupy.RawKernel")
     file = tmp_path / "exchange.cu"
     file.write_text(source(block))
     compiles(file, "sm_90", tmp_path)
@@ -53,22 +50,22 @@ class Compiler:
         return SimpleNamespace(get_kernel=lambda name: (name, code))
 
 
-def test_that_of_cuda_core(repository: Path) -> None:
+def test_that_of_cuda_core() -> None:
     launched: list[tuple[Any, ...]] = []
     names = {"zh": zh, "queue": QUEUE, "board": BOARD, "mine": MINE, "stream": "a stream"}
     names |= {"gpu": SimpleNamespace(arch="90"), "LaunchConfig": LaunchConfig, "Program": Compiler}
     names |= {"ProgramOptions": ProgramOptions, "launch": lambda *a: launched.append(a)}
-    exec(shown(repository, "python", "ProgramOptions"), names)  # noqa: S102
+    exec(shown("ProgramOptions("), names)  # noqa: S102
     [(_, _, (name, code), *arguments)] = launched
     assert arguments == [QUEUE.address, BOARD.address, MINE.nbytes]
     assert code.startswith(b"\x7fELF")
     assert name.encode() in code
 
 
-def test_that_of_nvcc(repository: Path, tmp_path: Path) -> None:
-    block = shown(repository, "python", "ProgramOptions")
+def test_that_of_nvcc(tmp_path: Path) -> None:
+    block = shown("ProgramOptions(")
     (tmp_path / "exchange.cu").write_text(source(block))
-    command = shown(repository, "", "nvcc -cubin")
+    command = shown("nvcc -cubin", "")
     path = f"{Path(nvcc()).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-ec", command],
@@ -97,10 +94,10 @@ class Jitted:
         return launch
 
 
-def test_that_of_numba(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_of_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "jit", Jitted)
     names = {"cuda": cuda, "queue": QUEUE, "board": BOARD, "mine": MINE}
-    exec(shown(repository, "python", "zn.put_notify"), names)  # noqa: S102
+    exec(shown("zn.put_notify"), names)  # noqa: S102
     monkeypatch.undo()  # the linker compiles with it
     assert Jitted.made.launched == ((1, 256), (QUEUE.address, BOARD.address, MINE.nbytes))
     assert linked(Jitted.made.kernel, "void(int64, int64, int64)").startswith(b"\x7fELF")

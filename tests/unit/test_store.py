@@ -152,7 +152,7 @@ def test_what_is_no_store_is_refused() -> None:
 def test_without_pytorch_the_way_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.distributed", None)
     variables = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
-    with pytest.raises(RuntimeError, match=r"not installed: .*World\(directory, rank, size\)"):
+    with pytest.raises(zh.Error, match=r"not installed: .*World\(directory, rank, size\)"):
         job_from_environment(variables)
 
 
@@ -177,8 +177,14 @@ def test_numbers_that_cannot_be_are_told_at_once(name: str, value: str, words: s
 
 
 def test_without_a_launcher_the_way_is_told() -> None:
-    with pytest.raises(RuntimeError, match=r"torchrun.*World\(directory, rank, size\)"):
+    with pytest.raises(zh.Error, match=r"torchrun.*World\(directory, rank, size\)") as error:
         job_from_environment({"PATH": "/bin"})
+    text = str(error.value)
+    looked = ("RANK and WORLD_SIZE (torchrun)", "SLURM_PROCID and SLURM_STEP_NUM_TASKS (srun)")
+    for words in (*looked, "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "none is set: start it with"):
+        assert words in text
+    with pytest.raises(zh.Error, match="there is only RANK: start it with"):
+        job_from_environment({"RANK": "0", "WORLD_SIZE": ""})
 
 
 @pytest.mark.parametrize(
@@ -268,13 +274,13 @@ def test_ranks_of_mpi_meet_by_mpi(
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}  # for the program's own use
     assert job_from_environment(variables | meeting).store is None
     for name in list(variables)[:2]:
-        with pytest.raises(RuntimeError, match="no launcher has told"):
+        with pytest.raises(zh.Error, match="no launcher has told"):
             job_from_environment(without(variables, name))
 
 
 def test_ranks_of_srun_are_told_where_to_meet() -> None:
     """As its manual has the variables: not verified under a real Slurm."""
-    with pytest.raises(RuntimeError, match=r"srun has told .*World\.from_env\(store=directory\)"):
+    with pytest.raises(zh.Error, match=r"srun has told .*World\.from_env\(store=directory\)"):
         job_from_environment(SRUN)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = str(listening.getsockname()[1])
@@ -289,14 +295,14 @@ def test_ranks_of_srun_are_told_where_to_meet() -> None:
 
 def test_a_rank_without_a_meeting_place_is_told_what_is_missing(tmp_path: Path) -> None:
     own = {"RANK": "1", "WORLD_SIZE": "2"}
-    with pytest.raises(RuntimeError, match=r"its rank, but not where .* set MASTER_ADDR"):
+    with pytest.raises(zh.Error, match=r"its rank, but not where .* set MASTER_ADDR"):
         job_from_environment(own)
     job = job_from_environment(own, store=tmp_path / "meeting")
     assert (job.rank, job.size) == (1, 2)
 
 
 def test_a_batch_script_of_slurm_is_no_rank() -> None:
-    with pytest.raises(RuntimeError, match="no launcher has told"):
+    with pytest.raises(zh.Error, match="no launcher has told"):
         job_from_environment({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_LOCALID": "0"})
 
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -101,7 +101,7 @@ def test_in_a_terminal_until_it_is_interrupted() -> None:
             with suppress(OSError):  # man 4 pts: EIO once the other side is closed
                 while os.read(ours, 1 << 16):
                     pass
-            assert process.wait(20) == 0
+            assert process.wait(20) == 130
     os.close(ours)
     assert b"far" in drawn
     assert b"errors" in drawn
@@ -112,6 +112,31 @@ def test_nobody_is_there() -> None:
     assert done.exit_code == 1
     assert "ZEROHOP_METRICS=local" in done.stderr
     assert len(done.stdout.splitlines()) == 1
+
+
+def test_who_waits_for_a_process_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of seven looks the fourth and the fifth find one."""
+    looks = iter(range(1, 9))
+    with ExitStack() as here:
+
+        def pass_time(seconds: float) -> None:
+            del seconds
+            number = next(looks)
+            if number == 4:
+                here.enter_context(zh.Endpoint("soft0", metrics="local"))
+            elif number == 6:
+                here.close()
+            elif number == 8:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(view.time, "sleep", pass_time)
+        with pytest.raises(KeyboardInterrupt):
+            view.run([], 0.05, once=False)
+    output, said = capsys.readouterr()
+    assert said.splitlines() == [view.NOBODY] * 2
+    assert output.count("process") == 4  # twice nobody, twice somebody
 
 
 def test_by_address() -> None:

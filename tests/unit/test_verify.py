@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from click.testing import CliRunner, Result
 from support.patience import patient
 from zerohop.cli import main
 from zerohop.doctor.address import decode
+from zerohop.verify import command as verifying
 from zerohop.verify import target
 from zerohop.verify import tester as testers
 from zerohop.verify.patterns import PATTERNS
@@ -110,8 +112,9 @@ def test_a_second_tester_at_one_listener_is_refused() -> None:
 
 
 @pytest.mark.timeout(patient(120))
-def test_ctrl_c_ends_it_and_shows_what_was_found() -> None:
-    command = [sys.executable, "-m", "zerohop", *SHORT, "--minutes=9", "--json", "--route=p2p"]
+@pytest.mark.parametrize("form", [["--json"], []])
+def test_ctrl_c_ends_it_and_shows_what_was_found(form: list[str]) -> None:
+    command = [sys.executable, "-m", "zerohop", *SHORT, "--minutes=9", "--route=p2p", *form]
     pipe = subprocess.PIPE
     with subprocess.Popen(
         command, stdout=pipe, stderr=pipe, text=True, start_new_session=True
@@ -123,13 +126,28 @@ def test_ctrl_c_ends_it_and_shows_what_was_found() -> None:
             output, said = process.communicate(timeout=patient(60))
         finally:
             process.kill()
-    assert process.returncode == 1, said
+    assert process.returncode == 130, said
     assert "Traceback" not in said
+    if not form:
+        assert "not all was right" not in output
+        [last] = output.splitlines()[-1:]
+        assert re.fullmatch(
+            r"interrupted after [1-9]\d* operations, .* moved: no mismatch so far", last
+        )
+        return
     value = json.loads(output)
     assert value["failure"] == "interrupted"
     [tally] = value["tallies"]
     assert tally["operations"] > 0
     assert tally["errors"] == 0
+
+
+def test_an_interruption_tells_of_the_errors_so_far() -> None:
+    tally = testers.Tally("host", operations=7, nbytes=3 << 20, errors=2)
+    result = verifying.Result(1, tallies=[tally], failure=verifying.BY_HAND)
+    told = "interrupted after 7 operations, 3 MiB moved: 2 errors so far"
+    assert result.verdict([]) == told
+    assert not result.good([])
 
 
 def test_wrong_usage_is_told() -> None:
@@ -145,6 +163,16 @@ def test_wrong_usage_is_told() -> None:
         result = CliRunner().invoke(main, ["verify", *arguments])
         assert result.exit_code == 2
         assert words in result.output
+
+
+@pytest.mark.parametrize("text", ["not an address", "junk", "abcd", "", "@/dev/null", "@/no/file"])
+@pytest.mark.parametrize("name", ["doctor", "verify"])
+def test_what_is_no_address_is_wrong_usage(name: str, text: str) -> None:
+    done = CliRunner().invoke(main, [name, "--peer", text])
+    assert done.exit_code == 2
+    [line] = [line for line in done.output.splitlines() if "Invalid value" in line]
+    assert "what --listen printed at the other end, base64 or hex, or @FILE" in line
+    assert "junk" not in line  # it might hold a secret
 
 
 @pytest.mark.parametrize("route", ["host", "p2p"])

@@ -75,7 +75,6 @@ COMMANDS = {
         """What calls cost from Python, beside the same calls from C++, by p2p and by the device.""",
     ),
 }
-PEERS = tuple(dict.fromkeys(peer for command in COMMANDS.values() for peer in command.peers))
 
 
 def device_option(function: click.decorators.FC) -> click.decorators.FC:
@@ -91,18 +90,23 @@ def device_option(function: click.decorators.FC) -> click.decorators.FC:
 def bench() -> None:
     """Measure zerohop beside its peers, which take turns with it at every figure.
 
-    A peer that is missing, fails or hangs is told, and left out. So is one that another command measures.
+    A peer that is missing, fails or hangs is told, and left out.
     """
 
 
 def _split_peers(context: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(filter(None, text.split(","))))
-    if ALL in names:
-        return COMMANDS[str(context.info_name)].peers
+    own = COMMANDS[str(context.info_name)].peers
     for name in names:
-        if name not in PEERS:
-            raise click.BadParameter(f"{name!r} is none of {', '.join(PEERS)}, {ALL}")
-    return names
+        if name not in (*own, ALL):
+            raise click.BadParameter(f"{name!r} is none of {', '.join((*own, ALL))}{_others(name)}")
+    return own if ALL in names else names
+
+
+def _others(peer: str) -> str:
+    """The commands that know it, behind a colon."""
+    found = [f"zerohop bench {name}" for name, each in COMMANDS.items() if peer in each.peers]
+    return f": it is measured by {' and '.join(found)}" if found else ""
 
 
 def _split_sizes(

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -170,12 +171,13 @@ def _summary(changes: Sequence[Change], quiet: int, gone: Sequence[Row], new: Se
 
 def _table(changes: Sequence[Change]) -> Table:
     parts = len({change.before.memory for change in changes}) > 1
-    table = Table(title="changes", title_justify="left")
+    # Where the terminal is narrow the others are folded, and none is cut.
+    table = Table(title="changes", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("test", "who", *(("where",) if parts else ()), "metric"):
         table.add_column(name, overflow="fold")
     for name in ("nbytes", "before", "after", "change", "noise"):
-        table.add_column(name, justify="right")
-    table.add_column("")
+        table.add_column(name, justify="right", overflow="fold", no_wrap=name == "change")
+    table.add_column("", no_wrap=True)
     for change in changes:
         row = change.before
         table.add_row(

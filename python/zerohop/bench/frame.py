@@ -14,7 +14,6 @@ from typing import Any
 
 from rich.console import Console
 
-from zerohop.bench.command import COMMANDS
 from zerohop.bench.outcome import Outcome, deliver
 from zerohop.bench.peer import PeerFailed
 from zerohop.bench.plan import Options, Order, Step
@@ -90,7 +89,6 @@ def conduct(make: Make, options: Options) -> Outcome:
         bench = make(options)
     except (PeerFailed, RankFailed) as error:
         return Outcome("", (), (), (), {}, str(error))
-    _note_strangers(bench, options)
     rows: list[Row] = []
     facts = dict(bench.facts)
     failure = None
@@ -102,16 +100,6 @@ def conduct(make: Make, options: Options) -> Outcome:
     failure = failure or "; ".join(bench.absences.failures) or None
     told = bench.absences.told()
     return Outcome(bench.name, bench.left_out, rows, bench.parts(rows), facts, failure, told)
-
-
-def _note_strangers(bench: Bench, options: Options) -> None:
-    """Peers that were asked for and that other commands measure."""
-    for name in options.peers:
-        if name in COMMANDS[bench.name].peers:
-            continue
-        others = [other for other, command in COMMANDS.items() if name in command.peers]
-        where = " and ".join(f"zerohop bench {other}" for other in others)
-        bench.absences.note(name, "", f"it is measured by {where}")
 
 
 class Run:

@@ -121,5 +121,10 @@ def told(rows: Sequence[Row]) -> Sequence[Part]:
         figures = Figures(row for row in rows if row.memory in (part, ANY))
         judge = partial(host_verdicts, figures)
         judged = judge(mapped=part == MAPPED) if part in (MAPPED, PLAIN) else []
-        parts.append(Part(label, figures, VIEWS, judged))
+        parts.append(Part(label, figures, VIEWS, judged, notes=_notes(figures)))
     return parts
+
+
+def _notes(figures: Figures) -> list[str]:
+    found = [name for name in ("gloo", "torch") if figures.has(name)]
+    return [f"{' and '.join(found)}: PyTorch with one thread in each process."] if found else []

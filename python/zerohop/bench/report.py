@@ -45,13 +45,17 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Part:
-    """Figures that are told together; `label` says what is ours in them where there are several."""
+    """Figures that are told together; `label` says what is ours in them where there are several.
+
+    notes: sentences on how they were measured, below the tables.
+    """
 
     label: str
     figures: Figures
     views: Sequence[View]
     judged: Sequence[Verdict]
     sheets: Sequence[Sheet] = ()
+    notes: Sequence[str] = ()
 
 
 def print_report(part: Part, console: Console) -> None:
@@ -64,6 +68,8 @@ def print_report(part: Part, console: Console) -> None:
             console.print(_sheet_table(figures, sheet))
     if part.judged:
         console.print(_targets_table(part.judged))
+    for note in part.notes:
+        console.print(note, soft_wrap=True, markup=False)
 
 
 def print_absences(absences: Sequence[Mapping[str, str]], console: Console) -> None:

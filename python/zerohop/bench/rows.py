@@ -120,3 +120,6 @@ class Figures:
 
     def tests(self) -> list[str]:
         return list(dict.fromkeys(test for test, *_ in self._values))
+
+    def has(self, impl: str) -> bool:
+        return any(who == impl for _, _, _, who, _ in self._values)

@@ -34,7 +34,8 @@ class CollectiveCalls:
     Raise TypeError, ValueError, IndexError for arguments that are wrong by themselves: nothing has happened then. A call that
     fails later is the last one of the World, on all ranks that are in it: PeerLost (a rank was lost, within 5 s), ValueError
     (ranks have called different things: within 5 s where one of them waits, else in the next call or barrier(), which then
-    ends, too), TransferTimeout, CudaError, ...; later ones raise at once.
+    ends, too), TransferTimeout, CudaError, ...; later ones raise at once. A rank that had done its part before another one's
+    timeout has succeeded in that call, and raises in the next one.
     """
 
     rank: int

@@ -14,7 +14,7 @@ from zerohop.collectives.lines import Lines
 from zerohop.collectives.order import Collective, Order
 from zerohop.collectives.turn import Turn
 from zerohop.ending import Ending
-from zerohop.errors import Error, RouteUnavailable
+from zerohop.errors import RouteUnavailable
 from zerohop.history import NO_ROOT, Called
 from zerohop.numbers import whole
 
@@ -85,8 +85,7 @@ class Desk:
         agreed: int | None = None,
     ) -> Collective:
         """body: the algorithm. agreed: bytes, where all ranks must have as many. Raises what ends it, if it is waited for."""
-        if self._roster.endpoint.closed:
-            raise Error(f"the World {self._roster.name!r} is closed")
+        self._roster.check_open()
         if not self._slots and self._roster.size > 1:
             raise RouteUnavailable(
                 f"a World of {self._roster.size} ranks has not two slots left for each: use segments"

@@ -14,7 +14,7 @@ from zerohop.collectives.header import Label
 from zerohop.collectives.line import CELL, Line, Slots
 from zerohop.collectives.outbox import Outbox
 from zerohop.ending import Ending, Mismatch, Told
-from zerohop.errors import Error, PeerLost, TransferTimeout
+from zerohop.errors import PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
     from zerohop.roster import Roster
@@ -154,8 +154,7 @@ class Lines:
 
     def _check(self, waited_for: list[Line]) -> None:
         """As hear(): what a rank has said before it was lost still counts."""
-        if self.roster.endpoint.closed:
-            raise Error(f"the World {self.roster.name!r} is closed")
+        self.roster.check_open()
         self._ending.check()
         lost = [line for line in waited_for if not line.peer.alive]
         while lost and self._listen(0):

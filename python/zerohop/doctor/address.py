@@ -6,6 +6,25 @@ import base64
 import binascii
 from pathlib import Path
 
+MAGIC = b"zhad"  # that every Endpoint.address begins with
+FORM = "it is what --listen printed at the other end, base64 or hex, or @FILE with that"
+
+
+def checked(text: str) -> bytes:
+    """As decode(), of what a user has typed. Raises ValueError also where the bytes are of something else.
+
+    No message shows the text: it may hold a secret.
+    """
+    try:
+        address = decode(text)
+    except OSError as error:
+        raise ValueError(f"{error.filename}: {error.strerror}; {FORM}") from None
+    except ValueError:
+        address = b""
+    if not address.startswith(MAGIC):
+        raise ValueError(f"this is no address: {FORM}")
+    return address
+
 
 def encode(address: bytes) -> str:
     return base64.b64encode(address).decode()

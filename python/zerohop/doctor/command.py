@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from difflib import get_close_matches
 from typing import Any
 
 from rich.console import Console
@@ -16,7 +15,7 @@ from zerohop.doctor.address import encode
 from zerohop.doctor.checks import examine
 from zerohop.doctor.counterpart import CounterpartFailed, counterpart
 from zerohop.doctor.finding import Finding
-from zerohop.doctor.greeting import greet_until_interrupted
+from zerohop.doctor.greeting import greet
 from zerohop.doctor.host import Host
 from zerohop.doctor.report import print_findings, print_matrix, print_outcomes, print_verdicts
 from zerohop.doctor.routes import ROUTES, Verdict, judge
@@ -24,9 +23,7 @@ from zerohop.doctor.sharing import p2p_matrix
 from zerohop.doctor.trial import TIMEOUT_S, Outcome, share, try_pair, try_routes
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error
-from zerohop.knobs import KEYWORDS, KNOBS
-
-OTHERS = ("ZEROHOP_TEST_", "ZEROHOP_GPU_ROWS")  # variables of the tests
+from zerohop.knobs import misspelt
 
 
 def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) -> bool:
@@ -65,15 +62,10 @@ def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) ->
 
 def unknown_settings() -> list[Finding]:
     """A variable that looks like a setting and is none: misspelt, it would be ignored in silence."""
-    names = {knob.variable for knob in KNOBS} | {f"ZEROHOP_{word.upper()}" for word in KEYWORDS}
-    found = [
-        name
-        for name in sorted(os.environ)
-        if name.startswith("ZEROHOP_") and name not in names and not name.startswith(OTHERS)
-    ]
+    found = misspelt(os.environ)
     if not found:
         return []
-    close = [near for name in found for near in get_close_matches(name, names, 1)]
+    close = [near for near in found.values() if near]
     meant = f"; did you mean {', '.join(close)}?" if close else ""
     evidence = f"{', '.join(found)}: no such setting, so ignored"
     return [Finding("settings", "warn", evidence, f"correct or unset it{meant}")]
@@ -139,7 +131,7 @@ def listen(device: str | None) -> None:
             print(f"{hint}, on both", file=sys.stderr)
         if reason:
             print(f"no GPU memory: {reason}", file=sys.stderr)
-        greet_until_interrupted(endpoint)
+        greet(endpoint)
 
 
 def _print_json(

@@ -58,21 +58,26 @@ class Watch:
 
 
 def run(sources: Sequence[Source], interval: float, once: bool) -> bool:
-    """Until it is interrupted, or once: then whether anybody has answered."""
+    """Until it is interrupted, or once: then whether anybody has answered.
+
+    Through a pipe what is wrong is told when it changes, and while nobody answers nothing else.
+    """
     watch = Watch(sources)
     watch.look()
     if not once and sys.stdout.isatty():
         _run_live(watch, interval)
         return True
+    told: list[str] = []
     while True:
         time.sleep(interval)
         rows, troubles = watch.look()
-        print(plain(rows), flush=True)
-        for trouble in troubles:
+        if watch.is_answered or troubles != told:
+            print(plain(rows), end="\n" if once else "\n\n", flush=True)
+        for trouble in troubles if troubles != told else ():
             print(trouble, file=sys.stderr, flush=True)
+        told = troubles
         if once:
             return watch.is_answered
-        print(flush=True)
 
 
 def _run_live(watch: Watch, interval: float) -> None:

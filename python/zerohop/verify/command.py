@@ -21,6 +21,8 @@ from zerohop.verify.target import TIMEOUT_S, TargetFailed, second_process
 from zerohop.verify.tester import Tally, Tester
 from zerohop.verify.ways import ROUTES, open_way
 
+BY_HAND = "interrupted"  # the failure of who pressed Ctrl-C
+
 
 @dataclass(frozen=True)
 class Options:
@@ -46,18 +48,35 @@ class Result:
     def good(self, wanted: Sequence[str]) -> bool:
         """Something was tried, all that was wanted, and nothing was wrong."""
         missing = [route for route in wanted if route in self.absent]
-        errors = sum(tally.errors for tally in self.tallies)
-        return bool(self.tallies) and not errors and not self.failure and not missing
+        return bool(self.tallies) and not self.errors and not self.failure and not missing
+
+    @property
+    def errors(self) -> int:
+        return sum(tally.errors for tally in self.tallies)
+
+    @property
+    def interrupted(self) -> bool:
+        return self.failure == BY_HAND
+
+    def verdict(self, wanted: Sequence[str]) -> str:
+        if not self.interrupted:
+            return "nothing was wrong" if self.good(wanted) else "not all was right"
+        operations = sum(tally.operations for tally in self.tallies)
+        moved = human_bytes(sum(tally.nbytes for tally in self.tallies))
+        found = f"{self.errors} errors" if self.errors else "no mismatch"
+        return f"interrupted after {operations} operations, {moved} moved: {found} so far"
 
 
 def run(options: Options, console: Console) -> bool:
-    """Whether all was right; prints what was found."""
+    """Whether all was right; prints what was found, also before it raises KeyboardInterrupt."""
     result = verify(options)
     good = result.good(options.routes)
     if options.as_json:
         print(json.dumps({"good": good, **asdict(result)}, indent=2))
     else:
-        _print(result, good, console)
+        _print(result, result.verdict(options.routes), console)
+    if result.interrupted:
+        raise KeyboardInterrupt
     return good
 
 
@@ -79,7 +98,7 @@ def verify(options: Options) -> Result:
     except (Error, TargetFailed) as error:
         result.failure = str(error)
     except KeyboardInterrupt:
-        result.failure = "interrupted"
+        result.failure = BY_HAND
     result.seconds = time.monotonic() - begin
     return result
 
@@ -125,7 +144,7 @@ def _errors(testers: Sequence[Tester]) -> str:
     return f", {errors} errors" if errors else ""
 
 
-def _print(result: Result, good: bool, console: Console) -> None:
+def _print(result: Result, verdict: str, console: Console) -> None:
     table = Table(title=f"zerohop verify, {result.seconds:.0f} s, seed {result.seed}")
     for title, justify in (("route", "left"), ("operations", "right"), ("moved", "right")):
         table.add_column(title, justify="right" if justify == "right" else "left")
@@ -145,6 +164,6 @@ def _print(result: Result, good: bool, console: Console) -> None:
             )
         if tally.errors > len(tally.wrong):
             console.print(f"{tally.route}: {tally.errors - len(tally.wrong)} more", markup=False)
-    if result.failure:
+    if result.failure and not result.interrupted:
         console.print(f"ended early: {result.failure}", markup=False)
-    console.print("nothing was wrong" if good else "not all was right", style="bold")
+    console.print(verdict, style="bold", markup=False, soft_wrap=True)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from zerohop.doctor.address import decode, encode
-from zerohop.doctor.greeting import greet_until_interrupted
+from zerohop.doctor.greeting import greet
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error
 
@@ -61,7 +61,7 @@ def listen(device: str | None, nbytes: int) -> None:
         print(f"serving {nbytes} bytes for each route on {endpoint.device}", file=sys.stderr)
         if reason:
             print(f"no GPU memory: {reason}", file=sys.stderr)
-        greet_until_interrupted(endpoint)
+        greet(endpoint)
 
 
 @contextmanager

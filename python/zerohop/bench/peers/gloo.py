@@ -20,7 +20,7 @@ INSTALL = "pip install torch"
 class Gloo:
     def __init__(self, link: Link, arena_nbytes: int) -> None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # both ranks are on this machine
-        self._torch = require_module("torch", INSTALL)
+        self._torch = torch_of_one_thread()
         self._dist = require_module("torch.distributed", INSTALL)
         self._first = link.rank == 0
         self._other = 1 - link.rank
@@ -36,8 +36,8 @@ class Gloo:
         self._outbox, self._inbox = arena[:half], arena[half:]
         link.exchange(None)
 
-    def facts(self) -> dict[str, str]:
-        return {"torch": self._torch.__version__}
+    def facts(self) -> dict[str, Any]:
+        return torch_facts(self._torch)
 
     def close(self) -> None:
         self._dist.destroy_process_group()
@@ -68,6 +68,17 @@ class Gloo:
         for work in pending:
             work.wait()
         return time.perf_counter() - begin
+
+
+def torch_of_one_thread() -> Any:
+    """As what it stands beside. It would take one for each core, which wait for each other where others use the cores."""
+    torch = require_module("torch", INSTALL)
+    torch.set_num_threads(1)
+    return torch
+
+
+def torch_facts(torch: Any) -> dict[str, Any]:
+    return {"torch": torch.__version__, "torch_threads": torch.get_num_threads()}
 
 
 def torch_store(dist: Any, link: Link) -> Any:

@@ -1,0 +1,21 @@
+"""What the chapters in docs show of GPUs runs from top to bottom, on one GPU."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.pages import GPU, program, promised
+
+
+@pytest.mark.parametrize("page", ["docs/kernels.md", "docs/streams.md"])
+def test_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
+    file = tmp_path / "page.py"
+    file.write_text(program(page, GPU))
+    done = subprocess.run(
+        [sys.executable, file], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout.splitlines()
+    for line in promised(file.read_text()):
+        assert line in printed

@@ -1,0 +1,130 @@
+"""README and the chapters in docs: every block of code runs, every command is one, every page and link is found."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+import pytest
+import zerohop as zh
+from support.pages import GPU, PAGES, blocks, commands, program, promised, text
+from zerohop import cli
+
+# Programs that a page has as a file, each with a test in test_readme.py; blocks for a GPU have theirs in
+# test_readme_kernels.py and tests/gpu/test_pages.py.
+FILES = {
+    "docs/transfers.md": ["exchange.py"],
+    "docs/world.md": ["job.py"],
+    "docs/collectives.md": ["share.py"],
+    "docs/torch.md": ["rows.py"],
+}
+ON_A_GPU = ["docs/kernels.md", "docs/streams.md"]
+PROGRAMS = [page for page in PAGES if program(page)]
+ELSEWHERE = {"metrics=9400": "metrics=0"}  # a port that is free
+SHELL = re.compile(r"^\(umask 077; (.*?)( > \w+)?\)$")
+
+
+def test_every_block_of_python_is_run_by_a_test() -> None:
+    for page in PAGES:
+        marks = [block.mark for block in blocks(page) if block.language == "python" and block.mark]
+        files = [mark.removeprefix("file: ") for mark in marks if mark.startswith("file: ")]
+        assert files == FILES.get(page, [])
+        assert {mark for mark in marks if not mark.startswith("file: ")} <= {GPU}
+        assert (GPU in marks) == (page in ON_A_GPU)
+        assert len(blocks(page)) * 2 == len(re.findall(r"^ *```", text(page), re.MULTILINE))
+        assert {block.language for block in blocks(page)} <= {"", "python", "mermaid"}
+
+
+@pytest.mark.parametrize("page", PROGRAMS)
+def test_a_page_runs_from_top_to_bottom(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZEROHOP_DEVICE", "soft0")
+    code = program(page)
+    for shown, taken in ELSEWHERE.items():
+        code = code.replace(shown, taken)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    printed = done.stdout.splitlines()
+    for line in promised(code):
+        assert line in printed
+
+
+@pytest.mark.parametrize("page", ON_A_GPU)
+def test_what_needs_a_gpu_is_python(page: str) -> None:
+    compile(program(page, GPU), page, "exec")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_linked_is_there(page: str, repository: Path) -> None:
+    prose = re.sub(r"^```.*?^```", "", text(page), flags=re.MULTILINE | re.DOTALL)
+    targets = re.findall(r"\]\(([^)\s#]+)", prose)
+    folder = (repository / page).parent
+    gone = [target for target in targets if "://" not in target and not (folder / target).exists()]
+    assert gone == []
+
+
+def test_readme_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\((docs/\w+\.md)", text("README.md")))
+    assert linked == set(PAGES) - {"README.md"}
+
+
+def check_zerohop(arguments: list[str]) -> None:
+    """That its options and arguments are known; nothing is run."""
+    group: click.Command = cli.main
+    name = "zerohop"
+    while isinstance(group, click.Group):
+        name, *arguments = arguments
+        assert name in group.commands
+        group = group.commands[name]
+    with group.make_context(name, arguments):
+        pass  # files that it opens are closed
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_are_there(
+    page: str, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zerohop.bench.plot.check_plot", lambda path: None)  # it wants matplotlib
+    monkeypatch.chdir(tmp_path)
+    for name in ("old.json", "new.json", "rank0.json", "rank1.json", "address"):
+        Path(name).touch()
+    targets = set(re.findall(r"^(\w+):.*## ", (repository / "Makefile").read_text(), re.MULTILINE))
+    for line in commands(page):
+        words = SHELL.sub(r"\1", line).split()
+        if words[0] == "zerohop":
+            check_zerohop(words[1:])
+        elif words[0] == "make":
+            assert words[1] in targets
+        elif "-m" in words and (name := words[words.index("-m") + 1]).startswith("zerohop"):
+            assert find_spec(name), line
+
+
+def test_each_extra_is_in_the_table(repository: Path) -> None:
+    project = (repository / "pyproject.toml").read_text()
+    [extras] = re.findall(
+        r"^\[project\.optional-dependencies\]\n(.*?)\n\n", project, re.MULTILINE | re.DOTALL
+    )
+    for extra in re.findall(r"^(\w+) = ", extras, re.MULTILINE):
+        assert f"`pip install '.[{extra}]'`" in text("README.md")
+
+
+def test_errors_are_the_ones_that_there_are() -> None:
+    [table] = re.findall(
+        r"^\| error \|.*?\n\n", text("docs/guarantees.md"), re.MULTILINE | re.DOTALL
+    )
+    listed = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    public = [getattr(zh, name) for name in zh.__all__]
+    errors = {c.__name__ for c in public if isinstance(c, type) and issubclass(c, zh.Error)}
+    assert set(listed) == errors - {"Error"}
