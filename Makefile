@@ -46,7 +46,7 @@ $(PRESETS:%=ctest-%): ctest-%: $(VENV)/test-group
 
 pytest: $(VENV)/installed $(VENV)/test-group ## the Python tests (ARGS="-k name")
 	@test -z "$(ARGS)" || exec python -m pytest $(ARGS)
-	python -m pytest -n 2 --dist loadfile --durations=15  # they mostly wait; a file's tests one after the other
+	python -m pytest -n 3 --dist loadfile --durations=15  # they mostly wait; a file's tests one after the other
 
 vm: $(VENV)/installed $(VENV)/test-group $(VENV)/vm-packages ## tests in virtual machines (ZEROHOP_TEST_VM=skip: none)
 	@python -m pytest tests/vm $(ARGS)

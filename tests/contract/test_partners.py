@@ -40,6 +40,10 @@ def process_id(ep, peer, link):
     link.send(os.getpid())
 
 
+def variable(ep, peer, link):
+    link.send((os.getpid(), os.environ.get("ZEROHOP_INTEGRITY")))
+
+
 def test_objects_and_barriers_cross_the_link(remote):
     with remote(echo, {"a": 1}) as s:
         assert s.link.recv() == {"a": 1}
@@ -111,3 +115,31 @@ def test_a_partner_process_is_used_again(process):
         with process(process_id) as s:
             pids.add(s.link.recv())
     assert first in pids
+
+
+def test_a_partner_process_has_the_environment_of_its_test_alone(process, monkeypatch):
+    """Also one that was begun while another was set, used or not."""
+    seen = {}
+    for value in ("0", "1", None):
+        with monkeypatch.context() as changed:
+            if value is None:
+                changed.delenv("ZEROHOP_INTEGRITY", raising=False)
+            else:
+                changed.setenv("ZEROHOP_INTEGRITY", value)
+            for _ in range(3):
+                with process(variable) as s:
+                    pid, found = s.link.recv()
+                assert found == value
+                assert seen.setdefault(pid, value) == value
+
+
+def test_a_partner_process_given_back_late_serves_its_environment_alone(process, monkeypatch):
+    with process(variable) as early:
+        early.link.recv()
+        monkeypatch.setenv("ZEROHOP_INTEGRITY", "0")
+        with process(variable) as s:
+            assert s.link.recv()[1] == "0"
+    with process(variable) as s:
+        pid, found = s.link.recv()
+    assert pid != early.pid
+    assert found == "0"

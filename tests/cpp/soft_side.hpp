@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "eventually.hpp"
 #include "softhca/softhca.hpp"
 
 namespace zerohop::testing {
@@ -252,14 +253,5 @@ struct Pair {
   Side a;
   Side b;
 };
-
-template <typename Condition>
-bool eventually(Condition condition) {
-  const auto end = Clock::now() + kPatience;
-  while (!condition()) {
-    if (Clock::now() > end) return false;
-  }
-  return true;
-}
 
 }  // namespace zerohop::testing

@@ -4,10 +4,10 @@
 #include <atomic>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "base/error.hpp"
 #include "base/report.hpp"
+#include "eventually.hpp"
 #include "fake_cuda.hpp"
 #include "gpu/apart.hpp"
 #include "gpu/copier.hpp"
@@ -20,17 +20,11 @@ namespace {
 
 using driver::kCudaErrorNotReady;
 using driver::kCudaSuccess;
+using testing::eventually;
 using testing::FakeCuda;
 using Bytes = std::vector<std::byte>;
 
 constexpr std::size_t kNbytes = 256;
-
-template <typename Happened>
-bool eventually(Happened happened) {
-  const Deadline deadline = Deadline::after(Deadline::Seconds{20});
-  while (!happened() && !deadline.passed()) std::this_thread::yield();
-  return happened();
-}
 
 struct Fixture {
   FakeCuda cuda;

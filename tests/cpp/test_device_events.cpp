@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/report.hpp"
 #include "couple.hpp"
+#include "eventually.hpp"
 #include "scripted_device.hpp"
 
 namespace zerohop::testing {
@@ -90,11 +91,6 @@ struct Fixture {
     }));
     CHECK(found.size() == 1);
     return found.front();
-  }
-  static bool eventually(const std::function<bool()>& happened, double seconds = kTimeout) {
-    const Deadline deadline = within(seconds);
-    while (!happened() && !deadline.passed()) std::this_thread::yield();
-    return happened();
   }
   std::uint64_t broken() const { return to_right->rails().front().stats->broken.load(); }
 };
@@ -249,7 +245,7 @@ TEST_CASE("a device that is lost ends its connections, is left alone, and nothin
     REQUIRE(waiting->wait(within(kPromise)));
     CHECK(contains(message_of<PeerLost>([&] { (void)waiting->result(); }), loss.cause));
     CHECK(contains(message_of<PeerLost>([&] { (void)fixture.write(); }), loss.cause));
-    CHECK(Fixture::eventually([&] { return !to_left->alive(); }, kPromise));
+    CHECK(eventually([&] { return !to_left->alive(); }, Deadline::Seconds{kPromise}));
     CHECK(Reports::count(loss.cause) == 1);
 
     // Later operations say what is to be done.

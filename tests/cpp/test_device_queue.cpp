@@ -4,6 +4,7 @@
 
 #include "cpu_words.hpp"
 #include "driver/cuda_constants.hpp"
+#include "eventually.hpp"
 #include "gda/device_board.hpp"
 #include "gda/device_queue.hpp"
 #include "gpu/apart.hpp"
@@ -13,13 +14,6 @@
 
 namespace zerohop::testing {
 namespace {
-
-template <typename Happened>
-bool eventually(Happened happened) {
-  const Deadline deadline = soon();
-  while (!happened() && !deadline.passed()) std::this_thread::yield();
-  return happened();
-}
 
 struct Queues : GpuCouple {
   Memory ours = array(left, {100});

@@ -3,18 +3,19 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/error.hpp"
+#include "eventually.hpp"
 #include "fake_cuda.hpp"
 #include "gpu/buffer.hpp"
 
 namespace zerohop::gpu {
 namespace {
 
+using testing::eventually;
 using testing::FakeCuda;
 using testing::FakeVmm;
 using Bytes = std::vector<std::byte>;
@@ -22,12 +23,6 @@ using Bytes = std::vector<std::byte>;
 constexpr double kPatience = 20.0;  // seconds, for what must happen
 
 Deadline within(double seconds) { return Deadline::after(Deadline::Seconds(seconds)); }
-
-bool eventually(const std::function<bool()>& happened) {
-  const Deadline deadline = within(kPatience);
-  while (!happened() && !deadline.passed()) std::this_thread::yield();
-  return happened();
-}
 
 struct Fixture {
   FakeCuda cuda;

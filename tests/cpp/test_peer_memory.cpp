@@ -2,10 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/error.hpp"
+#include "eventually.hpp"
 #include "fake_cuda.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/peer_memory.hpp"
@@ -13,6 +13,7 @@
 namespace zerohop::gpu {
 namespace {
 
+using testing::eventually;
 using testing::FakeCuda;
 
 // Buffers go when the GPU is idle, on a thread of their own: the table must outlive that.
@@ -22,9 +23,7 @@ struct Fixture {
 
   ~Fixture() {
     device = nullptr;
-    const Deadline deadline = Deadline::after(Deadline::Seconds{20});
-    while (cuda.retained > 0 && !deadline.passed()) std::this_thread::yield();
-    CHECK(cuda.retained == 0);
+    CHECK(eventually([this] { return cuda.retained == 0; }));
     CHECK(cuda.vmm.physical() + cuda.vmm.mapped() + cuda.vmm.reserved() + cuda.opened == 0);
   }
 };
@@ -33,16 +32,6 @@ constexpr std::uint64_t kBase = 0x7f0000000000;
 constexpr std::uint64_t kMiB = 1 << 20;
 
 Deadline soon() { return Deadline::after(Deadline::Seconds{30}); }
-
-// What is unmapped by a thread of its own.
-template <typename Done>
-bool eventually(Done done) {
-  for (const Deadline deadline = soon(); !done();) {
-    if (deadline.passed()) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 Extent extent_of(const Buffer& buffer) {
   return {buffer.address(), buffer.address() + buffer.nbytes()};

@@ -1,7 +1,7 @@
 """Partners: the other side of a test, as a thread of this process, as a process, or on another host.
 
-`Partners` hands them out. A process that ended its case in good order is kept for the next one;
-one that was killed, failed or hangs is not.
+`Partners` hands them out. A process that ended its case in good order is kept for the next one that has
+the same environment; one that was killed, failed or hangs is not.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from typing import Any
 
-from support.case import Case, perform
+from support.case import VARIABLES, Case, perform
 from support.far import Doorway, FarProcess
 from support.link import START_TIMEOUT, Link
-from support.spawned import Spawned
+from support.spawned import Spawned, environment_of
 
 # Processes that start while a test runs; where that takes long, and many tests kill theirs, more help.
 SPARE = int(os.environ.get("ZEROHOP_TEST_SPARE", "1"))
+# Of the environment, what a process need not have from its start: a case brings them, or they mean nothing.
+BROUGHT = {*VARIABLES, "PYTEST_CURRENT_TEST"}
 
 
 class PartnerFailed(AssertionError):
@@ -34,10 +36,16 @@ class WorkerProcess:
     """A process running support.worker."""
 
     def __init__(self) -> None:
+        self.environment = self.environment_now()
         self.control, theirs = Pipe()
         with theirs:
             self.process: Spawned | FarProcess = Spawned(theirs.fileno())
         self._ready = False
+
+    @staticmethod
+    def environment_now() -> dict[str, str]:
+        """What one that is begun now has for good."""
+        return {name: value for name, value in environment_of().items() if name not in BROUGHT}
 
     def start(self, case: Case, function: Callable[..., None]) -> Connection:
         """Has it perform the case; returns the test's end of the link."""
@@ -68,7 +76,12 @@ class WorkerProcess:
 class WorkerFar(WorkerProcess):
     """The same on another host (support.far)."""
 
+    @staticmethod
+    def environment_now() -> dict[str, str]:
+        return {}  # that of its server, whatever is set here
+
     def __init__(self) -> None:
+        self.environment = self.environment_now()
         self._far = self.process = FarProcess()
         self.control = self._far.control
         self._ready = False
@@ -147,6 +160,10 @@ class Partners:
         if make is WorkerThread:
             return make()
         idle = self._idle.setdefault(make, [])
+        now = make.environment_now()
+        for other in [each for each in idle if each.environment != now]:
+            idle.remove(other)
+            other.discard()
         worker = idle.pop() if idle else make()
         while len(idle) < SPARE:
             idle.insert(0, make())  # the last in the list is the readiest

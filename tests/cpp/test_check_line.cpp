@@ -1,0 +1,116 @@
+// The line of checks by itself: what becomes of those that are under way when the peer is lost.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "couple.hpp"
+#include "engine/check_line.hpp"
+#include "engine/device_choice.hpp"
+#include "eventually.hpp"
+
+namespace zerohop::testing {
+namespace {
+
+using namespace zerohop::engine;
+
+constexpr std::size_t kTwoQuestions = 100;  // pairs, of which one question has 64
+
+class Line {
+ public:
+  Line()
+      : line_(std::make_shared<CheckLine>(CheckLine::Services{
+            .poller = std::make_shared<Poller>(Poller::Devices{open_device("soft0")},
+                                               std::chrono::microseconds(200), nullptr),
+            .checker = checker_,
+            .peer = "b",
+            .ask =
+                [this](SumUp asked) {
+                  const std::lock_guard lock(mutex_);
+                  asked_.push_back(std::move(asked));
+                },
+            .why_lost = [] { return std::string("peer 'b' is lost: a test says so"); }})) {}
+  ~Line() { checker_->stop(); }
+  Line(const Line&) = delete;
+  Line& operator=(const Line&) = delete;
+
+  // Of pairs of a byte each.
+  std::shared_ptr<Transfer> put(std::size_t pairs, CheckLine::Notify notify = nullptr) {
+    CheckLine::Call call{.notify = std::move(notify)};
+    for (std::size_t i = 0; i < pairs; ++i) {
+      const Layout byte = Layout::bytes(reinterpret_cast<std::uint64_t>(bytes_.data() + i), 1);
+      RemoteMemory there;
+      there.layout = byte;
+      there.device = "cpu";
+      call.pairs.push_back({{byte, 0, 1}, pinned_, there});
+    }
+    return line_->put(std::move(call), route_);
+  }
+  std::vector<SumUp> asked() {
+    const std::lock_guard lock(mutex_);
+    return asked_;
+  }
+  CheckLine& operator*() { return *line_; }
+
+ private:
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(kTwoQuestions);
+  std::shared_ptr<const Pinned> pinned_ = std::make_shared<const Pinned>(nullptr, nullptr);
+  std::shared_ptr<const Route> route_ = std::make_shared<const Route>(
+      Route{.kind = "host", .device = "soft0", .reason = {}, .settings = {}});
+  std::mutex mutex_;
+  std::vector<SumUp> asked_;
+  std::shared_ptr<Checker> checker_ =
+      std::make_shared<Checker>(4096, std::make_shared<OwnMemories>());
+  std::shared_ptr<CheckLine> line_;
+};
+
+std::string error_of(const std::shared_ptr<Transfer>& transfer) {
+  REQUIRE(transfer->wait(soon()));
+  try {
+    (void)transfer->result();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("a peer that is lost after a mismatch and before its last answer ends the check") {
+  Line line;
+  const auto differs = line.put(kTwoQuestions);
+  // The thread that asks has its own checksums of the first before it asks the second.
+  REQUIRE(eventually([&] { return line.asked().size() == 2; }));
+  const SumUp first = line.asked().front();
+  const std::vector<std::uint32_t> others(first.parts.size(), 0xbad);
+  (*line).on_answer({.request = first.request, .sums = others, .refusal = {}});
+  CHECK_FALSE(differs->done());  // there is a question left
+
+  (*line).end();
+  const std::string text = error_of(differs);
+  CHECK(text.find("brought other bytes than were there") != std::string::npos);  // what was found
+}
+
+TEST_CASE("checks of a lost peer end as its own, and notify nobody") {
+  Line line;
+  std::atomic<int> notified{0};
+  const auto unanswered = line.put(kTwoQuestions);
+  const auto notifies = line.put(1, [&] {
+    ++notified;
+    return nullptr;
+  });
+  REQUIRE(eventually([&] { return line.asked().size() == 3; }));
+  (*line).end();
+  for (const auto& transfer : {unanswered, notifies}) {
+    CHECK(error_of(transfer).find("a test says so") != std::string::npos);
+  }
+  CHECK(notified == 0);
+  CHECK_FALSE((*line).pending());
+}
+
+}  // namespace
+}  // namespace zerohop::testing
