@@ -35,7 +35,7 @@ Layout Layout::bytes(std::uint64_t address, std::uint64_t nbytes) {
 
 void Layout::validate() const {
   if (!dtype.supported()) {
-    refuse(dtype.name() + " is not supported; use one of " + supported_dtypes());
+    refuse(dtype.name() + " is not supported; use one of " + std::string(supported_dtypes()));
   }
   if (shape.size() != strides.size()) {
     refuse("shape and strides differ in length: " + std::to_string(shape.size()) + " and " +

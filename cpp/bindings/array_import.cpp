@@ -19,7 +19,8 @@ bool repeats_elements(const Layout& layout) noexcept {
 void finish(ImportedArray& array, py::handle object) {
   if (!array.layout.dtype.supported()) {
     throw py::type_error(array.layout.dtype.name() + " of this " + type_name(object) +
-                         " is not supported; view it as one of " + supported_dtypes());
+                         " is not supported; view it as uint8, or as one of " +
+                         std::string(supported_dtypes()));
   }
   array.layout.validate();
   if (array.writable && repeats_elements(array.layout)) {

@@ -35,7 +35,7 @@ void bind_grant(py::module_& m) {
 The right to some memory, to be given to peers and taken back: made by ``Endpoint.grant``. As a context manager it is
 revoked at the end of the ``with``; else when it is dropped.)")
       .def_property_readonly("remote", &Grant::remote, R"(
-The ``RemoteMemory`` to give away. Raises RegistrationError once revoked.)")
+The ``RemoteMemory`` to give away. Raises RegistrationError, which says why, once it has ended.)")
       .def_property_readonly("writable", &Grant::writable, "Whether it allows to write.")
       .def_property_readonly("revoked", &Grant::revoked,
                              "Whether it was revoked, or its time or its memory has ended, and "

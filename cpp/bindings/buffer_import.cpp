@@ -41,8 +41,9 @@ std::optional<DType> parse_format(std::string_view format, std::uint8_t bits) {
 
 [[noreturn]] void refuse_elements(py::handle object, const std::string& why) {
   throw py::type_error(std::string("the elements of this ") + Py_TYPE(object.ptr())->tp_name +
-                       " are not supported (" + why + "); convert or view it as one of " +
-                       supported_dtypes());
+                       " are not supported (" + why +
+                       "); view it as uint8, or convert it to one of " +
+                       std::string(supported_dtypes()));
 }
 
 [[noreturn]] void refuse_format(py::handle object, std::string_view format) {

@@ -180,10 +180,10 @@ Grant Endpoint::grant(const Memory& memory, const GrantOptions& options) {
                                           .exposed = false,
                                           .demand = memory.demand()});
   pinned->grants.add(granted.weak());
-  Grant grant(granted);
+  Grant grant(granted, options);
   if (memory.closed()) grant.revoke();  // meanwhile: its close() may have come too early for this
   (void)grant.remote();
-  if (options.seconds) expiry_.at(Deadline::after(*options.seconds).at(), granted.weak());
+  if (grant.due()) expiry_.at(grant.due()->at(), granted.weak());
   return grant;
 }
 

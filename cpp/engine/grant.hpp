@@ -3,8 +3,12 @@
 
 #include <chrono>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <utility>
 
+#include "base/deadline.hpp"
+#include "base/error.hpp"
 #include "engine/memory.hpp"
 
 namespace zerohop::engine {
@@ -18,12 +22,19 @@ struct GrantOptions {
 // without the key they have nothing. Ends with the last copy of it, and with the memory.
 class Grant {
  public:
-  explicit Grant(Memory memory) : memory_(std::move(memory)), remote_(memory_.remote()) {}
+  explicit Grant(Memory memory, const GrantOptions& options = {})
+      : memory_(std::move(memory)), remote_(memory_.remote()), seconds_(options.seconds) {
+    if (seconds_) due_ = Deadline::after(*seconds_);
+  }
 
   RemoteMemory remote() const {  // throws RegistrationError once revoked
-    memory_.check_open();
+    if (memory_.closed()) {
+      throw RegistrationError("this grant has ended: " + why_ended() +
+                              "; call grant() again for a new one");
+    }
     return remote_;
   }
+  const std::optional<Deadline>& due() const noexcept { return due_; }  // when it ends by itself
   const Layout& layout() const noexcept { return memory_.layout(); }
   bool writable() const noexcept { return memory_.writable(); }
   bool revoked() const noexcept { return memory_.withdrawn(); }  // by whomever, and all of it
@@ -33,8 +44,17 @@ class Grant {
   void revoke() noexcept { memory_.close(); }
 
  private:
+  std::string why_ended() const {
+    if (!due_ || !due_->passed()) return "it was revoked, or its memory or Endpoint was closed";
+    std::ostringstream seconds;
+    seconds << seconds_->count();
+    return "its " + seconds.str() + " s are over";
+  }
+
   Memory memory_;
   RemoteMemory remote_;  // asking memory_ would keep its registration from ending for that moment
+  std::optional<std::chrono::duration<double>> seconds_;
+  std::optional<Deadline> due_;
 };
 
 }  // namespace zerohop::engine

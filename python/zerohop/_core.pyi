@@ -792,7 +792,7 @@ class Grant:
     @property
     def remote(self) -> RemoteMemory:
         """
-        The ``RemoteMemory`` to give away. Raises RegistrationError once revoked.
+        The ``RemoteMemory`` to give away. Raises RegistrationError, which says why, once it has ended.
         """
     @property
     def revoked(self) -> bool:

@@ -174,8 +174,12 @@ def test_the_object(open_endpoint):
     assert grant.revoked
     assert repr(grant) == "<zerohop.Grant to write (2,) float64, revoked>"
     grant.revoke()
-    with pytest.raises(zh.RegistrationError):
+    with pytest.raises(zh.RegistrationError, match=r"it was revoked.*call grant\(\) again"):
         _ = grant.remote
+    short = ep.grant(memory, timeout=0.25)
+    until(lambda: short.revoked, "its time is over", 20)
+    with pytest.raises(zh.RegistrationError, match=r"its 0.25 s are over; call grant\(\) again"):
+        _ = short.remote
     with pytest.raises(zh.RegistrationError, match="another Endpoint"):
         other.grant(memory)
     with pytest.raises(ValueError, match="read-only"):

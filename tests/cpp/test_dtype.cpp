@@ -10,9 +10,12 @@
 using zerohop::DType;
 
 TEST_CASE("every supported name parses, prints itself and has whole bytes") {
-  std::istringstream names(zerohop::supported_dtypes());
+  std::istringstream names(
+      "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 bfloat16 "
+      "float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 "
+      "float8_e5m2fnuz float8_e8m0fnu complex32 complex64 complex128");
   std::set<std::string> seen;
-  for (std::string name; std::getline(names >> std::ws, name, ',');) {
+  for (std::string name; names >> name;) {
     const DType dtype = DType::parse(name);
     CHECK(dtype.name() == name);
     CHECK(dtype.supported());
@@ -29,8 +32,8 @@ TEST_CASE("item sizes and codes are DLPack's") {
   CHECK(DType::parse("float8_e5m2").itemsize() == 1);
 }
 
-TEST_CASE("an unknown name is refused with the list of known ones") {
-  CHECK_THROWS_WITH_AS(DType::parse("float128"), doctest::Contains("float16, float32"),
+TEST_CASE("an unknown name is refused with the families of known ones") {
+  CHECK_THROWS_WITH_AS(DType::parse("float128"), doctest::Contains("float16 to float64"),
                        std::invalid_argument);
   CHECK_FALSE(DType{17, 4, 2}.supported());
   CHECK(DType{17, 4, 2}.name() == "dtype(code=17, bits=4, lanes=2)");

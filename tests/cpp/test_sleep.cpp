@@ -145,6 +145,8 @@ TEST_CASE("an offer that no recv() has taken keeps its queue pair awake") {
   Memory from = bytes(house.hub, 40000);
   Memory into = bytes(house.guests[0], 40000);
   const auto sent = house.to_guest[0]->send(from, 1);
+  const auto& came = house.to_hub[0]->path(0)->stats().messages_in;
+  REQUIRE(eventually([&] { return came.load() == 1; }));
   for (int i = 0; i < 50; ++i) {
     await(house.to_guest[1]->notify({.slot = 1, .value = 1}));
     await(house.to_guest[2]->notify({.slot = 1, .value = 1}));
