@@ -261,6 +261,7 @@ bool VerbsPath::close(Reason reason) {
     if (state_ == State::closed) return false;
     if (state_ == State::up && group_->rails() > 1) group_->unsettle(rail());
     state_ = State::closed;
+    drowsy_ = false;
     close_reason_ = reason;
     queue_pair = std::move(queue_pair_);
     held_slots_.clear();
