@@ -225,10 +225,6 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void make_copy(const NeighbourCopy& copy) noexcept;
   Failure why_not_copied(ipc::Copied outcome, Effect effect) const;
   Transferring copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options);
-  enum class Room {
-    wait,
-    take
-  };  // where a device has much to do: whether to wait until it has not
   void finish_copy(const NeighbourEnd& copy, Room room) noexcept;
   void notify_by_device(const Transferring& transfer, Message message, Room room) noexcept;
 

@@ -162,7 +162,10 @@ CheckLine::Notify Peer::notifier(const TransferOptions& options) {
     const auto self = weak.lock();
     if (!self) throw PeerLost("the peer is lost");
     return self->transfer(IBV_WR_RDMA_WRITE, {},
-                          {.notify = notification, .require = {}, .timeout = {}});
+                          {.notify = notification,
+                           .require = {},
+                           .timeout = {},
+                           .room = Room::take});  // others need this thread
   };
 }
 

@@ -5,8 +5,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "../fuzz/stranger.hpp"
+#include "base/crc32c.hpp"
 #include "couple.hpp"
 #include "soft_side.hpp"
 
@@ -14,6 +16,7 @@ namespace zerohop::testing {
 namespace {
 
 using engine::Memory;
+using engine::Notification;
 using engine::Peer;
 using engine::RemoteMemory;
 
@@ -53,6 +56,27 @@ class ByHand {
     }
     stranger.say(engine::Ready{});
     peer = endpoint.accept(soon());
+  }
+
+  RemoteMemory byte(std::size_t at) const {
+    RemoteMemory memory;
+    memory.endpoint = id_;
+    memory.layout = Layout::bytes(side.at(at), 1);
+    memory.rkeys[0] = side.mr->rkey;
+    memory.access = engine::kRemoteRead | engine::kRemoteWrite;
+    memory.begin = side.at(0);
+    memory.end = side.at(kSlotsBegin);
+    memory.device = "cpu";
+    return memory;
+  }
+  // Waits for that question, of one part, and tells a checksum.
+  void answer(std::uint64_t request, std::uint32_t sum) {
+    stranger.hear_until([&] { return asked(request) != nullptr; });
+    REQUIRE(asked(request) != nullptr);
+    stranger.say(engine::SummedUp{.request = request, .sums = {sum}, .refusal = {}});
+  }
+  const engine::SumUp* asked(std::uint64_t request) const {
+    return stranger.find<engine::SumUp>([&](const auto& m) { return m.request == request; });
   }
 
   Side side;
@@ -116,6 +140,39 @@ TEST_CASE("who asks for what it was given is told as often as it asks") {
     });
   }
   CHECK_FALSE(reader.stranger.closed());
+}
+
+TEST_CASE("a peer that takes no notification holds up no checks, its own or those of others") {
+  constexpr std::size_t kCount = 400;  // more than a queue pair may have waiting, and than kSlots
+  constexpr std::size_t kWrites = 2 * kCount;  // work requests: each is read back
+  engine::Endpoint endpoint(checked("held up"));
+  engine::Endpoint honest(checked("honest"));
+  const Memory source = one_byte(endpoint);
+  ByHand sluggard(endpoint);
+  const auto write = [&](Peer& peer, const RemoteMemory& to, std::uint32_t slot) {
+    const Peer::Pair pair{&source, &to};
+    return peer.write({&pair, 1}, {.notify = Notification{slot, 1}, .require = {}, .timeout = {}});
+  };
+  std::vector<std::shared_ptr<engine::Transfer>> transfers;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    transfers.push_back(write(*sluggard.peer, sluggard.byte(i), 1));
+  }
+  // No write waits behind a notification: those follow when the questions are answered.
+  const auto& posted = sluggard.peer->path(0)->stats().work_requests;
+  REQUIRE(eventually([&] { return posted.load() >= kWrites; }));
+  const auto* const written = reinterpret_cast<const std::byte*>(source.layout().address);
+  const std::uint32_t sum = crc32c(std::span(written, 1));
+  for (std::size_t i = 0; i < kCount; ++i) sluggard.answer(i + 1, sum);
+
+  const auto to_honest = endpoint.connect(honest.address().to_bytes(), soon());
+  const Memory far = one_byte(honest);
+  const auto other = write(*to_honest, far.remote(), 2);
+  REQUIRE(other->wait(soon()));
+  (void)other->result();
+  CHECK(honest.wait_notify(2, 1, true, soon()).second == 1);
+  CHECK(posted.load() <= kWrites + kSlots);  // the other notifications wait
+  sluggard.peer->close(within(0));
+  for (const auto& transfer : transfers) REQUIRE(transfer->wait(soon()));
 }
 
 }  // namespace
