@@ -41,7 +41,8 @@ the slot is empty), IndexError (slot).)")
             const auto stream = demand_stream(object);
             auto waiting = without_gil(
                 [&] { return self->wait_notify_on(*stream, number, reset, timeout.seconds); });
-            return TransferHandle{self, std::move(waiting), ResultKind::unsigned_word};
+            return TransferHandle{
+                self, std::move(waiting), ResultKind::unsigned_word, {"wait_notify", ""}};
           },
           py::arg("slot"), py::arg("timeout") = py::none(), py::arg("reset") = true, py::kw_only(),
           py::arg("stream"), R"(

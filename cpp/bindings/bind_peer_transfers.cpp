@@ -33,9 +33,10 @@ std::optional<engine::Notification> to_notification(py::handle notify) {
                              PySequence_Fast_GET_ITEM(notify.ptr(), 1));
 }
 
-TransferHandle handle_of(const PeerHandle& self, std::shared_ptr<engine::Transfer> transfer,
+TransferHandle handle_of(const PeerHandle& self, const Asked& asked,
+                         std::shared_ptr<engine::Transfer> transfer,
                          ResultKind kind = ResultKind::none) {
-  return {self.endpoint, std::move(transfer), kind};
+  return {self.endpoint, std::move(transfer), kind, asked};
 }
 
 ResultKind word_kind(const RemoteMemory& word) {
@@ -114,7 +115,8 @@ TransferHandle many(const PeerHandle& self, Shown<py::iterable> list, py::object
                     py::object stream, Route require, Timeout timeout) {
   const auto options = Extras{notify, stream, require, timeout}.options();
   const Pairs pairs(*self.endpoint, list.object, kLocal);
-  return handle_of(self, without_gil([&] {
+  constexpr Asked kAsked = kLocal == 0 ? Asked{"write_many", "to"} : Asked{"read_many", "from"};
+  return handle_of(self, kAsked, without_gil([&] {
                      return kLocal == 0 ? self.peer->write(pairs.pairs, options)
                                         : self.peer->read(pairs.pairs, options);
                    }));
@@ -133,7 +135,8 @@ TransferHandle write_pages(const PeerHandle& self, py::handle source, Remote des
   const auto theirs =
       demand_pages(destination_pages, "destination_pages", page_count(remote.layout));
   const engine::Pages pages{&*local, &remote, ours, theirs};
-  return handle_of(self, without_gil([&] { return self.peer->write_pages(pages, options); }));
+  return handle_of(self, {"write_pages", "to"},
+                   without_gil([&] { return self.peer->write_pages(pages, options); }));
 }
 
 TransferHandle read_pages(const PeerHandle& self, Remote source, py::handle destination,
@@ -146,7 +149,8 @@ TransferHandle read_pages(const PeerHandle& self, Remote source, py::handle dest
   const auto ours =
       demand_pages(destination_pages, "destination_pages", page_count((*local).layout()));
   const engine::Pages pages{&*local, &remote, ours, theirs};
-  return handle_of(self, without_gil([&] { return self.peer->read_pages(pages, options); }));
+  return handle_of(self, {"read_pages", "from"},
+                   without_gil([&] { return self.peer->read_pages(pages, options); }));
 }
 
 }  // namespace
@@ -164,7 +168,8 @@ TransferHandle write_one(const PeerHandle& self, py::handle source, py::handle d
   const RemoteMemory& remote = demand_remote(destination, "destination", source);
   const LocalArray local(*self.endpoint, source);
   const Peer::Pair pair{&*local, &remote};
-  return handle_of(self, without_gil([&] { return self.peer->write({&pair, 1}, options); }));
+  return handle_of(self, {"write", "to"},
+                   without_gil([&] { return self.peer->write({&pair, 1}, options); }));
 }
 
 TransferHandle read_one(const PeerHandle& self, py::handle source, py::handle destination,
@@ -173,7 +178,8 @@ TransferHandle read_one(const PeerHandle& self, py::handle source, py::handle de
   const RemoteMemory& remote = demand_remote(source, "source", destination);
   const LocalArray local(*self.endpoint, destination);
   const Peer::Pair pair{&*local, &remote};
-  return handle_of(self, without_gil([&] { return self.peer->read({&pair, 1}, options); }));
+  return handle_of(self, {"read", "from"},
+                   without_gil([&] { return self.peer->read({&pair, 1}, options); }));
 }
 
 void bind_transfers(PeerClass& type) {
@@ -245,7 +251,8 @@ otherwise as read().)")
           [](const PeerHandle& self, Remote remote, Shown<std::uint64_t> value) {
             const RemoteMemory& word = demand_remote(remote.object, "remote");
             const std::uint64_t add = demand_word(value.object, "the summand");
-            return handle_of(self, without_gil([&] { return self.peer->fetch_add(word, add); }),
+            return handle_of(self, {"fetch_add", "at"},
+                             without_gil([&] { return self.peer->fetch_add(word, add); }),
                              word_kind(word));
           },
           py::arg("remote"), py::arg("value"), R"(
@@ -259,7 +266,7 @@ value. Overflow wraps.)")
             const RemoteMemory& word = demand_remote(remote.object, "remote");
             const std::uint64_t old_value = demand_word(expected.object, "the expected value");
             const std::uint64_t new_value = demand_word(desired.object, "the desired value");
-            return handle_of(self, without_gil([&] {
+            return handle_of(self, {"compare_swap", "at"}, without_gil([&] {
                                return self.peer->compare_swap(word, old_value, new_value);
                              }),
                              word_kind(word));
@@ -271,7 +278,8 @@ wait() returns the old value, which tells whether it did.)")
           "notify",
           [](const PeerHandle& self, Shown<std::uint64_t> slot, Shown<std::uint64_t> value) {
             const auto notification = demand_notification(slot.object, value.object);
-            return handle_of(self, without_gil([&] { return self.peer->notify(notification); }));
+            return handle_of(self, {"notify", "to"},
+                             without_gil([&] { return self.peer->notify(notification); }));
           },
           py::arg("slot"), py::arg("value"), R"(
 Put a value (1 to 2**32 - 1) into a slot (0 to 65535) of the peer's notification board, where wait_notify()
@@ -287,7 +295,8 @@ void bind_messages(PeerClass& type) {
           [](const PeerHandle& self, const py::object& array, Shown<std::uint64_t> tag) {
             const std::uint32_t number = demand_u32(tag.object, "a tag");
             const LocalArray local(*self.endpoint, array);
-            return handle_of(self, without_gil([&] { return self.peer->send(*local, number); }));
+            return handle_of(self, {"send", "to", number},
+                             without_gil([&] { return self.peer->send(*local, number); }));
           },
           py::arg("array"), py::arg("tag") = 0, R"(
 Send an array (or Memory) to a matching recv of the peer, in order for each tag (0 to 2**32 - 1).
@@ -299,7 +308,8 @@ are until the peer's recv has read them. Bytes are matched, not shapes or dtypes
           [](const PeerHandle& self, const py::object& array, Shown<std::uint64_t> tag) {
             const std::uint32_t number = demand_u32(tag.object, "a tag");
             const LocalArray local(*self.endpoint, array);
-            return handle_of(self, without_gil([&] { return self.peer->receive(*local, number); }),
+            return handle_of(self, {"recv", "from", number},
+                             without_gil([&] { return self.peer->receive(*local, number); }),
                              ResultKind::nbytes);
           },
           py::arg("array"), py::arg("tag") = 0, R"(

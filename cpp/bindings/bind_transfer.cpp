@@ -29,17 +29,30 @@ py::object result_of(const TransferHandle& handle) {
   return py::none();
 }
 
+// "recv of 8 bytes with tag 3 from peer 'b' is not done yet; ..."
+std::string overdue(const TransferHandle& handle, double seconds) {
+  const engine::Transfer& transfer = *handle.transfer;
+  std::string text = handle.asked.call;
+  if (transfer.nbytes() > 0) text += " of " + std::to_string(transfer.nbytes()) + " bytes";
+  if (handle.asked.tag) text += " with tag " + std::to_string(*handle.asked.tag);
+  const auto& stats = transfer.route().stats;  // none of what streams wait for
+  if (stats && !stats->peer.empty()) {
+    text += std::string(" ") + handle.asked.side + " peer '" + stats->peer + "'";
+  }
+  return text +
+         " is not done yet; it goes on, and the Transfer stays valid: wait again, or close "
+         "the peer" +
+         waited(seconds);
+}
+
 py::object wait(const TransferHandle& handle, Timeout timeout) {
   if (!handle.transfer->done()) {
     handle.endpoint->check_process();
     const Deadline deadline = handle.endpoint->deadline(timeout.seconds);
     const bool done = without_gil([&] { return handle.transfer->wait(deadline); });
     if (!done) {
-      throw TransferTimeout(
-          "the transfer of " + std::to_string(handle.transfer->nbytes()) +
-              " bytes is not done yet; it goes on: wait again, or close the peer" +
-              waited(timeout.seconds.value_or(handle.endpoint->timeout())),
-          0, Effect::all);
+      throw TransferTimeout(overdue(handle, timeout.seconds.value_or(handle.endpoint->timeout())),
+                            0, Effect::all);
     }
   }
   return result_of(handle);
@@ -52,7 +65,7 @@ TransferHandle wait_on(const TransferHandle& handle, const py::object& object, T
   if (handle.transfer->done()) (void)handle.transfer->result();  // raises what ended it
   auto waiting = without_gil(
       [&] { return handle.endpoint->wait_transfer_on(*stream, handle.transfer, timeout.seconds); });
-  return {handle.endpoint, std::move(waiting), ResultKind::none};
+  return {handle.endpoint, std::move(waiting), ResultKind::none, {"wait_on", ""}};
 }
 
 // Tells an event loop, through a descriptor, which of the transfers it watches are done. The thread
@@ -219,6 +232,9 @@ or what ended the transfer. Raises at once what ended a transfer that has failed
   m.def("keep_times", &engine::Times::keep, py::arg("on") = true, R"(
 Whether ``Transfer.times`` are kept, of the Transfers that this process begins from now on. Off unless asked for: they cost
 each of them three looks at the clock. In a notebook a Transfer draws its own.)");
+
+  m.def("overdue", &overdue, py::arg("transfer"), py::arg("seconds"),
+        "What a wait says that has ended before the transfer; see zerohop.aio.");
 
   py::class_<DoneBell, std::shared_ptr<DoneBell>>(m, "Bell",
                                                   "Wakes an event loop; see zerohop.aio.")

@@ -3,6 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -33,10 +34,18 @@ std::shared_ptr<PeerHandle> face_of(const EndpointHandle& endpoint,
 // What wait() returns.
 enum class ResultKind { none, nbytes, signed_word, unsigned_word };
 
+// The call that a Transfer is of, in words, for who waits in vain.
+struct Asked {
+  const char* call = "transfer";
+  const char* side = "";               // in front of the peer: "to", "from", "at"
+  std::optional<std::uint32_t> tag{};  // of a message
+};
+
 struct TransferHandle {
   EndpointHandle endpoint;
   std::shared_ptr<engine::Transfer> transfer;
   ResultKind kind = ResultKind::none;
+  Asked asked{};
 };
 
 // The Memory inside `object` (null if it is something else), valid while the object lives.

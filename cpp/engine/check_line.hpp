@@ -44,7 +44,7 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
     RemoteMemory there;
   };
   using Pairs = std::vector<Pair>;
-  // Puts the notification out. Null: there is none. May wait for room, may throw.
+  // Puts the notification out. Null: there is none. Does not wait for room; may throw.
   using Notify = std::function<std::shared_ptr<Transfer>()>;
 
   struct Call {

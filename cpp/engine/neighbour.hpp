@@ -24,6 +24,7 @@
 #include "engine/remote_memory.hpp"
 #include "engine/route.hpp"
 #include "engine/transfer.hpp"
+#include "engine/transfer_options.hpp"
 #include "ipc/visit.hpp"
 
 namespace zerohop::engine {
@@ -34,6 +35,7 @@ struct NeighbourEnd {
   std::shared_ptr<ipc::Visit> visit;
   std::optional<Message> message;  // a notification
   bool put_by_gpu = false;         // it has followed when the copies are seen to be done
+  Room room = Room::wait;          // where a device has to bring it
 };
 
 // What one transfer copies. `a` of each piece is local, `b` the Peer's.

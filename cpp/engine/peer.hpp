@@ -161,7 +161,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   bool wants_checks() const noexcept { return host_.integrity; }
   // From here on transfers are checked: before become_alive().
   void check_transfers();
-  void on_sum_up(const SumUp& asked);  // throws ProtocolError: it asks too much at once
+  // Throws ProtocolError: it asks for too much at once, or too often for what is not its own.
+  void on_sum_up(const SumUp& asked);
   void on_summed_up(const SummedUp& answer);
   std::optional<Secret> secret;  // that opened the connection, on the side that dialled
 
@@ -238,10 +239,6 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void make_copy(const NeighbourCopy& copy) noexcept;
   Failure why_not_copied(ipc::Copied outcome, Effect effect) const;
   Transferring copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options);
-  enum class Room {
-    wait,
-    take
-  };  // where a device has much to do: whether to wait until it has not
   void finish_copy(const NeighbourEnd& copy, Room room) noexcept;
   void notify_by_device(const Transferring& transfer, Message message, Room room) noexcept;
 
@@ -380,6 +377,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   const std::shared_ptr<GpuCopies> gpu_copies_ = std::make_shared<GpuCopies>(poller_, host_.look);
   std::shared_ptr<CheckLine> check_line_;  // null: transfers are not checked
   std::atomic<int> asked_sums_{0};         // questions of the peer under way
+  std::atomic<int> refused_sums_{0};       // of all it asked, as it had no right to that memory
   std::atomic<State> state_{State::connecting};
   std::atomic<bool> left_{false};  // lost, and all that was pending has ended
 

@@ -15,6 +15,10 @@ namespace zerohop::engine {
 namespace {
 
 constexpr int kMostAskedSums = 64;  // questions of a peer under way: more than a correct one asks
+// In the life of a connection. A correct peer is refused what is closed while it writes to it,
+// which is a mistake of the programs. One that guesses keys has so many guesses, and those under
+// way.
+constexpr int kMostRefusedSums = 64;
 
 // Of a whole message, of which the parts have theirs.
 Seal seal_of_sums(const std::vector<std::uint32_t>& sums) {
@@ -86,9 +90,19 @@ void Peer::on_sum_up(const SumUp& asked) {
     asked_sums_.fetch_sub(1);
     throw ProtocolError("it asks for more checksums at once than a correct peer does");
   }
+  if (refused_sums_.load() >= kMostRefusedSums) {
+    asked_sums_.fetch_sub(1);
+    throw ProtocolError("it has asked " + std::to_string(kMostRefusedSums) +
+                        " times for checksums of memory that is closed, or was never given to it: "
+                        "keep memory open until the transfers to and from it are done");
+  }
   try {
     host_.checker->put([self = shared_from_this(), asked] {
-      if (self->alive()) self->host_.tell(self, self->host_.checker->answer(asked));
+      if (self->alive()) {
+        SummedUp answer = self->host_.checker->answer(asked);
+        if (answer.status == IBV_WC_REM_ACCESS_ERR) self->refused_sums_.fetch_add(1);
+        self->host_.tell(self, std::move(answer));
+      }
       self->asked_sums_.fetch_sub(1);
     });
   } catch (const Error& error) {  // no thread can be started, or the Endpoint is being closed
@@ -148,7 +162,10 @@ CheckLine::Notify Peer::notifier(const TransferOptions& options) {
     const auto self = weak.lock();
     if (!self) throw PeerLost("the peer is lost");
     return self->transfer(IBV_WR_RDMA_WRITE, {},
-                          {.notify = notification, .require = {}, .timeout = {}});
+                          {.notify = notification,
+                           .require = {},
+                           .timeout = {},
+                           .room = Room::take});  // others need this thread
   };
 }
 

@@ -146,6 +146,7 @@ Peer::Transferring Peer::begin_neighbour_copy(ibv_wr_opcode opcode, NeighbourCop
   count(*copy.transfer, opcode, !copy.pieces.empty(), options.notify.has_value());
   copy.visit = std::move(last.visit);
   if (options.notify) copy.message = notify_message(*options.notify);
+  copy.room = options.room;
   if (behind_gpus && copy.nbytes == 0) return finish_behind_gpus(std::move(copy), options);
   return begin_copy(std::move(copy));
 }
@@ -239,7 +240,7 @@ void Peer::make_copy(const NeighbourCopy& copy) noexcept {
     copy.transfer->fail(why_not_copied(outcome, copied > 0 ? Effect::some : Effect::nothing));
     return copy.transfer->drop();
   }
-  finish_copy(copy, Room::wait);
+  finish_copy(copy, copy.room);
 }
 
 // A notification must not overtake earlier ones that a device carries, nor data: then it follows

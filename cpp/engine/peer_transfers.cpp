@@ -216,11 +216,12 @@ Peer::Transferring Peer::transfer_by_devices(ibv_wr_opcode opcode, std::span<con
     if (!move.for_kernel) wait_for_program(pairs, until);
     return stage(opcode, pairs, move, until);
   }
+  const Deadline room = options.room == Room::wait ? until : Deadline::after(Deadline::Seconds{0});
   if (options.notify && staging_->pending()) {
     move.notification.reset();
-    return notify_behind(transfer_by_device(opcode, pairs, move, until), *options.notify);
+    return notify_behind(transfer_by_device(opcode, pairs, move, room), *options.notify);
   }
-  return transfer_by_device(opcode, pairs, move, until);
+  return transfer_by_device(opcode, pairs, move, room);
 }
 
 // Before others can end it.

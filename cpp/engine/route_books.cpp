@@ -42,6 +42,7 @@ RouteBooks::Open* RouteBooks::find(const std::shared_ptr<RouteBook>& book) {
 }
 
 void RouteBooks::connected(const std::shared_ptr<RouteBook>& book, std::string peer) {
+  book->set_peer(peer);
   const std::lock_guard lock(mutex_);
   if (Open* const open = find(book)) open->peer = std::move(peer);
 }

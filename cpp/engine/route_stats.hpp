@@ -22,6 +22,7 @@ constexpr std::size_t kOperations = 6;
 
 struct RouteStats {
   using Counter = std::atomic<std::uint64_t>;
+  std::string peer{};                             // with whom; before there are any transfers
   std::array<Counter, kOperations> operations{};  // begun; notify: those without data
   Counter notifications{0};                       // put behind data, or alone
   Counter bytes_out{0};                           // of writes and sends
@@ -79,8 +80,17 @@ class RouteBook {
   std::shared_ptr<RouteStats> of(const std::string& kind, const std::string& device) {
     const std::lock_guard lock(mutex_);
     auto& stats = rows_[{kind, device}];
-    if (!stats) stats = std::make_shared<RouteStats>();
+    if (!stats) {
+      stats = std::make_shared<RouteStats>();
+      stats->peer = peer_;
+    }
     return stats;
+  }
+  // Before anything is counted in it.
+  void set_peer(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    peer_ = name;
+    for (const auto& [route, stats] : rows_) stats->peer = name;
   }
   std::vector<Row> rows() const {
     const std::lock_guard lock(mutex_);
@@ -90,6 +100,7 @@ class RouteBook {
  private:
   mutable Mutex<Rank::route_stats> mutex_;
   std::map<Name, std::shared_ptr<RouteStats>> rows_;
+  std::string peer_;
 };
 
 }  // namespace zerohop::engine

@@ -19,6 +19,10 @@ inline Message notify_message(const Notification& notification) {
   return {.kind = MessageKind::notify, .tag = notification.slot, .value = notification.value};
 }
 
+// Where a device has much to do: whether to wait until it has not. The work is accepted all the
+// same.
+enum class Room { wait, take };
+
 struct TransferOptions {
   std::optional<Notification> notify;             // put behind the data
   std::string require;                            // the only kind of route allowed; empty: any
@@ -29,6 +33,7 @@ struct TransferOptions {
   bool for_kernel = false;
   // That a write is done says that its bytes are visible at the peer, and not only with an adapter.
   bool visible = false;
+  Room room = Room::wait;  // take: a thread asks that others wait for
 
   bool may_be_p2p() const { return !for_kernel && (require.empty() || require == "p2p"); }
 };

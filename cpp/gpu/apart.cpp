@@ -24,8 +24,7 @@ class Works {
   bool begin() {
     const std::lock_guard lock(mutex_);
     if (ending_) return false;
-    if (generation_ != fork_generation()) running_ = 0;  // the threads are the parent's
-    generation_ = fork_generation();
+    leave_to_parent();
     ++running_;
     return true;
   }
@@ -36,12 +35,14 @@ class Works {
   // Whether it was put off.
   bool put_off(Work& work) {
     const std::lock_guard lock(mutex_);
+    leave_to_parent();
     if (waits_ == 0) return false;
     put_off_.push_back(std::move(work));
     return true;
   }
   void begin_wait() {
     const std::lock_guard lock(mutex_);
+    leave_to_parent();
     ++waits_;
   }
   std::vector<Work> end_wait() {  // with what is no longer put off
@@ -57,6 +58,15 @@ class Works {
   }
 
  private:
+  // In a child of fork() the threads, what waits and what is put off are the parent's: that is
+  // neither done nor destroyed here.
+  void leave_to_parent() {
+    if (generation_ == fork_generation()) return;
+    generation_ = fork_generation();
+    running_ = waits_ = 0;
+    new auto(std::exchange(put_off_, {}));
+  }
+
   Mutex<Rank::works_apart> mutex_;  // guards the next
   Condition ended_;
   unsigned generation_ = fork_generation();
@@ -104,8 +114,9 @@ void run_apart(std::function<void()> work) noexcept {
   }
 }
 
-KernelsWait::KernelsWait() { works().begin_wait(); }
+KernelsWait::KernelsWait() : generation_(fork_generation()) { works().begin_wait(); }
 KernelsWait::~KernelsWait() {
+  if (generation_ != fork_generation()) return;  // the parent's
   std::vector<Work> works_now = works().end_wait();
   if (works_now.empty()) return;
   run_apart([all = std::move(works_now)] {

@@ -26,6 +26,9 @@ class KernelsWait {
   ~KernelsWait();  // of the last one: gives back what was put off
   KernelsWait(const KernelsWait&) = delete;
   KernelsWait& operator=(const KernelsWait&) = delete;
+
+ private:
+  const unsigned generation_;  // of the process (fork)
 };
 
 // Now, on a thread of its own; or so once no KernelsWait is held.

@@ -66,6 +66,7 @@ __all__: list[str] = [
     "has_kernels",
     "has_nvtx",
     "keep_times",
+    "overdue",
     "report",
     "send_logs",
     "start_recording",
@@ -1818,6 +1819,11 @@ def keep_times(on: bool = True) -> None:
     """
     Whether ``Transfer.times`` are kept, of the Transfers that this process begins from now on. Off unless asked for: they cost
     each of them three looks at the clock. In a notebook a Transfer draws its own.
+    """
+
+def overdue(transfer: Transfer, seconds: typing.SupportsFloat | typing.SupportsIndex) -> str:
+    """
+    What a wait says that has ended before the transfer; see zerohop.aio.
     """
 
 def report(sentence: str) -> None:

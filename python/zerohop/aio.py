@@ -114,11 +114,7 @@ def await_transfer(transfer: _core.Transfer) -> Generator[Any, None, Any]:
         finally:
             bound.cancel()
         if not transfer.done:
-            raise TransferTimeout(
-                f"the transfer of {transfer.nbytes} bytes is not done yet; it goes on: await it "
-                f"again, or close the peer (waited {transfer.timeout:.3g} s)",
-                effect="all",
-            )
+            raise TransferTimeout(_core.overdue(transfer, transfer.timeout), effect="all")
     return transfer.wait(0)
 
 

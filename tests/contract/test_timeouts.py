@@ -62,6 +62,39 @@ def test_a_timeout_of_zero_only_looks(thread, name):
         s.link.send("end")
 
 
+def late(ep, peer, link):
+    link.recv(60)
+    peer.send(np.ones(8), tag=5).wait()
+    peer.recv(np.empty(100_000, np.uint8), tag=7).wait()
+
+
+GOES_ON = (
+    r"is not done yet; it goes on, and the Transfer stays valid: wait again, or close the peer"
+)
+
+
+def test_a_timeout_says_what_was_waited_for_and_that_may_be_waited_for_again(remote):
+    with remote(late, name="the late one") as s:
+        transfers = {
+            r"recv of 800 bytes with tag 5 from": s.peer.recv(np.empty(100), tag=5),
+            r"send of 100000 bytes with tag 7 to": s.peer.send(np.ones(100_000, np.uint8), tag=7),
+        }
+        for words, transfer in transfers.items():
+            expected = rf"^{words} peer 'the late one' {GOES_ON} \(waited 0\.02 s\)$"
+            with pytest.raises(zh.TransferTimeout, match=expected):
+                transfer.wait(0.02)
+        s.link.send("now")
+        assert [transfer.wait() for transfer in transfers.values()] == [64, None]
+
+
+def test_what_is_awaited_in_vain_is_named_as_well(thread):
+    with thread(idle, timeout=SHORT) as s:
+        expected = rf"^recv of 8 bytes with tag 10 from peer '.*' {GOES_ON} \(waited {SHORT} s\)$"
+        with pytest.raises(zh.TransferTimeout, match=expected):
+            asyncio.run(awaited(s))
+        s.link.send("end")
+
+
 def test_the_environment_gives_the_default_timeout(monkeypatch, device):
     monkeypatch.setenv("ZEROHOP_TIMEOUT", str(SHORT))
     ep = zh.Endpoint(device)
