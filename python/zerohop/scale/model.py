@@ -27,7 +27,7 @@ _HEARTBEATS = 2  # a second and Peer: one goes out, one comes in
 _PEER = 40_000  # bytes of RAM that an idle Peer takes besides what follows
 _SEND_ENTRY = 70  # ... for each entry of its send queue, on each rail
 _SLOT = 180  # ... for each message slot, besides the buffer
-_SOFT_USED = 16_000  # ... of a queue pair of soft0 once messages have gone both ways
+_SOFT_USED = 16_000  # ... on each rail of soft0 once messages have gone both ways
 _SOFT_DESCRIPTORS = 2  # the control connection, and that of the queue pair
 _CONNECT_S = 1.25e-3  # one Peer after the other, both ends on one host of two cores
 _IDLE_S = 25e-6  # of a core, each second, for the heartbeats of an idle Peer
@@ -149,7 +149,7 @@ def weigh(job: Job) -> Weight:
         memory_regions=pairs * _REGIONS + job.memories * job.rails,
         registered_nbytes=registered,
         idle_nbytes=idle,
-        resident_nbytes=idle + (registered + pairs * _SOFT_USED if soft else 0),
+        resident_nbytes=idle + (registered + peers * job.rails * _SOFT_USED if soft else 0),
         pinned_nbytes=pinned,
         descriptors=_ALONE["descriptors"] + peers + pairs * on_wire,
         maps=_ALONE["maps"] + pairs,
