@@ -248,12 +248,12 @@ def test_a_recv_waits_through_a_sleep(open_endpoint, remote):
         at.end()
 
 
-def test_who_sleeps_has_a_route_and_a_name(open_endpoint, remote, by_device):
+def test_who_sleeps_has_a_route_and_a_name(open_endpoint, remote):
     with house(open_endpoint, remote) as at:
         near, far = at.hub.empty(NBYTES), at.rooms[0].peer["memory"]
         room = at.sleeps(0)
         route = room.peer.route(near, far)
-        assert route.kind == by_device
+        assert route.kind == "host"
         assert route.settings["mtu"] > 0
         assert room.peer.name in repr(room.peer)
         assert asleep(room.peer)  # to ask wakes nobody
