@@ -1,7 +1,7 @@
 """A process with one Endpoint and many Peers, which counts what those take: `python -m support.hub`.
 
 It reads a dict of keywords and a list of addresses (hexadecimal), each a line of JSON, and prints what the Peers beyond
-the first few have added. At the next line it ends.
+the first few have added, and what all have registered. At the next line it ends.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import zerohop as zh
 from endurance.counts import counts
+
+from support.link import until
 
 FIRST = 5  # Peers, with which comes what all of them share
 DESCRIPTORS = 4096
@@ -30,6 +32,10 @@ def take(options: dict[str, Any], addresses: list[bytes], *, used: bool) -> dict
             if used:
                 for peer in peers:
                     fill(peer, options)
+            most = options.get("max_awake_peers", 0)
+            if most:
+                until(lambda: awake(hub) <= most, "the others sleep")
+                peers[0].lookup("here")  # the thread that put the last to sleep is through with it
             return peers
 
         peers = add(addresses[:FIRST])
@@ -37,11 +43,17 @@ def take(options: dict[str, Any], addresses: list[bytes], *, used: bool) -> dict
         peers += add(addresses[FIRST:])
         beyond = counts().beyond(before)
         beyond["registered_nbytes"] = sum(
-            rail["nbytes_registered"] for peer in peers[FIRST:] for rail in peer.stats()["rails"]
+            rail["nbytes_registered"] for peer in peers for rail in peer.stats()["rails"]
         )
         print(json.dumps({"peers": len(peers) - FIRST, **beyond}), flush=True)
         sys.stdin.readline()
     return beyond
+
+
+def awake(hub: zh.Endpoint) -> int:
+    """Its Peers that have queue pairs."""
+    rails = [peer.stats()["rails"][0] for peer in hub.peers]
+    return sum(not rail["asleep"] for rail in rails)
 
 
 def messages(options: dict[str, Any]) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zerohop as zh
+from support.link import until
 
 Labels = frozenset[tuple[str, str]]
 HELP = re.compile(r"# HELP ([a-z_]+) (\S.*)")
@@ -107,6 +108,26 @@ def test_what_was_moved_is_in_the_text(p2p: bool) -> None:
         assert value(metrics, "zerohop_rail_bytes_total", direction="out", **rail) == moved
         assert ("zerohop_unanswered_total" in metrics) == p2p
         assert value(metrics, "zerohop_registration_cache_total", event="hits") == 0
+
+
+def test_it_tells_which_peers_sleep() -> None:
+    with (
+        zh.Endpoint("soft0", name="hub", p2p=0, max_awake_peers=1) as hub,
+        zh.Endpoint("soft0", name="a", p2p=0) as a,
+        zh.Endpoint("soft0", name="b", p2p=0) as b,
+    ):
+        peers = [hub.connect(other.address) for other in (a, b)]
+
+        def told(name: str) -> list[float]:
+            metrics = parse(zh.prometheus(hub))
+            return [value(metrics, name, peer=peer.name, rail="soft0") for peer in peers]
+
+        until(lambda: sum(told("zerohop_rail_asleep")) == 1, "one sleeps")
+        sleeper = told("zerohop_rail_asleep").index(1)
+        assert told("zerohop_rail_sleeps_total")[sleeper] == 1
+        assert told("zerohop_rail_serving") == [1, 1]
+        shown = [peer._repr_html_().count("connected, its queue pairs sleep") for peer in peers]
+        assert shown == told("zerohop_rail_asleep")
 
 
 def test_what_is_no_endpoint_is_refused() -> None:

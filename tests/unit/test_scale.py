@@ -46,6 +46,44 @@ def test_ranks_that_are_not_used_cost_nothing() -> None:
     assert weigh(Job(10, peers=64)).peers == 9
 
 
+def test_those_that_sleep_have_no_queue_pairs() -> None:
+    job = Job(1001, awake=10, rails=2, adapters=2)
+    some, ten = weigh(job), weigh(replace(job, ranks=11))
+    assert (some.peers, some.awake, some.queue_pairs) == (1000, 10, 20)
+    for field in ("registered_nbytes", "memory_regions", "pinned_nbytes", "completions", "maps"):
+        assert getattr(some, field) == getattr(ten, field), field
+    assert some.adapter_queue_pairs == ten.adapter_queue_pairs == 80
+    assert some.heartbeats_per_s == 2000
+    assert some.descriptors - ten.descriptors == 990  # control connections
+    assert some.idle_nbytes > ten.idle_nbytes
+    assert weigh(replace(job, awake=5000)) == weigh(replace(job, awake=None))
+
+
+@pytest.mark.parametrize("on", ["mlx5", "soft0"])
+def test_those_that_sleep_meet_other_limits(on: str) -> None:
+    job, system = Job(2, on=on, awake=5), System(pinned_nbytes=8 << 20)
+    fits = {limit.what: limit.peers for limit in limits(job, system)}
+    of_all = {limit.what: limit.peers for limit in limits(replace(job, awake=None), system)}
+    for what in ("max_qp", "max_cqe", "max_mr"):
+        [own] = [count for name, count in fits.items() if what in name]
+        assert own > 1 << 60, what  # five fit, and so do all that sleep
+    still = "heartbeats by one thread, its time"
+    assert fits[still] == of_all[still] < 1 << 60
+    files = "descriptors (RLIMIT_NOFILE)"
+    beyond = 5 if on == "soft0" else 0  # those that are awake have two each
+    assert fits[files] == 1024 - 18 - beyond
+    if on == "mlx5":
+        assert fits["pinned memory (RLIMIT_MEMLOCK)"] > 1 << 60
+        assert fits["queue pairs in an adapter's cache"] > 1 << 60
+
+
+def test_too_many_that_are_awake_break_as_before() -> None:
+    job, system = Job(1000, awake=20), System()
+    pinned = next(each for each in limits(job, system) if "MEMLOCK" in each.what)
+    assert (pinned.peers, pinned.holds) == (8, False)
+    assert "a smaller max_awake_peers" in pinned.remedy
+
+
 def test_the_software_hca_pins_nothing_and_takes_two_descriptors() -> None:
     none, some = (weigh(Job(101, peers=n, on="soft0")) for n in (0, 100))
     assert some.pinned_nbytes == 0
@@ -69,15 +107,16 @@ def test_what_breaks_first(job: Job, system: System, what: str) -> None:
     assert first(job, system) == what
 
 
+@pytest.mark.parametrize("awake", [None, 3, 100])
 @pytest.mark.parametrize("on", ["mlx5", "soft0"])
-def test_a_limit_is_met_by_the_first_peer_that_does_not_fit(on: str) -> None:
+def test_a_limit_is_met_by_the_first_peer_that_does_not_fit(on: str, awake: int | None) -> None:
     system = System()
-    for limit in limits(Job(2, on=on, per_host=3, rails=2), system):
-        if limit.what == "ranks that collectives serve":
+    for limit in limits(Job(2, on=on, per_host=3, rails=2, awake=awake), system):
+        if limit.what == "ranks that collectives serve" or limit.peers > 1 << 60:
             continue
 
         def there_are(peers: int, limit=limit) -> bool:
-            job = Job(peers + 1, on=on, per_host=3, rails=2)
+            job = Job(peers + 1, on=on, per_host=3, rails=2, awake=awake)
             return next(each for each in limits(job, system) if each.what == limit.what).holds
 
         assert there_are(limit.peers)
@@ -126,6 +165,14 @@ def test_the_command_tells_programs_the_same() -> None:
     assert all(each["holds"] for each in small["limits"])
 
 
+def test_the_command_takes_how_many_are_awake() -> None:
+    options = ("--ranks", "500", "--on", "soft0", "--awake", "16", "--json")
+    [told] = json.loads(run(*options, status=0))
+    assert told["job"]["awake"] == told["rank"]["queue_pairs"] == 16
+    assert told["rank"]["peers"] == 499
+    assert "max_awake_peers" in run("--ranks", "30000", status=1)
+
+
 def test_the_command_prints_a_column_for_each_job_and_what_helps() -> None:
     shown = run("--ranks", "4,9000", "--peers", "2", status=1)
     assert "4 ranks" in shown
@@ -136,7 +183,13 @@ def test_the_command_prints_a_column_for_each_job_and_what_helps() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [("--ranks", "many"), ("--ranks", "1"), ("--send-depth", "0"), ("--on", "efa")],
+    [
+        ("--ranks", "many"),
+        ("--ranks", "1"),
+        ("--send-depth", "0"),
+        ("--awake", "0"),
+        ("--on", "efa"),
+    ],
 )
 def test_senseless_jobs_are_refused(wrong: tuple[str, str]) -> None:
     assert "Invalid value" in run(*wrong, status=2)

@@ -96,7 +96,10 @@ def _(peer: _core.Peer) -> str:
     most = max((row["bytes_out"] + row["bytes_in"] for row in rows), default=0)
     heads = ["route", "", *_OPERATIONS, "notified", "out", "in", "under way", "failed"]
     routes = table(heads, [_route_cells(row, most) for row in rows], words=2)
-    where = f"process {peer.pid} on {peer.host}, {'connected' if peer.alive else 'lost'}"
+    state = "connected" if peer.alive else "lost"
+    if peer.alive and any(rail["asleep"] for rail in stats["rails"]):
+        state += ", its queue pairs sleep"
+    where = f"process {peer.pid} on {peer.host}, {state}"
     parts: list[Child] = [element("div", where), routes, *_troubles(stats)]
     return card(peer.name, "Peer", *parts, color=GREEN if peer.alive else RED)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from zerohop.doctor.host import CAP_IPC_LOCK, Host
-from zerohop.scale.model import Job, completions, weigh
+from zerohop.scale.model import Job, Weight, weigh
 from zerohop.slots import MOST_RANKS
 
 __all__ = ["UNLIMITED", "Limit", "System", "limits"]
 
 UNLIMITED = 1 << 62
+_MANY = 1 << 40  # Peers: whoever has room for so many has room for all
 
 # A ConnectX-5 as ibv_devinfo shows it (openucx/ucx issue 9830); on soft0: cpp/softhca/device.hpp.
 _QUEUE_PAIRS = {"mlx5": 262_144, "soft0": 1 << 20}
@@ -71,74 +73,87 @@ def limits(job: Job, system: System | None = None) -> list[Limit]:
 
 
 def _limits(job: Job, system: System) -> Iterator[Limit]:
-    def fit(field: str, most: int, ranks: int = 1) -> int:
-        """Peers of each of so many ranks, from what one Peer adds."""
-        if most >= UNLIMITED:
-            return UNLIMITED
-        none, one = (getattr(weigh(replace(job, ranks=2, peers=n)), field) for n in (0, 1))
-        return max(0, most // ranks - none) // (one - none) if one > none else UNLIMITED
+    def limit(
+        what: str,
+        most: int,
+        of: Callable[[Weight], float],
+        remedy: str,
+        *,
+        shared: tuple[int, int] = (1, 1),
+        breaks: bool = True,
+    ) -> Limit:
+        """shared: among how many ranks, and how many there are of what has the limit."""
+        sharers, owners = shared
 
-    def limit(what: str, most: int, peers: int, remedy: str, *, breaks: bool = True) -> Limit:
-        return Limit(what, most, peers, job.degree, breaks, remedy)
+        def is_too_much(peers: int) -> bool:
+            return of(weigh(replace(job, ranks=peers + 1, peers=None))) * sharers > most * owners
+
+        # Beyond those that are awake a Peer adds less, or nothing.
+        first = bisect_left(range(_MANY), True, key=is_too_much)
+        fits = UNLIMITED if most >= UNLIMITED or first == _MANY else max(0, first - 1)
+        return Limit(what, most, fits, job.degree, breaks, remedy)
 
     each = f"each Peer takes {weigh(replace(job, ranks=2)).pinned_nbytes} B"
-    of_adapter = (
-        job.per_host * job.rails / job.adapters
-    )  # queue pairs of it that one Peer each takes
+    sleep = f"{'' if job.awake is None else 'a smaller '}max_awake_peers, if few are used at a time"
+    of_adapter = (job.per_host, job.adapters)
     yield limit(
         "descriptors (RLIMIT_NOFILE)",
         system.descriptors,
-        fit("descriptors", system.descriptors),
+        lambda rank: rank.descriptors,
         "ulimit -n 1048576, before the job starts",
     )
     if job.on == "mlx5":
         yield limit(
             "pinned memory (RLIMIT_MEMLOCK)",
             system.pinned_nbytes,
-            fit("pinned_nbytes", system.pinned_nbytes),
-            f"ulimit -l unlimited; {each}: fewer message_slots, message_bytes, send_depth",
+            lambda rank: rank.pinned_nbytes,
+            f"ulimit -l unlimited; {each}: fewer message_slots, message_bytes, send_depth; {sleep}",
         )
         yield limit(
             "queue pairs in an adapter's cache",
             _CACHED,
-            int(_CACHED / of_adapter),
-            "more adapters, each for the ranks near it; fewer Peers: reach others by a rank of their host",
+            lambda rank: rank.queue_pairs,
+            f"{sleep}; more adapters, each for the ranks near it; fewer Peers: reach others by a rank of their host",
+            shared=of_adapter,
             breaks=False,
         )
     yield limit(
         "memory mappings (vm.max_map_count)",
         system.maps,
-        fit("maps", system.maps),
-        "sysctl vm.max_map_count=1048576",
+        lambda rank: rank.maps,
+        f"sysctl vm.max_map_count=1048576; {sleep}",
     )
     yield limit(
         f"RAM of a host, for {job.per_host} ranks",
         system.host_nbytes,
-        fit("resident_nbytes", system.host_nbytes, job.per_host),
-        "fewer message_slots, message_bytes, send_depth",
+        lambda rank: rank.resident_nbytes,
+        f"fewer message_slots, message_bytes, send_depth; {sleep}",
+        shared=(job.per_host, 1),
     )
     yield limit(
         "completions of a device (max_cqe)",
         _COMPLETIONS[job.on],
-        _COMPLETIONS[job.on] // completions(job),
-        "a smaller send_depth",
+        lambda rank: rank.completions,
+        f"a smaller send_depth; {sleep}",
     )
     yield limit(
         "queue pairs of a device (max_qp)",
         _QUEUE_PAIRS[job.on],
-        int(_QUEUE_PAIRS[job.on] / of_adapter),
-        "more adapters, fewer rails",
+        lambda rank: rank.queue_pairs,
+        f"more adapters, fewer rails; {sleep}",
+        shared=of_adapter,
     )
     yield limit(
         "memory regions of a device (max_mr)",
         _REGIONS[job.on],
-        fit("memory_regions", _REGIONS[job.on] * job.adapters, job.per_host),
-        "fewer registered arrays: larger ones, sliced",
+        lambda rank: rank.memory_regions,
+        f"fewer registered arrays: larger ones, sliced; {sleep}",
+        shared=of_adapter,
     )
     yield limit(
         "heartbeats by one thread, its time",
         1,
-        int(1 / weigh(replace(job, ranks=2)).idle_cpu),
+        lambda rank: rank.idle_cpu,
         "fewer Peers: reach others by a rank of their host",
     )
     yield Limit(

@@ -27,7 +27,7 @@ _HEARTBEATS = 2  # a second and Peer: one goes out, one comes in
 _PEER = 40_000  # bytes of RAM that an idle Peer takes besides what follows
 _SEND_ENTRY = 70  # ... for each entry of its send queue, on each rail
 _SLOT = 180  # ... for each message slot, besides the buffer
-_SOFT_USED = 16_000  # ... of a queue pair of soft0 once messages have gone both ways
+_SOFT_USED = 16_000  # ... on each rail of soft0 once messages have gone both ways
 _SOFT_DESCRIPTORS = 2  # the control connection, and that of the queue pair
 _CONNECT_S = 1.25e-3  # one Peer after the other, both ends on one host of two cores
 _IDLE_S = 25e-6  # of a core, each second, for the heartbeats of an idle Peer
@@ -44,8 +44,9 @@ _CQE = 64
 class Job:
     """What is asked about.
 
-    ranks: of the World. peers: of each rank, as many as it ever uses; None: all others. per_host: ranks of one host.
-    rails: devices of an Endpoint. adapters: of a host, which its ranks share evenly. on: "soft0" or "mlx5".
+    ranks: of the World. peers: of each rank, as many as it ever uses; None: all others. awake: of these, as many as have
+    queue pairs at a time (max_awake_peers of Endpoint, or more if more are used at once); None: all. per_host: ranks of
+    one host. rails: devices of an Endpoint. adapters: of a host, which its ranks share evenly. on: "soft0" or "mlx5".
     memories: arrays that a rank has registered. The others: as of Endpoint.
     """
 
@@ -59,6 +60,7 @@ class Job:
     message_slots: int = _DEFAULT["message_slots"]
     message_bytes: int = _DEFAULT["message_bytes"]
     send_depth: int = _DEFAULT["send_depth"]
+    awake: int | None = None
 
     @property
     def degree(self) -> int:
@@ -66,19 +68,25 @@ class Job:
         others = self.ranks - 1
         return others if self.peers is None else min(self.peers, others)
 
+    @property
+    def with_queue_pairs(self) -> int:
+        """Peers of a rank that have queue pairs: those that are awake."""
+        return self.degree if self.awake is None else min(self.awake, self.degree)
+
 
 @dataclass(frozen=True)
 class Weight:
-    """Of one rank with all its Peers, and of its adapter.
+    """Of one rank with all its Peers, of which so many are awake, and of its adapter.
 
     idle_nbytes: of RAM, while nobody has sent a message; resident_nbytes: once each buffer was used; pinned_nbytes: of
     both that may not be paged out.
-    completions: entries of the completion queue of a rail. connect_s: seconds for all Peers, one after the other;
+    completions: entries of the completion queue of a rail, for those that are awake. connect_s: seconds for all Peers, one after the other;
     None: not measured. idle_cpu: of a core, for heartbeats. maps: at most, as neighbouring ones become one.
     adapter_queue_pairs: of all ranks that share one.
     """
 
     peers: int
+    awake: int
     queue_pairs: int
     memory_regions: int
     registered_nbytes: int
@@ -118,30 +126,34 @@ def queue_nbytes(job: Job) -> int:
 
 
 def peer_nbytes(job: Job) -> int:
-    """Of RAM that one Peer takes besides its messages and what a driver takes for its queues."""
+    """Of RAM that one Peer takes besides its messages and what a driver takes for its queues.
+
+    Asleep it takes less, but what many took that were awake for a moment, as when they connect, the allocator keeps.
+    """
     entries = _SEND_ENTRY * (job.send_depth + _RESERVE) + _SLOT * (job.message_slots + _CREDITS)
     return _PEER + job.rails * entries
 
 
 def weigh(job: Job) -> Weight:
     """Of a rank that has used all its Peers."""
-    peers, soft = job.degree, job.on == "soft0"
-    pairs = peers * job.rails
+    peers, awake, soft = job.degree, job.with_queue_pairs, job.on == "soft0"
+    pairs = awake * job.rails
     registered = pairs * registered_nbytes(job)
     pinned = 0 if soft else registered + pairs * queue_nbytes(job)
     idle = _ALONE["nbytes"] + peers * peer_nbytes(job) + pinned
     on_wire = _SOFT_DESCRIPTORS - 1 if soft else 0  # of a queue pair
     return Weight(
         peers=peers,
+        awake=awake,
         queue_pairs=pairs,
         memory_regions=pairs * _REGIONS + job.memories * job.rails,
         registered_nbytes=registered,
         idle_nbytes=idle,
-        resident_nbytes=idle + (registered + pairs * _SOFT_USED if soft else 0),
+        resident_nbytes=idle + (registered + peers * job.rails * _SOFT_USED if soft else 0),
         pinned_nbytes=pinned,
         descriptors=_ALONE["descriptors"] + peers + pairs * on_wire,
         maps=_ALONE["maps"] + pairs,
-        completions=peers * completions(job),
+        completions=awake * completions(job),
         heartbeats_per_s=peers * _HEARTBEATS,
         idle_cpu=peers * _IDLE_S,
         connect_s=peers * _CONNECT_S if soft and job.rails == 1 else None,
