@@ -100,7 +100,8 @@ void VerbsPath::enqueue(Job&& job) {
   if (state_ == State::broken && job.started()) {
     return cut_off(job.transfer(), Effect::some, IBV_WC_WR_FLUSH_ERR);
   }
-  stats_.queue_full.fetch_add(1, std::memory_order_relaxed);
+  const bool no_room = state_ != State::asleep && !drowsy_;
+  if (no_room) stats_.queue_full.fetch_add(1, std::memory_order_relaxed);
   jobs_.push_back(std::move(job));
   jobs_waiting_.store(jobs_.size());
   if (state_ == State::asleep && jobs_.size() == 1) needs_renewal_();

@@ -1104,7 +1104,7 @@ class Peer:
         work_requests, doorbells: posted to the device, and how often it was told. bytes_out, bytes_in: of the
         writes and sends, and of the reads, that were posted. messages_in, notifications_in: that came from the
         peer over the device. queue_full: how often a call waited for room. queue_pair_errors: how often it had to be
-        replaced.
+        replaced. sleeps: how often it was given back because nothing needed it (max_awake_peers).
 
         "routes": what this process began, a dict for each route and device that it may take or has taken: "route"
         and "device" (strs, as of a Route: p2p over cpu is between host memories, p2p over cuda:0 is what that GPU of this
@@ -1122,7 +1122,8 @@ class Peer:
 
         "rails": dicts with the counters that come first, for each device, its name ("device"), whether it carries
         transfers now ("serves"), why it does not ("trouble", a str, empty if it does), and nbytes_registered, the memory that
-        is registered with the device for messages (message_slots, message_bytes) and the results of atomics of this Peer.
+        is registered with the device for messages (message_slots, message_bytes) and the results of atomics of this Peer, and
+        "asleep": whether queue pair and memory were given back until they are needed (max_awake_peers).
 
         "p2p" is there with a peer on the same host unless one of the two Endpoints has p2p=0, a dict: bytes_out and bytes_in, copied
         without a device (and in the sums above); unanswered, how often the peer did not say in time where its

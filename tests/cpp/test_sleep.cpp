@@ -117,6 +117,7 @@ TEST_CASE("whatever needs the queue pair has it back") {
     CHECK(*reinterpret_cast<const std::int64_t*>(word.layout().address) == 4 * (round + 1));
   }
   CHECK(peer.path(0)->stats().broken.load() == 0);
+  CHECK(peer.path(0)->stats().queue_full.load() == 0);  // to wake is no want of room
 }
 
 TEST_CASE("a recv() waits through a sleep, and so does a message that nobody has taken yet") {
