@@ -144,18 +144,22 @@ milliseconds Control::idle() {
   const milliseconds sleep = poller_->serve();
   const auto now = Clock::now();
   if (now - last_tick_ >= kTick) tick(now);
-  return std::min(sleep, kTick);
+  look_at_sleepers(now);
+  return to_wake_.empty() ? std::min(sleep, kTick) : milliseconds(0);
 }
 
 void Control::tick(Clock::time_point now) {
   // When this process itself was stopped (a debugger, a suspended machine), silence proves nothing.
   const bool overslept = last_tick_ != Clock::time_point{} && now - last_tick_ > kOverslept;
   if (overslept) {
-    for (auto& [fd, link] : links_) link->heard = now;
+    for (auto& [fd, link] : links_) {
+      link->heard = now;
+      if (link->rest.asked) link->rest.asked = now;
+    }
   }
   last_tick_ = now;
   for (const auto& [fd, link] : std::unordered_map(links_)) check_link(*link, now);
-  put_to_sleep(now);
+  more_awake_ = true;  // or unused for longer
   for (const auto& rail : rails_) check_device(*rail);
   if (neighbourhood_) neighbourhood_->tick();
   for (const auto& [fd, link] : links_) {

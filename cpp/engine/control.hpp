@@ -132,6 +132,7 @@ class Control : public std::enable_shared_from_this<Control> {
   void postpone(Link& link, RailIndex rail, const std::string& cause);
 
   // --- queue pairs that sleep (control_sleep.cpp) ---
+  void look_at_sleepers(Clock::time_point now);
   void put_to_sleep(Clock::time_point now);
   void check_answer(Link& link, Clock::time_point now);
   void wake(Link& link);
@@ -160,6 +161,8 @@ class Control : public std::enable_shared_from_this<Control> {
   UniqueFd listener_;
   bool listening_ = true;
   Clock::time_point last_tick_{};
+  bool more_awake_ = false;  // than when it was looked at last, perhaps
+  std::deque<std::weak_ptr<Link>> to_wake_;
   std::unordered_map<int, std::shared_ptr<Link>> links_;  // by descriptor
   Established established_;
   Dials dials_;

@@ -239,7 +239,7 @@ void Control::establish(Link& link) {
   });
   finish(id, link.peer, std::nullopt);
   poller_->wake();
-  put_to_sleep(Clock::now());
+  more_awake_ = true;
 }
 
 void Control::on(Link& link, const Bye& bye) {

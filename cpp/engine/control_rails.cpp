@@ -27,6 +27,8 @@ constexpr milliseconds kAliveAfter{1500};
 // With none of the rails, or with a peer that does not put away what broke, the connection is of no
 // use. Less than 5 s, as PeerLost is promised.
 constexpr milliseconds kDarkFor{4000};
+// A peer that cannot be woken says so itself, after kDarkFor, if it is a rail by itself.
+constexpr milliseconds kWokenWithin{4900};
 
 }  // namespace
 
@@ -37,7 +39,7 @@ void Control::repair(const std::shared_ptr<Peer>& peer, RailIndex rail) {
 }
 
 void Control::on_broken(Link& link, RailIndex rail) {
-  if (link.peer->path(rail)->asleep()) return wake(link);
+  if (link.peer->path(rail)->asleep()) return to_wake_.push_back(links_.at(link.channel->fd()));
   LinkRail& state = link.rails[rail];
   if (!link.peer->path(rail)->drained()) return;  // it has a fresh one already
   state.repair_wanted = !link.established;        // establish() asks again
@@ -58,7 +60,12 @@ void Control::renew(Link& link, RailIndex rail) {
   state.repair_at.reset();
   try {
     if (state.peer_generation > state.generation) link.peer->path(rail)->settle();
+    const bool sleeps = link.peer->path(rail)->asleep();
+    if (sleeps) link.rest.used = Clock::now();
+    if (sleeps && !state.wakes) state.wakes = link.rest.used;
     link.peer->path(rail)->renew();
+    state.wakes.reset();
+    if (sleeps) state.woken = link.rest.used;
     // Whoever lags behind, having repaired less often, catches up.
     const std::uint32_t theirs = state.requeue ? state.requeue->generation : 0;
     state.generation = std::max(state.generation + 1, theirs);
@@ -71,11 +78,19 @@ void Control::renew(Link& link, RailIndex rail) {
   }
 }
 
-// What cannot be had now may be had later, where another rail carries the connection.
+// What cannot be had now may be had later: for a while by a rail that wakes, whose jobs are all
+// still in line, and where another rail carries the connection.
 void Control::postpone(Link& link, RailIndex rail, const std::string& cause) {
+  LinkRail& state = link.rails[rail];
+  const auto now = Clock::now();
+  if (state.wakes && now - *state.wakes < kDarkFor) {
+    state.repair_at = now;
+    return;
+  }
+  state.wakes.reset();
   if (link.peer->rail_count() == 1) return part(link, cause);
   link.peer->path(rail)->give_up(cause);
-  link.rails[rail].repair_at = Clock::now() + kTryAgainAfter;
+  state.repair_at = now + kTryAgainAfter;
 }
 
 void Control::on(Link& link, const Requeue& requeue) {
@@ -110,6 +125,7 @@ void Control::reconnect(Link& link, RailIndex rail) {
   const rdma::QueuePairAddress remote = state.requeue->queue_pair;
   state.requeue.reset();
   state.broke.reset();
+  state.woken.reset();
   link.peer->path(rail)->reconnect(remote);
 }
 
@@ -120,6 +136,10 @@ void Control::check_rails(Link& link, Clock::time_point now) {
     const auto path = link.peer->path(rail);
     if (!path || path->gone()) continue;
     if (state.repair_at && now >= *state.repair_at) renew(link, rail);
+    if (state.woken && now - *state.woken > kWokenWithin) {
+      state.woken.reset();
+      postpone(link, rail, "the peer makes no queue pair for it");
+    }
     const bool waits = state.requeue && state.requeue->generation > state.generation;
     if (waits && now - state.requeued > kNoticeWithin) {
       const bool renewable = path->drained() || path->unconnected();

@@ -6,6 +6,7 @@
 // would wait for ever. The end that needs its queue pair again says so by a fresh one (Requeue).
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -19,6 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr int kAskAgainAfter = 10;  // times as long as it had to be unused, if it did not agree
 constexpr milliseconds kAnswersWithin{4000};
+constexpr int kWokenAtOnce = 8;
 
 // When it was used last, to a tick.
 Clock::time_point last_use(Link& link, Clock::time_point now) {
@@ -29,6 +31,18 @@ Clock::time_point last_use(Link& link, Clock::time_point now) {
 }
 
 }  // namespace
+
+// Once a turn of the thread.
+void Control::look_at_sleepers(Clock::time_point now) {
+  // A few: what the peers of those woken before have answered is read in between. Theirs are ready
+  // to post then, and ours to receive.
+  for (int i = 0; i < kWokenAtOnce && !to_wake_.empty(); ++i) {
+    const auto link = to_wake_.front().lock();
+    to_wake_.pop_front();
+    if (link && links_.contains(link->channel->fd())) wake(*link);
+  }
+  if (std::exchange(more_awake_, false)) put_to_sleep(now);
+}
 
 void Control::put_to_sleep(Clock::time_point now) {
   if (awake_.most == 0) return;
@@ -61,8 +75,10 @@ void Control::on(Link& link, const Sleep& asked) {
   if (link.rest.asked && address_.id < link.peer->identity().id) return;
   link.rest.asked.reset();
   const auto now = Clock::now();
-  const bool agrees =
-      now - last_use(link, now) >= awake_.after_use && link.peer->fall_asleep_with(asked.rails);
+  const bool in_repair = std::ranges::any_of(
+      link.rails, [](const LinkRail& rail) { return rail.requeue.has_value(); });
+  const bool lately = now - last_use(link, now) < awake_.after_use;
+  const bool agrees = !in_repair && !lately && link.peer->fall_asleep_with(asked.rails);
   if (!agrees) link.peer->rouse();  // from a question of its own
   send(link, Slept{.agrees = agrees ? std::uint8_t{1} : std::uint8_t{0}});
 }
@@ -83,12 +99,11 @@ void Control::check_answer(Link& link, Clock::time_point now) {
 }
 
 void Control::wake(Link& link) {
-  const auto held = links_.at(link.channel->fd());  // a renewal that fails may end the link
   for (RailIndex rail = 0; rail < link.peer->rail_count(); ++rail) {
     const auto path = link.peer->path(rail);
-    if (path && path->asleep()) renew(link, rail);
+    if (path && path->asleep()) renew(link, rail);  // which may end the link
   }
-  put_to_sleep(Clock::now());
+  more_awake_ = true;
 }
 
 }  // namespace zerohop::engine

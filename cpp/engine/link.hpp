@@ -28,6 +28,8 @@ struct LinkRail {
   Clock::time_point requeued{};                // ... since when
   std::optional<Clock::time_point> repair_at;  // when to try again
   std::optional<Clock::time_point> broke;      // while what was cut off then is undecided
+  std::optional<Clock::time_point> wakes;      // since when it is to, and has no queue pair yet
+  std::optional<Clock::time_point> woken;      // since when it has one, and the peer has not
 };
 
 // When the Peer was used last, as far as was looked, and whether its queue pairs are to sleep.

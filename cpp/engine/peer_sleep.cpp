@@ -52,6 +52,7 @@ void Peer::rouse() {
 }
 
 void Peer::fall_asleep() {
+  poller_->flush();  // nothing of the queue pairs is left behind them
   std::vector<std::unique_ptr<rdma::QueuePair>> gone(paths_.size());
   {
     const std::lock_guard lock(group_->mutex);

@@ -81,7 +81,13 @@ bool Progress::run_tasks() {
       tasks.swap(tasks_);
       stopping = stopping_;
     }
-    for (Task& task : tasks) task();
+    for (Task& task : tasks) {
+      try {
+        task();
+      } catch (const std::exception& error) {  // the others are carried out
+        report(std::string("progress thread: ") + error.what());
+      }
+    }
     if (!stopping) return true;
     // Tasks may leave others, and the ring for those may have been read with the ring to stop.
     if (tasks.empty()) return false;

@@ -40,10 +40,14 @@ VerbsPath::VerbsPath(PathServices services, std::shared_ptr<PathGroup> group,
       // The depth asked for, on which the buffers and the completion queue count, even where the
       // device grants more.
       send_queue_(std::min(services_.options.send_depth, queue_pair_->options().send_depth)) {
-  const ibv_port_attr port = services_.rail->device().port_attributes();
-  limits_ = {.max_sge = queue_pair_->options().send_sge,
-             .inline_bytes = queue_pair_->options().inline_bytes,
-             .max_message = port.max_msg_sz};
+  limits_.max_message = services_.rail->device().port_attributes().max_msg_sz;
+  take_limits();
+}
+
+// As the device granted them to the queue pair.
+void VerbsPath::take_limits() {
+  limits_.max_sge = queue_pair_->options().send_sge;
+  limits_.inline_bytes = queue_pair_->options().inline_bytes;
 }
 
 VerbsPath::~VerbsPath() {
@@ -206,10 +210,22 @@ std::string VerbsPath::trouble() const {
   return break_cause_ + (state_ == State::up ? "; whether it works again is being tried" : "");
 }
 
+std::unique_ptr<rdma::QueuePair> VerbsPath::renewed_queue_pair() {
+  const bool slept = buffers_ == nullptr;
+  if (slept) buffers_ = make_buffers();
+  try {
+    auto fresh = make_queue_pair();
+    if (fresh->options().send_depth >= send_queue_.depth()) return fresh;
+    throw VerbsError("the device grants fewer work requests than before: close other queue pairs");
+  } catch (...) {
+    if (slept) buffers_.reset();  // nothing is kept for what sleeps
+    throw;
+  }
+}
+
 void VerbsPath::renew() {
   services_.poller->flush();  // what the old queue pair received is delivered before it goes
-  if (!buffers_) buffers_ = make_buffers();
-  auto fresh = make_queue_pair();
+  auto fresh = renewed_queue_pair();
   services_.poller->attach(rail(), fresh->number(), shared_from_this(), completions());
   std::unique_ptr<rdma::QueuePair> old;
   {
@@ -218,6 +234,7 @@ void VerbsPath::renew() {
       old = std::move(fresh);
     } else {
       old = std::exchange(queue_pair_, std::move(fresh));
+      take_limits();
       renewed_ = state_ != State::asleep;
       state_ = State::unconnected;
       break_reported_ = false;

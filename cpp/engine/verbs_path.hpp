@@ -133,7 +133,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   bool drowsy() const noexcept { return drowsy_; }
   void rouse();  // they go on
   // While at rest, here and at the peer. What it returns is for let_go(), without the lock.
-  std::unique_ptr<rdma::QueuePair> fall_asleep();
+  std::unique_ptr<rdma::QueuePair> fall_asleep() noexcept;
   void let_go(std::unique_ptr<rdma::QueuePair> queue_pair);
   bool asleep() const;
 
@@ -175,8 +175,10 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
             std::function<void()> needs_renewal);
   std::unique_ptr<PathBuffers> make_buffers() const;
   std::unique_ptr<rdma::QueuePair> make_queue_pair();
+  std::unique_ptr<rdma::QueuePair> renewed_queue_pair();
   int completions() const noexcept;
   Settings settings_now() const;
+  void take_limits();
 
   VerbsPath& message_path() noexcept;
   bool may_post() const noexcept { return state_ == State::up && !drowsy_ && group_->settled(); }

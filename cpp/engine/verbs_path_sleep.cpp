@@ -19,8 +19,11 @@ void VerbsPath::rouse() {
   if (state_ == State::up) advance_jobs();
 }
 
-std::unique_ptr<rdma::QueuePair> VerbsPath::fall_asleep() {
-  last_settings_ = settings_now();
+std::unique_ptr<rdma::QueuePair> VerbsPath::fall_asleep() noexcept {
+  try {
+    last_settings_ = settings_now();
+  } catch (const std::exception&) {  // the device goes; those of before, if any, are shown
+  }
   state_ = State::asleep;
   drowsy_ = false;
   put_off_.reset();

@@ -147,8 +147,8 @@ KNOBS = (
         range(1 << 20),
         "Peers that keep queue pairs and registered message buffers while nothing is under way. Of more, those used "
         "least lately give theirs back, if the other end has nothing under way either, and have fresh ones with the "
-        "next use, about a millisecond later on soft0; all that is asked of a Peer works as before. More "
-        "are awake while all are in use. 0: all keep them",
+        "next use: both processes take part in that, about a millisecond on soft0. More are awake while all are "
+        "in use (see docs/scale.md). 0: this end asks for none to be given back; at the wish of the other end they are",
     ),
     Knob(
         "integrity",

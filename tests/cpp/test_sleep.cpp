@@ -222,6 +222,30 @@ TEST_CASE("both ends have a limit, ask each other, and wake each other") {
   for (const auto& peer : peers) CHECK(peer->alive());
 }
 
+TEST_CASE("who cannot be woken for want of a queue pair is, as soon as there is one") {
+  Hub house;
+  house.sleeps(0);
+  softhca::Faults none_left;
+  none_left.max_qp = 1;
+  house.hub.set_faults(none_left);
+  const auto waits = house.to_guest[0]->notify({.slot = 5, .value = 3});
+  CHECK(!waits->wait(within(0.6)));  // tried more than once
+  house.hub.set_faults({});
+  await(waits);
+  CHECK(house.guests[0].wait_notify(5, 1, true, soon()).second == 3);
+}
+
+TEST_CASE("who cannot be woken is lost in the end, and says why") {
+  Hub house;
+  house.sleeps(0);
+  softhca::Faults none_left;
+  none_left.max_qp = 1;
+  house.hub.set_faults(none_left);
+  const auto fails = house.to_guest[0]->notify({.slot = 5, .value = 3});
+  REQUIRE(fails->wait(soon()));
+  CHECK_THROWS_WITH_AS((void)fails->result(), doctest::Contains("cannot be replaced"), PeerLost);
+}
+
 TEST_CASE("who sleeps can be closed, and learns that the other has gone") {
   Hub house;
   house.sleeps(0);

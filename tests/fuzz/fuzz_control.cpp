@@ -26,6 +26,7 @@ std::atomic<bool> given_up{false};  // what the stranger has to say to a dialler
 EndpointOptions of_host(const char* name) {
   EndpointOptions chosen = testing::options(name);
   chosen.p2p = true;
+  chosen.awake.after_use = {};  // whoever asks has it asleep at once
   chosen.interrupt = [] {
     if (given_up) throw GivenUp();
   };
