@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, SupportsFloat
 
 from zerohop import _core
 from zerohop.errors import VerbsError, reworded
-from zerohop.knobs import KNOBS, Knobs, chosen
+from zerohop.knobs import KNOBS, Knobs, chosen, warn_of_misspelt
 from zerohop.numbers import whole
 from zerohop.rails import interface_hint, joined, nearest_rails, preferred_adapters
 
@@ -153,6 +153,7 @@ class Endpoint(_core.Endpoint):
         faults: Faults | str | None = None,
         **knobs: Unpack[Knobs],
     ) -> None:
+        warn_of_misspelt(stacklevel=2)
         _check_name(name)
         _check_text("host", host)
         if local_rank is not None:

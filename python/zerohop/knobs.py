@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import operator
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import SupportsIndex, TypedDict
 
 from zerohop import _core
 
-__all__ = ["KNOBS", "VARIABLES", "Knob", "Knobs", "chosen", "misspelt"]
+__all__ = ["KNOBS", "VARIABLES", "Knob", "Knobs", "chosen", "misspelt", "warn_of_misspelt"]
 
 
 class Knobs(TypedDict, total=False):
@@ -242,6 +243,21 @@ def misspelt(environment: Mapping[str, str]) -> dict[str, str]:
     words = [name.removeprefix(_PREFIX) for name in VARIABLES]  # else all of them were alike
     near = {name: get_close_matches(name.removeprefix(_PREFIX).upper(), words, 1) for name in found}
     return {name: _PREFIX + close[0] if close else "" for name, close in near.items()}
+
+
+_told = False  # of misspelt variables; once a process
+
+
+def warn_of_misspelt(stacklevel: int) -> None:
+    """A RuntimeWarning for each, by the first Endpoint of the process: who meant a setting has not got it."""
+    global _told
+    if _told:
+        return
+    _told = True
+    for name, near in misspelt(os.environ).items():
+        hint = f": did you mean {near}?" if near else ""
+        message = f"{name} is no setting of zerohop, so ignored{hint}"
+        warnings.warn(message, RuntimeWarning, stacklevel=stacklevel + 1)
 
 
 def chosen(

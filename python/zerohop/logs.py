@@ -11,11 +11,10 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from zerohop import _core
-from zerohop.knobs import misspelt
 
 __all__ = ["outlive_endpoints", "start", "stop"]
 
@@ -25,10 +24,9 @@ logging.getLogger("zerohop").addHandler(logging.NullHandler())
 
 
 class _Clerk:
-    """The thread, of one process. first: warnings that it begins with."""
+    """The thread, of one process."""
 
-    def __init__(self, first: Sequence[str] = ()) -> None:
-        self._first = first
+    def __init__(self) -> None:
         self._bell = os.eventfd(0, os.EFD_CLOEXEC)
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._work, name="zerohop-log", daemon=True)
@@ -36,9 +34,6 @@ class _Clerk:
         _core.send_logs(self._bell)
 
     def _work(self) -> None:
-        for sentence in self._first:
-            with _reported():
-                logging.getLogger("zerohop.settings").warning("%s", sentence)
         while not self._ends.is_set():
             with suppress(InterruptedError):
                 os.eventfd_read(self._bell)
@@ -65,23 +60,14 @@ class _Clerk:
 _lock = threading.Lock()  # around the following
 _clerk: _Clerk | None = None
 _shuts_handlers = False
-_settings_told = False  # once a process
 
 
 def start() -> None:
-    """Hand over what is told from now on, and which variables are misspelt settings. Again: nothing."""
-    global _clerk, _settings_told
+    """Hand over what is told from now on. Again: nothing."""
+    global _clerk
     with _lock:
         if _clerk is None:
-            _clerk = _Clerk(() if _settings_told else _misspelt())
-            _settings_told = True
-
-
-def _misspelt() -> list[str]:
-    return [
-        f"{name} is no setting of zerohop, so ignored" + (f": did you mean {near}?" if near else "")
-        for name, near in misspelt(os.environ).items()
-    ]
+            _clerk = _Clerk()
 
 
 def stop() -> None:

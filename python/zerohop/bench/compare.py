@@ -20,6 +20,7 @@ from zerohop.host import decimal_bytes, human_bytes, human_seconds
 
 RATES = ("B/s", "1/s")  # units of which more is better; of others less is
 MACHINE = ("cpu", "cores", "kernel", "python", "numpy", "zerohop", "gpus", "device")
+_WIDE = 110  # columns of a terminal
 MARKS = {"better": "[green]better[/]", "worse": "[bold red]worse[/]", "noise": "", "?": "?"}
 
 
@@ -74,7 +75,7 @@ def run(before: Path, after: Path, limit: float | None, everything: bool, consol
     changes, gone, new = changes_of(rows_a, rows_b)
     shown = [c for c in changes if everything or c.verdict != "noise"]
     if shown:
-        console.print(_table(shown))
+        console.print(_table(shown, console.width))
     quiet = len(changes) - len(shown)
     console.print(_summary(changes, quiet, gone, new), soft_wrap=True)
     for said in _moves(changes):
@@ -169,27 +170,32 @@ def _summary(changes: Sequence[Change], quiet: int, gone: Sequence[Row], new: Se
     return "; ".join(said) + "."
 
 
-def _table(changes: Sequence[Change]) -> Table:
+def _table(changes: Sequence[Change], width: int) -> Table:
+    """In a narrow terminal what names a figure is one column, which alone is folded, and noise is left to its verdict."""
+    wide = width >= _WIDE
     parts = len({change.before.memory for change in changes}) > 1
-    # Where the terminal is narrow the others are folded, and none is cut.
     table = Table(title="changes", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in ("test", "who", *(("where",) if parts else ()), "metric"):
-        table.add_column(name, overflow="fold")
-    for name in ("nbytes", "before", "after", "change", "noise"):
-        table.add_column(name, justify="right", overflow="fold", no_wrap=name == "change")
-    table.add_column("", no_wrap=True)
+    names = ("test", "who", *(("where",) if parts else ()), "metric", "nbytes")
+    for name in names if wide else ("figure",):
+        table.add_column(name, justify="right" if name == "nbytes" else "left", overflow="fold")
+    for name in ("before", "after", "change", *(("noise",) if wide else ()), ""):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
     for change in changes:
         row = change.before
-        table.add_row(
+        named = [
             row.test,
             f"{row.impl} {DRIVERS.get(row.driver, row.driver)}",
             *((row.memory,) if parts else ()),
             row.metric,
             human_bytes(row.nbytes),
+        ]
+        noise = f"{change.noise:.1%}" if change.known else ""
+        table.add_row(
+            *(named if wide else (" ".join(named),)),
             _shown(row),
             _shown(change.after),
             f"{change.ratio:+.1%}",
-            f"{change.noise:.1%}" if change.known else "",
+            *((noise,) if wide else ()),
             MARKS[change.verdict],
         )
     return table
