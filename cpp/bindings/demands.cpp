@@ -7,6 +7,7 @@
 #include "bindings/dlpack.hpp"
 #include "bindings/handles.hpp"
 #include "engine/board.hpp"
+#include "engine/grant.hpp"
 
 namespace zerohop::bindings {
 namespace {
@@ -96,8 +97,10 @@ std::string demand_route(py::handle object) {
 
 const Memory& demand_memory(py::handle object, const char* what) {
   if (const Memory* memory = find_memory(object)) return *memory;
+  if (find_remote(object)) refuse(what, "a Memory", object, ", which is another Endpoint's");
+  const bool grant = py::isinstance<engine::Grant>(object);
   refuse(what, "a Memory", object,
-         find_remote(object) ? ", which is another Endpoint's" : ": register the array first");
+         grant ? ": give its .remote to the peer, by pickle say" : ": register the array first");
 }
 
 const RemoteMemory* find_remote(py::handle object) {

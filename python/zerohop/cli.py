@@ -255,6 +255,13 @@ def top(context: click.Context, addresses: tuple[str, ...], once: bool, interval
     context.exit(0 if view.run(sources, interval, once) else 1)
 
 
+def _trace(file: TextIO) -> Any:
+    try:
+        return json.load(file)
+    except ValueError as error:
+        raise ValueError(f"{file.name!r} is no trace: {error}") from None
+
+
 @main.command()
 @click.argument("traces", nargs=-1, required=True, type=click.File("r"))
 @click.option(
@@ -269,7 +276,7 @@ def merge(traces: tuple[TextIO, ...], output: Path) -> None:
     from zerohop.recording import merged, write_whole
 
     try:
-        write_whole(output, *merged(map(json.load, traces)))
+        write_whole(output, *merged(map(_trace, traces)))
     except RecursionError:
         raise click.ClickException("a file is nested too deep: it is no trace") from None
     except (OSError, ValueError) as error:

@@ -83,7 +83,7 @@ def read_json(path: Path) -> tuple[dict[str, Any], list[Row]]:
     """What `write_json` wrote: the header and the rows. Raises ValueError for other files."""
     try:
         head, *rows = json.loads(path.read_text())
-        if head["test"] != "header":
+        if not isinstance(head, dict) or head["test"] != "header":
             raise ValueError("its first row is no header")
         return head, [Row(**fields) for fields in rows]
     except (TypeError, KeyError, ValueError) as error:
