@@ -15,7 +15,7 @@ def keep(ep: zh.Endpoint, peer: zh.Peer | None, link: Link) -> None:
     """The partner function: obeys a Keeper until it says "end"."""
     kept: list[Any] = []
     while True:
-        order, *values = link.recv()
+        order, *values = link.recv(120)  # a test may be long with strangers meanwhile
         if order == "end":
             return
         if order == "block":

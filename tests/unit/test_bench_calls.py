@@ -111,14 +111,13 @@ def test_memory_of_a_gpu_is_registered_with_the_cache_and_without(monkeypatch) -
 
 @pytest.mark.timeout(300)
 def test_calls_are_measured_from_python_and_from_cpp(tmp_path: Path) -> None:
-    text, head, rows = measured(python, tmp_path / "rows.json", "ucx")
+    text, head, rows = measured(python, tmp_path / "rows.json")
     found = {(r["test"], r["driver"], r["memory"]) for r in rows}
     tests = {*overhead.CALLS, *python.LATENCIES}
     assert found >= {(test, "python", part) for test in tests for part in python.PARTS}
     only_python = {"write_and_await", "register_again"}
     assert {test for test, driver, _ in found if driver == "cpp"} == tests - only_python
     assert {r["route"] for r in rows} == {"p2p", "host"}
-    (absent,) = head["not_available"]
-    assert absent["impl"] == "ucx"
+    assert "not_available" not in head  # it has no peers
     assert "await peer.write(...)" in text
     assert "posting a write from Python - from C++ <= 1 us" in text

@@ -1,4 +1,4 @@
-"""What the README and the chapters in docs show works as it is printed there; test_pages.py runs each page as a whole."""
+"""What the README and the chapters in docs show works as it is printed there; test_documents.py runs each page as a whole."""
 
 import json
 import re

@@ -16,7 +16,7 @@ from zerohop import cli
 from zerohop.doctor.address import MAGIC, encode
 
 # Programs that a page has as a file, each with a test in test_readme.py; blocks for a GPU have theirs in
-# test_readme_kernels.py and tests/gpu/test_pages.py.
+# test_readme_kernels.py and tests/gpu/test_page_programs.py.
 FILES = {
     "docs/transfers.md": ["exchange.py"],
     "docs/world.md": ["job.py"],
