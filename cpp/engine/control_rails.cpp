@@ -138,7 +138,7 @@ void Control::check_rails(Link& link, Clock::time_point now) {
     if (state.repair_at && now >= *state.repair_at) renew(link, rail);
     if (state.woken && now - *state.woken > kWokenWithin) {
       state.woken.reset();
-      postpone(link, rail, "the peer makes no queue pair for it");
+      if (path->unconnected()) postpone(link, rail, "the peer makes no queue pair for it");
     }
     const bool waits = state.requeue && state.requeue->generation > state.generation;
     if (waits && now - state.requeued > kNoticeWithin) {

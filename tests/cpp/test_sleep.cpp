@@ -37,6 +37,12 @@ void await(const std::shared_ptr<Transfer>& transfer) {
   (void)transfer->result();
 }
 
+softhca::Faults none_left() {
+  softhca::Faults faults;
+  faults.max_qp = 1;  // it has one, or more
+  return faults;
+}
+
 // A hub that lets one of its Peers be awake, and guests that have no limit.
 struct Hub {
   static constexpr std::size_t kGuests = 3;
@@ -225,9 +231,7 @@ TEST_CASE("both ends have a limit, ask each other, and wake each other") {
 TEST_CASE("who cannot be woken for want of a queue pair is, as soon as there is one") {
   Hub house;
   house.sleeps(0);
-  softhca::Faults none_left;
-  none_left.max_qp = 1;
-  house.hub.set_faults(none_left);
+  house.hub.set_faults(none_left());
   const auto waits = house.to_guest[0]->notify({.slot = 5, .value = 3});
   CHECK(!waits->wait(within(0.6)));  // tried more than once
   house.hub.set_faults({});
@@ -238,9 +242,7 @@ TEST_CASE("who cannot be woken for want of a queue pair is, as soon as there is 
 TEST_CASE("who cannot be woken is lost in the end, and says why") {
   Hub house;
   house.sleeps(0);
-  softhca::Faults none_left;
-  none_left.max_qp = 1;
-  house.hub.set_faults(none_left);
+  house.hub.set_faults(none_left());
   const auto fails = house.to_guest[0]->notify({.slot = 5, .value = 3});
   REQUIRE(fails->wait(soon()));
   CHECK_THROWS_WITH_AS((void)fails->result(), doctest::Contains("cannot be replaced"), PeerLost);
