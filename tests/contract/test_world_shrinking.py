@@ -186,6 +186,7 @@ def test_a_segment_of_the_old_world_serves_until_that_is_closed(rank_threads):
     segments[1].local[:] = 7
     results([Attempt(world.barrier) for world in made])
     made.pop().close()
+    until(lambda: made[0].state()[2] == "corrupt", "rank 0 knows that rank 2 has left")
     smaller = results([Attempt(world.shrink) for world in made])
     segments[0].read(1, 0, 0, 8).wait()
     assert segments[0].local[0] == 7
