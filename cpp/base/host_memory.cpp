@@ -5,27 +5,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <string_view>
+
+#include "base/text_file.hpp"
 
 namespace zerohop {
 namespace {
 
 constexpr std::uint64_t kUnknown = std::numeric_limits<std::uint64_t>::max();
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-// stdio, not iostreams: frameworks bring other copies of the C++ library into the process, and
-// streams of two copies share locale state.
-using File = std::unique_ptr<std::FILE, CloseFile>;
-
-File open_file(const std::string& path) { return File(std::fopen(path.c_str(), "re")); }
-
 // The number behind `key` in a file of "key number" lines.
 std::optional<std::uint64_t> find_number(const std::string& path, const std::string& key) {
-  const File file = open_file(path);
+  const TextFile file = open_text(path);
   std::array<char, 256> line{};
   while (file && std::fgets(line.data(), line.size(), file.get()) != nullptr) {
     const std::string_view text = line.data();
@@ -35,18 +27,10 @@ std::optional<std::uint64_t> find_number(const std::string& path, const std::str
   return std::nullopt;
 }
 
-// The number that is all of a file; nullopt for "max" and where there is no such file.
-std::optional<std::uint64_t> read_number(const std::string& path) {
-  const File file = open_file(path);
-  unsigned long long number = 0;
-  return file && std::fscanf(file.get(), "%llu", &number) == 1 ? std::optional(number)
-                                                               : std::nullopt;
-}
-
 // What one control group leaves. File pages that nobody uses do not count as taken.
 std::uint64_t left_by_group(const std::string& folder) {
-  const auto most = read_number(folder + "/memory.max");
-  const auto used = read_number(folder + "/memory.current");
+  const auto most = number_in(folder + "/memory.max");
+  const auto used = number_in(folder + "/memory.current");
   if (!most || !used) return kUnknown;
   const auto reclaimable = find_number(folder + "/memory.stat", "inactive_file").value_or(0);
   const std::uint64_t taken = *used - std::min(*used, reclaimable);
@@ -55,7 +39,7 @@ std::uint64_t left_by_group(const std::string& folder) {
 
 // Below the mount point: "/" in most containers, which see their own group as the top.
 std::string own_group(const std::string& root) {
-  const File file = open_file(root + "/proc/self/cgroup");
+  const TextFile file = open_text(root + "/proc/self/cgroup");
   std::array<char, 4096> line{};
   while (file && std::fgets(line.data(), line.size(), file.get()) != nullptr) {
     const std::string_view text = line.data();

@@ -4,13 +4,15 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
-#include <fstream>
-#include <iterator>
+#include <cstdio>
 #include <optional>
 #include <system_error>
 #include <utility>
+
+#include "base/text_file.hpp"
 
 namespace zerohop {
 namespace {
@@ -26,17 +28,16 @@ std::string told(std::optional<std::uint64_t> limit) {
   return limit ? std::to_string(*limit) : "unlimited";
 }
 
-// Of a file in /proc that holds one; empty where it cannot be read.
-std::optional<std::uint64_t> number_in(const char* path) {
-  std::uint64_t number = 0;
-  std::ifstream file(path);
-  return file >> number ? std::optional(number) : std::nullopt;
-}
-
 std::uint64_t count_mappings() {
-  std::ifstream maps("/proc/self/maps");
-  return static_cast<std::uint64_t>(
-      std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
+  const TextFile maps = open_text("/proc/self/maps");
+  std::array<char, 4096> part{};
+  std::uint64_t lines = 0;
+  while (maps) {
+    const std::size_t nbytes = std::fread(part.data(), 1, part.size(), maps.get());
+    if (nbytes == 0) break;
+    lines += static_cast<std::uint64_t>(std::count(part.data(), part.data() + nbytes, '\n'));
+  }
+  return lines;
 }
 
 // Empty: there is room for more.

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <sstream>
+#include <ranges>
 #include <stdexcept>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "engine/rail.hpp"
@@ -49,13 +50,14 @@ DeviceChoice first_that_serves(const rdma::PortWish& wish, const DevicePreferenc
 // "rxe0, rxe1" -> "rxe0", "rxe1"
 std::vector<std::string> split_names(const std::string& text) {
   std::vector<std::string> names;
-  std::istringstream in(text);
-  for (std::string name; std::getline(in, name, ',');) {
+  for (const auto part : std::views::split(text, ',')) {
+    const std::string_view name(part.begin(), part.end());
     const auto begin = name.find_first_not_of(' ');
-    if (begin == std::string::npos) {
-      throw std::invalid_argument("'" + text + "' names no device between two commas");
+    if (begin == std::string_view::npos) {
+      throw std::invalid_argument("'" + text +
+                                  "' names no device before or behind one of its commas");
     }
-    names.push_back(name.substr(begin, name.find_last_not_of(' ') + 1 - begin));
+    names.emplace_back(name.substr(begin, name.find_last_not_of(' ') + 1 - begin));
   }
   if (names.size() > kMaxRails) {
     throw std::invalid_argument(std::to_string(names.size()) + " devices are too many: name " +

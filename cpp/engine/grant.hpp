@@ -1,9 +1,10 @@
 // The right of peers to some memory that its owner can take back without closing the memory.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstdio>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 
@@ -46,9 +47,9 @@ class Grant {
  private:
   std::string why_ended() const {
     if (!due_ || !due_->passed()) return "it was revoked, or its memory or Endpoint was closed";
-    std::ostringstream seconds;
-    seconds << seconds_->count();
-    return "its " + seconds.str() + " s are over";
+    std::array<char, 64> text{};
+    std::snprintf(text.data(), text.size(), "its %g s are over", seconds_->count());
+    return text.data();
   }
 
   Memory memory_;

@@ -5,8 +5,8 @@
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
 
+#include "base/text_file.hpp"
 #include "driver/cuda_call.hpp"
 
 namespace zerohop::gpu {
@@ -26,12 +26,9 @@ std::string text(const driver::Cuda& cuda, const char* what, Get get) {
   return buffer.data();
 }
 
-// Without iostreams: in processes that had loaded PyTorch or JAX (seen with torch 2.11 and JAX
-// 0.11) reading this file and its numbers through them never came back.
 std::optional<std::uint64_t> bar1_of(const std::string& pci) {
   const std::string path = "/sys/bus/pci/devices/" + pci + "/resource";
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
-      std::fopen(path.c_str(), "re"), [](auto* f) { return std::fclose(f); });
+  const TextFile file = open_text(path);
   std::array<char, 4096> content{};
   if (file == nullptr) return std::nullopt;
   const std::size_t nbytes = std::fread(content.data(), 1, content.size() - 1, file.get());

@@ -28,6 +28,10 @@ MAX_LINES = 400
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 PYTHON = re.compile(r"^(pybind11/|Python\.h$)")
+# Frameworks bring other copies of the C++ library into the process; streams of two share locale state, and hang or crash.
+STREAMS = re.compile(
+    r"^(fstream|iostream|istream|ostream|iomanip|sstream|spanstream|syncstream|locale|regex|format|print)$"
+)
 HARDWARE = re.compile(r"^(infiniband/|rdma/|cuda|nvml|nvrtc)")
 
 
@@ -43,6 +47,8 @@ def include_problem(root: Path, layer: str, mark: str, target: str) -> str | Non
     first = target.split("/")[0]
     if PYTHON.match(target) and layer != "bindings":
         return "only bindings know Python"
+    if STREAMS.match(target):
+        return "no iostreams, nor what uses locales: base/text_file.hpp, snprintf, to_chars"
     if HARDWARE.match(target) and layer == "base":
         return "base knows neither CUDA nor verbs"
     if mark == '"' and not any((root / top / target).is_file() for top in ("cpp", DEVICE)):
@@ -153,6 +159,8 @@ def test_sound_tree_has_no_problem(sound_tree: Path) -> None:
         ("engine/a.hpp", "<Python.h>", "Python"),
         ("base/a.hpp", "<cuda.h>", "CUDA"),
         ("base/a.hpp", "<infiniband/verbs.h>", "verbs"),
+        ("engine/a.hpp", "<sstream>", "no iostreams"),
+        ("bindings/a.cpp", "<fstream>", "no iostreams"),
         ("engine/a.cpp", '"thing.hpp"', "named from cpp/"),
         ("engine/a.cpp", '"../bindings/thing.hpp"', "named from cpp/"),
         ("extras/a.cpp", "<vector>", "not a layer"),
