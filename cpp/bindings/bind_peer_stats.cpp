@@ -200,8 +200,7 @@ py::dict endpoint_stats(const engine::Endpoint& self) {
   all["peers"] = peers.size();
   all["routes"] = routes;
   all["connections"] = connections_of(reading);
-  const auto faults = self.fault_counts();
-  if (!faults.empty() || self.faults().any()) all["faults"] = faults;
+  all["faults"] = self.fault_counts();
   return all;
 }
 
@@ -215,8 +214,8 @@ over all of them, and "connections", a list of dicts: one for each that is there
 peers whose connections have ended, the oldest first: "peer", the name, "ended", None or a str that says why the last of that
 name ended, and "routes", as before but for what is mapped. Also after close(). Reading them costs transfers nothing.
 
-"faults" is there where the Endpoint has some on purpose (zh.Faults), or met some: a dict of how often each has happened;
-corrupt_found and duplicate_found are packets of peers that were dropped.)");
+"faults" is a dict of how often each fault on purpose (zh.Faults) has happened, empty where none has; corrupt_found and
+duplicate_found are packets of peers that were dropped.)");
 }
 
 void bind_stats(PeerClass& type) {

@@ -36,6 +36,7 @@ std::optional<engine::Notification> to_notification(py::handle notify) {
 TransferHandle handle_of(const PeerHandle& self, const Asked& asked,
                          std::shared_ptr<engine::Transfer> transfer,
                          ResultKind kind = ResultKind::none) {
+  transfer->hand_out();
   return {self.endpoint, std::move(transfer), kind, asked};
 }
 

@@ -17,9 +17,32 @@ constexpr std::array<const char*, kOperations> kSides{"to", "from", "at", "to", 
 
 }  // namespace
 
+Transfer::~Transfer() {
+  if (done()) {
+    tell_unheard();
+    return;
+  }
+  if (counted_) record_.end("refused");
+  uncount(/*failed=*/true);  // begun in vain
+}
+
 std::uint64_t Transfer::result() const {
-  if (failure_) failure_->raise();
-  return result_;
+  if (!failure_) return result_;
+  heard_.store(true, std::memory_order_relaxed);
+  if (route_->stats) route_->stats->heard.store(true, std::memory_order_relaxed);
+  failure_->raise();
+}
+
+// Once for each peer and route, and not where another of their transfers has raised what it met. Of
+// a peer that is lost the log has a sentence anyway.
+void Transfer::tell_unheard() const noexcept {
+  if (!failure_ || !handed_out_ || heard_.load(std::memory_order_relaxed)) return;
+  if (failure_->kind == Failure::Kind::peer_lost || !route_->stats) return;
+  if (route_->stats->heard.exchange(true)) return;
+  log(Level::warning, "transfer", [&] {
+    return "a Transfer has failed, and the program has dropped it without wait(): " +
+           failure_->message + ". More of this peer and route are not told";
+  });
 }
 
 void Transfer::fail(Failure failure) noexcept {

@@ -26,11 +26,7 @@ class Transfer {
   // poller: null where end_at_once() is to follow.
   Transfer(std::shared_ptr<Poller> poller, std::uint64_t nbytes, std::shared_ptr<const Route> route)
       : poller_(std::move(poller)), nbytes_(nbytes), route_(std::move(route)) {}
-  ~Transfer() {
-    if (done()) return;
-    if (counted_) record_.end("refused");
-    uncount(/*failed=*/true);  // begun in vain
-  }
+  ~Transfer();
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
@@ -43,6 +39,8 @@ class Transfer {
   // After done(): the old value of an atomic, the bytes that arrived by recv, else 0. Throws what
   // ended the transfer, if anything did.
   std::uint64_t result() const;
+  // To the program, which may never ask what became of it: then a failure goes to the log.
+  void hand_out() noexcept { handed_out_ = true; }
 
   void poll() const noexcept {
     if (!done()) poller_->poll();
@@ -116,6 +114,7 @@ class Transfer {
  private:
   void uncount(bool failed) noexcept;
   void tell_route(const std::string& peer) const noexcept;
+  void tell_unheard() const noexcept;
   void record(Operation operation, const std::string& peer) noexcept;
   void begin_range(const trace::Tool& tool, Operation operation, const std::string& peer) noexcept;
 
@@ -129,6 +128,8 @@ class Transfer {
   std::atomic<bool> done_{false};
   bool striped_ = false;
   bool placed_ = false;
+  bool handed_out_ = false;
+  mutable std::atomic<bool> heard_{false};  // its failure was thrown
   std::optional<Operation> counted_;
   std::uint64_t begun_ = 0;  // in ticks, once counted
   trace::Range range_;

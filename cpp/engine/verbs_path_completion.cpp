@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/report.hpp"
 #include "engine/verbs_path.hpp"
+#include "softhca/device_faults.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -39,7 +40,14 @@ bool may_be_the_port(ibv_wc_status status) {
          status == IBV_WC_WR_FLUSH_ERR;
 }
 
-std::string cause_of(const ibv_wc& completion, const rdma::Device& device) {
+// What this end's device has done wrong because it was asked to; empty on adapters.
+std::string on_purpose(const Rail& rail) {
+  if (!rail.software()) return {};
+  const std::string faults = softhca::fault_counts(rail.device().context())->text();
+  return faults.empty() ? faults : "; faults on purpose so far, by zh.Faults: " + faults;
+}
+
+std::string cause_of(const ibv_wc& completion, const Rail& rail) {
   std::string cause = std::string(rdma::completion_status_name(completion.status)) + ": " +
                       rdma::completion_status_help(completion.status);
   if (completion.status == IBV_WC_GENERAL_ERR) {
@@ -47,13 +55,13 @@ std::string cause_of(const ibv_wc& completion, const rdma::Device& device) {
              "; of the software HCA: the CUDA error of a copy of GPU memory)";
   }
   if (completion.status == IBV_WC_REM_ACCESS_ERR) {
-    cause += "; most likely its owner has closed or dropped it";
+    cause += "; most likely its owner has closed or dropped it, or its grant has ended";
   }
   if (may_be_the_port(completion.status)) {
-    const std::string trouble = device.port_trouble();
+    const std::string trouble = rail.device().port_trouble();
     if (!trouble.empty()) cause += "; " + trouble;
   }
-  return cause;
+  return cause + on_purpose(rail);
 }
 
 // Of a job in line: posted in part, or all of it but the message; or this is the message behind
@@ -109,7 +117,7 @@ void VerbsPath::retire(std::uint64_t last_ticket) {
 void VerbsPath::on_error(const ibv_wc& completion) {
   const bool is_receive = (completion.wr_id & kReceiveBit) != 0;
   if (state_ == State::up) {
-    const std::string cause = cause_of(completion, services_.rail->device());
+    const std::string cause = cause_of(completion, *services_.rail);
     const bool refused = !is_receive && refused_in_order(completion.status);
     const bool own_fault = !is_receive && refused_here(completion.status);
     break_down(cause, /*flushed_untouched=*/refused, /*peer_may_be_gone=*/!own_fault);

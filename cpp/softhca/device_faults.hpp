@@ -32,10 +32,16 @@ class DeviceFaults final : public Timed {
 
   // A request was posted; whether the device is to be gone with it.
   bool posted() noexcept;
-  // Whether the device has room for one more beside `there`.
-  bool has_room_for_qp(std::size_t there) const noexcept { return has_room(max_qp_, there); }
-  bool has_room_for_cq(std::size_t there) const noexcept { return has_room(max_cq_, there); }
-  bool has_room_for_mr(std::size_t there) const noexcept { return has_room(max_mr_, there); }
+  // Whether the device has room for one more beside `there`; refusals are counted.
+  bool has_room_for_qp(std::size_t there) noexcept {
+    return has_room(max_qp_, there, Fault::max_qp);
+  }
+  bool has_room_for_cq(std::size_t there) noexcept {
+    return has_room(max_cq_, there, Fault::max_cq);
+  }
+  bool has_room_for_mr(std::size_t there) noexcept {
+    return has_room(max_mr_, there, Fault::max_mr);
+  }
   // Lowers what ibv_query_device says.
   void limit(ibv_device_attr& attributes) const noexcept;
 
@@ -48,9 +54,11 @@ class DeviceFaults final : public Timed {
 
  private:
   using Limit = std::atomic<std::uint64_t>;  // 0: none
-  static bool has_room(const Limit& limit, std::size_t there) noexcept {
+  bool has_room(const Limit& limit, std::size_t there, Fault fault) noexcept {
     const std::uint64_t most = limit.load(std::memory_order_relaxed);
-    return most == 0 || there < most;
+    if (most == 0 || there < most) return true;
+    counts->add(fault);
+    return false;
   }
 
   Context& context_;

@@ -207,9 +207,21 @@ std::string_view status_word(ibv_wc_status status) noexcept {
 
 const char* fault_name(Fault fault) noexcept {
   constexpr std::array<const char*, kFaults> kNames = {
-      "drop", "duplicate", "corrupt", "cut",           "partial",         "delay", "slow",
-      "rnr",  "fail",      "remove",  "corrupt_found", "duplicate_found", "alter"};
+      "drop",  "duplicate", "corrupt", "cut",    "partial",       "delay",
+      "slow",  "rnr",       "fail",    "remove", "corrupt_found", "duplicate_found",
+      "alter", "max_qp",    "max_cq",  "max_mr"};
   return kNames[static_cast<std::size_t>(fault)];
+}
+
+std::string FaultCounts::text() const {
+  std::string text;
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    const auto fault = static_cast<Fault>(i);
+    if (of(fault) == 0) continue;
+    text += (text.empty() ? "" : ", ") + std::string(fault_name(fault)) + " " +
+            std::to_string(of(fault));
+  }
+  return text;
 }
 
 }  // namespace zerohop::softhca

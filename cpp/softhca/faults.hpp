@@ -62,8 +62,11 @@ enum class Fault : std::uint8_t {
   corrupt_found,
   duplicate_found,
   alter,
+  max_qp,
+  max_cq,
+  max_mr,
 };
-inline constexpr std::size_t kFaults = 13;
+inline constexpr std::size_t kFaults = 16;
 const char* fault_name(Fault fault) noexcept;
 
 struct FaultCounts {
@@ -75,6 +78,7 @@ struct FaultCounts {
   std::uint64_t of(Fault fault) const noexcept {
     return counts[static_cast<std::size_t>(fault)].load(std::memory_order_relaxed);
   }
+  std::string text() const;  // "drop 3, cut 1"; empty: none has happened
 };
 
 // Numbers that depend on nothing but the seed and what they are asked for: neither on the clock nor

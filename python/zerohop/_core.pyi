@@ -1390,8 +1390,8 @@ class Endpoint:
         peers whose connections have ended, the oldest first: "peer", the name, "ended", None or a str that says why the last of that
         name ended, and "routes", as before but for what is mapped. Also after close(). Reading them costs transfers nothing.
 
-        "faults" is there where the Endpoint has some on purpose (zh.Faults), or met some: a dict of how often each has happened;
-        corrupt_found and duplicate_found are packets of peers that were dropped.
+        "faults" is a dict of how often each fault on purpose (zh.Faults) has happened, empty where none has; corrupt_found and
+        duplicate_found are packets of peers that were dropped.
         """
     def unshare(self, name: str) -> None:
         """

@@ -66,7 +66,7 @@ def test_the_environment_gives_them_where_the_call_does_not(
         assert ep.stats()["faults"] == {}  # none has happened
         ep.set_faults(None)
         assert ep.faults is None
-        assert "faults" not in ep.stats()
+        assert ep.stats()["faults"] == {}
 
 
 def test_p2p_is_off_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,3 +166,12 @@ def test_a_seed_alone_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
         assert a.faults == zh.Faults(seed=7)
         far = b.empty(8)
         assert a.connect(b.address).route(a.empty(8), far.remote).kind == "p2p"
+
+
+def test_refusals_of_a_device_with_limits_are_counted() -> None:
+    with zh.Endpoint("soft0", faults="max_mr=1") as ep:
+        kept = ep.empty(8)
+        with pytest.raises(zh.Error, match="max_mr 1"):
+            ep.empty(8)
+        kept.close()
+        assert ep.stats()["faults"]["max_mr"] >= 1

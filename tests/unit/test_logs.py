@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zerohop as zh
+from support.link import until
 from zerohop import _core, logs
 
 PATIENCE = 20.0  # seconds
@@ -28,6 +29,11 @@ class Kept(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.records.put((record, threading.current_thread().name))
+
+    def records_of(self, topic: str) -> list[str]:
+        """Of what has come."""
+        records = [self.records.get()[0] for _ in range(self.records.qsize())]
+        return [each.getMessage() for each in records if each.name == f"zerohop.{topic}"]
 
     def next_of(self, topic: str) -> logging.LogRecord:
         while True:
@@ -249,3 +255,37 @@ def test_the_last_words_reach_a_file_of_a_logging_that_is_imported_later(tmp_pat
         "",
     )  # what the program does at exit, comes first
     assert path.read_text().count("is no longer connected to peer") == 2
+
+
+def test_a_failure_that_the_program_never_asks_for_is_a_warning_once(kept: Kept) -> None:
+    with zh.Endpoint("soft0", name="log e") as ep, zh.Endpoint("soft0", name="log f") as other:
+        peer = ep.connect(other.address)
+        target = other.empty(8)
+        closed = target.remote
+        target.close()
+
+        def fails() -> zh.Transfer:
+            transfer = peer.write(np.ones(8, "u1"), closed)
+            until(lambda: transfer.done, "it has failed")
+            return transfer
+
+        dropped = fails()
+        assert kept.records_of("transfer") == []  # as it may still be asked for
+        del dropped
+        told = kept.next_of("transfer")
+        assert told.levelno == logging.WARNING
+        assert "the program has dropped it without wait(): transfer with peer" in told.getMessage()
+        assert "its owner has closed or dropped it" in told.getMessage()
+        fails()
+    assert kept.records_of("transfer") == []
+
+
+def test_what_was_raised_is_not_told_again(kept: Kept) -> None:
+    failing = zh.Faults(fail=1, fail_status="REM_OP_ERR")
+    with zh.Endpoint("soft0", faults=failing) as ep, zh.Endpoint("soft0", p2p=0) as other:
+        peer, target = ep.connect(other.address), other.empty(8)
+        transfer = peer.write(np.ones(8, "u1"), target.remote)
+        with pytest.raises(zh.VerbsError, match=r"faults on purpose so far, by zh.Faults: fail 1"):
+            transfer.wait()
+        del transfer
+    assert kept.records_of("transfer") == []
