@@ -3,6 +3,7 @@
 
 #include "bindings/bind_reports.hpp"
 #include "bindings/bind_verbs.hpp"
+#include "bindings/half_made.hpp"
 #include "bindings/interpreter.hpp"
 #include "bindings/quick_transfers.hpp"
 #include "bindings/refusals.hpp"
@@ -33,6 +34,7 @@ PYBIND11_MODULE(_core_of_main, m, pybind11::multiple_interpreters::per_interpret
   bind_notebook(m);
   bind_recording(m);
   bind_logs(m);
+  refuse_half_made(m);
   explain_refusals(m);
   quicken_transfers(m);
 }

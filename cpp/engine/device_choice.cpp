@@ -54,8 +54,7 @@ std::vector<std::string> split_names(const std::string& text) {
     const std::string_view name(part.begin(), part.end());
     const auto begin = name.find_first_not_of(' ');
     if (begin == std::string_view::npos) {
-      throw std::invalid_argument("'" + text +
-                                  "' names no device before or behind one of its commas");
+      throw std::invalid_argument("'" + text + "' has a comma with no device beside it");
     }
     names.emplace_back(name.substr(begin, name.find_last_not_of(' ') + 1 - begin));
   }

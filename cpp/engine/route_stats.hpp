@@ -30,7 +30,7 @@ struct RouteStats {
   Counter failures{0};                            // ended with an error, or refused once counted
   std::atomic<std::int64_t> under_way{0};         // begun and not ended
   std::atomic<bool> told{false};                  // to the log: that it is taken, and why
-  std::atomic<bool> heard{false};                 // a failure, by the program or the log
+  std::atomic<bool> told_failure{false};          // likewise: of which the program did not ask
   // From when the call had a way for it to the moment this process saw it done, of those without an
   // error.
   std::array<Histogram, kOperations> latencies{};

@@ -240,7 +240,10 @@ void StreamWaits::end(Entry& entry, const StreamWaiter::Result& result) noexcept
   entry.waiter->give_back(entry.place);
   leave_slot(entry, result.tag);
   const Failure* failure = entry.first && entry.first->done() ? entry.first->failure() : nullptr;
-  if (failure != nullptr) return fail(entry, *failure);
+  if (failure != nullptr) {
+    entry.first->note_heard();
+    return fail(entry, *failure);
+  }
   if (result.outcome == gpu::kCame) {
     if (!entry.first) entry.transfer->set_result(result.value);
     return entry.transfer->drop();

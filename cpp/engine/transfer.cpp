@@ -28,20 +28,20 @@ Transfer::~Transfer() {
 
 std::uint64_t Transfer::result() const {
   if (!failure_) return result_;
-  heard_.store(true, std::memory_order_relaxed);
-  if (route_->stats) route_->stats->heard.store(true, std::memory_order_relaxed);
+  note_heard();
   failure_->raise();
 }
 
-// Once for each peer and route, and not where another of their transfers has raised what it met. Of
-// a peer that is lost the log has a sentence anyway.
+// Once for each peer and route. Of a peer that is lost the log has a sentence anyway.
 void Transfer::tell_unheard() const noexcept {
   if (!failure_ || !handed_out_ || heard_.load(std::memory_order_relaxed)) return;
-  if (failure_->kind == Failure::Kind::peer_lost || !route_->stats) return;
-  if (route_->stats->heard.exchange(true)) return;
+  RouteStats* stats = route_ ? route_->stats.get() : nullptr;
+  if (failure_->kind == Failure::Kind::peer_lost || stats == nullptr) return;
+  if (stats->told_failure.exchange(true)) return;
   log(Level::warning, "transfer", [&] {
-    return "a Transfer has failed, and the program has dropped it without wait(): " +
-           failure_->message + ". More of this peer and route are not told";
+    return "a Transfer has failed, and the program has dropped it without wait(), which raises "
+           "such errors: " +
+           failure_->message + ". More of them with this peer by this route are not told here";
   });
 }
 

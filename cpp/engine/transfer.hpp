@@ -41,6 +41,8 @@ class Transfer {
   std::uint64_t result() const;
   // To the program, which may never ask what became of it: then a failure goes to the log.
   void hand_out() noexcept { handed_out_ = true; }
+  // Its failure, by one who raises or reports it.
+  void note_heard() const noexcept { heard_.store(true, std::memory_order_relaxed); }
 
   void poll() const noexcept {
     if (!done()) poller_->poll();
@@ -129,7 +131,7 @@ class Transfer {
   bool striped_ = false;
   bool placed_ = false;
   bool handed_out_ = false;
-  mutable std::atomic<bool> heard_{false};  // its failure was thrown
+  mutable std::atomic<bool> heard_{false};
   std::optional<Operation> counted_;
   std::uint64_t begun_ = 0;  // in ticks, once counted
   trace::Range range_;

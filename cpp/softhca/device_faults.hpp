@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
+#include "base/log.hpp"
 #include "softhca/faults.hpp"
 #include "softhca/timers.hpp"
 
@@ -58,6 +60,8 @@ class DeviceFaults final : public Timed {
     const std::uint64_t most = limit.load(std::memory_order_relaxed);
     if (most == 0 || there < most) return true;
     counts->add(fault);
+    log(Level::debug, "faults",
+        [&] { return std::string(fault_name(fault)) + ": no more than " + std::to_string(most); });
     return false;
   }
 

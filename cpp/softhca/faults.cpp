@@ -214,9 +214,11 @@ const char* fault_name(Fault fault) noexcept {
 }
 
 std::string FaultCounts::text() const {
+  constexpr std::array kDone{Fault::drop,    Fault::duplicate, Fault::corrupt, Fault::cut,
+                             Fault::partial, Fault::delay,     Fault::slow,    Fault::rnr,
+                             Fault::fail,    Fault::remove,    Fault::alter};
   std::string text;
-  for (std::size_t i = 0; i < kFaults; ++i) {
-    const auto fault = static_cast<Fault>(i);
+  for (const Fault fault : kDone) {
     if (of(fault) == 0) continue;
     text += (text.empty() ? "" : ", ") + std::string(fault_name(fault)) + " " +
             std::to_string(of(fault));

@@ -78,7 +78,8 @@ struct FaultCounts {
   std::uint64_t of(Fault fault) const noexcept {
     return counts[static_cast<std::size_t>(fault)].load(std::memory_order_relaxed);
   }
-  std::string text() const;  // "drop 3, cut 1"; empty: none has happened
+  // What went wrong with requests and packets on purpose, "drop 3, cut 1"; empty: nothing has.
+  std::string text() const;
 };
 
 // Numbers that depend on nothing but the seed and what they are asked for: neither on the clock nor

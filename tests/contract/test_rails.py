@@ -105,6 +105,8 @@ def test_devices_come_from_the_environment(monkeypatch):
         (["soft0", "soft0"], ValueError, "named twice"),
         ("soft0,soft0@127.0.0.1", ValueError, "named twice"),
         ([], ValueError, "names no device"),
+        ("soft0,", ValueError, "has a comma with no device beside it"),
+        ("soft0, ,soft0@127.0.0.2", ValueError, "has a comma with no device beside it"),
         (["soft0", "a,b"], ValueError, "is not the name of a device"),
         (["soft0", 3], TypeError, "must be a str, not int"),
         ([f"soft0@127.0.0.{i}" for i in range(2, 11)], ValueError, "9 devices are too many"),

@@ -174,4 +174,26 @@ def test_refusals_of_a_device_with_limits_are_counted() -> None:
         with pytest.raises(zh.Error, match="max_mr 1"):
             ep.empty(8)
         kept.close()
-        assert ep.stats()["faults"]["max_mr"] >= 1
+        assert ep.stats()["faults"] == {"max_mr": 1}
+    with (
+        zh.Endpoint("soft0", p2p=0) as ep,
+        zh.Endpoint("soft0") as first,
+        zh.Endpoint("soft0") as more,
+    ):
+        ep.connect(first.address)
+        ep.set_faults("max_qp=1")
+        with pytest.raises(zh.Error, match="max_qp 1"):
+            ep.connect(more.address)
+        assert ep.stats()["faults"]["max_qp"] >= 1
+
+
+def test_an_end_without_faults_blames_none() -> None:
+    with zh.Endpoint("soft0", p2p=0) as a, zh.Endpoint("soft0", faults="duplicate=1") as b:
+        peer, inbox = a.connect(b.address), b.empty(8)
+        closed = inbox.remote
+        peer.write(bytearray(8), closed).wait()
+        until(lambda: a.stats()["faults"].get("duplicate_found"), "copies are found")
+        inbox.close()
+        with pytest.raises(zh.VerbsError, match="its owner has closed") as caught:
+            peer.write(bytearray(8), closed).wait()
+        assert "on purpose" not in str(caught.value)

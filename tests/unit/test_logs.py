@@ -30,8 +30,10 @@ class Kept(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.records.put((record, threading.current_thread().name))
 
-    def records_of(self, topic: str) -> list[str]:
-        """Of what has come."""
+    def all_of(self, topic: str) -> list[str]:
+        """Of what was told up to now."""
+        logs.stop()
+        logs.start()
         records = [self.records.get()[0] for _ in range(self.records.qsize())]
         return [each.getMessage() for each in records if each.name == f"zerohop.{topic}"]
 
@@ -269,15 +271,21 @@ def test_a_failure_that_the_program_never_asks_for_is_a_warning_once(kept: Kept)
             until(lambda: transfer.done, "it has failed")
             return transfer
 
-        dropped = fails()
-        assert kept.records_of("transfer") == []  # as it may still be asked for
+        raised, dropped = fails(), fails()
+        with pytest.raises(zh.VerbsError, match="its grant has ended"):
+            raised.wait()
+        del raised
+        assert kept.all_of("transfer") == []  # the other may still be asked for
         del dropped
         told = kept.next_of("transfer")
         assert told.levelno == logging.WARNING
-        assert "the program has dropped it without wait(): transfer with peer" in told.getMessage()
+        assert (
+            "dropped it without wait(), which raises such errors: transfer with"
+            in told.getMessage()
+        )
         assert "its owner has closed or dropped it" in told.getMessage()
         fails()
-    assert kept.records_of("transfer") == []
+    assert kept.all_of("transfer") == []
 
 
 def test_what_was_raised_is_not_told_again(kept: Kept) -> None:
@@ -288,4 +296,4 @@ def test_what_was_raised_is_not_told_again(kept: Kept) -> None:
         with pytest.raises(zh.VerbsError, match=r"faults on purpose so far, by zh.Faults: fail 1"):
             transfer.wait()
         del transfer
-    assert kept.records_of("transfer") == []
+    assert kept.all_of("transfer") == []
