@@ -14,7 +14,7 @@
 
 #include "bindings/convert.hpp"
 #include "bindings/demands.hpp"
-#include "bindings/dropped_sends.hpp"
+#include "bindings/dropped.hpp"
 #include "bindings/knobs.hpp"
 #include "bindings/topics.hpp"
 #include "engine/device_choice.hpp"

@@ -43,6 +43,21 @@ void share(Endpoint& self, Name text, Shown<engine::Memory> object) {
 
 }  // namespace
 
+namespace {
+
+// For longer than a call, in which the program could resize what a torch tensor lies in.
+engine::Memory register_for_good(engine::Endpoint& endpoint, py::handle array,
+                                 std::optional<bool> writable, bool cache,
+                                 const std::optional<std::string>& registration) {
+  engine::Memory memory = register_array(endpoint, array, writable, cache, registration);
+  if (memory.device() == "cpu" && py::hasattr(array, "untyped_storage")) {
+    py::module_::import("zerohop.torch_storage").attr("hold")(array);
+  }
+  return memory;
+}
+
+}  // namespace
+
 engine::Memory register_array(engine::Endpoint& endpoint, py::handle array,
                               std::optional<bool> writable, bool cache,
                               const std::optional<std::string>& registration) {
@@ -66,7 +81,7 @@ void bind_registered_memory(EndpointClass& type) {
 Counters of the registrations of GPU memory, by name: ``hits`` and ``misses`` of look-ups, ``evictions`` of
 unused ones for lack of room (knob ``registration_cache``), ``stale`` ones whose memory had been freed; and
 the ``entries`` and ``nbytes`` that there are, of which nobody uses ``unused`` and ``unused_nbytes``.)")
-      .def("register", &register_array, py::arg("array"), py::kw_only(),
+      .def("register", &register_for_good, py::arg("array"), py::kw_only(),
            py::arg("writable") = py::none(), py::arg("cache") = true,
            py::arg("registration") = py::none(), R"(
 Register an array, without a copy: numpy, torch, jax, or anything with ``__dlpack__`` or the buffer protocol.

@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "bindings/demands.hpp"
-#include "bindings/dropped_sends.hpp"
+#include "bindings/dropped.hpp"
 #include "bindings/topics.hpp"
 
 namespace zerohop::bindings {
@@ -118,7 +118,8 @@ Raises PeerLost, RegistrationError (`local` is closed), RouteUnavailable (there 
           },
           py::arg("timeout") = py::none(), R"(
 Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), then leave. The other side
-sees PeerLost. Calling it again does nothing.
+sees PeerLost. Calling it again does nothing. What has not finished by then ends with PeerLost, and the logger
+zerohop.transfer is told how much that was.
 
 A send() of more than 16384 bytes is posted as an offer and its bytes leave with the recv of the other side:
 close() does not wait for that recv. A send still without one is dropped: its Transfer ends with PeerLost, and

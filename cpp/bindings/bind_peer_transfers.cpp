@@ -100,7 +100,10 @@ struct Pairs {
   [[noreturn]] void refuse(py::handle item, std::size_t local) const {
     const char* wanted = local == 0 ? "(local, remote)" : "(remote, local)";
     if (!PyTuple_Check(item.ptr()) || PyTuple_GET_SIZE(item.ptr()) != 2) {
-      throw py::type_error(which() + " must be a tuple " + wanted + ", not " + a_type_name(item));
+      const std::string of =
+          PyTuple_Check(item.ptr()) ? " of " + std::to_string(py::len(item)) : std::string();
+      throw py::type_error(which() + " must be a tuple " + wanted + ", not " + a_type_name(item) +
+                           of);
     }
     const auto pair = py::reinterpret_borrow<py::tuple>(item);
     const bool swapped =

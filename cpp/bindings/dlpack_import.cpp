@@ -108,7 +108,7 @@ void check_bytes_are_values(py::handle tensor, DType dtype) {
 }
 
 // A torch tensor can be given other memory while it is registered (tensor.data = ..., set_()), so
-// its storage is what is owned. (storage.resize_() still moves the bytes; nobody can prevent that.)
+// its storage is what is owned. (zerohop.torch_storage has it keep its bytes.)
 Owner own_exporter(py::handle object, DType dtype) {
   static PyObject* const untyped_storage = PyUnicode_InternFromString("untyped_storage");
   if (class_attribute(object, untyped_storage) == nullptr) return own_object(object);

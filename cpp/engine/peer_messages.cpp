@@ -117,7 +117,9 @@ Peer::Transferring Peer::post_receive(const Memory& into, std::uint32_t tag,
                                       std::shared_ptr<std::optional<Seal>> seal) {
   check_process();
   if (!into.writable()) {
-    throw std::invalid_argument("cannot receive into a read-only array: register a writable one");
+    throw std::invalid_argument(
+        "cannot receive into a read-only array, or one whose elements overlap: register a "
+        "writable one");
   }
   VerbsPath& path = message_path();
   auto transfer = make_message_transfer(into, into.staged(), path);

@@ -98,7 +98,9 @@ void Peer::check_rights(const Pair& pair, RemoteAccess needed) const {
                                     : "the remote memory may not be read");
   }
   if (needed == kRemoteRead && !local.writable()) {
-    throw std::invalid_argument("cannot read into a read-only array: register a writable one");
+    throw std::invalid_argument(
+        "cannot read into a read-only array, or one whose elements overlap: register a "
+        "writable one");
   }
 }
 

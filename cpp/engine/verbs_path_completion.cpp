@@ -185,6 +185,7 @@ void VerbsPath::cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect
   if (transfer->striped() && effect == Effect::nothing) effect = Effect::some;
   if (transfer->placed()) effect = Effect::all;
   if (state_ == State::closed) {
+    if (!transfer->failed()) stats_.given_up.fetch_add(1, std::memory_order_relaxed);
     transfer->fail(close_reason_(effect));
     return transfer->drop();
   }

@@ -195,7 +195,7 @@ def verify(
     Between two processes of this host, or with --listen on one host and --peer on another. Random ranges and
     alignments; every transfer is compared by checksums of both ends, what is read back byte for byte, and at the end
     all of the memory. Exit status: 0 if nothing was wrong; 1 if something was, or a route that was named is not there;
-    130 after Ctrl-C, which shows what was found so far.
+    2 if the settings are wrong; 130 after Ctrl-C, which shows what was found so far.
     """
     from zerohop.errors import Error
 
@@ -214,7 +214,11 @@ def verify(
     from zerohop.verify import command
 
     options = command.Options(minutes * 60, routes, device, peer, size, seed, as_json)
-    context.exit(0 if command.run(options, Console()) else 1)
+    try:
+        good = command.run(options, Console())
+    except (Error, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+    context.exit(0 if good else 1)
 
 
 def _parse_bytes(text: str) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import zerohop as zh
 from support import dlpack
 from zerohop._core import ArrayView
 
@@ -144,3 +145,26 @@ numpy.kept = kept
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.zeros(1000),
+        lambda: torch.zeros(1000, dtype=torch.bfloat16),
+        lambda: torch.zeros(10, 100).t()[2:5],
+        lambda: torch.nn.Parameter(torch.zeros(1000)).detach(),
+    ],
+)
+def test_what_a_registered_tensor_lies_in_cannot_be_resized(make: Callable[[], Any]) -> None:
+    """Its bytes would be somebody else's, and peers would still write there."""
+    tensor = make()
+    with zh.Endpoint("soft0") as ep:
+        memory = ep.register(tensor)
+        for resize in (
+            lambda: tensor.detach().resize_(100_000),
+            lambda: tensor.untyped_storage().resize_(0),
+        ):
+            with pytest.raises(RuntimeError, match="not resizable"):
+                resize()
+        memory.close()

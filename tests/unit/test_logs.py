@@ -297,3 +297,16 @@ def test_what_was_raised_is_not_told_again(kept: Kept) -> None:
             transfer.wait()
         del transfer
     assert kept.all_of("transfer") == []
+
+
+def test_what_close_cuts_off_is_a_warning(kept: Kept) -> None:
+    with zh.Endpoint("soft0", p2p=0) as other:
+        inbox = other.empty(10)
+        ep = zh.Endpoint("soft0", faults="drop=1", ack_timeout=20)
+        peer = ep.connect(other.address)
+        peer.write(np.ones(10, "u1"), inbox.remote)
+        ep.close(0.1)
+        told = kept.next_of("transfer")
+        assert told.levelno == logging.WARNING
+        assert "close() gave up 1 transfer that" in told.getMessage()
+    assert kept.all_of("transfer") == []

@@ -158,6 +158,7 @@ def test_wrong_usage_is_told() -> None:
         (["--minutes=inf"], "is not a finite number"),
         (["--listen", "--json"], "--listen goes with"),
         (["--size=3x"], "is not a size"),
+        (["--verbs=nope"], "nope"),
         (["--peer=@/no/such/file"], "Invalid value"),
     ):
         result = CliRunner().invoke(main, ["verify", *arguments])

@@ -81,24 +81,25 @@ def run(options: Options, console: Console) -> bool:
 
 
 def verify(options: Options) -> Result:
+    """Raises Error and ValueError of settings by which no Endpoint can be made."""
     seed = secrets.randbits(32) if options.seed is None else options.seed
     result = Result(seed)
     begin = time.monotonic()
+    endpoint = Endpoint(options.device, timeout=TIMEOUT_S, p2p=1, integrity=1)
     try:
         target: Any = (
             second_process(options.device, options.nbytes)
             if options.peer is None
             else nullcontext(options.peer)
         )
-        with (
-            target as address,
-            Endpoint(options.device, timeout=TIMEOUT_S, p2p=1, integrity=1) as endpoint,
-        ):
+        with target as address, endpoint:
             _try(options, endpoint, address, result)
     except (Error, TargetFailed) as error:
         result.failure = str(error)
     except KeyboardInterrupt:
         result.failure = BY_HAND
+    finally:
+        endpoint.close()
     result.seconds = time.monotonic() - begin
     return result
 
