@@ -1,6 +1,7 @@
 // What somebody who knows the secret says on the control channel, in any order, to an Endpoint that
 // was dialled and to one that dials. Meanwhile the Endpoint serves others.
 #include <atomic>
+#include <cerrno>
 #include <string>
 #include <thread>
 
@@ -137,7 +138,9 @@ void be_dialled(Input& input) {
     }
   });
   pollfd waited{.fd = listener.get(), .events = POLLIN, .revents = 0};
-  ::poll(&waited, 1, 10'000);
+  // libFuzzer's alarm interrupts it now and then.
+  while (::poll(&waited, 1, 10'000) < 0 && errno == EINTR) {
+  }
   UniqueFd fd = accept_tcp(listener.get());
   const bool dialled = static_cast<bool>(fd);
   if (dialled) {
