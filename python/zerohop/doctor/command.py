@@ -23,7 +23,7 @@ from zerohop.doctor.sharing import p2p_matrix
 from zerohop.doctor.trial import TIMEOUT_S, Outcome, share, try_pair, try_routes
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error
-from zerohop.knobs import misspelt
+from zerohop.knobs import chosen, misspelt
 
 
 def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) -> bool:
@@ -36,7 +36,7 @@ def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) ->
     endpoint, settings_stand = _try_endpoint(device)
     findings = [*unknown_settings(), endpoint]
     findings += examine(host) if settings_stand else []
-    verdicts = judge(findings, device)
+    verdicts = judge(findings, device, p2p=not settings_stand or chosen({})["p2p"] == 1)
     outcomes: list[Outcome] = []
     if want is not None and not settings_stand:
         outcomes = [Outcome(want, "fail", endpoint.evidence)]

@@ -18,8 +18,13 @@ class Verdict:
     reason: str  # what serves it, or what it lacks
 
 
-def judge(findings: Sequence[Finding], device: str | None = None) -> list[Verdict]:
-    """device: the only one that counts, for instance "soft0"; None: whichever an Endpoint would choose."""
+def judge(
+    findings: Sequence[Finding], device: str | None = None, *, p2p: bool = True
+) -> list[Verdict]:
+    """device: the only one that counts, for instance "soft0"; None: whichever an Endpoint would choose.
+
+    p2p: whether the environment lets Endpoints use that route (ZEROHOP_P2P).
+    """
     known = {finding.name: finding for finding in findings}
     if (endpoint := known.get("endpoint")) and endpoint.state == "fail":
         return [Verdict(route, False, endpoint.evidence) for route in ROUTES]
@@ -30,8 +35,7 @@ def judge(findings: Sequence[Finding], device: str | None = None) -> list[Verdic
     staged = _verdict(known, "staged", gpu, f"through pinned host memory, {host.reason}")
     return [
         host,
-        # Connections, atomics and messages need a device all the same.
-        Verdict("p2p", host.possible, P2P if host.possible else host.reason),
+        _p2p(host, p2p),
         _gpudirect(known, gpu, adapter, device),
         staged if host.possible or gpu else Verdict("staged", False, host.reason),
     ]
@@ -65,6 +69,13 @@ def _host(known: Mapping[str, Finding], adapter: list[str], device: str | None) 
     if device is None and not adapter:
         return Verdict("host", True, "over an RDMA device")
     return _verdict(known, "host", _lacking(known, "soft0"), f"over {device or 'soft0'}")
+
+
+def _p2p(host: Verdict, allowed: bool) -> Verdict:
+    if not allowed:
+        return Verdict("p2p", False, "ZEROHOP_P2P=0 is set: unset it, or make Endpoints with p2p=1")
+    # Connections, atomics and messages need a device all the same.
+    return Verdict("p2p", host.possible, P2P if host.possible else host.reason)
 
 
 def _gpudirect(
