@@ -52,8 +52,11 @@ std::string represent(const ImportedArray& array) {
          (array.writable ? "writable)" : std::string("read-only: ") + array.why_read_only + ")");
 }
 
-int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  return fill_buffer(self, view, flags, exported(py::handle(self).cast<const ImportedArray&>()));
+int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
+  return fill_or_raise(view, [&] {
+    return fill_buffer(self, view, flags,
+                       exported(py::cast<const ImportedArray&>(py::handle(self))));
+  });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "bindings/arguments.hpp"
 #include "bindings/bind_endpoint.hpp"
 #include "bindings/demands.hpp"
+#include "bindings/torch_storage.hpp"
 
 namespace zerohop::bindings {
 namespace {
@@ -43,25 +44,11 @@ void share(Endpoint& self, Name text, Shown<engine::Memory> object) {
 
 }  // namespace
 
-namespace {
-
-// For longer than a call, in which the program could resize what a torch tensor lies in.
-engine::Memory register_for_good(engine::Endpoint& endpoint, py::handle array,
-                                 std::optional<bool> writable, bool cache,
-                                 const std::optional<std::string>& registration) {
-  engine::Memory memory = register_array(endpoint, array, writable, cache, registration);
-  if (memory.device() == "cpu" && py::hasattr(array, "untyped_storage")) {
-    py::module_::import("zerohop.torch_storage").attr("hold")(array);
-  }
-  return memory;
-}
-
-}  // namespace
-
 engine::Memory register_array(engine::Endpoint& endpoint, py::handle array,
                               std::optional<bool> writable, bool cache,
                               const std::optional<std::string>& registration) {
   drain_released();
+  hold_storage(array);
   const auto demand = parse_demand(registration);
   ImportedArray imported = import_array(array);
   if (writable.value_or(false) && !imported.writable) {
@@ -81,7 +68,7 @@ void bind_registered_memory(EndpointClass& type) {
 Counters of the registrations of GPU memory, by name: ``hits`` and ``misses`` of look-ups, ``evictions`` of
 unused ones for lack of room (knob ``registration_cache``), ``stale`` ones whose memory had been freed; and
 the ``entries`` and ``nbytes`` that there are, of which nobody uses ``unused`` and ``unused_nbytes``.)")
-      .def("register", &register_for_good, py::arg("array"), py::kw_only(),
+      .def("register", &register_array, py::arg("array"), py::kw_only(),
            py::arg("writable") = py::none(), py::arg("cache") = true,
            py::arg("registration") = py::none(), R"(
 Register an array, without a copy: numpy, torch, jax, or anything with ``__dlpack__`` or the buffer protocol.
@@ -95,7 +82,8 @@ first that works (on soft0, which copies by itself, also ``"staged"``). Default:
 ``Memory.registration`` tells which it became.
 The first array of a GPU that is registered (or made by empty()) loads the kernels there and takes 2 MiB of its memory.
 
-Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError, ValueError.)")
+Returns Memory, which keeps the array alive. The storage of a tensor of PyTorch on the CPU cannot be resized any more, for
+good; a RuntimeWarning says where PyTorch cannot be kept from it. Raises RegistrationError, TypeError, ValueError.)")
       .def(
           "empty",
           [](Endpoint& self, const py::object& shape, const py::object& dtype, Name device,

@@ -26,22 +26,16 @@ ExportedArray exported(const Memory& memory) {
 }
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
-  view->obj = nullptr;  // what CPython wants to see after a failure
-  try {
+  return fill_or_raise(view, [&] {
     const auto& memory = py::cast<const Memory&>(py::handle(self));
     const DType dtype = memory.layout().dtype;
     if ((flags & PyBUF_FORMAT) != 0 && !has_buffer_format(dtype)) {
       // Whoever took the bits for integers would compute with them.
-      const std::string message =
-          "the buffer protocol knows no " + dtype.name() + ": use torch.from_dlpack";
-      PyErr_SetString(PyExc_BufferError, message.c_str());
-      return -1;
+      throw py::buffer_error("the buffer protocol knows no " + dtype.name() +
+                             ": use torch.from_dlpack");
     }
     return fill_buffer(self, view, flags, exported(memory));
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_BufferError, error.what());
-    return -1;
-  }
+  });
 }
 
 void support_buffers(PyHeapTypeObject* type) { add_buffer_protocol(type, &get_buffer); }

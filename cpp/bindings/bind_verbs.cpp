@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "bindings/array_import.hpp"
 #include "bindings/gil.hpp"
+#include "bindings/torch_storage.hpp"
 #include "bindings/verbs_objects.hpp"
 #include "engine/device_choice.hpp"
 #include "rdma/verbs_text.hpp"
@@ -85,6 +86,7 @@ std::optional<AsyncEvent> async_event(Device& device, double timeout) {
 // [lowest, one past the highest) byte that the array touches.
 std::shared_ptr<VerbsRegion> register_array(const std::shared_ptr<ProtectionDomain>& domain,
                                             py::object array, std::optional<int> access) {
+  hold_storage(array);
   ImportedArray imported = import_array(array);
   if (imported.device != "cpu") {
     throw py::value_error("only host memory can be registered here, not " + imported.device);

@@ -6,6 +6,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include <exception>
+
 #include "bindings/array_export.hpp"
 
 namespace zerohop::bindings {
@@ -17,6 +19,18 @@ bool has_buffer_format(DType dtype) noexcept;
 // width, to be viewed by the consumer.
 int fill_buffer(PyObject* exporter, Py_buffer* view, int flags,
                 const ExportedArray& array) noexcept;
+
+// What a getbufferproc does: what is thrown, as of objects that were never made, is a BufferError.
+template <typename Fill>
+int fill_or_raise(Py_buffer* view, Fill&& fill) noexcept {
+  view->obj = nullptr;  // what CPython wants to see after a failure
+  try {
+    return fill();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_BufferError, error.what());
+    return -1;
+  }
+}
 
 // For py::custom_type_setup: gives the type a buffer, filled by `get_buffer` through fill_buffer.
 void add_buffer_protocol(PyHeapTypeObject* type, getbufferproc get_buffer) noexcept;

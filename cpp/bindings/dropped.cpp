@@ -9,10 +9,9 @@ namespace zerohop::bindings {
 Dropped dropped_of(const std::vector<std::shared_ptr<engine::Peer>>& peers) {
   Dropped sum;
   for (const auto& peer : peers) {
+    sum.transfers += peer->given_up();
     for (const auto& rail : peer->rails()) {
-      if (rail.stats == nullptr) continue;
-      sum.sends += rail.stats->sends_dropped.load();
-      sum.transfers += rail.stats->given_up.load();
+      if (rail.stats != nullptr) sum.sends += rail.stats->sends_dropped.load();
     }
   }
   return sum;

@@ -13,7 +13,7 @@ namespace zerohop::bindings {
 
 struct Dropped {
   std::uint64_t sends = 0;
-  std::uint64_t transfers = 0;  // others
+  std::uint64_t transfers = 0;  // under way at the deadline
 };
 
 Dropped dropped_of(const std::vector<std::shared_ptr<engine::Peer>>& peers);

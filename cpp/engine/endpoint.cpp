@@ -247,12 +247,13 @@ void Endpoint::close(const Deadline& deadline) {
   if (generation_ != fork_generation() || closed_.exchange(true)) return;
   try {
     const auto peers = control_->peers();
-    services_.poller->wait(
-        [&] {
-          return std::ranges::all_of(
-              peers, [](const auto& peer) { return !peer->alive() || peer->idle(); });
-        },
-        deadline);
+    const auto all_idle = [&] {
+      return std::ranges::all_of(peers,
+                                 [](const auto& peer) { return !peer->alive() || peer->idle(); });
+    };
+    if (!services_.poller->wait(all_idle, deadline)) {
+      for (const auto& peer : peers) peer->give_up();
+    }
   } catch (...) {  // Ctrl-C ends the wait, not the closing
     stop();
     throw;

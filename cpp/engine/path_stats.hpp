@@ -19,7 +19,6 @@ struct PathStats {
   std::atomic<std::uint64_t> broken{0};         // queue pair errors
   std::atomic<std::uint64_t> sleeps{0};         // how often its queue pair was given back
   std::atomic<std::uint64_t> sends_dropped{0};  // that no recv had taken when the peer was lost
-  std::atomic<std::uint64_t> given_up{0};       // transfers under way when the path was closed
 
   void count(ibv_wr_opcode opcode, std::uint64_t nbytes) noexcept {
     (opcode == IBV_WR_RDMA_READ ? bytes_in : bytes_out)

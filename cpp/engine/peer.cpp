@@ -150,12 +150,19 @@ bool Peer::idle() const {
 void Peer::close(const Deadline& deadline) {
   if (process_generation_ != fork_generation()) return;  // the parent's connection
   if (alive()) {
-    poller_->wait([this] { return !alive() || idle(); }, deadline);
+    if (!poller_->wait([this] { return !alive() || idle(); }, deadline)) give_up();
   }
   host_.leave(shared_from_this());
   const Deadline soon = Deadline::after(Deadline::Seconds(5));  // the progress thread's turn
   poller_->wait([this] { return left_.load(std::memory_order_acquire); }, soon);
   wait_for_its_copies();
+}
+
+void Peer::give_up() {
+  if (!alive() || idle()) return;
+  std::int64_t under_way = 0;
+  for (const auto& [name, stats] : book_->rows()) under_way += stats->under_way.load();
+  given_up_.store(static_cast<std::uint64_t>(std::max<std::int64_t>(under_way, 0)));
 }
 
 // Copies that it, or this process for it, began before the end are done.

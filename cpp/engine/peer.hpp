@@ -124,6 +124,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void close(const Deadline& deadline);
 
   bool idle() const;  // nothing posted, nothing waiting to be
+  void give_up();     // the time for that has passed: what is under way will be cut off
+  std::uint64_t given_up() const noexcept { return given_up_.load(std::memory_order_relaxed); }
 
   // --- for the progress thread ---
   // Null: the rail's device was gone when this Peer was made.
@@ -379,7 +381,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::atomic<int> asked_sums_{0};         // questions of the peer under way
   std::atomic<int> refused_sums_{0};       // of all it asked, as it had no right to that memory
   std::atomic<State> state_{State::connecting};
-  std::atomic<bool> left_{false};  // lost, and all that was pending has ended
+  std::atomic<std::uint64_t> given_up_{0};  // transfers under way then
+  std::atomic<bool> left_{false};           // lost, and all that was pending has ended
 
   mutable Mutex<Rank::peer> mutex_;
   std::string lost_reason_;

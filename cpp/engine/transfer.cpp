@@ -1,5 +1,7 @@
 #include "engine/transfer.hpp"
 
+#include <infiniband/verbs.h>
+
 #include <array>
 #include <cstdio>
 #include <string_view>
@@ -32,11 +34,13 @@ std::uint64_t Transfer::result() const {
   failure_->raise();
 }
 
-// Once for each peer and route. Of a peer that is lost the log has a sentence anyway.
+// Once for each peer and route. Of a peer that is lost the log has a sentence anyway, and what an
+// earlier error has cut off is for who asks or asked for that one.
 void Transfer::tell_unheard() const noexcept {
   if (!failure_ || !handed_out_ || heard_.load(std::memory_order_relaxed)) return;
   RouteStats* stats = route_ ? route_->stats.get() : nullptr;
   if (failure_->kind == Failure::Kind::peer_lost || stats == nullptr) return;
+  if (failure_->kind == Failure::Kind::verbs && failure_->code == IBV_WC_WR_FLUSH_ERR) return;
   if (stats->told_failure.exchange(true)) return;
   log(Level::warning, "transfer", [&] {
     return "a Transfer has failed, and the program has dropped it without wait(), which raises "

@@ -40,10 +40,14 @@ bool may_be_the_port(ibv_wc_status status) {
          status == IBV_WC_WR_FLUSH_ERR;
 }
 
-// What this end's device has done wrong because it was asked to; empty on adapters.
-std::string on_purpose(const Rail& rail) {
+// What this end's device has done wrong because it was asked to; empty on adapters. Who has no
+// right to the memory is refused with or without faults, unless that very status was asked for.
+std::string on_purpose(const Rail& rail, ibv_wc_status status) {
   if (!rail.software()) return {};
-  const std::string faults = softhca::fault_counts(rail.device().context())->text();
+  const auto counts = softhca::fault_counts(rail.device().context());
+  const bool of_rights = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_LOC_PROT_ERR;
+  if (of_rights && counts->of(softhca::Fault::fail) == 0) return {};
+  const std::string faults = counts->text();
   return faults.empty() ? faults : "; faults on purpose so far, by zh.Faults: " + faults;
 }
 
@@ -61,7 +65,7 @@ std::string cause_of(const ibv_wc& completion, const Rail& rail) {
     const std::string trouble = rail.device().port_trouble();
     if (!trouble.empty()) cause += "; " + trouble;
   }
-  return cause + on_purpose(rail);
+  return cause + on_purpose(rail, completion.status);
 }
 
 // Of a job in line: posted in part, or all of it but the message; or this is the message behind
@@ -185,7 +189,6 @@ void VerbsPath::cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect
   if (transfer->striped() && effect == Effect::nothing) effect = Effect::some;
   if (transfer->placed()) effect = Effect::all;
   if (state_ == State::closed) {
-    if (!transfer->failed()) stats_.given_up.fetch_add(1, std::memory_order_relaxed);
     transfer->fail(close_reason_(effect));
     return transfer->drop();
   }

@@ -1373,7 +1373,8 @@ class Endpoint:
         ``Memory.registration`` tells which it became.
         The first array of a GPU that is registered (or made by empty()) loads the kernels there and takes 2 MiB of its memory.
 
-        Returns Memory, which keeps the array alive. Raises RegistrationError, TypeError, ValueError.
+        Returns Memory, which keeps the array alive. The storage of a tensor of PyTorch on the CPU cannot be resized any more, for
+        good; a RuntimeWarning says where PyTorch cannot be kept from it. Raises RegistrationError, TypeError, ValueError.
         """
     def reset_notify(self, slot: typing.SupportsInt | typing.SupportsIndex) -> int:
         """

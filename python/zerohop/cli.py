@@ -215,9 +215,10 @@ def verify(
 
     options = command.Options(minutes * 60, routes, device, peer, size, seed, as_json)
     try:
-        good = command.run(options, Console())
+        endpoint = command.open_endpoint(options)
     except (Error, ValueError) as error:
         raise click.UsageError(str(error)) from None
+    good = command.run(options, endpoint, Console())
     context.exit(0 if good else 1)
 
 

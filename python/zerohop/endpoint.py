@@ -287,7 +287,10 @@ class Endpoint(_core.Endpoint):
         await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:
-        state = ", closed" if self.closed else ""
+        try:
+            state = ", closed" if self.closed else ""
+        except TypeError:  # a traceback shows its variables: no error may come in its place
+            return "<zerohop.Endpoint, never made>"
         return f"<zerohop.Endpoint '{self.name}' on {self.device}{state}>"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,9 +16,25 @@ def hold(tensor: torch.Tensor) -> None:
 
     Without that its bytes would go back to the allocator while devices and peers still write there. PyTorch does so with
     what it shares with NumPy, for good, whatever NumPy lets go of (torch.Tensor.numpy). It does not keep share_memory_()
-    from moving them. Tensors that are not plain memory are left as they are.
+    from moving them. Tensors that are not plain memory are left as they are. RuntimeWarning where PyTorch cannot do so.
     """
+    try:
+        storage = tensor.untyped_storage()
+    except RuntimeError:  # sparse ones have none
+        return
+    if storage.device.type != "cpu":
+        return
+    resizable = getattr(storage, "resizable", None)  # newer PyTorch: it has been held already
+    if resizable is not None and not resizable():
+        return
     import torch
 
-    with suppress(RuntimeError, TypeError), torch.no_grad():
-        torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).numpy()
+    try:
+        with torch.no_grad():
+            torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage).numpy()
+    except (RuntimeError, TypeError) as error:  # under FakeTensorMode; without NumPy
+        warnings.warn(
+            f"PyTorch cannot be kept from resizing a registered tensor ({error}): do not resize it",
+            RuntimeWarning,
+            stacklevel=2,
+        )

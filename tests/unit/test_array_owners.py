@@ -156,11 +156,15 @@ numpy.kept = kept
         lambda: torch.nn.Parameter(torch.zeros(1000)).detach(),
     ],
 )
-def test_what_a_registered_tensor_lies_in_cannot_be_resized(make: Callable[[], Any]) -> None:
+@pytest.mark.parametrize("default", ["cpu", "meta"])  # where torch.empty() would have its memory
+def test_what_a_registered_tensor_lies_in_cannot_be_resized(
+    make: Callable[[], Any], default: str
+) -> None:
     """Its bytes would be somebody else's, and peers would still write there."""
     tensor = make()
     with zh.Endpoint("soft0") as ep:
-        memory = ep.register(tensor)
+        with torch.device(default):
+            memory = ep.register(tensor)
         for resize in (
             lambda: tensor.detach().resize_(100_000),
             lambda: tensor.untyped_storage().resize_(0),
@@ -168,3 +172,29 @@ def test_what_a_registered_tensor_lies_in_cannot_be_resized(make: Callable[[], A
             with pytest.raises(RuntimeError, match="not resizable"):
                 resize()
         memory.close()
+
+
+def test_what_a_transfer_uses_cannot_be_resized_either() -> None:
+    with zh.Endpoint("soft0") as ep, zh.Endpoint("soft0") as other:
+        peer = ep.connect(other.address)
+        tensor, sent = torch.zeros(16), torch.ones(16)
+        received = other.accept().recv(tensor)
+        with pytest.raises(RuntimeError, match="not resizable"):
+            tensor.untyped_storage().resize_(1 << 22)
+        peer.send(sent).wait()
+        received.wait()
+        assert torch.equal(tensor, sent)
+        with pytest.raises(RuntimeError, match="not resizable"):
+            sent.resize_(1 << 20)
+
+
+def test_what_pytorch_cannot_keep_is_told() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    tensor = torch.zeros(16)
+    with (
+        zh.Endpoint("soft0") as ep,
+        FakeTensorMode(allow_non_fake_inputs=True),
+        pytest.warns(RuntimeWarning, match="cannot be kept from resizing a registered tensor"),
+    ):
+        ep.register(tensor)

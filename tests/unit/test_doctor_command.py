@@ -61,17 +61,6 @@ def test_routes_that_lack_the_same_share_a_row() -> None:
     assert lines[2:] == ["ok host 64 KiB", "absent p2p, staged no GPU [here]"]
 
 
-def test_p2p_that_the_environment_turns_off_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZEROHOP_P2P", "0")
-    done = run("--json", "--want", "p2p", *SOFT)
-    value = json.loads(done.output)
-    [p2p] = [route for route in value["routes"] if route["route"] == "p2p"]
-    assert not p2p["possible"]
-    assert "unset it, or make Endpoints with p2p=1" in p2p["reason"]
-    assert value["trials"][0]["state"] == "absent"
-    assert done.exit_code == 1
-
-
 def test_doctor_examines_this_machine() -> None:
     done = run("--json")
     value = json.loads(done.output)

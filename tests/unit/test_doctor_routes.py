@@ -1,9 +1,11 @@
 """Which routes the doctor holds possible on a machine, and what it names when one is not."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from doctor_host import (
     CLOSED,
     EOPNOTSUPP,
@@ -14,6 +16,7 @@ from doctor_host import (
     verbs_of,
 )
 from machine import Machine, dgx, plain, software, virtual, without_adapter, workstation
+from zerohop.cli import main
 from zerohop.doctor import CHECKS, Finding, Host, Verdict, examine, judge
 from zerohop.doctor.facts import Cuda, Verbs
 
@@ -183,3 +186,14 @@ def test_finding_without_fix_needs_none(tmp_path: Path) -> None:
         for finding in findings:
             assert bool(finding.fix) >= (finding.state in ("warn", "fail")), finding
             assert not (finding.state == "ok" and finding.fix), finding
+
+
+def test_p2p_that_the_environment_turns_off_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROHOP_P2P", "0")
+    done = CliRunner().invoke(main, ["doctor", "--json", "--want", "p2p", "--verbs", "soft0"])
+    value = json.loads(done.output)
+    [p2p] = [route for route in value["routes"] if route["route"] == "p2p"]
+    assert not p2p["possible"]
+    assert "unset it, or make Endpoints with p2p=1" in p2p["reason"]
+    assert value["trials"][0]["state"] == "absent"
+    assert done.exit_code == 1

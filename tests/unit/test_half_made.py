@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 import types
 from collections.abc import Iterator
 from functools import partial
@@ -44,6 +45,9 @@ def test_each_use_is_refused(bound: type) -> None:
     if "__repr__" in vars(bound):
         with refused():
             repr(half)
+    if bound in (_core.Memory, _core.ArrayView):  # they share their bytes
+        with pytest.raises(BufferError, match=NEVER_MADE):
+            memoryview(half)
     for name in ("close", "wait", "remote", "revoke"):
         if callable(vars(bound).get(name)):
             with refused():
@@ -60,6 +64,10 @@ def test_what_a_traceback_shows_of_an_endpoint_that_could_not_be_made() -> None:
         if isinstance(each.f_locals.get("self"), zh.Endpoint)
     ]
     with pytest.raises(TypeError, match=NEVER_MADE):
-        repr(half)
-    with pytest.raises(TypeError, match=NEVER_MADE):
         half.stats()
+    assert repr(half) == "<zerohop.Endpoint, never made>"
+    shown = "".join(
+        traceback.TracebackException.from_exception(caught.value, capture_locals=True).format()
+    )
+    assert "<zerohop.Endpoint, never made>" in shown
+    assert "soft7" in shown

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
 import subprocess
 import sys
 import threading
@@ -14,46 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zerohop as zh
-from support.link import until
+from support.kept_logs import PATIENCE, Kept, keeping
 from zerohop import _core, logs
-
-PATIENCE = 20.0  # seconds
-
-
-class Kept(logging.Handler):
-    """Hands records over, with the thread that handled them."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self.records: queue.SimpleQueue[tuple[logging.LogRecord, str]] = queue.SimpleQueue()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.put((record, threading.current_thread().name))
-
-    def all_of(self, topic: str) -> list[str]:
-        """Of what was told up to now."""
-        logs.stop()
-        logs.start()
-        records = [self.records.get()[0] for _ in range(self.records.qsize())]
-        return [each.getMessage() for each in records if each.name == f"zerohop.{topic}"]
-
-    def next_of(self, topic: str) -> logging.LogRecord:
-        while True:
-            record, thread = self.records.get(timeout=PATIENCE)
-            assert thread == "zerohop-log"
-            if record.name == f"zerohop.{topic}":
-                return record
 
 
 @pytest.fixture
 def kept() -> Iterator[Kept]:
-    handler, logger = Kept(), logging.getLogger("zerohop")
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
-    yield handler
-    logger.setLevel(level)
-    logger.removeHandler(handler)
+    with keeping() as handler:
+        yield handler
 
 
 def test_connections_and_routes(kept: Kept) -> None:
@@ -257,56 +224,3 @@ def test_the_last_words_reach_a_file_of_a_logging_that_is_imported_later(tmp_pat
         "",
     )  # what the program does at exit, comes first
     assert path.read_text().count("is no longer connected to peer") == 2
-
-
-def test_a_failure_that_the_program_never_asks_for_is_a_warning_once(kept: Kept) -> None:
-    with zh.Endpoint("soft0", name="log e") as ep, zh.Endpoint("soft0", name="log f") as other:
-        peer = ep.connect(other.address)
-        target = other.empty(8)
-        closed = target.remote
-        target.close()
-
-        def fails() -> zh.Transfer:
-            transfer = peer.write(np.ones(8, "u1"), closed)
-            until(lambda: transfer.done, "it has failed")
-            return transfer
-
-        raised, dropped = fails(), fails()
-        with pytest.raises(zh.VerbsError, match="its grant has ended"):
-            raised.wait()
-        del raised
-        assert kept.all_of("transfer") == []  # the other may still be asked for
-        del dropped
-        told = kept.next_of("transfer")
-        assert told.levelno == logging.WARNING
-        assert (
-            "dropped it without wait(), which raises such errors: transfer with"
-            in told.getMessage()
-        )
-        assert "its owner has closed or dropped it" in told.getMessage()
-        fails()
-    assert kept.all_of("transfer") == []
-
-
-def test_what_was_raised_is_not_told_again(kept: Kept) -> None:
-    failing = zh.Faults(fail=1, fail_status="REM_OP_ERR")
-    with zh.Endpoint("soft0", faults=failing) as ep, zh.Endpoint("soft0", p2p=0) as other:
-        peer, target = ep.connect(other.address), other.empty(8)
-        transfer = peer.write(np.ones(8, "u1"), target.remote)
-        with pytest.raises(zh.VerbsError, match=r"faults on purpose so far, by zh.Faults: fail 1"):
-            transfer.wait()
-        del transfer
-    assert kept.all_of("transfer") == []
-
-
-def test_what_close_cuts_off_is_a_warning(kept: Kept) -> None:
-    with zh.Endpoint("soft0", p2p=0) as other:
-        inbox = other.empty(10)
-        ep = zh.Endpoint("soft0", faults="drop=1", ack_timeout=20)
-        peer = ep.connect(other.address)
-        peer.write(np.ones(10, "u1"), inbox.remote)
-        ep.close(0.1)
-        told = kept.next_of("transfer")
-        assert told.levelno == logging.WARNING
-        assert "close() gave up 1 transfer that" in told.getMessage()
-    assert kept.all_of("transfer") == []

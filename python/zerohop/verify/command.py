@@ -67,9 +67,14 @@ class Result:
         return f"interrupted after {operations} operations, {moved} moved: {found} so far"
 
 
-def run(options: Options, console: Console) -> bool:
-    """Whether all was right; prints what was found, also before it raises KeyboardInterrupt."""
-    result = verify(options)
+def open_endpoint(options: Options) -> Endpoint:
+    """Raises Error and ValueError of settings by which none can be made."""
+    return Endpoint(options.device, timeout=TIMEOUT_S, p2p=1, integrity=1)
+
+
+def run(options: Options, endpoint: Endpoint, console: Console) -> bool:
+    """Whether all was right; prints what was found, also before it raises KeyboardInterrupt. Closes the Endpoint."""
+    result = verify(options, endpoint)
     good = result.good(options.routes)
     if options.as_json:
         print(json.dumps({"good": good, **asdict(result)}, indent=2))
@@ -80,12 +85,10 @@ def run(options: Options, console: Console) -> bool:
     return good
 
 
-def verify(options: Options) -> Result:
-    """Raises Error and ValueError of settings by which no Endpoint can be made."""
+def verify(options: Options, endpoint: Endpoint) -> Result:
     seed = secrets.randbits(32) if options.seed is None else options.seed
     result = Result(seed)
     begin = time.monotonic()
-    endpoint = Endpoint(options.device, timeout=TIMEOUT_S, p2p=1, integrity=1)
     try:
         target: Any = (
             second_process(options.device, options.nbytes)
