@@ -5,8 +5,9 @@
 
 namespace zerohop::bindings {
 
-// Has PyTorch refuse that from now on (zerohop.torch_storage). Of anything else it does nothing. To
-// be called before the array is imported: PyTorch may let other threads run meanwhile.
+// Has PyTorch refuse that from now on (zerohop.torch_storage). Of anything but tensors of the CPU
+// it does nothing. To be called before the array is imported: PyTorch may let other threads run
+// meanwhile.
 void hold_storage(pybind11::handle array);
 
 }  // namespace zerohop::bindings

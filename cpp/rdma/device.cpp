@@ -124,7 +124,9 @@ void Device::CloseContext::operator()(ibv_context* context) const noexcept {
 std::string Device::name_with(const char* limit, int ibv_device_attr::* most) const {
   ibv_device_attr now = attributes_;
   (void)verbs_->query_device(context_.get(), &now);  // if it fails those of the opening are told
-  return name_ + " (" + limit + " " + std::to_string(now.*most) + ", for all processes together)";
+  const bool software = verbs_->provider == "softhca";
+  return name_ + " (" + limit + " " + std::to_string(now.*most) +
+         (software ? ", its own or set by zh.Faults)" : ", for all processes together)");
 }
 
 ibv_port_attr Device::port_attributes() const { return query_port(port_); }

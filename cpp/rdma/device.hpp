@@ -31,7 +31,7 @@ class Device {
   ibv_context* context() const noexcept { return context_.get(); }
   const std::string& name() const noexcept { return name_; }
   const ibv_device_attr& attributes() const noexcept { return attributes_; }
-  // "soft0 (max_qp 4, for all processes together)": for messages, asked anew.
+  // "mlx5_0 (max_qp 4, for all processes together)": for messages, asked anew.
   std::string name_with(const char* limit, int ibv_device_attr::* most) const;
   std::uint8_t port() const noexcept { return port_; }
   const Gid& gid() const noexcept { return gid_; }

@@ -22,8 +22,6 @@ def hold(tensor: torch.Tensor) -> None:
         storage = tensor.untyped_storage()
     except RuntimeError:  # sparse ones have none
         return
-    if storage.device.type != "cpu":
-        return
     resizable = getattr(storage, "resizable", None)  # newer PyTorch: it has been held already
     if resizable is not None and not resizable():
         return

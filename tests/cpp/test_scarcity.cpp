@@ -136,15 +136,16 @@ void check_limit(const Limited& limited, const char* words, const char* told, Ma
 TEST_CASE("a device that has no more of something is named with its limit") {
   Limited limited;
   SUBCASE("queue pairs") {
-    check_limit<VerbsError>(limited, "max_qp=1", "soft0 (max_qp 1, for all processes",
+    check_limit<VerbsError>(limited, "max_qp=1", "soft0 (max_qp 1, its own or set by zh.Faults)",
                             [&] { return limited.queue_pair(); });
   }
   SUBCASE("completion queues") {  // there is one already
-    check_limit<VerbsError>(limited, "max_cq=2", "soft0 (max_cq 2, for all processes",
+    check_limit<VerbsError>(limited, "max_cq=2", "soft0 (max_cq 2, its own or set by zh.Faults)",
                             [&] { return limited.completion_queue(); });
   }
   SUBCASE("memory regions") {
-    check_limit<RegistrationError>(limited, "max_mr=1", "soft0 (max_mr 1, for all processes",
+    check_limit<RegistrationError>(limited, "max_mr=1",
+                                   "soft0 (max_mr 1, its own or set by zh.Faults)",
                                    [&] { return limited.region(); });
   }
 }

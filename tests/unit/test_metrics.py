@@ -220,7 +220,7 @@ def check_buckets(served: dict[float, float], told: dict[str, Any]) -> None:
 
 def test_an_endpoint_adds_its_peers_up() -> None:
     with zh.Endpoint("soft0", name="hub", p2p=False) as ep:
-        assert ep.stats() == {"peers": 0, "routes": [], "connections": []}
+        assert ep.stats() == {"peers": 0, "routes": [], "connections": [], "faults": {}}
         others = [zh.Endpoint("soft0", name=f"worker {n}", p2p=False) for n in range(2)]
         for count, other in enumerate(others, start=1):
             target = other.empty(10)
