@@ -29,7 +29,7 @@ demo: $(VENV)/installed ## processes exchange arrays through queue pairs (ARGS="
 test: lint ctest pytest vm ## linters, C++ tests (release, ASAN+UBSAN, TSAN), Python tests, in virtual machines too
 
 ##@ Parts of them
-.PHONY: build lint ctest $(PRESETS:%=ctest-%) pytest vm
+.PHONY: build lint compile $(PRESETS:%=compile-%) ctest $(PRESETS:%=ctest-%) pytest vm
 build: $(VENV)/installed ## the package, built and installed into .venv
 
 lint: $(VENV)/installed $(VENV)/test-group ## clang-format, ruff, mypy
@@ -37,12 +37,15 @@ lint: $(VENV)/installed $(VENV)/test-group ## clang-format, ruff, mypy
 	  echo "make lint reads the list of files from git: run it in a git clone" >&2; exit 1; }
 	pre-commit run --all-files --show-diff-on-failure
 
-ctest: $(PRESETS:%=ctest-%) ## the C++ tests in all three builds (or: make ctest-asan)
-$(PRESETS:%=ctest-%): ctest-%: $(VENV)/test-group
+compile: $(PRESETS:%=compile-%) ## the C++ tests, compiled only (or: make compile-asan)
+$(PRESETS:%=compile-%): compile-%: $(VENV)/test-group
 	@export CUDA_HOME=$${CUDA_HOME:-$$(echo $(CURDIR)/$(VENV)/lib/python3*/site-packages/nvidia/cu13)}
 	test -f build/$*/build.ninja || cmake --preset $* >build/$*.log 2>&1 || { cat build/$*.log; exit 1; }
 	cmake --build --preset $*
-	ctest --preset $*
+
+ctest: $(PRESETS:%=ctest-%) ## the C++ tests in all three builds (or: make ctest-asan)
+$(PRESETS:%=ctest-%): ctest-%: compile-%
+	@ctest --preset $*
 
 pytest: $(VENV)/installed $(VENV)/test-group ## the Python tests (ARGS="-k name")
 	@test -z "$(ARGS)" || exec python -m pytest $(ARGS)

@@ -4,6 +4,7 @@
 // the source (errno, ibv_wc_status, CUresult) is kept beside it; 0 where there is none.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -17,15 +18,19 @@ const char* effect_name(Effect effect) noexcept;
 
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& message, int code = 0, Effect effect = Effect::nothing)
-      : std::runtime_error(message), code_(code), effect_(effect) {}
+  // effect_words: how many bytes at the end of the message tell of the effect.
+  explicit Error(const std::string& message, int code = 0, Effect effect = Effect::nothing,
+                 std::size_t effect_words = 0)
+      : std::runtime_error(message), code_(code), effect_(effect), effect_words_(effect_words) {}
 
   int code() const noexcept { return code_; }
   Effect effect() const noexcept { return effect_; }
+  std::size_t effect_words() const noexcept { return effect_words_; }
 
  private:
   int code_;
   Effect effect_;
+  std::size_t effect_words_;
 };
 
 // Each subclass says which source the code belongs to, or which guarantee ended the operation.
@@ -58,8 +63,8 @@ class RouteUnavailable : public Error {
 class IntegrityError : public Error {
  public:
   IntegrityError(const std::string& message, Effect effect, std::uint64_t offset,
-                 std::uint64_t nbytes)
-      : Error(message, 0, effect), offset_(offset), nbytes_(nbytes) {}
+                 std::uint64_t nbytes, std::size_t effect_words = 0)
+      : Error(message, 0, effect, effect_words), offset_(offset), nbytes_(nbytes) {}
   std::uint64_t offset() const noexcept { return offset_; }
   std::uint64_t nbytes() const noexcept { return nbytes_; }
 

@@ -7,15 +7,19 @@ namespace zerohop {
 namespace {
 
 Failure make(Failure::Kind kind, const Error& error) {
-  return {.kind = kind, .message = error.what(), .code = error.code(), .effect = error.effect()};
+  return {.kind = kind,
+          .message = error.what(),
+          .code = error.code(),
+          .effect = error.effect(),
+          .effect_words = error.effect_words()};
 }
 
-}  // namespace
-
-std::string effect_words(Effect effect) {
+std::string words_of(Effect effect) {
   if (effect == Effect::nothing) return " (nothing was written)";
   return std::string(" (") + effect_name(effect) + " of the data may have been written)";
 }
+
+}  // namespace
 
 Failure Failure::of_current_exception() {
   try {
@@ -51,35 +55,31 @@ Failure Failure::of_current_exception() {
 }
 
 void Failure::set_effect(Effect changed) {
-  const std::string former = effect_words(effect);
-  if (message.ends_with(former)) message.resize(message.size() - former.size());
-  message += effect_words(changed);
+  const std::string words = words_of(changed);
+  message.replace(message.size() - effect_words, effect_words, words);
   effect = changed;
+  effect_words = words.size();
 }
 
 void Failure::explain(const std::string& more) {
-  const std::string words = effect_words(effect);
-  const bool told = message.ends_with(words);
-  if (told) message.resize(message.size() - words.size());
-  message += more;
-  if (told) message += words;
+  message.insert(message.size() - effect_words, more);
 }
 
 void Failure::raise() const {
   switch (kind) {
     case Kind::error: break;
-    case Kind::verbs: throw VerbsError(message, code, effect);
-    case Kind::cuda: throw CudaError(message, code, effect);
-    case Kind::peer_lost: throw PeerLost(message, code, effect);
-    case Kind::timeout: throw TransferTimeout(message, code, effect);
-    case Kind::registration: throw RegistrationError(message, code, effect);
-    case Kind::route_unavailable: throw RouteUnavailable(message, code, effect);
-    case Kind::authentication: throw AuthenticationError(message, code, effect);
-    case Kind::protocol: throw ProtocolError(message, code, effect);
-    case Kind::integrity: throw IntegrityError(message, effect, offset, nbytes);
+    case Kind::verbs: throw VerbsError(message, code, effect, effect_words);
+    case Kind::cuda: throw CudaError(message, code, effect, effect_words);
+    case Kind::peer_lost: throw PeerLost(message, code, effect, effect_words);
+    case Kind::timeout: throw TransferTimeout(message, code, effect, effect_words);
+    case Kind::registration: throw RegistrationError(message, code, effect, effect_words);
+    case Kind::route_unavailable: throw RouteUnavailable(message, code, effect, effect_words);
+    case Kind::authentication: throw AuthenticationError(message, code, effect, effect_words);
+    case Kind::protocol: throw ProtocolError(message, code, effect, effect_words);
+    case Kind::integrity: throw IntegrityError(message, effect, offset, nbytes, effect_words);
     case Kind::invalid_argument: throw std::invalid_argument(message);
   }
-  throw Error(message, code, effect);
+  throw Error(message, code, effect, effect_words);
 }
 
 }  // namespace zerohop

@@ -2,16 +2,14 @@
 // std::exception_ptr would hand one exception object to several threads.)
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
 
 namespace zerohop {
-
-// " (some of the data may have been written)", " (nothing was written)": what ends a message about
-// a transfer.
-std::string effect_words(Effect effect);
 
 struct Failure {
   enum class Kind {
@@ -32,14 +30,20 @@ struct Failure {
   std::string message;
   int code = 0;
   Effect effect = Effect::nothing;
-  std::uint64_t offset = 0;  // of what an integrity failure is about: bytes
+  std::size_t effect_words = 0;  // how many bytes at the end of the message tell of the effect
+  std::uint64_t offset = 0;      // of what an integrity failure is about: bytes
   std::uint64_t nbytes = 0;
 
   // The exception being handled, to be called inside a catch block.
   static Failure of_current_exception();
 
-  // Changes the effect, and the words about it that end the message.
+  // Changes the effect, and the words about it that end the message: " (nothing was written)",
+  // " (some of the data may have been written)".
   void set_effect(Effect changed);
+  Failure with_effect(Effect changed) && {
+    set_effect(changed);
+    return std::move(*this);
+  }
 
   // Adds to the cause, before those words.
   void explain(const std::string& more);

@@ -55,9 +55,10 @@ enum class Rank : unsigned char {
   visit,
   visit_holds,
   lease,
-  awaited,
   transfer,
   poller_sleep,
+  async_waits,  // in every wake-up of waiting callers, so behind all that those are woken under
+  awaited,
   progress,
 
   // Tables that are looked into.
@@ -98,6 +99,7 @@ enum class Rank : unsigned char {
   page_locks,
   copier_lanes,
   works_apart,
+  executor,
   kept_for_good,
 
   // Of the process. Nothing is taken under these.

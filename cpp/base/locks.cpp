@@ -60,6 +60,16 @@ void await_shared(Rank rank, const char* name) noexcept {
   add(rank, name);
 }
 
+void check_process(unsigned made_in, Rank rank, const char* name) noexcept {
+  if (made_in == fork_generation() || rank == Rank::descriptors) return;  // held by fork(2) itself
+  const std::string_view word = word_of(name);
+  std::fprintf(stderr,
+               "fork: %.*s of the parent is locked in a child, where it may be locked for ever; "
+               "leave to the parent what it has made\n",
+               static_cast<int>(word.size()), word.data());
+  std::abort();
+}
+
 void add(Rank rank, const char* name) noexcept {
   if (locks.count == kMost) end(name, "more than can be watched");
   locks.held[locks.count++] = {rank, name};

@@ -1,5 +1,6 @@
 #include "base/report.hpp"
 
+#include <array>
 #include <atomic>
 #include <cstdio>
 
@@ -16,6 +17,14 @@ std::atomic<ReportSink> current{&to_stderr};
 }  // namespace
 
 void report(std::string_view message) noexcept { current.load()(message); }
+
+void report(std::initializer_list<std::string_view> parts) noexcept {
+  std::array<char, 2048> text;
+  std::size_t nbytes = 0;
+  for (const std::string_view part : parts)
+    nbytes += part.copy(text.data() + nbytes, text.size() - nbytes);
+  report(std::string_view(text.data(), nbytes));
+}
 
 ReportSink set_report_sink(ReportSink sink) noexcept {
   return current.exchange(sink != nullptr ? sink : &to_stderr);

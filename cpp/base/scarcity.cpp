@@ -8,10 +8,13 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <optional>
 #include <system_error>
 #include <utility>
 
+#include "base/error.hpp"
+#include "base/random.hpp"
 #include "base/text_file.hpp"
 
 namespace zerohop {
@@ -103,10 +106,25 @@ std::string scarcity_message(const std::string& what, int error_number) {
   return errno_message(what, error_number) + (remedy.empty() ? "" : "; ") + remedy;
 }
 
+namespace {
+
+// The C library ends a process that has no memory for a thread's first use of the thread-local data
+// of a library: so the data of this one and of the C++ library's exceptions are used at once.
+void make_thread_local_data() noexcept {
+  (void)std::uncaught_exceptions();
+  try {
+    (void)random_u32();
+  } catch (const Error&) {  // the kernel gives nothing, and says so to who asks again
+  }
+}
+
+}  // namespace
+
 std::thread start_thread(const char* name, std::function<void()> work) {
   try {
     return std::thread([name = std::string(name), work = std::move(work)] {
       ::pthread_setname_np(::pthread_self(), name.c_str());
+      make_thread_local_data();
       work();
     });
   } catch (const std::system_error& error) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/wire_text.hpp"
 
 namespace zerohop {
 
@@ -82,7 +83,10 @@ class WireReader {
     }
     return take(nbytes);
   }
-  std::string text(std::size_t limit) {
+  // Fit to be shown: see wire_text().
+  std::string text(std::size_t limit) { return wire_text(key(limit), limit); }
+  // As it came: to be looked up or compared, and never to be shown. A view as that of blob().
+  std::string_view key(std::size_t limit) {
     const std::span<const std::byte> bytes = blob(limit);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }

@@ -28,19 +28,19 @@ IntTuple as_tuple(const Dims& dims) {
   return tuple;
 }
 
-ImportedArray select(const ImportedArray& array, py::handle key) {
+ImportedArray select_array(const ImportedArray& array, py::handle key) {
   ImportedArray part = array;
   part.layout = apply_index(array.layout, parse_index(key));
   return part;
 }
 
-ImportedArray reshape(const ImportedArray& array, const py::args& shape) {
+ImportedArray reshape_array(const ImportedArray& array, const py::args& shape) {
   ImportedArray same = array;
   same.layout = zerohop::reshape(array.layout, parse_new_shape(shape).span());
   return same;
 }
 
-ImportedArray view(const ImportedArray& array, py::handle dtype) {
+ImportedArray view_array(const ImportedArray& array, py::handle dtype) {
   ImportedArray same = array;
   same.layout = zerohop::view(array.layout, parse_dtype(dtype));
   return same;
@@ -52,7 +52,7 @@ std::string represent(const ImportedArray& array) {
          (array.writable ? "writable)" : std::string("read-only: ") + array.why_read_only + ")");
 }
 
-int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
+int get_array_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
   return fill_or_raise(view, [&] {
     return fill_buffer(self, view, flags,
                        exported(py::cast<const ImportedArray&>(py::handle(self))));
@@ -63,7 +63,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
 
 void bind_array_view(py::module_& m) {
   py::class_<ImportedArray>(m, "ArrayView", py::custom_type_setup([](PyHeapTypeObject* type) {
-                              add_buffer_protocol(type, get_buffer);
+                              add_buffer_protocol(type, get_array_buffer);
                             }),
                             "An array as zerohop sees it: where its elements lie, without a copy.")
       .def(py::init(&import_array), py::arg("array"))
@@ -84,10 +84,11 @@ void bind_array_view(py::module_& m) {
       .def_property_readonly(
           "why_read_only", [](const ImportedArray& a) { return std::string(a.why_read_only); },
           "The reason, or an empty string for a writable array.")
-      .def("__getitem__", &select, py::arg("key"), "A part of the same bytes, as numpy indexes it.")
-      .def("reshape", &reshape,
+      .def("__getitem__", &select_array, py::arg("key"),
+           "A part of the same bytes, as numpy indexes it.")
+      .def("reshape", &reshape_array,
            "The same bytes in another shape; ValueError as of ``Memory.reshape``.")
-      .def("view", &view, py::arg("dtype"),
+      .def("view", &view_array, py::arg("dtype"),
            "The same bytes as elements of another dtype; ValueError as of ``Memory.view``.")
       .def("__repr__", &represent)
       .def(

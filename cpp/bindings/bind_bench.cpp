@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/host_memory.hpp"
+#include "bindings/convert.hpp"
 #include "bindings/gil.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
@@ -25,8 +26,6 @@ using engine::StreamOperation;
 using engine::TcpLoops;
 using Samples = std::vector<double>;
 using ByteArray = py::array_t<std::uint8_t, py::array::c_style>;
-
-Deadline within(double timeout) { return Deadline::after(Deadline::Seconds(timeout)); }
 
 // The same waiting policy as the Endpoint's.
 TcpLoops tcp_loops(const Endpoint& endpoint, int fd) { return {fd, endpoint.spin()}; }
@@ -49,9 +48,9 @@ StreamOperation parse_operation(const std::string& name) {
   throw py::value_error("operation is write, read, send or recv, not '" + name + "'");
 }
 
-Samples ping_pong(Endpoint& endpoint, const PeerHandle& peer, const Memory& source,
-                  const RemoteMemory& target, std::uint32_t slot, std::size_t rounds, bool first,
-                  double timeout) {
+Samples bench_ping_pong(Endpoint& endpoint, const PeerHandle& peer, const Memory& source,
+                        const RemoteMemory& target, std::uint32_t slot, std::size_t rounds,
+                        bool first, double timeout) {
   const GilReleased released;
   Samples seconds(rounds);
   engine::ping_pong({endpoint, *peer.peer, source, target, slot, first}, seconds, within(timeout));
@@ -66,9 +65,9 @@ Samples memory_ping_pong(const PeerHandle& peer, const Memory& source, const Rem
   return seconds;
 }
 
-double stream(const PeerHandle& peer, const std::string& operation, const Memory& local,
-              const RemoteMemory& remote, std::uint64_t times, std::uint64_t window,
-              double timeout) {
+double bench_stream(const PeerHandle& peer, const std::string& operation, const Memory& local,
+                    const RemoteMemory& remote, std::uint64_t times, std::uint64_t window,
+                    double timeout) {
   const StreamOperation parsed = parse_operation(operation);
   const GilReleased released;
   return engine::stream({*peer.peer, local, remote, parsed}, {times, window}, within(timeout));
@@ -105,8 +104,8 @@ Samples notify(const PeerHandle& peer, std::uint32_t slot, std::uint32_t posts, 
   return seconds;
 }
 
-Samples wait_notify(Endpoint& endpoint, std::uint32_t first, std::uint32_t count,
-                    std::size_t batches, double timeout) {
+Samples bench_wait_notify(Endpoint& endpoint, std::uint32_t first, std::uint32_t count,
+                          std::size_t batches, double timeout) {
   const GilReleased released;
   Samples seconds(batches);
   engine::wait_costs(endpoint, first, count, seconds, within(timeout));
@@ -141,13 +140,13 @@ void bind_bench(py::module_& m) {
   using py::arg;
   m.def("available_memory", &available_memory, arg("root") = "",
         "Bytes that new allocations may take, by /proc and the control group below `root`.");
-  m.def("bench_ping_pong", &ping_pong, arg("endpoint"), arg("peer"), arg("source"), arg("target"),
-        arg("slot"), arg("rounds"), arg("first"), arg("timeout"),
+  m.def("bench_ping_pong", &bench_ping_pong, arg("endpoint"), arg("peer"), arg("source"),
+        arg("target"), arg("slot"), arg("rounds"), arg("first"), arg("timeout"),
         "Seconds of each half round trip of write + notify.");
   m.def("bench_memory_ping_pong", &memory_ping_pong, arg("peer"), arg("source"), arg("target"),
         arg("inbox"), arg("rounds"), arg("first"), arg("timeout"),
         "Seconds of each half round trip of a write alone, whose last byte is polled in `inbox`.");
-  m.def("bench_stream", &stream, arg("peer"), arg("operation"), arg("local"), arg("remote"),
+  m.def("bench_stream", &bench_stream, arg("peer"), arg("operation"), arg("local"), arg("remote"),
         arg("times"), arg("window"), arg("timeout"),
         "Seconds of `times` writes, reads, sends or receives with `window` under way.");
   m.def("bench_write_many", &write_many, arg("peer"), arg("pairs"), arg("times"), arg("window"),
@@ -160,7 +159,7 @@ void bind_bench(py::module_& m) {
         "Seconds of each half round trip of send + recv.");
   m.def("bench_notify", &notify, arg("peer"), arg("slot"), arg("posts"), arg("batches"),
         arg("timeout"), "Seconds per post of a notification, the mean of each batch of `posts`.");
-  m.def("bench_wait_notify", &wait_notify, arg("endpoint"), arg("first"), arg("count"),
+  m.def("bench_wait_notify", &bench_wait_notify, arg("endpoint"), arg("first"), arg("count"),
         arg("batches"), arg("timeout"),
         "Seconds per wait for a notification that is there, the mean of each batch of `count`.");
   m.def("bench_tcp_ping_pong", &tcp_ping_pong, arg("endpoint"), arg("fd"), arg("ball").noconvert(),

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "bindings/convert.hpp"
 #include "bindings/gil.hpp"
 #include "bindings/topics.hpp"
 #include "bindings/verbs_objects.hpp"
@@ -17,8 +18,6 @@ using rdma::QueuePair;
 using Samples = std::vector<double>;
 using ByteArray = py::array_t<std::uint8_t, py::array::c_style>;
 using QueuePairs = std::vector<std::shared_ptr<QueuePair>>;
-
-Deadline within(double timeout) { return Deadline::after(Deadline::Seconds(timeout)); }
 
 ibv_send_wr work_request(SendRequest& request) {
   ibv_send_wr made = request.request;
@@ -41,9 +40,9 @@ Samples latency(QueuePair& queue_pair, CompletionQueue& queue, SendRequest& requ
   return seconds;
 }
 
-Samples ping_pong(QueuePair& queue_pair, CompletionQueue& queue, SendRequest& request,
-                  ByteArray ball, ByteArray landing, std::size_t rounds, bool first,
-                  double timeout) {
+Samples bench_verbs_ping_pong(QueuePair& queue_pair, CompletionQueue& queue, SendRequest& request,
+                              ByteArray ball, ByteArray landing, std::size_t rounds, bool first,
+                              double timeout) {
   const ibv_send_wr made = work_request(request);
   std::uint8_t& thrown = last_byte(ball);
   std::uint8_t& caught = last_byte(landing);
@@ -53,8 +52,9 @@ Samples ping_pong(QueuePair& queue_pair, CompletionQueue& queue, SendRequest& re
   return seconds;
 }
 
-double stream(const QueuePairs& queue_pairs, CompletionQueue& queue, SendRequest& request,
-              std::uint64_t times, std::uint64_t window, double timeout) {
+double bench_verbs_stream(const QueuePairs& queue_pairs, CompletionQueue& queue,
+                          SendRequest& request, std::uint64_t times, std::uint64_t window,
+                          double timeout) {
   if (queue_pairs.empty() || window == 0) throw py::value_error("no queue pair, or no window");
   const ibv_send_wr made = work_request(request);
   std::vector<QueuePair*> all;
@@ -79,11 +79,12 @@ void bind_bench_verbs(py::module_& m) {
   using py::arg;
   m.def("bench_verbs_latency", &latency, arg("queue_pair"), arg("cq"), arg("request"), arg("times"),
         arg("timeout"), "Seconds of each request from its post to its completion.");
-  m.def("bench_verbs_ping_pong", &ping_pong, arg("queue_pair"), arg("cq"), arg("request"),
-        arg("ball").noconvert(), arg("landing").noconvert(), arg("rounds"), arg("first"),
-        arg("timeout"), "Seconds of each half round trip of a write whose last byte is polled.");
-  m.def("bench_verbs_stream", &stream, arg("queue_pairs"), arg("cq"), arg("request"), arg("times"),
-        arg("window"), arg("timeout"),
+  m.def("bench_verbs_ping_pong", &bench_verbs_ping_pong, arg("queue_pair"), arg("cq"),
+        arg("request"), arg("ball").noconvert(), arg("landing").noconvert(), arg("rounds"),
+        arg("first"), arg("timeout"),
+        "Seconds of each half round trip of a write whose last byte is polled.");
+  m.def("bench_verbs_stream", &bench_verbs_stream, arg("queue_pairs"), arg("cq"), arg("request"),
+        arg("times"), arg("window"), arg("timeout"),
         "Seconds of `times` requests on queue pairs by turns, with `window` posted in all.");
   m.def("bench_verbs_receive", &receive, arg("queue_pair"), arg("cq"), arg("local"), arg("times"),
         arg("posted"), arg("timeout"),

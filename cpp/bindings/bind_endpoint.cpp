@@ -138,6 +138,7 @@ The next Peer that connected to this Endpoint and was not returned before. Raise
           "close",
           [](Endpoint& self, Timeout timeout) {
             const Deadline deadline = self.deadline(timeout.seconds);
+            if (self.of_parent()) return;
             close_and_tell(self.peers(), [&] { self.close(deadline); });
           },
           py::arg("timeout") = py::none(), R"(

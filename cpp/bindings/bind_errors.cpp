@@ -2,9 +2,11 @@
 #include <pybind11/pybind11.h>
 
 #include <atomic>
+#include <string_view>
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/wire_text.hpp"
 #include "bindings/topics.hpp"
 
 namespace zerohop::bindings {
@@ -64,6 +66,13 @@ void translate(std::exception_ptr pending) {
 
 void bind_errors(py::module_& m) {
   py::register_local_exception_translator(&translate);
+  m.def(
+      "wire_text",
+      [](const py::bytes& bytes) {
+        const std::string_view raw = bytes;
+        return wire_text(raw, 4 * raw.size());  // an escape takes four
+      },
+      py::arg("bytes"), "Text from another process as str, fit to be shown: see wire_text.hpp.");
   m.def(
       "announce_exit", [] { exiting_thread = std::this_thread::get_id(); },
       "From now on errors end threads other than the calling one quietly.");

@@ -22,7 +22,7 @@ Grant grant(Endpoint& self, Shown<engine::Memory> object, bool writable, const T
   return without_gil([&] { return self.grant(memory, options); });
 }
 
-std::string describe(const Grant& grant) {
+std::string describe_grant(const Grant& grant) {
   return std::string("<zerohop.Grant to ") + (grant.writable() ? "write " : "read ") +
          shape_string(grant.layout().shape.span()) + " " + grant.layout().dtype.name() +
          (grant.revoked() ? ", revoked" : "") + ">";
@@ -47,7 +47,7 @@ of GPU memory that the Endpoint makes itself (route ``staged``) are waited for, 
 reported. Calling it again does nothing.)")
       .def("__enter__", [](py::object self) { return self; })
       .def("__exit__", [](Grant& self, const py::args&) { without_gil([&] { self.revoke(); }); })
-      .def("__repr__", &describe);
+      .def("__repr__", &describe_grant);
 }
 
 void bind_grants(EndpointClass& type) {

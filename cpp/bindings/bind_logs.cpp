@@ -39,7 +39,7 @@ struct Outbox {
 // Replaced in a child of fork(), where nobody is left to unlock the mutex, and the old one is lost.
 std::atomic<Outbox*> current{new Outbox};
 
-void put(Level level, const char* topic, const std::string& text) noexcept {
+void put_sentence(Level level, const char* topic, const std::string& text) noexcept {
   Outbox& outbox = *current.load();
   const std::lock_guard lock(outbox.mutex);
   if (outbox.bell < 0) return;
@@ -58,7 +58,7 @@ void send_logs(int bell) {
   const std::lock_guard lock(outbox.mutex);
   outbox.bell = bell;
   if (bell < 0) outbox.sentences.clear();
-  set_log_sink(bell < 0 ? nullptr : &put);
+  set_log_sink(bell < 0 ? nullptr : &put_sentence);
 }
 
 py::tuple take_logs() {
@@ -72,7 +72,11 @@ py::tuple take_logs() {
   }
   py::list sentences;
   for (const Sentence& each : taken) {
-    sentences.append(py::make_tuple(static_cast<int>(each.level), each.topic, each.text));
+    // Whatever names this system has: none keeps the others from being told.
+    const auto text = py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
+        each.text.data(), static_cast<py::ssize_t>(each.text.size()), "backslashreplace"));
+    if (!text) throw py::error_already_set();
+    sentences.append(py::make_tuple(static_cast<int>(each.level), each.topic, text));
   }
   return py::make_tuple(sentences, dropped);
 }

@@ -25,7 +25,7 @@ ExportedArray exported(const Memory& memory) {
   return {memory.layout(), memory.device(), memory.writable(), memory.pinned()->owner};
 }
 
-int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
+int get_memory_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
   return fill_or_raise(view, [&] {
     const auto& memory = py::cast<const Memory&>(py::handle(self));
     const DType dtype = memory.layout().dtype;
@@ -38,7 +38,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
   });
 }
 
-void support_buffers(PyHeapTypeObject* type) { add_buffer_protocol(type, &get_buffer); }
+void support_buffers(PyHeapTypeObject* type) { add_buffer_protocol(type, &get_memory_buffer); }
 
 // As transfers do: a consumer sees what the default stream has been given, whichever its own
 // stream.
@@ -74,22 +74,22 @@ py::object to_numpy(const Memory& memory, const py::object& dtype, const py::obj
       .attr("to_numpy")(view, array.layout.dtype.name(), dtype, copy);
 }
 
-Memory select(const Memory& memory, py::handle key) {
+Memory select_memory(const Memory& memory, py::handle key) {
   (void)memory.pinned();  // refuses closed memory
   return memory.slice(parse_index(key));
 }
 
-Memory reshape(const Memory& memory, const py::args& shape) {
+Memory reshape_memory(const Memory& memory, const py::args& shape) {
   (void)memory.pinned();  // refuses closed memory
   return memory.reshape(parse_new_shape(shape).span());
 }
 
-Memory view(const Memory& memory, py::handle dtype) {
+Memory view_memory(const Memory& memory, py::handle dtype) {
   (void)memory.pinned();  // refuses closed memory
   return memory.view(parse_dtype(dtype));
 }
 
-std::string describe(const Memory& memory) {
+std::string describe_memory(const Memory& memory) {
   return "<zerohop.Memory " + shape_string(memory.layout().shape.span()) + " " +
          memory.layout().dtype.name() + " on " + memory.device() +
          (memory.writable() ? "" : ", read-only") + (memory.closed() ? ", closed" : "") + ">";
@@ -123,7 +123,7 @@ of the host). ``peer.route(...)`` says why.)")
       .def_property_readonly("remote", &Memory::remote, R"(
 The ``RemoteMemory`` to give to a peer: whoever has it may read this memory, and write it if it is
 writable. Raises RegistrationError once closed.)")
-      .def("__getitem__", &select,
+      .def("__getitem__", &select_memory,
            "A part of the same memory. Raises RegistrationError once closed.")
       .def(
           "__setitem__",
@@ -133,10 +133,10 @@ writable. Raises RegistrationError once closed.)")
                 "= 1, or torch.from_dlpack(memory)[...] = 1 for memory of a GPU");
           },
           "TypeError: assign to the array, ``numpy.asarray(m)[0] = 1``.")
-      .def("reshape", &reshape, R"(
+      .def("reshape", &reshape_memory, R"(
 The same memory in another shape, as numpy has it: ``m.reshape(2, 3)``, ``m.reshape((2, -1))``. ValueError for
 memory with gaps, which would have to be copied. Raises RegistrationError once closed.)")
-      .def("view", &view, py::arg("dtype"), R"(
+      .def("view", &view_memory, py::arg("dtype"), R"(
 The same bytes as elements of another dtype (as ``Endpoint.empty`` takes it): ``m.view("float32")``. Another item size scales
 the last axis, which must have no gaps then. ValueError says what stands in the way: gaps, a last axis that the
 new item size does not divide, an address or strides that it does not divide. Raises RegistrationError once closed.)")
@@ -156,7 +156,7 @@ slices of this memory too. Calling it again does nothing.)")
 The bytes as a DLPack capsule (array API 2024.12). Of GPU memory: waits until the default stream has done its
 present work unless stream=-1, 30 s at most.)")
       .def("__dlpack_device__", [](const Memory& memory) { return dlpack_device(memory.device()); })
-      .def("__repr__", &describe);
+      .def("__repr__", &describe_memory);
 }
 
 }  // namespace zerohop::bindings

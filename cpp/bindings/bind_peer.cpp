@@ -49,7 +49,7 @@ RemoteMemory get_item(const PeerHandle& self, Name text) {
   return *found;
 }
 
-std::string describe(const PeerHandle& self) {
+std::string describe_peer(const PeerHandle& self) {
   const auto& identity = self.peer->identity();
   return "<zerohop.Peer '" + identity.name + "' on " + identity.host_name +
          (self.alive() ? ">" : ", lost>");
@@ -114,6 +114,7 @@ Raises PeerLost, RegistrationError (`local` is closed), RouteUnavailable (there 
           "close",
           [](const PeerHandle& self, Timeout timeout) {
             const Deadline deadline = self.endpoint->deadline(timeout.seconds);
+            if (self.process != fork_generation()) return;  // the parent's
             close_and_tell({self.peer}, [&] { self.peer->close(deadline); });
           },
           py::arg("timeout") = py::none(), R"(
@@ -124,7 +125,7 @@ zerohop.transfer is told how much that was.
 A send() of more than 16384 bytes is posted as an offer and its bytes leave with the recv of the other side:
 close() does not wait for that recv. A send still without one is dropped: its Transfer ends with PeerLost, and
 close() gives a RuntimeWarning. Wait for the Transfer first.)")
-      .def("__repr__", &describe);
+      .def("__repr__", &describe_peer);
 }
 
 }  // namespace zerohop::bindings

@@ -163,6 +163,7 @@ void add_copies(py::dict& all, const Peer& peer) {
 }
 
 py::dict stats(const PeerHandle& self) {
+  self.endpoint->check_process();
   py::dict all;
   add_rails(all, *self.peer);
   add_copies(all, *self.peer);

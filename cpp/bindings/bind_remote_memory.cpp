@@ -25,13 +25,13 @@ py::bytes pack(const RemoteMemory& memory) { return to_bytes(memory.to_bytes());
 
 RemoteMemory unpack(const py::bytes& bytes) { return RemoteMemory::from_bytes(as_bytes(bytes)); }
 
-RemoteMemory reshape(const RemoteMemory& memory, const py::args& shape) {
+RemoteMemory reshape_remote(const RemoteMemory& memory, const py::args& shape) {
   RemoteMemory same = memory;
   same.layout = zerohop::reshape(memory.layout, parse_new_shape(shape).span());
   return same;
 }
 
-RemoteMemory view(const RemoteMemory& memory, py::handle dtype) {
+RemoteMemory view_remote(const RemoteMemory& memory, py::handle dtype) {
   RemoteMemory same = memory;
   same.layout = zerohop::view(memory.layout, parse_dtype(dtype));
   return same;
@@ -43,7 +43,7 @@ py::object refuse_as_array(const RemoteMemory&, const py::args&, const py::kwarg
       "peer.read(remote, array)");
 }
 
-std::string describe(const RemoteMemory& memory) {
+std::string describe_remote(const RemoteMemory& memory) {
   return "<zerohop.RemoteMemory " + shape_string(memory.layout.shape.span()) + " " +
          memory.layout.dtype.name() + " on " + memory.device + " of endpoint " +
          engine::to_hex(memory.endpoint).substr(0, 8) + ", " + access_name(memory) + ">";
@@ -78,9 +78,9 @@ belongs to; ``Endpoint.register(array, cache=False)`` makes one that covers the 
           py::arg("data"), "Raises ProtocolError for bytes that are not a RemoteMemory's.")
       .def("__getitem__", [](const RemoteMemory& memory,
                              py::handle key) { return memory.slice(parse_index(key)); })
-      .def("reshape", &reshape,
+      .def("reshape", &reshape_remote,
            "The same memory in another shape, as numpy has it; ValueError for memory with gaps.")
-      .def("view", &view, py::arg("dtype"),
+      .def("view", &view_remote, py::arg("dtype"),
            "The same bytes as elements of another dtype; ValueError as of ``Memory.view``.")
       .def("__len__", [](const RemoteMemory& memory) { return layout_length(memory.layout); })
       .def("__eq__",
@@ -94,7 +94,7 @@ belongs to; ``Endpoint.register(array, cache=False)`` makes one that covers the 
       .def("__array__", &refuse_as_array)
       .def("__dlpack__", &refuse_as_array)
       .def("__dlpack_device__", &refuse_as_array)
-      .def("__repr__", &describe);
+      .def("__repr__", &describe_remote);
 }
 
 }  // namespace zerohop::bindings

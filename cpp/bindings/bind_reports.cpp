@@ -1,10 +1,13 @@
 #include "bindings/bind_reports.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdio>
 #include <mutex>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -25,7 +28,11 @@ struct Waiting {
   std::size_t count = 0;
   std::size_t dropped = 0;
 };
-Waiting waiting;
+Waiting reports;
+
+// A child of fork() has other threads, and nothing to tell of its parent's.
+[[maybe_unused]] const int renewed_by_fork =
+    ::pthread_atfork(nullptr, nullptr, [] { new (&reports) Waiting; });
 
 void warn(const char* sentence) noexcept {
   // Where warnings are errors there is nobody to raise them to.
@@ -34,14 +41,14 @@ void warn(const char* sentence) noexcept {
 
 // Runs in the main thread, with the GIL, between two bytecodes.
 int warn_all(void*) noexcept {
-  decltype(waiting.sentences) sentences;
+  decltype(reports.sentences) sentences;
   std::size_t count = 0;
   std::size_t dropped = 0;
   {
-    const std::lock_guard lock(waiting.mutex);
-    sentences = waiting.sentences;
-    std::swap(count, waiting.count);
-    std::swap(dropped, waiting.dropped);
+    const std::lock_guard lock(reports.mutex);
+    sentences = reports.sentences;
+    std::swap(count, reports.count);
+    std::swap(dropped, reports.dropped);
   }
   for (std::size_t i = 0; i < count; ++i) warn(sentences[i].data());
   if (dropped > 0) {
@@ -54,11 +61,11 @@ int warn_all(void*) noexcept {
 
 void to_python(std::string_view sentence) noexcept {
   {
-    const std::lock_guard lock(waiting.mutex);
-    if (waiting.count == Waiting::kMost) {
-      ++waiting.dropped;
+    const std::lock_guard lock(reports.mutex);
+    if (reports.count == Waiting::kMost) {
+      ++reports.dropped;
     } else {
-      auto& slot = waiting.sentences[waiting.count++];
+      auto& slot = reports.sentences[reports.count++];
       slot[sentence.copy(slot.data(), slot.size() - 1)] = '\0';
     }
   }

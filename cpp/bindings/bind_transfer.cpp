@@ -1,14 +1,10 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <mutex>
 #include <optional>
 #include <utility>
-#include <vector>
 
-#include "base/bell.hpp"
 #include "base/error.hpp"
-#include "base/locks.hpp"
 #include "bindings/demands.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
@@ -45,17 +41,17 @@ std::string overdue(const TransferHandle& handle, double seconds) {
          waited(seconds);
 }
 
-py::object wait(const TransferHandle& handle, Timeout timeout) {
-  if (!handle.transfer->done()) {
-    handle.endpoint->check_process();
-    const Deadline deadline = handle.endpoint->deadline(timeout.seconds);
-    const bool done = without_gil([&] { return handle.transfer->wait(deadline); });
-    if (!done) {
-      throw TransferTimeout(overdue(handle, timeout.seconds.value_or(handle.endpoint->timeout())),
-                            0, Effect::all);
-    }
-  }
+py::object outcome_of_transfer(const TransferHandle& handle, double late) {
+  if (!handle.transfer->done()) throw TransferTimeout(overdue(handle, late), 0, Effect::all);
   return result_of(handle);
+}
+
+py::object wait_transfer(const TransferHandle& handle, Timeout timeout) {
+  if (handle.transfer->done()) return result_of(handle);
+  handle.endpoint->check_process();
+  const Deadline deadline = handle.endpoint->deadline(timeout.seconds);
+  without_gil([&] { handle.transfer->wait(deadline); });
+  return outcome_of_transfer(handle, timeout.seconds.value_or(handle.endpoint->timeout()));
 }
 
 TransferHandle wait_on(const TransferHandle& handle, const py::object& object, Timeout timeout) {
@@ -66,37 +62,6 @@ TransferHandle wait_on(const TransferHandle& handle, const py::object& object, T
   auto waiting = without_gil(
       [&] { return handle.endpoint->wait_transfer_on(*stream, handle.transfer, timeout.seconds); });
   return {handle.endpoint, std::move(waiting), ResultKind::none, {"wait_on", ""}};
-}
-
-// Tells an event loop, through a descriptor, which of the transfers it watches are done. The thread
-// that completes a transfer never needs the GIL for it.
-class DoneBell {
- public:
-  int fileno() const noexcept { return bell_.fd(); }
-
-  void push(std::uint64_t token) {
-    {
-      const std::lock_guard lock(mutex_);
-      tokens_.push_back(token);
-    }
-    bell_.ring();
-  }
-
-  std::vector<std::uint64_t> drain() {
-    bell_.silence();
-    const std::lock_guard lock(mutex_);
-    return std::exchange(tokens_, {});
-  }
-
- private:
-  Bell bell_;
-  Mutex<Rank::awaited> mutex_;
-  std::vector<std::uint64_t> tokens_;
-};
-
-void watch(const std::shared_ptr<DoneBell>& bell, const TransferHandle& handle,
-           std::uint64_t token) {
-  handle.transfer->on_done([bell, token] { bell->push(token); });
 }
 
 using QueuePairSettings =
@@ -129,7 +94,7 @@ std::optional<Times> times_of(const TransferHandle& handle) {
   return known;
 }
 
-std::string describe(const TransferHandle& handle) {
+std::string describe_transfer(const TransferHandle& handle) {
   const char* state = !handle.transfer->done()    ? "pending"
                       : handle.transfer->failed() ? "failed"
                                                   : "done";
@@ -185,7 +150,7 @@ at the destination. Dropping it changes nothing: the transfer goes on, and keeps
 ``await transfer`` is ``transfer.wait()`` for asyncio. ``asyncio.gather(a, b)`` and ``asyncio.wait_for(a, 5)``
 take transfers as they are; for a task, ``asyncio.ensure_future(a)`` (create_task wants a coroutine).
 Cancelling ends the waiting, not the transfer.)")
-      .def("wait", &wait, py::arg("timeout") = py::none(), R"(
+      .def("wait", &wait_transfer, py::arg("timeout") = py::none(), R"(
 Wait until done, at most ``timeout`` seconds (default: the Endpoint's). Any number of threads may wait.
 
 Returns the old value for ``fetch_add`` and ``compare_swap``, the number of bytes for ``recv``, else None.
@@ -227,21 +192,14 @@ or what ended the transfer. Raises at once what ended a transfer that has failed
            [](const py::object& self) {
              return py::module_::import("zerohop.aio").attr("await_transfer")(self);
            })
-      .def("__repr__", &describe);
+      .def("__repr__", &describe_transfer);
 
   m.def("keep_times", &engine::Times::keep, py::arg("on") = true, R"(
 Whether ``Transfer.times`` are kept, of the Transfers that this process begins from now on. Off unless asked for: they cost
 each of them three looks at the clock. In a notebook a Transfer draws its own.)");
 
-  m.def("overdue", &overdue, py::arg("transfer"), py::arg("seconds"),
-        "What a wait says that has ended before the transfer; see zerohop.aio.");
-
-  py::class_<DoneBell, std::shared_ptr<DoneBell>>(m, "Bell",
-                                                  "Wakes an event loop; see zerohop.aio.")
-      .def(py::init<>())
-      .def("fileno", &DoneBell::fileno)
-      .def("watch", &watch, py::arg("transfer"), py::arg("token"))
-      .def("drain", &DoneBell::drain);
+  m.def("outcome", &outcome_of_transfer, py::arg("of"), py::arg("late"),
+        "What it has ended with; if it has not, TransferTimeout after `late` seconds.");
 }
 
 }  // namespace zerohop::bindings

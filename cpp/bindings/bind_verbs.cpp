@@ -84,8 +84,8 @@ std::optional<AsyncEvent> async_event(Device& device, double timeout) {
 }
 
 // [lowest, one past the highest) byte that the array touches.
-std::shared_ptr<VerbsRegion> register_array(const std::shared_ptr<ProtectionDomain>& domain,
-                                            py::object array, std::optional<int> access) {
+std::shared_ptr<VerbsRegion> register_region(const std::shared_ptr<ProtectionDomain>& domain,
+                                             py::object array, std::optional<int> access) {
   hold_storage(array);
   ImportedArray imported = import_array(array);
   if (imported.device != "cpu") {
@@ -107,7 +107,7 @@ std::shared_ptr<VerbsRegion> register_array(const std::shared_ptr<ProtectionDoma
   return std::make_shared<VerbsRegion>(std::move(region), std::move(imported.owner));
 }
 
-void bind_device(py::module_& m, DeviceClass& device) {
+void bind_verbs_device(py::module_& m, DeviceClass& device) {
   m.def("verbs_devices", engine::device_names,
         "Names of the RDMA devices that libibverbs lists, then those of the software HCA.");
   device
@@ -167,7 +167,7 @@ void bind_async_event(py::module_& m) {
 void bind_protection_domain(DomainClass& domain) {
   domain.def(py::init(&ProtectionDomain::create), py::arg("device"))
       .def_property_readonly("device", &ProtectionDomain::device_ptr)
-      .def("register", register_array, py::arg("array"), py::kw_only(),
+      .def("register", register_region, py::arg("array"), py::kw_only(),
            py::arg("access") = py::none(), R"(
 Register the bytes of an array, or of anything with the buffer protocol, without a copy.
 
@@ -193,7 +193,7 @@ port: from 1; 0 (default) chooses the first that is active and has a GID. gid_in
 chooses the GID that reaches farthest, RoCE v2 on Ethernet.)");
   DomainClass domain(m, "ProtectionDomain", R"(
 Queue pairs and memory regions work together only inside one domain (man ibv_alloc_pd).)");
-  bind_device(m, device);
+  bind_verbs_device(m, device);
   bind_protection_domain(domain);
   bind_verbs_completion(m);
   bind_verbs_queue_pair(m);

@@ -32,7 +32,7 @@ struct WorkCompletion {
   }
 };
 
-std::string describe(const WorkCompletion& completion) {
+std::string describe_completion(const WorkCompletion& completion) {
   const ibv_wc& wc = completion.wc;
   std::string text =
       "<WC wr_id=" + std::to_string(wc.wr_id) + " qp_num=" + rdma::hex(wc.qp_num) + " ";
@@ -46,7 +46,7 @@ std::string describe(const WorkCompletion& completion) {
   return text + ">";
 }
 
-std::vector<WorkCompletion> poll(CompletionQueue& queue, int most) {
+std::vector<WorkCompletion> poll_completions(CompletionQueue& queue, int most) {
   if (most < 1) throw py::value_error("max must be 1 or more");
   std::vector<ibv_wc> taken(static_cast<std::size_t>(std::min(most, queue.depth())));
   const int count = queue.poll(taken);
@@ -56,7 +56,7 @@ std::vector<WorkCompletion> poll(CompletionQueue& queue, int most) {
   return completions;
 }
 
-bool wait(CompletionQueue& queue, double timeout) {
+bool wait_completion(CompletionQueue& queue, double timeout) {
   if (!wait_readable(queue.event_fd(), timeout)) return false;
   if (const int error = queue.consume_events(); error != 0) {
     driver::throw_verbs_error("ibv_get_cq_event of " + queue.device().name(), error);
@@ -86,7 +86,7 @@ void bind_work_completion(py::module_& m) {
                              "The immediate value that came along, or None.")
       .def_property_readonly("qp_num", [](const WorkCompletion& c) { return c.wc.qp_num; })
       .def_property_readonly("vendor_err", [](const WorkCompletion& c) { return c.wc.vendor_err; })
-      .def("__repr__", describe);
+      .def("__repr__", describe_completion);
 }
 
 }  // namespace
@@ -101,14 +101,14 @@ depth: how many completions fit; more of them than that are lost for good (CQ_ER
       .def_property_readonly("depth", &CompletionQueue::depth)
       .def("resize", &CompletionQueue::resize, py::arg("depth"),
            "Change the depth (man ibv_resize_cq).")
-      .def("poll", poll, py::arg("max") = 16,
+      .def("poll", poll_completions, py::arg("max") = 16,
            "The completions that are there, at most max of them; never waits.")
       .def(
           "arm", [](CompletionQueue& q) { driver::check_errno(q.arm(), "ibv_req_notify_cq"); },
           R"(
 Ask for one event at the next completion. Poll once more afterwards: a completion that came before
 gives no event (man ibv_req_notify_cq).)")
-      .def("wait", wait, py::arg("timeout") = 30.0,
+      .def("wait", wait_completion, py::arg("timeout") = 30.0,
            "Wait for the event that arm() asked for; False when timeout seconds have passed.")
       .def("__repr__", [](const CompletionQueue& q) {
         return "<CompletionQueue of " + q.device().name() + ", depth " + std::to_string(q.depth()) +

@@ -24,7 +24,7 @@ const rdma::MemoryRegion& VerbsRegion::get() const {
 
 namespace {
 
-[[noreturn]] void refuse(py::handle local) {
+[[noreturn]] void refuse_local(py::handle local) {
   throw py::type_error("local must be a MemoryRegion, a slice of one, or a list of those, not " +
                        type_name(local) + ": register an array with ProtectionDomain.register");
 }
@@ -42,13 +42,13 @@ LocalElements LocalElements::parse(py::handle local) {
     } else if (py::isinstance<VerbsSlice>(item)) {
       list.add(item.cast<VerbsSlice>());
     } else {
-      refuse(item);
+      refuse_local(item);
     }
   };
   if (py::isinstance<VerbsRegion>(local) || py::isinstance<VerbsSlice>(local)) {
     add_one(local);
   } else {
-    if (!PyList_Check(local.ptr()) && !PyTuple_Check(local.ptr())) refuse(local);
+    if (!PyList_Check(local.ptr()) && !PyTuple_Check(local.ptr())) refuse_local(local);
     for (py::handle item : local) add_one(item);
   }
   return list;
@@ -97,7 +97,7 @@ VerbsSlice slice_of(const std::shared_ptr<VerbsRegion>& region, Shown<py::slice>
   return {region, static_cast<std::size_t>(start), static_cast<std::size_t>(length)};
 }
 
-std::string describe(const VerbsRegion& region) {
+std::string describe_region(const VerbsRegion& region) {
   if (region.closed()) return "<MemoryRegion, closed>";
   const rdma::MemoryRegion& mr = region.get();
   return "<MemoryRegion " + std::to_string(mr.nbytes()) + " bytes at " + rdma::hex(mr.address()) +
@@ -137,7 +137,7 @@ Deregister now: its keys are no longer valid, and work requests that still use i
       .def("__getitem__", slice_of, py::arg("bytes"),
            "Bytes begin to end. IndexError beyond the region.")
       .def("__len__", [](const VerbsRegion& r) { return r.get().nbytes(); })
-      .def("__repr__", describe);
+      .def("__repr__", describe_region);
 
   slice.def_readonly("region", &VerbsSlice::region)
       .def_readonly("offset", &VerbsSlice::offset)
@@ -149,7 +149,7 @@ Deregister now: its keys are no longer valid, and work requests that still use i
           "(address, rkey): what a peer needs to reach the first byte.")
       .def("__repr__", [](const VerbsSlice& s) {
         return "<MemorySlice [" + std::to_string(s.offset) + ":" +
-               std::to_string(s.offset + s.nbytes) + "] of " + describe(*s.region) + ">";
+               std::to_string(s.offset + s.nbytes) + "] of " + describe_region(*s.region) + ">";
       });
 }
 

@@ -15,7 +15,7 @@
 namespace zerohop::bindings {
 namespace {
 
-struct Operation {
+struct Verb {
   const char* name;
   ibv_wr_opcode opcode;
   bool remote;     // needs (address, rkey)
@@ -23,7 +23,7 @@ struct Operation {
   bool atomic;
 };
 
-constexpr std::array<Operation, 7> kOperations{{
+constexpr std::array<Verb, 7> kVerbs{{
     {"write", IBV_WR_RDMA_WRITE, true, false, false},
     {"write_with_imm", IBV_WR_RDMA_WRITE_WITH_IMM, true, true, false},
     {"read", IBV_WR_RDMA_READ, true, false, false},
@@ -33,16 +33,16 @@ constexpr std::array<Operation, 7> kOperations{{
     {"compare_swap", IBV_WR_ATOMIC_CMP_AND_SWP, true, false, true},
 }};
 
-const Operation& find_operation(const std::string& name) {
+const Verb& find_verb(const std::string& name) {
   std::string names;
-  for (const Operation& operation : kOperations) {
+  for (const Verb& operation : kVerbs) {
     if (operation.name == name) return operation;
     names += (names.empty() ? "" : ", ") + std::string(operation.name);
   }
   throw py::value_error("no operation is called " + name + ": choose one of " + names);
 }
 
-void check_presence(bool given, bool needed, const char* argument, const Operation& operation) {
+void check_presence(bool given, bool needed, const char* argument, const Verb& operation) {
   if (given == needed) return;
   throw py::value_error(std::string(operation.name) + (needed ? " needs " : " takes no ") +
                         argument);
@@ -55,7 +55,7 @@ std::uint64_t wrap(const py::int_& value) {
   return wrapped;
 }
 
-using Remote = std::pair<std::uint64_t, std::uint32_t>;  // address, rkey
+using AddressAndKey = std::pair<std::uint64_t, std::uint32_t>;  // address, rkey
 
 unsigned send_flags(bool signaled, bool inlined, bool fence) noexcept {
   unsigned flags = 0;
@@ -66,11 +66,11 @@ unsigned send_flags(bool signaled, bool inlined, bool fence) noexcept {
 }
 
 std::shared_ptr<SendRequest> make_request(const std::string& name, py::object local,
-                                          std::optional<Remote> remote,
+                                          std::optional<AddressAndKey> remote,
                                           std::optional<std::uint32_t> imm, py::int_ add,
                                           py::int_ compare, py::int_ swap, std::uint64_t wr_id,
                                           bool signaled, bool inlined, bool fence) {
-  const Operation& operation = find_operation(name);
+  const Verb& operation = find_verb(name);
   check_presence(remote.has_value(), operation.remote, "remote=(address, rkey)", operation);
   check_presence(imm.has_value(), operation.immediate, "imm", operation);
   auto request = std::make_shared<SendRequest>();
@@ -94,7 +94,7 @@ std::shared_ptr<SendRequest> make_request(const std::string& name, py::object lo
   return request;
 }
 
-std::string describe(const SendRequest& request) {
+std::string describe_request(const SendRequest& request) {
   const ibv_send_wr& wr = request.request;
   std::string text = "<SendRequest " + request.operation + " wr_id=" + std::to_string(wr.wr_id) +
                      " " + std::to_string(request.local.nbytes()) + " bytes in " +
@@ -179,7 +179,7 @@ fence: start only after all earlier reads and atomics have ended.
 Nothing is kept alive after posting: hold the regions until the request has ended.)");
   with_request_arguments(
       [&cls](const auto&... arguments) { cls.def(py::init(&make_request), arguments...); });
-  cls.def("__repr__", describe);
+  cls.def("__repr__", describe_request);
 }
 
 }  // namespace
@@ -187,7 +187,7 @@ Nothing is kept alive after posting: hold the regions until the request has ende
 void bind_verbs_post(py::module_& m, QueuePairClass& queue_pair) {
   bind_request(m);
   const auto post_one = [](rdma::QueuePair& q, const std::string& op, py::object local,
-                           std::optional<Remote> remote, std::optional<std::uint32_t> imm,
+                           std::optional<AddressAndKey> remote, std::optional<std::uint32_t> imm,
                            py::int_ add, py::int_ compare, py::int_ swap, std::uint64_t wr_id,
                            bool signaled, bool inlined, bool fence) {
     post_chain(q,

@@ -9,7 +9,7 @@ namespace zerohop::bindings {
 namespace {
 
 // What the view points into; ends with it.
-struct Export {
+struct ExportedBuffer {
   Dims shape;
   Dims strides;
   Owner owner;
@@ -63,7 +63,9 @@ const char* refusal(const ExportedArray& array, int flags) {
   return "the memory is not contiguous in the order asked for";
 }
 
-void release_buffer(PyObject*, Py_buffer* view) { delete static_cast<Export*>(view->internal); }
+void release_buffer(PyObject*, Py_buffer* view) {
+  delete static_cast<ExportedBuffer*>(view->internal);
+}
 
 }  // namespace
 
@@ -80,7 +82,8 @@ int fill_buffer(PyObject* exporter, Py_buffer* view, int flags,
       PyErr_SetString(PyExc_BufferError, why);
       return -1;
     }
-    auto exported = std::make_unique<Export>(array.layout.shape, array.layout.strides, array.owner);
+    auto exported =
+        std::make_unique<ExportedBuffer>(array.layout.shape, array.layout.strides, array.owner);
     const bool dimensions = (flags & PyBUF_ND) != 0 && array.layout.ndim() > 0;
     view->buf = reinterpret_cast<void*>(array.layout.address);
     view->len = static_cast<Py_ssize_t>(array.layout.nbytes());

@@ -9,11 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "base/deadline.hpp"
 #include "base/layout.hpp"
 
 namespace zerohop::bindings {
 
 namespace py = pybind11;
+
+inline Deadline within(double timeout) { return Deadline::after(Deadline::Seconds(timeout)); }
 
 inline std::span<const std::byte> as_bytes(const py::bytes& bytes) {
   const std::string_view view(bytes);

@@ -6,6 +6,7 @@
 
 #include "bindings/dlpack.hpp"
 #include "bindings/handles.hpp"
+#include "bindings/instance.hpp"
 #include "engine/board.hpp"
 #include "engine/grant.hpp"
 
@@ -103,12 +104,7 @@ const Memory& demand_memory(py::handle object, const char* what) {
          grant ? ": give its .remote to the peer, by pickle say" : ": register the array first");
 }
 
-const RemoteMemory* find_remote(py::handle object) {
-  // One look-up of the type, where isinstance and cast take one each.
-  py::detail::make_caster<RemoteMemory> caster;
-  if (object.is_none() || !caster.load(object, /*convert=*/false)) return nullptr;
-  return &py::detail::cast_op<RemoteMemory&>(caster);
-}
+const RemoteMemory* find_remote(py::handle object) { return find_instance<RemoteMemory>(object); }
 
 const RemoteMemory& demand_remote(py::handle object, const char* what, py::handle local) {
   if (const RemoteMemory* remote = find_remote(object)) return *remote;

@@ -4,14 +4,12 @@
 #include <string>
 
 #include "bindings/demands.hpp"
+#include "bindings/instance.hpp"
 
 namespace zerohop::bindings {
 
 const engine::Memory* find_memory(py::handle object) {
-  // One look-up of the type, where isinstance and cast take one each.
-  py::detail::make_caster<engine::Memory> caster;
-  if (object.is_none() || !caster.load(object, /*convert=*/false)) return nullptr;
-  return &py::detail::cast_op<engine::Memory&>(caster);
+  return find_instance<engine::Memory>(object);
 }
 
 LocalArray::LocalArray(engine::Endpoint& endpoint, py::handle object)

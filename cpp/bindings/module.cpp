@@ -26,6 +26,10 @@ PYBIND11_MODULE(_core_of_main, m, pybind11::multiple_interpreters::per_interpret
   bind_transfer(m);
   bind_peer(m);
   bind_endpoint(m);
+  bind_async_waits(m);
+  bind_collective(m);
+  bind_exchange(m);
+  bind_small_collectives(m);
   bind_gpu(m);
   bind_device(m);
   bind_bench(m);

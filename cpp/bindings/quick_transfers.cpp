@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "bindings/bind_peer.hpp"
 
@@ -50,25 +51,47 @@ bool take(Given& given, PyObject* const* arguments, Py_ssize_t count, PyObject* 
   return true;
 }
 
-template <auto call>
-PyObject* enter(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+// What `body` throws is raised in Python.
+template <typename Body>
+PyObject* guarded(Body body) {
   try {
-    Given given;
-    if (take(given, arguments, count, names)) {
-      return py::cast(call(*given.peer, given.source, given.destination, given.extras))
-          .release()
-          .ptr();
-    }
+    return body();
   } catch (py::error_already_set& error) {
     error.restore();
-    return nullptr;
   } catch (abi::__forced_unwind&) {
     throw;  // the thread ends
   } catch (...) {
     py::detail::try_translate_exceptions();
-    return nullptr;
   }
-  return usual_entry(self, arguments, count, names);
+  return nullptr;
+}
+
+template <auto call>
+PyObject* enter(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+  return guarded([=] {
+    Given given;
+    if (!take(given, arguments, count, names)) return usual_entry(self, arguments, count, names);
+    auto transfer = call(*given.peer, given.source, given.destination, given.extras);
+    return py::cast(std::move(transfer)).release().ptr();
+  });
+}
+
+// Of a Transfer that is done well, as most are when they are waited for.
+bool is_done_well(PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+  if (count != 1 || names != nullptr) return false;
+  py::detail::make_caster<TransferHandle> given;
+  if (!given.load(arguments[0], /*convert=*/false)) return false;
+  const auto& handle = py::detail::cast_op<TransferHandle&>(given);
+  const engine::Transfer& transfer = *handle.transfer;
+  return handle.kind == ResultKind::none && transfer.done() && !transfer.failed();
+}
+
+PyObject* enter_wait(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                     PyObject* names) {
+  return guarded([=]() -> PyObject* {
+    if (is_done_well(arguments, count, names)) Py_RETURN_NONE;
+    return usual_entry(self, arguments, count, names);
+  });
 }
 
 void take_entry(py::handle type, const char* name, Entry entry) {
@@ -89,6 +112,7 @@ void quicken_transfers(py::module_& m) {
   const py::object peer = m.attr("Peer");
   take_entry(peer, "write", &enter<&write_one>);
   take_entry(peer, "read", &enter<&read_one>);
+  take_entry(m.attr("Transfer"), "wait", &enter_wait);
 }
 
 }  // namespace zerohop::bindings

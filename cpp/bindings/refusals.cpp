@@ -33,7 +33,8 @@ void explain(PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
   PyErr_SetObject(PyExc_TypeError, sentence.ptr());
 }
 
-PyObject* enter(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+PyObject* enter_refusing(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                         PyObject* names) {
   PyObject* result = pybind11_entry(self, arguments, count, names);
   if (result == nullptr && PyErr_ExceptionMatches(PyExc_TypeError) != 0) {
     try {
@@ -55,7 +56,8 @@ void take_entry(py::handle callable) {
   const auto found = reinterpret_cast<Entry>(reinterpret_cast<void (*)()>(definition->ml_meth));
   if (pybind11_entry == nullptr) pybind11_entry = found;
   if (found != pybind11_entry) return;  // of another origin
-  definition->ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&enter));
+  definition->ml_meth =
+      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&enter_refusing));
 }
 
 void take_entries(py::handle scope) {

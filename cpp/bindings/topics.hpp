@@ -13,6 +13,10 @@ void bind_remote_memory(pybind11::module_& m);
 void bind_transfer(pybind11::module_& m);
 void bind_peer(pybind11::module_& m);
 void bind_endpoint(pybind11::module_& m);
+void bind_async_waits(pybind11::module_& m);
+void bind_collective(pybind11::module_& m);  // behind Endpoint
+void bind_exchange(pybind11::module_& m);
+void bind_small_collectives(pybind11::module_& m);
 void bind_gpu(pybind11::module_& m);
 void bind_bench(pybind11::module_& m);
 void bind_bench_verbs(pybind11::module_& m);  // behind the objects of zh.verbs

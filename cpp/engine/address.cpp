@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/random.hpp"
 #include "base/wire.hpp"
 #include "engine/cipher.hpp"
 
@@ -97,13 +96,6 @@ std::string to_hex(std::span<const std::byte> bytes) {
     hex += kDigits[std::to_integer<unsigned>(byte) & 15];
   }
   return hex;
-}
-
-Address Address::with_random_keys() {
-  Address address;
-  fill_random(address.id);
-  fill_random(address.secret);
-  return address;
 }
 
 Address::~Address() { sodium_memzero(secret.data(), secret.size()); }

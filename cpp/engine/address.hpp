@@ -31,8 +31,6 @@ struct Address {
   std::string device;  // of the endpoint, as a user would name it: "soft0", "mlx5_0"
   std::string name;
 
-  static Address with_random_keys();  // fresh id and secret, the rest empty
-
   ~Address();  // wipes the secret
   bool operator==(const Address&) const = default;
 

@@ -37,6 +37,12 @@ class Board {
     return value != 0 ? value : notes_.take(slot);
   }
 
+  // Whether there may be something for the CPU: takes no lock, unlike peek().
+  bool may_have(std::uint32_t slot) const noexcept {
+    return pages().slots[slot].load(std::memory_order_acquire) != 0 ||
+           gpu::value_of(pages().notes[slot].load(std::memory_order_acquire)) != 0;
+  }
+
   // The first non-empty slot of [first, first + count) and its value.
   std::optional<std::pair<std::uint32_t, std::uint32_t>> find(std::uint32_t first,
                                                               std::uint32_t count,

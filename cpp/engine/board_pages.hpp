@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "gpu/tail.hpp"
 
@@ -10,6 +11,7 @@ namespace zerohop::engine {
 
 struct BoardPages {
   static constexpr std::uint32_t kSlots = 65536;
+  static constexpr std::uint32_t kRecent = 256;
 
   // The release pairs with the acquires of the Board: who sees the value sees the data it follows.
   // Who sleeps reads `puts` after it counted itself, before it looks at the slots, and who puts
@@ -17,7 +19,16 @@ struct BoardPages {
   void put(std::uint32_t slot, std::uint32_t value) noexcept {
     replace_note(slot);
     slots[slot].store(value, std::memory_order_release);
-    puts.fetch_add(1);
+    const std::uint64_t number = puts.fetch_add(1);
+    recent[number % kRecent].store((number + 1) * kSlots + slot, std::memory_order_release);
+  }
+
+  // The slot of that put. nullopt: it is not written yet, others have come since, or it was a
+  // GPU's.
+  std::optional<std::uint32_t> slot_of(std::uint64_t number) const noexcept {
+    const std::uint64_t put = recent[number % kRecent].load(std::memory_order_acquire);
+    if (put / kSlots != number + 1) return std::nullopt;
+    return static_cast<std::uint32_t>(put % kSlots);
   }
 
   // A GPU has put a note: it cannot count that, nor see who sleeps.
@@ -46,6 +57,8 @@ struct BoardPages {
   std::atomic<std::uint32_t> kernels;              // ... and of those that wake nobody: see Poller
   std::atomic<std::uint32_t> lonely;               // not 0: nobody is left that could put anything
   Twins twins;
+  // The last puts, each behind its number: who is told of some need not look at every slot.
+  alignas(64) std::atomic<std::uint64_t> recent[kRecent];
   alignas(64) std::atomic<std::uint32_t> slots[kSlots];
   alignas(64) std::atomic<gpu::Note> notes[kSlots];  // by GPUs alone
 };

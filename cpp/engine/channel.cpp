@@ -167,6 +167,7 @@ void Channel::on_prologue(std::span<const std::byte> prologue) {
     flush();
   }
   exchange_.derive(prologue, keys_);
+  std::ranges::copy(prologue, their_prologue_.begin());
   exchange_.wipe();
   encryptor_.emplace(keys_.send);
   append(encryptor_->header());

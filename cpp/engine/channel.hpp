@@ -57,6 +57,9 @@ class Channel {
   ~Channel();
 
   int fd() const noexcept { return fd_.get(); }  // stays open, though shut down, until destruction
+  // What the two sides began with; the other's once it is open, on the thread in progress().
+  const Prologue& own_prologue() const noexcept { return exchange_.prologue(); }
+  const Prologue& their_prologue() const noexcept { return their_prologue_; }
   State state() const noexcept { return state_.load(std::memory_order_acquire); }
 
   // True while bytes wait for the socket: poll for output as well. send() may turn it true in any
@@ -110,6 +113,7 @@ class Channel {
   // Receiving: only the thread in progress().
   Stage stage_ = Stage::prologue;
   KeyExchange exchange_;
+  Prologue their_prologue_{};
   SessionKeys keys_;
   std::optional<Decryptor> decryptor_;
   std::vector<std::byte> in_;  // received, from in_begin_ on not yet used: less than one part

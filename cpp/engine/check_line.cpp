@@ -19,8 +19,7 @@ static_assert(kMostParts + kMostSummedAtOnce / kSummedNbytes <= kMaxSums);
 std::uint64_t sums_of(std::uint64_t nbytes) { return (nbytes + kSummedNbytes - 1) / kSummedNbytes; }
 
 Failure with_effect(Failure failure, std::uint64_t nbytes) {
-  failure.set_effect(nbytes > 0 ? Effect::all : Effect::nothing);
-  return failure;
+  return std::move(failure).with_effect(nbytes > 0 ? Effect::all : Effect::nothing);
 }
 
 }  // namespace
@@ -46,7 +45,11 @@ std::shared_ptr<Transfer> CheckLine::put(Call call, std::shared_ptr<const Route>
     check->place = line_.insert(line_.end(), check);
   }
   const auto tell = [self = shared_from_this(), check] { self->on_moved(check); };
-  moved ? moved->on_done(tell) : tell();
+  if (moved) {
+    moved->on_done(tell);
+  } else {
+    tell();
+  }
   return transfer;
 }
 
@@ -242,7 +245,6 @@ void CheckLine::withhold_behind(const Check& failed) {
     Check& each = **later;
     if (!each.notifies()) continue;
     each.withheld = failed.failure;
-    each.withheld->set_effect(Effect::nothing);
     each.withheld->explain("; the notification behind it was withheld");
     each.withheld->set_effect(each.transfer->nbytes() > 0 ? Effect::all : Effect::nothing);
     end_if_settled(*later);
@@ -262,17 +264,28 @@ void CheckLine::retire() {
     const std::lock_guard lock(mutex_);
     for (const auto& check : ended_checks_) line_.erase(check->place);
     done = std::exchange(ended_checks_, {});
-    notify_first_ones();
+    notify_those_in_turn();
     done.insert(done.end(), ended_checks_.begin(), ended_checks_.end());
     ended_checks_.clear();
   }
   for (const auto& check : done) finish(check);
 }
 
-void CheckLine::notify_first_ones() {
-  while (!line_.empty() && line_.front()->settled) {
-    const std::shared_ptr<Check> check = line_.front();
-    line_.pop_front();
+// A call in a stream comes behind those of its stream, and those that named none; one that names
+// none comes behind all.
+void CheckLine::notify_those_in_turn() {
+  std::vector<driver::CudaStream> busy;  // with a call before
+  for (auto place = line_.begin(); place != line_.end();) {
+    const std::shared_ptr<Check> check = *place;
+    const auto& stream = check->call.stream;
+    const bool has_turn = stream ? std::ranges::find(busy, *stream) == busy.end() : busy.empty();
+    if (!check->settled || !has_turn) {
+      if (!stream) return;
+      if (has_turn) busy.push_back(*stream);
+      ++place;
+      continue;
+    }
+    place = line_.erase(place);
     try {
       put_task([self = shared_from_this(), check] { self->notify(check); });
     } catch (const std::exception&) {
@@ -335,9 +348,7 @@ void CheckLine::end() {
 }
 
 Failure CheckLine::lost(Effect effect) const {
-  return {.kind = Failure::Kind::peer_lost,
-          .message = why_lost_ + effect_words(effect),
-          .effect = effect};
+  return Failure{.kind = Failure::Kind::peer_lost, .message = why_lost_}.with_effect(effect);
 }
 
 }  // namespace zerohop::engine

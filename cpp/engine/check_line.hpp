@@ -2,8 +2,9 @@
 //
 // When the bytes of one have been moved, each end makes checksums (CRC32C) of its own array, and
 // who asked for the transfer compares: it asks the peer on the control connection (SumUp). The
-// notification follows then, behind those before it: nobody is told of bytes that were not
-// compared, and after a mismatch no notification that was asked for meanwhile goes out.
+// notification follows then, behind those before it, but for those in other streams of the program:
+// nobody is told of bytes that were not compared, and after a mismatch no notification that was
+// asked for meanwhile goes out.
 #pragma once
 
 #include <atomic>
@@ -52,6 +53,7 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
     std::shared_ptr<Transfer> moved{};  // null: there is nothing to move
     Pairs pairs{};
     Notify notify{};
+    std::optional<driver::CudaStream> stream{};  // of the program, in which it takes its turn
   };
   // Done when all is moved and compared, and the notification is out.
   std::shared_ptr<Transfer> put(Call call, std::shared_ptr<const Route> route);
@@ -113,7 +115,7 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
   void settle(const std::shared_ptr<Check>& check, std::optional<Failure> failure);
   void withhold_behind(const Check& failed);
   void end_if_settled(const std::shared_ptr<Check>& check);
-  void notify_first_ones();
+  void notify_those_in_turn();
   Failure lost(Effect effect) const;
 
   const Services services_;

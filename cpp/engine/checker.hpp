@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -23,9 +24,14 @@ class Checker {
   Checker(std::size_t chunk, std::shared_ptr<OwnMemories> memories)
       : sums_(chunk), memories_(std::move(memories)) {}
 
-  using Task = CopyQueue::Copy;
+  using Task = std::function<void()>;
   // Tasks run one after the other, on the thread; they do not throw. Throws as CopyQueue does.
-  void put(Task task) { tasks_.put(std::move(task)); }
+  void put(Task task) {
+    tasks_.put(this, [task = std::move(task)] {
+      task();
+      return CopyQueue::Step::done;
+    });
+  }
   // Ends what is left first. Not in a task, nor in a forked child.
   void stop() noexcept {
     tasks_.stop();

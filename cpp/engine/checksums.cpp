@@ -10,38 +10,75 @@
 #include "base/error.hpp"
 #include "base/runs.hpp"
 #include "driver/cuda_call.hpp"
+#include "gpu/kernel_image.hpp"
+#include "gpu/piece_source.hpp"
 
 namespace zerohop::engine {
 namespace {
 
-// Of a GPU each is a copy of its own: so many take a fraction of a second.
-constexpr std::uint64_t kMostGpuRuns = 16384;
-
-// Throws RegistrationError.
-void check_scattered(const SummedPart& part) {
-  const Layout packed = Layout::contiguous(0, part.layout.dtype, part.layout.shape.span());
-  const Runs runs(part.layout, packed);
-  if (runs.count() == 0 || part.nbytes / runs.run_nbytes() <= kMostGpuRuns) return;
-  throw RegistrationError(
-      "memory of a GPU in pieces of " + std::to_string(runs.run_nbytes()) +
-      " bytes is too scattered for checksums: transfer a contiguous copy, or without integrity");
-}
+// Ranges of a GPU's memory, from which on a kernel gathers them: a copy of each takes 4 us.
+constexpr std::uint64_t kScattered = 64;
+// Where there are no kernels: so many copies take a fraction of a second.
+constexpr std::uint64_t kMostCopies = 16384;
+constexpr Deadline::Seconds kPatience{4.0};  // with the GPU
 
 // The contiguous ranges of a part in C order: beside an array without gaps nothing is reordered.
-template <typename Each>
-void for_each_range(const SummedPart& part, Each each) {
-  const Layout packed = Layout::contiguous(0, part.layout.dtype, part.layout.shape.span());
-  Runs runs(part.layout, packed);
-  if (runs.count() == 0) return;
-  runs.skip(part.first / runs.run_nbytes());
-  std::uint64_t skip = part.first % runs.run_nbytes();
-  std::uint64_t left = part.nbytes;
-  for (Run run{}; left > 0 && runs.next(run); skip = 0) {
-    const std::uint64_t nbytes = std::min(run.nbytes - skip, left);
-    each(run.a_address + skip, nbytes);
-    left -= nbytes;
+class Ranges {
+ public:
+  explicit Ranges(const SummedPart& part)
+      : packed_(Layout::contiguous(0, part.layout.dtype, part.layout.shape.span())),
+        runs_(part.layout, packed_),
+        left_(runs_.count() == 0 ? 0 : part.nbytes) {
+    if (left_ == 0) return;
+    runs_.skip(part.first / runs_.run_nbytes());
+    skip_ = part.first % runs_.run_nbytes();
   }
-}
+  std::uint64_t count() const noexcept { return left_ == 0 ? 0 : left_ / runs_.run_nbytes(); }
+  std::uint64_t left() const noexcept { return left_; }  // bytes
+  // False: there is none left.
+  bool next(std::uint64_t& address, std::uint64_t& nbytes) noexcept {
+    Run run{};
+    if (left_ == 0 || !runs_.next(run)) return false;
+    address = run.a_address + skip_;
+    nbytes = std::min(run.nbytes - skip_, left_);
+    left_ -= nbytes;
+    skip_ = 0;
+    return true;
+  }
+
+ private:
+  const Layout packed_;
+  Runs runs_;
+  std::uint64_t left_;
+  std::uint64_t skip_ = 0;  // of the next run
+};
+
+// The next of them, as many as have room in a row at `to`.
+class RowSource : public gpu::PieceSource {
+ public:
+  RowSource(Ranges& ranges, gpu::CopyPiece& rest, std::uint64_t to, std::uint64_t room)
+      : ranges_(ranges), rest_(rest), to_(to), room_(std::min(room, rest.nbytes + ranges.left())) {}
+
+  std::uint64_t nbytes() const noexcept { return room_; }  // that are left to fill()
+  bool more() const noexcept override { return room_ > 0; }
+  std::uint32_t fill(gpu::CopyPiece* into, std::uint32_t room, std::uint64_t most) override {
+    std::uint32_t count = 0;
+    for (; count < room && more(); ++count) {
+      if (rest_.nbytes == 0) ranges_.next(rest_.from, rest_.nbytes);
+      rest_.to = to_;
+      into[count] = gpu::cut(rest_, std::min(most, room_));
+      to_ += into[count].nbytes;
+      room_ -= into[count].nbytes;
+    }
+    return count;
+  }
+
+ private:
+  Ranges& ranges_;
+  gpu::CopyPiece& rest_;  // of one of them
+  std::uint64_t to_;
+  std::uint64_t room_;
+};
 
 // Bytes come in pieces of any length; a checksum ends with every kSummedNbytes.
 class Sums {
@@ -137,18 +174,42 @@ class Fetch {
 
 std::vector<std::uint32_t> Checksums::of(const SummedPart& part, const gpu::Device* device) {
   Sums sums;
+  Ranges ranges(part);
+  std::uint64_t address = 0;
+  std::uint64_t nbytes = 0;
   if (device == nullptr) {
-    for_each_range(part, [&](std::uint64_t address, std::uint64_t nbytes) {
+    while (ranges.next(address, nbytes)) {
       sums.add({reinterpret_cast<const std::byte*>(address), nbytes});
-    });
+    }
     return sums.take();
   }
-  check_scattered(part);
+  if (ranges.count() > kScattered && !gpu::kernel_image().empty()) {
+    gpu::Gatherer& gatherer = gatherer_of(*device);
+    for (gpu::CopyPiece rest{}; ranges.left() + rest.nbytes > 0;) {
+      const auto to = reinterpret_cast<std::uint64_t>(gatherer.data());
+      RowSource row(ranges, rest, to, gatherer.nbytes());
+      const std::size_t gathered = row.nbytes();
+      gatherer.gather(row, gathered, Deadline::after(kPatience));
+      sums.add({gatherer.data(), gathered});
+    }
+    return sums.take();
+  }
+  check(part.layout, part.nbytes);
   Fetch fetch(copier_of(*device), *device, sums);
-  for_each_range(part,
-                 [&](std::uint64_t address, std::uint64_t nbytes) { fetch.add(address, nbytes); });
+  while (ranges.next(address, nbytes)) fetch.add(address, nbytes);
   fetch.finish();
   return sums.take();
+}
+
+void Checksums::check(const Layout& layout, std::uint64_t most) {
+  if (!gpu::kernel_image().empty()) return;
+  const Ranges ranges({layout, 0, std::min(layout.nbytes(), most)});
+  if (ranges.count() <= kMostCopies) return;
+  throw RegistrationError("memory of a GPU in pieces of " +
+                          std::to_string(ranges.left() / ranges.count()) +
+                          " bytes is too scattered for checksums in this build of zerohop, which "
+                          "has no GPU kernels: transfer a contiguous copy, or without integrity, "
+                          "or build it where the CUDA toolkit is");
 }
 
 driver::Copier& Checksums::copier_of(const gpu::Device& device) {
@@ -158,6 +219,15 @@ driver::Copier& Checksums::copier_of(const gpu::Device& device) {
         std::make_unique<gpu::Copier>(gpu::Device::open(device.table(), device.ordinal()), chunk_);
   }
   return *copier;
+}
+
+gpu::Gatherer& Checksums::gatherer_of(const gpu::Device& device) {
+  auto& gatherer = gatherers_[device.ordinal()];
+  if (!gatherer) {
+    gatherer = std::make_unique<gpu::Gatherer>(gpu::Device::open(device.table(), device.ordinal()),
+                                               chunk_);
+  }
+  return *gatherer;
 }
 
 }  // namespace zerohop::engine

@@ -9,6 +9,7 @@
 #include "base/layout.hpp"
 #include "gpu/copier.hpp"
 #include "gpu/device.hpp"
+#include "gpu/gatherer.hpp"
 
 namespace zerohop::engine {
 
@@ -28,17 +29,25 @@ class Checksums {
   explicit Checksums(std::size_t chunk) : chunk_(chunk) {}
 
   // One for every kSummedNbytes of the part, the last of what is left. device: on which it lies;
-  // null: the host. Throws CudaError, also when a GPU does not answer for four seconds. One thread
-  // at a time.
+  // null: the host. Throws CudaError or TransferTimeout, also when a GPU does not answer for four
+  // seconds, and what check() throws. One thread at a time.
   std::vector<std::uint32_t> of(const SummedPart& part, const gpu::Device* device);
+  // Throws RegistrationError where `layout`, of a GPU's memory, is too scattered for of(), given
+  // `most` bytes at a time.
+  static void check(const Layout& layout, std::uint64_t most);
   // Of GPUs, and of the memory that is pinned for them.
-  void let_go() noexcept { copiers_.clear(); }
+  void let_go() noexcept {
+    copiers_.clear();
+    gatherers_.clear();
+  }
 
  private:
   driver::Copier& copier_of(const gpu::Device& device);
+  gpu::Gatherer& gatherer_of(const gpu::Device& device);
 
   const std::size_t chunk_;
-  std::map<int, std::unique_ptr<gpu::Copier>> copiers_;  // by ordinal of the GPU
+  std::map<int, std::unique_ptr<gpu::Copier>> copiers_;      // by ordinal of the GPU
+  std::map<int, std::unique_ptr<gpu::Gatherer>> gatherers_;  // likewise
 };
 
 }  // namespace zerohop::engine

@@ -15,6 +15,7 @@ std::optional<Closing> Closing::begin(const WeakMemory& memory) noexcept {
 Closing::Closing(std::shared_ptr<Lease<const Pinned>> lease, std::shared_ptr<const Pinned> last,
                  std::string device) noexcept
     : lease_(std::move(lease)), device_(std::move(device)), owner_(last->owner) {
+  if (lease_->is_of_parent()) return;  // as are its grants, and what peers may do
   last->grants.close();
   if (!last->regions) return;
   right_ = last->regions->staged_right();
@@ -32,9 +33,9 @@ bool Closing::is_awaited() const noexcept {
 
 void Closing::finish(const Deadline& deadline) noexcept {
   if (right_ && !right_->await(deadline)) {
-    report("a copy to or from memory on " + device_ +
-           " that a peer asked for does not end: the GPU hangs or failed, and the "
-           "memory that is closed stays until it goes on");
+    report({"a copy to or from memory on ", device_,
+            " that a peer asked for does not end: the GPU hangs or failed, and the memory that is "
+            "closed stays until it goes on"});
   }
   if (exposures_) exposures_->settle(entry_, deadline);
   lease_->finish();

@@ -2,6 +2,9 @@
 //
 //   initiator Hello ->   <- Hello acceptor   Ready ->
 //
+// Each Hello proves the id that it tells (endpoint_key.hpp): so who presents the id of a Peer that
+// is connected is that one, connecting anew, and takes its own place.
+//
 // Each end connects its queue pair on the other's Hello; the initiator may post when it sent Ready,
 // the acceptor when it got it. Two ends that dial each other at once: the one with the lower id
 // goes on, the other yields.
@@ -11,7 +14,6 @@
 #include <array>
 #include <cerrno>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "base/error.hpp"
@@ -23,7 +25,7 @@ namespace zerohop::engine {
 namespace {
 
 constexpr std::chrono::milliseconds kRedialAfter{1000};
-constexpr const char* kCrossing = "crossing";  // Bye: the other connection of the two goes on
+constexpr const char* kOtherGoesOn = "the other of two crossing connections goes on";
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -37,47 +39,65 @@ void Control::begin(const std::shared_ptr<Attempt>& attempt) {
   const EndpointId& id = attempt->address.id;
   if (auto peer = find(id); peer && peer->alive()) {
     attempt->peer = std::move(peer);
-    attempt->done.store(true);
+    attempt->done.set();
     return poller_->wake();
   }
   if (dials_.add(attempt)) dial(attempt->address);
 }
 
 void Control::dial(const Address& address) {
-  std::shared_ptr<Peer> peer;
-  try {
-    peer = make_peer({.id = address.id, .name = address.name, .host_name = {}, .pid = 0});
-    peer->secret = address.secret;
-    Link& link =
-        add_link(Channel::initiate(start_connect(address.host, address.port), address.secret));
-    link.dialled = address;
-    link.peer = peer;
-    send(link, make_hello(address.id, *peer));
-  } catch (const std::exception&) {
-    finish(address.id, nullptr, Failure::of_current_exception());
-    if (peer) peer->lose("it could not be dialled");
-  }
+  const auto with_peer = [this, address, number = dials_.number(address.id)](
+                             const std::shared_ptr<Peer>& peer,
+                             const std::optional<Failure>& failure) {
+    if (dials_.number(address.id) != number) {
+      if (!peer) return;
+      peer->lose("nobody waits for it any more");
+      return retire(peer);
+    }
+    if (failure) return finish(address.id, nullptr, failure);
+    try {
+      peer->secret = address.secret;
+      Link& link =
+          add_link(Channel::initiate(start_connect(address.host, address.port), address.secret));
+      link.dialled = address;
+      links_.meet(link, peer);
+      send(link, make_hello(link, address.id, *peer));
+    } catch (const std::exception&) {
+      finish(address.id, nullptr, Failure::of_current_exception());
+      peer->lose("it could not be dialled");
+    }
+  };
+  make_peer({.id = address.id, .name = address.name, .host_name = {}, .pid = 0}, with_peer);
 }
 
-std::shared_ptr<Peer> Control::make_peer(Peer::Identity identity) {
-  if (const auto loss = all_gone(rails_)) throw VerbsError(*loss, ENODEV);
-  check_room(identity.id);
-  return make_peer_(weak_from_this(), std::move(identity));
+void Control::make_peer(Peer::Identity identity, WithPeer then) {
+  try {
+    if (const auto loss = all_gone(rails_)) throw VerbsError(*loss, ENODEV);
+    check_room(identity.id);
+  } catch (const Error&) {
+    return then(nullptr, Failure::of_current_exception());
+  }
+  const auto making = peers_being_made_.insert(identity.id);
+  const auto made = std::make_shared<std::shared_ptr<Peer>>();
+  call_driver([this, made,
+               identity = std::move(identity)] { *made = make_peer_(weak_from_this(), identity); },
+              [this, made, making, then = std::move(then)](const std::optional<Failure>& failure) {
+                peers_being_made_.erase(making);
+                then(*made, failure);
+              });
 }
 
 // Those that are being connected count: each has its queue pairs already. Of two connections with
 // the newcomer that cross each other one goes on.
 void Control::check_room(const EndpointId& newcomer) const {
   const std::size_t most = most_peers_.load();
-  const auto is_another = [&](const auto& link) {
-    return link.second->peer && link.second->peer->identity().id != newcomer;
-  };
-  if (most == 0 || static_cast<std::size_t>(std::ranges::count_if(links_, is_another)) < most) {
-    return;
-  }
-  throw Error("'" + address_.name + "' has " + std::to_string(most) +
-              " Peers, as many as its max_peers (or ZEROHOP_MAX_PEERS) allows: close one there, or "
-              "raise it");
+  const std::size_t its = links_.count(newcomer) + peers_being_made_.count(newcomer);
+  if (most == 0 || links_.met() + peers_being_made_.size() - its < most) return;
+  throw Error(
+      "'" + address_.name + "' has " + std::to_string(most) +
+          " Peers, as many as its max_peers (or ZEROHOP_MAX_PEERS) allows: close one there, or "
+          "raise it",
+      EUSERS);
 }
 
 void Control::finish(const EndpointId& id, const std::shared_ptr<Peer>& peer,
@@ -85,8 +105,9 @@ void Control::finish(const EndpointId& id, const std::shared_ptr<Peer>& peer,
   if (dials_.finish(id, peer, error)) poller_->wake();
 }
 
-Hello Control::make_hello(const EndpointId& to, Peer& peer) {
+Hello Control::make_hello(const Link& link, const EndpointId& to, Peer& peer) {
   Hello hello{.id = address_.id,
+              .proof = key_->prove(link.channel->own_prologue()),
               .name = address_.name,
               .host_name = host_name(),
               .pid = static_cast<std::uint32_t>(::getpid()),
@@ -155,8 +176,14 @@ void Control::on(Link& link, const Hello& hello) {
                         std::to_string(hello.version) + ", this side " +
                         std::to_string(kControlVersion) + ": install the same zerohop on both");
   }
-  if (link.established || (link.peer && !link.dialled)) throw ProtocolError("a second Hello");
+  if (link.greeted) throw ProtocolError("a second Hello");
+  link.greeted = true;
   link.dialled ? on_hello_to_initiator(link, hello) : on_hello_to_acceptor(link, hello);
+}
+
+void Control::check_identity(const Link& link, const Hello& hello) const {
+  if (proves(hello.proof, hello.id, link.channel->their_prologue())) return;
+  throw AuthenticationError("it does not prove that it is the endpoint whose id it tells");
 }
 
 void Control::on_hello_to_initiator(Link& link, const Hello& hello) {
@@ -169,9 +196,10 @@ void Control::on_hello_to_initiator(Link& link, const Hello& hello) {
                 "another endpoint than the address names answers there: ask for a fresh address"});
     return drop(link, "another endpoint answers");
   }
-  link.peer->learn(
-      {.id = hello.id, .name = hello.name, .host_name = hello.host_name, .pid = hello.pid});
   try {
+    check_identity(link, hello);
+    link.peer->learn(
+        {.id = hello.id, .name = hello.name, .host_name = hello.host_name, .pid = hello.pid});
     connect_rails(link, hello);
   } catch (const std::exception& error) {
     finish(hello.id, nullptr, Failure::of_current_exception());
@@ -182,18 +210,53 @@ void Control::on_hello_to_initiator(Link& link, const Hello& hello) {
 }
 
 void Control::on_hello_to_acceptor(Link& link, const Hello& hello) {
+  try {
+    check_identity(link, hello);
+  } catch (const AuthenticationError& error) {
+    log(Level::warning, "connection", [&] {
+      return "'" + address_.name + "' refused a connection of '" + hello.name + "' (process " +
+             std::to_string(hello.pid) + " on " + hello.host_name + "): " + error.what();
+    });
+    return part(link, error.what());
+  }
+  // The driver may take long over its queue pairs.
+  acceptor_.prefer(link.channel->fd(), link.opened + kHandshakeFor);
   if (yields_to(hello)) {
-    send(link, Bye{.reason = kCrossing});
-    return drop(link, "the other of two crossing connections goes on");
+    send(link, Bye{.reason = kOtherGoesOn, .cause = Bye::kCrossing});
+    return drop(link, kOtherGoesOn);
+  }
+  const auto with_peer = [this, hello, at = link.weak_from_this()](
+                             const std::shared_ptr<Peer>& peer,
+                             const std::optional<Failure>& failure) {
+    const auto greeted = at.lock();
+    const bool there = greeted && links_.contains(*greeted);
+    if (there && failure) {
+      return part(*greeted, failure->message, failure->code == EUSERS ? Bye::kFull : Bye::kLeft);
+    }
+    if (there) return greet_back(*greeted, hello, peer);
+    if (!peer) return;
+    peer->lose("it has hung up");
+    retire(peer);
+  };
+  make_peer({.id = hello.id, .name = hello.name, .host_name = hello.host_name, .pid = hello.pid},
+            with_peer);
+}
+
+void Control::greet_back(Link& link, const Hello& hello, const std::shared_ptr<Peer>& peer) {
+  if (yields_to(hello)) {  // to what has come meanwhile
+    peer->lose(kOtherGoesOn);
+    retire(peer);
+    send(link, Bye{.reason = kOtherGoesOn, .cause = Bye::kCrossing});
+    return drop(link, kOtherGoesOn);
   }
   try {
-    link.peer = make_peer(
-        {.id = hello.id, .name = hello.name, .host_name = hello.host_name, .pid = hello.pid});
+    links_.meet(link, peer);
+    acceptor_.settle(link.channel->fd());
     connect_rails(link, hello);
   } catch (const std::exception& error) {
     return part(link, error.what());
   }
-  send(link, make_hello(hello.id, *link.peer));
+  send(link, make_hello(link, hello.id, *link.peer));
 }
 
 // Whether the sender of this Hello must give way to a connection that this side began, or that
@@ -201,12 +264,12 @@ void Control::on_hello_to_acceptor(Link& link, const Hello& hello) {
 bool Control::yields_to(const Hello& hello) {
   if (auto present = find(hello.id); present && present->alive()) {
     if (hello.established < established_.count(hello.id)) return true;
-    if (Link* stale = link_of(*present)) drop(*stale, "it connected anew");
+    if (Link* stale = links_.of(*present)) drop(*stale, "it connected anew");
   }
-  for (const auto& [fd, other] : std::unordered_map(links_)) {
-    if (!other->peer || other->peer->identity().id != hello.id || other->established) continue;
+  for (const auto& other : links_.to(hello.id)) {
+    if (other->established) continue;
     if (other->dialled && address_.id < hello.id) return true;
-    drop(*other, "the other of two crossing connections goes on");
+    drop(*other, kOtherGoesOn);
   }
   return false;
 }
@@ -238,21 +301,23 @@ void Control::establish(Link& link) {
            (link.peer->neighbour() != nullptr ? " and by p2p" : "");
   });
   finish(id, link.peer, std::nullopt);
+  if (AsyncWaits* const waits = poller_->waits()) waits->tell_peers();
   poller_->wake();
   more_awake_ = true;
 }
 
 void Control::on(Link& link, const Bye& bye) {
-  if (bye.reason == kCrossing && link.dialled && !link.established) {
+  if (bye.cause == Bye::kCrossing && link.dialled && !link.established) {
     // The peer's own connection to us is on its way. Should it fail, this side dials again.
     const EndpointId id = link.dialled->id;
-    drop(link, "the other of two crossing connections goes on");
+    drop(link, kOtherGoesOn);
     return dials_.dial_again(id, Clock::now() + kRedialAfter);
   }
   if (link.dialled && !link.established) {
     finish(link.dialled->id, nullptr,
            Failure{.kind = Failure::Kind::peer_lost,
-                   .message = "the peer refused the connection: " + bye.reason});
+                   .message = "the peer refused the connection: " + bye.reason,
+                   .code = bye.cause == Bye::kFull ? EUSERS : 0});
   }
   link.parts = true;
   drop(link, "it left: " + bye.reason);

@@ -6,14 +6,12 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/report.hpp"
-#include "base/strangers.hpp"
 #include "engine/control.hpp"
 #include "engine/socket.hpp"
 
@@ -26,10 +24,6 @@ constexpr milliseconds kHeartbeatEvery{1000};
 // Together with a tick this keeps the promise of PeerLost within 5 s, with a second to spare for a
 // loaded machine.
 constexpr milliseconds kSilentFor{3500};
-constexpr milliseconds kHandshakeFor{10'000};
-// Strangers may hold this many unfinished handshakes open; one makes room for the next.
-constexpr std::size_t kMaxHandshakes = 256;
-constexpr int kAcceptsAtOnce = 16;  // then those who have said something are heard
 
 Failure to_failure(const ChannelFailure& failure) {
   try {
@@ -43,31 +37,23 @@ Failure to_failure(const ChannelFailure& failure) {
 
 void Control::accept_ready() {
   try {
-    for (int i = 0; i < kAcceptsAtOnce; ++i) {
-      UniqueFd fd = accept_tcp(listener_.get());
-      if (!fd) return;
-      make_room();
-      add_link(Channel::accept(std::move(fd), address_.secret));
-    }
-  } catch (const Error& error) {
-    // The connection stays pending and would wake this thread for ever: look again at the next
-    // tick.
-    progress_->change(listener_.get(), 0);
-    listening_ = false;
-    report(std::string("endpoint cannot accept a connection: ") + error.what());
+    acceptor_.accept();
+  } catch (const std::exception& error) {
+    report({"endpoint cannot accept a connection: ", error.what()});
   }
 }
 
-void Control::make_room() {
-  const auto came = [](const auto& entry) {
-    const Link& link = *entry.second;
-    return link.peer ? std::nullopt : std::optional(link.opened);
-  };
-  const auto is_stranger = [&](const auto& entry) { return came(entry).has_value(); };
-  const auto strangers = std::ranges::count_if(links_, is_stranger);
-  if (static_cast<std::size_t>(strangers) < most_strangers(kMaxHandshakes)) return;
-  const auto victim = pick_victim(links_.begin(), links_.end(), came);
-  drop(*std::shared_ptr(victim->second), "too many handshakes are open");
+void Control::admit(UniqueFd connection) {
+  set_stream_options(connection.get());
+  add_link(Channel::accept(std::move(connection), address_.secret));
+}
+
+void Control::turn_away(int fd, const char* why) {
+  if (const auto link = links_.find(fd)) drop(*link, why);
+}
+
+void Control::watch_listener(bool watched) noexcept {
+  progress_->change(acceptor_.fd(), watched ? std::uint32_t{EPOLLIN} : 0U);
 }
 
 Link& Control::add_link(std::unique_ptr<Channel> channel) {
@@ -75,7 +61,7 @@ Link& Control::add_link(std::unique_ptr<Channel> channel) {
   link->channel = std::move(channel);
   const int fd = link->channel->fd();
   progress_->watch(fd, EPOLLIN, [this, link](std::uint32_t) { on_ready(link); });
-  links_.emplace(fd, link);
+  links_.add(link);
   watch_output(*link);
   return *link;
 }
@@ -84,10 +70,9 @@ void Control::on_ready(const std::shared_ptr<Link>& link) {
   const bool open = link->channel->progress([&](std::span<const std::byte> bytes) {
     link->heard = Clock::now();
     // A message may end the link: those behind it belong to nobody.
-    if (links_.contains(link->channel->fd())) on_message(*link, decode_control_message(bytes));
+    if (links_.contains(*link)) on_message(*link, decode_control_message(bytes));
   });
-  const auto known = links_.find(link->channel->fd());
-  if (known == links_.end() || known->second != link) return;
+  if (!links_.contains(*link)) return;
   if (open) return watch_output(*link);
   const auto failure = link->channel->failure();
   if (failure && link->dialled && !link->established) {
@@ -122,11 +107,12 @@ void Control::tell_end(const Link& link, const std::string& reason) const {
 
 // Ends the connection. Whoever waits for it learns why.
 void Control::drop(Link& link, const std::string& reason) {
-  const auto known = links_.find(link.channel->fd());
-  if (known == links_.end() || known->second.get() != &link) return;
-  const std::shared_ptr<Link> alive = known->second;
+  const std::shared_ptr<Link> alive = links_.remove(link);
+  if (!alive) return;
   progress_->unwatch(link.channel->fd());
-  links_.erase(known);
+  acceptor_.settle(link.channel->fd());
+  wanted_names_.forget(link);
+  for (auto& [request, target] : link.direct_targets) retire(std::move(target));
   link.channel->close(reason);
   if (!link.peer) return;
   poller_->flush();  // what it has sent before is there before anybody learns that it is lost
@@ -138,34 +124,30 @@ void Control::drop(Link& link, const std::string& reason) {
       last_loss_ = "peer '" + link.peer->identity().name + "' is lost: " + reason;
       lonely_->store(peers_.empty() ? 1 : 0);
     }
-    forget_lost_strangers();
+    forget_lost_peers();
   }
   if (link.established) tell_end(link, reason);
   link.peer->lose(reason);
+  if (AsyncWaits* const waits = poller_->waits(); waits && lonely_->load() != 0) {
+    waits->tell_slots();
+  }
   poller_->wake();
 }
 
 // Ends a connection from this side, and tells the peer why.
-void Control::part(Link& link, const std::string& reason) {
-  send(link, Bye{.reason = reason});
+void Control::part(Link& link, const std::string& reason, std::uint8_t cause) {
+  send(link, Bye{.reason = reason.substr(0, kMaxNameBytes), .cause = cause});
   drop(link, reason);
 }
 
 // Who came and went before accept() can still be accepted, for what it has sent; but not without
 // end.
-void Control::forget_lost_strangers() {
+void Control::forget_lost_peers() {
   constexpr std::size_t kKept = 64;
   if (accepted_.size() <= kKept) return;
   const auto lost =
       std::ranges::find_if(accepted_, [](const auto& peer) { return !peer->alive(); });
   if (lost != accepted_.end()) accepted_.erase(lost);
-}
-
-Link* Control::link_of(const Peer& peer) {
-  for (const auto& [fd, link] : links_) {
-    if (link->peer.get() == &peer) return link.get();
-  }
-  return nullptr;
 }
 
 void Control::check_link(Link& link, Clock::time_point now) {
@@ -181,6 +163,7 @@ void Control::check_link(Link& link, Clock::time_point now) {
   if (now - link.spoke >= kHeartbeatEvery) send(link, Heartbeat{.sequence = ++link.heartbeats});
   check_rails(link, now);
   check_answer(link, now);
+  if (Neighbour* const neighbour = link.peer->neighbour()) neighbour->sweep();
 }
 
 }  // namespace zerohop::engine

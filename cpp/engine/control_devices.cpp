@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <string>
-#include <unordered_map>
 
 #include "base/error.hpp"
 #include "base/report.hpp"
@@ -80,26 +79,27 @@ void Control::on_async_event(Rail& rail, const rdma::AsyncEvent& event) {
   if (event.type == IBV_EVENT_PORT_ACTIVE) on_port_event(rail.index(), /*up=*/true, sentence);
 }
 
-std::shared_ptr<VerbsPath> Control::path_of(RailIndex rail, std::uint32_t qp_number) const {
-  for (const auto& [fd, link] : links_) {
-    const auto path = link->peer ? link->peer->path(rail) : nullptr;
-    if (path && path->queue_pair_number() == qp_number) return path;
-  }
-  return nullptr;
+std::shared_ptr<VerbsPath> Control::path_of(RailIndex rail, std::uint32_t qp_number) {
+  std::shared_ptr<VerbsPath> its;
+  links_.each([&](const Link& link) {
+    const auto path = link.peer ? link.peer->path(rail) : nullptr;
+    if (path && path->queue_pair_number() == qp_number) its = path;
+  });
+  return its;
 }
 
 // Where other rails are there, nothing waits for the port to come back: this one is left at once,
 // and tried again as soon as it is back. A single rail may outlast a short break.
 void Control::on_port_event(RailIndex rail, bool up, const std::string& sentence) {
-  for (const auto& [fd, link] : std::unordered_map(links_)) {
-    if (!link->established || rail >= link->peer->rail_count() || link->peer->rail_count() == 1) {
-      continue;
+  links_.each([&](Link& link) {
+    if (!link.established || rail >= link.peer->rail_count() || link.peer->rail_count() == 1) {
+      return;
     }
-    const auto path = link->peer->path(rail);
-    if (!path) continue;
+    const auto path = link.peer->path(rail);
+    if (!path) return;
     if (!up) path->abandon(sentence);
-    if (up && link->rails[rail].repair_at) renew(*link, rail);
-  }
+    if (up && link.rails[rail].repair_at) renew(link, rail);
+  });
 }
 
 // Some drivers say nothing of all this; the kernel and the queues do.
@@ -122,17 +122,18 @@ void Control::on_device_lost(Rail& rail, const std::string& cause) {
   // They would stay readable, and this thread would look at them for ever.
   progress_->unwatch(rail.device().async_fd());
   progress_->unwatch(poller_->event_fd(rail.index()));
-  for (const auto& [fd, link] : std::unordered_map(links_)) {
-    const auto path = link->peer ? link->peer->path(rail.index()) : nullptr;
-    if (rails_.size() == 1 || (path && link->peer->rail_count() == 1)) {
-      part(*link, cause);
+  links_.each([&](Link& link) {
+    const auto path = link.peer ? link.peer->path(rail.index()) : nullptr;
+    if (rails_.size() == 1 || (path && link.peer->rail_count() == 1)) {
+      part(link, cause);
     } else if (path) {
-      leave_rail(*link, rail.index(), cause);
+      leave_rail(link, rail.index(), cause);
     }
-  }
+  });
   poller_->retire(rail.index());
   if (const auto loss = all_gone(rails_)) {
     dials_.finish_all(Failure{.kind = Failure::Kind::verbs, .message = *loss, .code = ENODEV});
+    if (AsyncWaits* const waits = poller_->waits()) waits->tell_all();
   }
   poller_->wake();
 }

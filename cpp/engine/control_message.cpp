@@ -30,6 +30,7 @@ class Encoder {
     writer_.number(static_cast<std::uint16_t>(items));
   }
   void operator()(const std::string& text) { writer_.text(text, kMaxNameBytes); }
+  void key(const std::string& text) { writer_.text(text, kMaxNameBytes); }
   void operator()(const std::vector<std::byte>& bytes) {
     writer_.blob(bytes, kMaxRemoteMemoryBytes);
   }
@@ -65,6 +66,7 @@ class Decoder {
     return items;
   }
   void operator()(std::string& text) { text = reader_.text(kMaxNameBytes); }
+  void key(std::string& text) { text = reader_.key(kMaxNameBytes); }  // which is never shown
   void operator()(std::vector<std::byte>& bytes) {
     const std::span<const std::byte> view = reader_.blob(kMaxRemoteMemoryBytes);
     bytes.assign(view.begin(), view.end());
@@ -100,6 +102,8 @@ void fields(Decoder& each, std::vector<rdma::QueuePairAddress>& all) {
 void fields(auto& each, Is<Hello> auto& m) {
   each(m.version);
   each(std::span(m.id));
+  each(std::span(m.proof.public_key));
+  each(std::span(m.proof.signature));
   each(m.name);
   each(m.host_name);
   each(m.pid);
@@ -107,7 +111,7 @@ void fields(auto& each, Is<Hello> auto& m) {
   each(m.global_atomics);
   each(m.receive_slots);
   each(m.slot_nbytes);
-  each(m.doorway);
+  each.key(m.doorway);
   each(std::span(m.token));
   each(m.established);
   each(m.integrity);
@@ -117,7 +121,7 @@ void fields(auto&, Is<Ready> auto&) {}
 
 void fields(auto& each, Is<Lookup> auto& m) {
   each(m.request);
-  each(m.name);
+  each.key(m.name);
 }
 
 void fields(auto& each, Is<Found> auto& m) {
@@ -135,7 +139,10 @@ void fields(auto& each, Is<Requeue> auto& m) {
   fields(each, m.queue_pair);
 }
 
-void fields(auto& each, Is<Bye> auto& m) { each(m.reason); }
+void fields(auto& each, Is<Bye> auto& m) {
+  each(m.reason);
+  each(m.cause);
+}
 
 void fields(auto& each, Is<OpenDirect> auto& m) {
   each(m.request);

@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "engine/address.hpp"
+#include "engine/endpoint_key.hpp"
 #include "engine/rail.hpp"
 #include "rdma/queue_pair.hpp"
 
 namespace zerohop::engine {
 
-inline constexpr std::uint32_t kControlVersion = 7;          // of the messages, told in Hello
+inline constexpr std::uint32_t kControlVersion = 8;          // of the messages, told in Hello
 inline constexpr std::size_t kMaxNameBytes = 4096;           // names, host names, reasons
 inline constexpr std::size_t kMaxRemoteMemoryBytes = 65536;  // an encoded RemoteMemory
 
@@ -23,6 +24,7 @@ inline constexpr std::size_t kMaxRemoteMemoryBytes = 65536;  // an encoded Remot
 struct Hello {
   std::uint32_t version = kControlVersion;
   EndpointId id{};
+  IdProof proof;  // that it is the one
   std::string name;
   std::string host_name;
   std::uint32_t pid = 0;
@@ -70,7 +72,14 @@ struct Requeue {
 };
 
 struct Bye {
-  std::string reason;
+  // Causes. kCrossing: two connections crossed, and the other one goes on. kFull: there is no place
+  // for one more Peer.
+  static constexpr std::uint8_t kLeft = 0;
+  static constexpr std::uint8_t kCrossing = 1;
+  static constexpr std::uint8_t kFull = 2;
+
+  std::string reason;  // for the user
+  std::uint8_t cause = kLeft;
 };
 
 // Asks for the other end of a queue pair of that rail which kernels of the sender drive.

@@ -34,12 +34,12 @@ constexpr milliseconds kWokenWithin{4900};
 
 void Control::repair(const std::shared_ptr<Peer>& peer, RailIndex rail) {
   progress_->run([this, peer, rail] {
-    if (Link* link = link_of(*peer)) on_broken(*link, rail);
+    if (Link* link = links_.of(*peer)) on_broken(*link, rail);
   });
 }
 
 void Control::on_broken(Link& link, RailIndex rail) {
-  if (link.peer->path(rail)->asleep()) return to_wake_.push_back(links_.at(link.channel->fd()));
+  if (link.peer->path(rail)->asleep()) return to_wake_.push_back(link.weak_from_this());
   LinkRail& state = link.rails[rail];
   if (!link.peer->path(rail)->drained()) return;  // it has a fresh one already
   state.repair_wanted = !link.established;        // establish() asks again
@@ -58,20 +58,34 @@ void Control::on_broken(Link& link, RailIndex rail) {
 void Control::renew(Link& link, RailIndex rail) {
   LinkRail& state = link.rails[rail];
   state.repair_at.reset();
+  if (state.renewing) return;
+  if (state.peer_generation > state.generation) link.peer->path(rail)->settle();
+  const bool sleeps = link.peer->path(rail)->asleep();
+  if (sleeps) link.rest.used = Clock::now();
+  if (sleeps && !state.wakes) state.wakes = link.rest.used;
+  state.renewing = true;
+  call_driver(
+      [peer = link.peer, rail] { peer->path(rail)->renew(); },
+      [this, at = link.weak_from_this(), rail, sleeps](const std::optional<Failure>& failure) {
+        const auto renewed = at.lock();
+        if (!renewed || !links_.contains(*renewed)) return;
+        renewed->rails[rail].renewing = false;
+        if (!failure) return tell_renewed(*renewed, rail, sleeps);
+        postpone(*renewed, rail, "its queue pair cannot be replaced: " + failure->message);
+      });
+}
+
+void Control::tell_renewed(Link& link, RailIndex rail, bool slept) {
+  LinkRail& state = link.rails[rail];
+  const rdma::QueuePairAddress fresh = link.peer->path(rail)->terms().queue_pair;
+  if (fresh.number == 0) return;  // closed meanwhile
   try {
-    if (state.peer_generation > state.generation) link.peer->path(rail)->settle();
-    const bool sleeps = link.peer->path(rail)->asleep();
-    if (sleeps) link.rest.used = Clock::now();
-    if (sleeps && !state.wakes) state.wakes = link.rest.used;
-    link.peer->path(rail)->renew();
     state.wakes.reset();
-    if (sleeps) state.woken = link.rest.used;
+    if (slept) state.woken = link.rest.used;
     // Whoever lags behind, having repaired less often, catches up.
     const std::uint32_t theirs = state.requeue ? state.requeue->generation : 0;
     state.generation = std::max(state.generation + 1, theirs);
-    send(link, Requeue{.rail = rail,
-                       .generation = state.generation,
-                       .queue_pair = link.peer->path(rail)->terms().queue_pair});
+    send(link, Requeue{.rail = rail, .generation = state.generation, .queue_pair = fresh});
     reconnect(link, rail);
   } catch (const std::exception& error) {
     postpone(link, rail, std::string("its queue pair cannot be replaced: ") + error.what());
@@ -140,7 +154,8 @@ void Control::check_rails(Link& link, Clock::time_point now) {
       state.woken.reset();
       if (path->unconnected()) postpone(link, rail, "the peer makes no queue pair for it");
     }
-    const bool waits = state.requeue && state.requeue->generation > state.generation;
+    const bool waits =
+        !state.renewing && state.requeue && state.requeue->generation > state.generation;
     if (waits && now - state.requeued > kNoticeWithin) {
       const bool renewable = path->drained() || path->unconnected();
       if (renewable) renew(link, rail);
@@ -178,10 +193,8 @@ void Control::check_dark(Link& link, Clock::time_point now) {
 // For good, and tells the peer, which does the same.
 void Control::leave_rail(Link& link, RailIndex rail, const std::string& sentence) {
   const auto reason = [sentence](Effect effect) {
-    return Failure{.kind = Failure::Kind::verbs,
-                   .message = sentence + effect_words(effect),
-                   .code = ENODEV,
-                   .effect = effect};
+    return Failure{.kind = Failure::Kind::verbs, .message = sentence, .code = ENODEV}.with_effect(
+        effect);
   };
   if (link.peer->path(rail)->close(reason) && link.established) tell_left(link, rail);
 }

@@ -21,6 +21,8 @@ using std::chrono::milliseconds;
 constexpr int kAskAgainAfter = 10;  // times as long as it had to be unused, if it did not agree
 constexpr milliseconds kAnswersWithin{4000};
 constexpr int kWokenAtOnce = 8;
+// Between two looks at all of them, however many come and wake meanwhile.
+constexpr milliseconds kLookEvery{25};
 
 // When it was used last, to a tick.
 Clock::time_point last_use(Link& link, Clock::time_point now) {
@@ -39,23 +41,26 @@ void Control::look_at_sleepers(Clock::time_point now) {
   for (int i = 0; i < kWokenAtOnce && !to_wake_.empty(); ++i) {
     const auto link = to_wake_.front().lock();
     to_wake_.pop_front();
-    if (link && links_.contains(link->channel->fd())) wake(*link);
+    if (link && links_.contains(*link)) wake(*link);
   }
-  if (std::exchange(more_awake_, false)) put_to_sleep(now);
+  if (!more_awake_ || now - looked_at_sleepers_ < kLookEvery) return;
+  more_awake_ = false;
+  looked_at_sleepers_ = now;
+  put_to_sleep(now);
 }
 
 void Control::put_to_sleep(Clock::time_point now) {
   if (awake_.most == 0) return;
   std::size_t awake = 0;
   std::vector<Link*> unused;
-  for (const auto& [fd, link] : links_) {
-    if (!link->established || link->rest.asked || link->peer->asleep()) continue;
+  links_.each([&](Link& link) {
+    if (!link.established || link.rest.asked || link.peer->asleep()) return;
     ++awake;
-    const bool lately = now - last_use(*link, now) < awake_.after_use;
-    const auto& refused = link->rest.refused;
-    if (lately || (refused && now - *refused < kAskAgainAfter * awake_.after_use)) continue;
-    unused.push_back(link.get());
-  }
+    const bool lately = now - last_use(link, now) < awake_.after_use;
+    const auto& refused = link.rest.refused;
+    if (lately || (refused && now - *refused < kAskAgainAfter * awake_.after_use)) return;
+    unused.push_back(&link);
+  });
   if (awake <= awake_.most) return;
   std::ranges::sort(unused, {}, [](const Link* link) { return link->rest.used; });
   std::size_t excess = awake - awake_.most;
@@ -76,7 +81,7 @@ void Control::on(Link& link, const Sleep& asked) {
   link.rest.asked.reset();
   const auto now = Clock::now();
   const bool in_repair = std::ranges::any_of(
-      link.rails, [](const LinkRail& rail) { return rail.requeue.has_value(); });
+      link.rails, [](const LinkRail& rail) { return rail.renewing || rail.requeue.has_value(); });
   const bool lately = now - last_use(link, now) < awake_.after_use;
   const bool agrees = !in_repair && !lately && link.peer->fall_asleep_with(asked.rails);
   if (!agrees) link.peer->rouse();  // from a question of its own

@@ -3,9 +3,16 @@
 namespace zerohop::engine {
 
 bool Dials::add(const std::shared_ptr<Attempt>& attempt) {
-  auto& waiting = dials_[attempt->address.id].waiting;
-  waiting.push_back(attempt);
-  return waiting.size() == 1;
+  auto& dial = dials_[attempt->address.id];
+  dial.waiting.push_back(attempt);
+  if (dial.waiting.size() > 1) return false;
+  dial.number = ++last_;
+  return true;
+}
+
+std::uint64_t Dials::number(const EndpointId& id) const {
+  const auto found = dials_.find(id);
+  return found == dials_.end() ? 0 : found->second.number;
 }
 
 bool Dials::remove(const std::shared_ptr<Attempt>& attempt) {
@@ -24,7 +31,7 @@ bool Dials::finish(const EndpointId& id, const std::shared_ptr<Peer>& peer,
   for (const auto& attempt : dial.mapped().waiting) {
     attempt->peer = peer;
     attempt->error = error;
-    attempt->done.store(true);
+    attempt->done.set();
   }
   return true;
 }

@@ -1,8 +1,8 @@
 // Who waits for a connection to which endpoint. Used by the progress thread only.
 #pragma once
 
-#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +11,7 @@
 
 #include "base/failure.hpp"
 #include "engine/address.hpp"
+#include "engine/done.hpp"
 #include "engine/peer.hpp"
 
 namespace zerohop::engine {
@@ -21,7 +22,7 @@ struct Attempt {
   const Address address;
   std::shared_ptr<Peer> peer;
   std::optional<Failure> error;
-  std::atomic<bool> done{false};  // peer or error is set; any thread may ask
+  Done done;  // peer or error is set
 };
 
 class Dials {
@@ -33,6 +34,9 @@ class Dials {
   // Returns whether it was the last for its endpoint: then nobody waits for that any more.
   bool remove(const std::shared_ptr<Attempt>& attempt);
   bool contains(const EndpointId& id) const { return dials_.contains(id); }
+  // Which dial of that endpoint somebody waits for; 0: nobody does. Once nobody has waited, the
+  // next call of connect() begins another dial.
+  std::uint64_t number(const EndpointId& id) const;
 
   // Gives everyone who waits for that endpoint the result. Returns whether anyone did.
   bool finish(const EndpointId& id, const std::shared_ptr<Peer>& peer,
@@ -45,9 +49,11 @@ class Dials {
 
  private:
   struct Dial {
+    std::uint64_t number = 0;
     std::vector<std::shared_ptr<Attempt>> waiting;  // never empty
     Clock::time_point again_at = Clock::time_point::max();
   };
+  std::uint64_t last_ = 0;
   std::map<EndpointId, Dial> dials_;
 };
 

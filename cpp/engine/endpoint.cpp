@@ -10,11 +10,13 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "base/report.hpp"
 #include "base/ticks.hpp"
 #include "base/trace.hpp"
 #include "engine/control_host.hpp"
 #include "engine/cuda_table.hpp"
 #include "engine/device_choice.hpp"
+#include "engine/slots.hpp"
 #include "softhca/device_faults.hpp"
 
 namespace zerohop::engine {
@@ -24,17 +26,6 @@ std::string default_name() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   return std::string(host.data()) + ":" + std::to_string(::getpid());
-}
-
-// Why no connection came about, with the place that was tried.
-Failure refused_by(const Address& address, Failure failure) {
-  const std::string what = failure.code == ECONNREFUSED
-                               ? errno_message("nothing listens there", failure.code) +
-                                     ": its process has ended, or the address is of an earlier run"
-                               : failure.message;
-  failure.message = "cannot connect to endpoint '" + address.name + "' at " + address.host + ":" +
-                    std::to_string(address.port) + ": " + what;
-  return failure;
 }
 
 Peer::Host with_words_to(const std::weak_ptr<Control>& weak, Peer::Host host) {
@@ -56,17 +47,19 @@ Peer::Host with_words_to(const std::weak_ptr<Control>& weak, Peer::Host host) {
 }  // namespace
 
 Endpoint::Endpoint(const EndpointOptions& options)
-    : options_(options), generation_(fork_generation()), address_(Address::with_random_keys()) {
+    : options_(options), generation_(fork_generation()) {
   trace::open();
   ticks::open();
   services_.board = std::make_shared<Board>();
   open_rails();
+  drivers_ = Control::make_drivers();
   open_neighbourhood();
   note_twins_ = std::make_shared<NoteTwins>(services_.board,
                                             neighbourhood_ ? neighbourhood_->exposures() : nullptr);
   gpu_board_ = std::make_shared<GpuBoard>(services_.board, note_twins_);
   stager_ = std::make_shared<Stager>(services_.poller);
   checker_ = std::make_shared<Checker>(options_.gpu.staging_chunk, own_memories_);
+  streams_ = std::make_shared<ProgramStreams>(options_.cuda, options_.timeout);
   services_.options = options_.queue_pair;
   services_.messages = options_.messages;
   registrations_ = std::make_shared<Registrations>(
@@ -74,9 +67,10 @@ Endpoint::Endpoint(const EndpointOptions& options)
   address_.name = options_.name.empty() ? default_name() : options_.name;
   address_.host = control_host(rails_.front()->device(), options_.host);
   const Control::Lonely lonely(services_.board, &services_.board->pages().lonely);
-  control_ = Control::start(address_, rails_, services_.poller, peer_maker(), neighbourhood_,
-                            options_.awake, lonely);
+  control_ = Control::start(address_, key_, rails_, services_.poller, peer_maker(), neighbourhood_,
+                            options_.awake, lonely, drivers_);
   control_->limit_peers(options_.max_peers);
+  streams_->serve(stream_host());
 }
 
 void Endpoint::open_rails() {
@@ -98,7 +92,8 @@ void Endpoint::open_rails() {
   const Poller::Sleepers sleepers(services_.board, &services_.board->sleepers());
   const Poller::Silent silent(services_.board, &services_.board->pages().kernels);
   services_.poller =
-      std::make_shared<Poller>(devices, options_.spin, options_.interrupt, sleepers, silent);
+      std::make_shared<Poller>(devices, options_.spin, options_.interrupt, sleepers, silent,
+                               std::make_shared<AsyncWaits>(services_.board));
 }
 
 // Without it everything works, over devices.
@@ -111,7 +106,7 @@ void Endpoint::open_neighbourhood() {
     return;
   }
   try {
-    neighbourhood_ = std::make_shared<Neighbourhood>(services_.board);
+    neighbourhood_ = std::make_shared<Neighbourhood>(services_.board, drivers_);
     copy_queue_ = std::make_shared<CopyQueue>();
   } catch (const Error& error) {
     no_neighbourhood_ = error.what();
@@ -134,6 +129,7 @@ Control::MakePeer Endpoint::peer_maker() const {
                         .staging_chunk = options_.gpu.staging_chunk,
                         .integrity = options_.integrity,
                         .checker = checker_,
+                        .streams = streams_,
                         .tell = {},
                         .repair = {},
                         .leave = {},
@@ -146,7 +142,7 @@ Control::MakePeer Endpoint::peer_maker() const {
 }
 
 Endpoint::~Endpoint() {
-  if (generation_ != fork_generation()) {
+  if (of_parent()) {
     // The thread and the locks it may hold belong to the parent: leave everything as it lies.
     new std::shared_ptr<Control>(std::move(control_));
     new std::shared_ptr<CopyQueue>(std::move(copy_queue_));
@@ -160,18 +156,11 @@ Endpoint::~Endpoint() {
 }
 
 void Endpoint::check_process() const {
-  if (generation_ != fork_generation()) {
+  if (of_parent()) {
     throw Error(
         "this Endpoint belongs to the process that made it: after fork(), make a new one in the "
         "child (or start processes with spawn)");
   }
-}
-
-Endpoint::Entered Endpoint::enter() const {
-  check_process();
-  Entered entered(life_);
-  check_open();
-  return entered;
 }
 
 void Endpoint::check_open() const {
@@ -193,18 +182,23 @@ Deadline Endpoint::deadline(std::optional<double> timeout) const {
 }
 
 std::vector<std::shared_ptr<Peer>> Endpoint::peers() const {
-  const Entered entered(life_);
+  check_process();
+  const Life::Inside inside(life_);
   return closed() ? std::vector<std::shared_ptr<Peer>>{} : control_->peers();
 }
 
 std::vector<DeviceEvent> Endpoint::device_events() const {
-  const Entered entered(life_);
+  check_process();
+  const Life::Inside inside(life_);
   return closed() ? std::vector<DeviceEvent>{} : control_->events().all();
 }
 
-std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes,
-                                        const Deadline& deadline) {
+std::shared_ptr<Dialling> Endpoint::dial(std::span<const std::byte> bytes) {
   const Entered entered = enter();
+  return begin_dialling(bytes);
+}
+
+std::shared_ptr<Dialling> Endpoint::begin_dialling(std::span<const std::byte> bytes) {
   check_devices();
   const Address address = Address::from_bytes(bytes);
   if (address.id == address_.id) {
@@ -212,24 +206,31 @@ std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes,
         "this is the Endpoint's own address: it cannot connect to itself, make a second Endpoint");
   }
   if (auto peer = control_->find(address.id); peer && peer->alive()) {
-    if (!peer->secret || *peer->secret == address.secret) return peer;
-    throw AuthenticationError("this address of endpoint '" + address.name +
-                              "' has another secret than the one it is connected by: ask for its "
-                              "true address");
+    if (peer->secret && *peer->secret != address.secret) {
+      throw AuthenticationError("this address of endpoint '" + address.name +
+                                "' has another secret than the one it is connected by: ask for its "
+                                "true address");
+    }
+    const auto attempt = std::make_shared<Attempt>(address);
+    attempt->peer = std::move(peer);
+    attempt->done.set_at_once();
+    return std::make_shared<Dialling>(control_, attempt);
   }
-  const auto attempt = control_->connect(address);
+  auto dialling = std::make_shared<Dialling>(control_, control_->connect(address));
+  check_open();  // behind connect(): close() ends all that was begun before it
+  return dialling;
+}
+
+std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes,
+                                        const Deadline& deadline) {
+  const Entered entered = enter();
   // Whatever ends the wait, a timeout or Ctrl-C, nobody dials on for a caller who is gone.
-  const std::shared_ptr<void> abandon(nullptr, [&](void*) {
-    if (!attempt->done.load()) control_->abandon(attempt);
-  });
-  if (!services_.poller->wait([&] { return attempt->done.load() || closed(); }, deadline)) {
-    throw TransferTimeout(
-        "endpoint '" + address.name + "' at " + address.host + ":" + std::to_string(address.port) +
-        " did not answer in time: is its process running, and reachable from here?");
+  const auto dialling = begin_dialling(bytes);
+  if (!services_.poller->wait([&] { return dialling->done() || closed(); }, deadline)) {
+    throw TransferTimeout(dialling->late());
   }
-  if (!attempt->done.load()) check_open();
-  if (attempt->error) refused_by(address, *attempt->error).raise();
-  return attempt->peer;
+  if (!dialling->done()) check_open();
+  return dialling->peer();
 }
 
 std::shared_ptr<Peer> Endpoint::accept(const Deadline& deadline) {
@@ -240,11 +241,51 @@ std::shared_ptr<Peer> Endpoint::accept(const Deadline& deadline) {
   if (peer) return peer;
   check_open();
   check_devices();
-  throw TransferTimeout("no peer connected in time: has it been given this Endpoint's address?");
+  throw TransferTimeout(kNobodyConnected);
+}
+
+std::shared_ptr<Peer> Endpoint::find_accepted() {
+  const Entered entered = enter();
+  auto peer = control_->take_accepted();
+  if (!peer) check_devices();
+  return peer;
+}
+
+AsyncWaits::Begun Endpoint::await_peer(AsyncWaits::Tell tell) {
+  const Entered entered = enter();
+  AsyncWaits& waits = *services_.poller->waits();
+  const auto begun = waits.await_peer(std::move(tell));
+  // Behind it, as this may have come before.
+  if (all_gone(rails_)) waits.tell_all();
+  if (control_->has_accepted()) waits.tell_peers();
+  return begun;
+}
+
+AsyncWaits::Begun Endpoint::await_slots(std::uint32_t first, std::uint32_t count,
+                                        AsyncWaits::Tell tell) {
+  const Entered entered = enter();
+  check_slots(first, count);
+  AsyncWaits& waits = *services_.poller->waits();
+  const auto begun = waits.await_slots(first, count, std::move(tell));
+  if (all_gone(rails_) || control_->lonely()) waits.tell_slots();  // likewise
+  const BoardPages& pages = services_.board->pages();
+  if (pages.kernels.load() != 0 || pages.writers.load() != 0) control_->look();  // they ring nobody
+  return begun;
+}
+
+void Endpoint::arm_for_async_waits() {
+  const Entered entered = enter();
+  services_.poller->arm_for_sleepers();
+}
+
+void Endpoint::leave_async_wait(AsyncWaits::Id id) {
+  if (generation_ != fork_generation()) return;
+  const Life::Inside inside(life_);
+  if (!closed()) services_.poller->waits()->leave(id);
 }
 
 void Endpoint::close(const Deadline& deadline) {
-  if (generation_ != fork_generation() || closed_.exchange(true)) return;
+  if (of_parent() || closed_.exchange(true)) return;
   try {
     const auto peers = control_->peers();
     const auto all_idle = [&] {
@@ -262,22 +303,24 @@ void Endpoint::close(const Deadline& deadline) {
 }
 
 void Endpoint::stop() {
-  {
-    const std::lock_guard lock(gpu_mutex_);
-    if (stream_waits_) stream_waits_->give_up();
-  }
+  streams_->give_up();
   services_.board->pages().lonely.store(1);  // kernels need not wait any longer
   control_->stop();
+  if (!drivers_->stop(Deadline::after(Deadline::Seconds(2)))) {
+    report("a call of a driver does not end: what it uses is left to it");
+  }
   services_.poller->finish_sources(Deadline::after(ipc::kLongestCopy));
   expiry_.stop();
   checker_->stop();
   stager_->stop();  // every Peer is lost: what it had to do ends
+  if (copy_queue_) copy_queue_->stop();
   if (neighbourhood_) neighbourhood_->exposures()->close();
+  services_.poller->waits()->tell_all();
   services_.poller->wake();
-  // Whoever is inside sees closed() and leaves, but for a call that this very thread has
-  // interrupted (a signal handler that closes): then the destructor releases.
-  const std::unique_lock alone(life_, std::chrono::milliseconds(500));
-  if (!alone.owns_lock()) return;
+  life_.end(std::chrono::milliseconds(500));
+}
+
+void Endpoint::release() noexcept {
   control_.reset();
   stager_.reset();
   checker_.reset();
@@ -286,9 +329,8 @@ void Endpoint::stop() {
   {
     const std::lock_guard lock(gpu_mutex_);
     gpu_registrations_ = {};
-    stream_waits_.reset();
-    stream_devices_.clear();
   }
+  streams_->let_go();
   gpu_board_.reset();
   note_twins_.reset();
   services_.poller->let_go();

@@ -8,23 +8,25 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <shared_mutex>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "base/locks.hpp"
 #include "engine/control.hpp"
 #include "engine/device_choice.hpp"
+#include "engine/dialling.hpp"
 #include "engine/expiry.hpp"
 #include "engine/gpu_registrations.hpp"
 #include "engine/grant.hpp"
+#include "engine/life.hpp"
 #include "engine/memory.hpp"
 #include "engine/peer.hpp"
+#include "engine/program_streams.hpp"
 #include "engine/route_books.hpp"
 #include "engine/slot_claim.hpp"
-#include "engine/stream_waits.hpp"
 #include "softhca/faults.hpp"
 
 namespace zerohop::engine {
@@ -56,6 +58,8 @@ struct EndpointOptions {
 
 class Endpoint {
  public:
+  using Notified = std::pair<std::uint32_t, std::uint32_t>;  // slot, value
+
   explicit Endpoint(const EndpointOptions& options);
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
@@ -73,6 +77,19 @@ class Endpoint {
   // The next Peer that connected to this Endpoint and was not handed out yet. Throws
   // TransferTimeout.
   std::shared_ptr<Peer> accept(const Deadline& deadline);
+  static constexpr const char* kNobodyConnected =
+      "no peer connected in time: has it been given this Endpoint's address?";
+
+  // --- the same for who waits without a thread: each answers at once (see AsyncWaits) ---
+  std::shared_ptr<Dialling> dial(std::span<const std::byte> address);
+  std::shared_ptr<Peer> find_accepted();  // null: none yet
+  // nullopt: none yet. Throws as wait_notify() does.
+  std::optional<Notified> find_notify(std::uint32_t first, std::uint32_t count, bool reset);
+  AsyncWaits::Begun await_peer(AsyncWaits::Tell tell);
+  AsyncWaits::Begun await_slots(std::uint32_t first, std::uint32_t count, AsyncWaits::Tell tell);
+  void arm_for_async_waits();  // behind the first
+  void leave_async_wait(AsyncWaits::Id id);
+
   std::vector<std::shared_ptr<Peer>> peers() const;  // none once closed
   RouteBooks::Reading route_stats() const { return books_->read(); }
   // What its devices said by themselves, the newest last; none once closed.
@@ -109,7 +126,6 @@ class Endpoint {
   void share(const std::string& name, const Memory& memory);
   bool unshare(const std::string& name);  // false: nothing has that name
 
-  using Notified = std::pair<std::uint32_t, std::uint32_t>;  // slot, value
   // The first non-empty slot in [first, first + count). Throws TransferTimeout, std::out_of_range,
   // and PeerLost when there were peers and none is left that could notify.
   Notified wait_notify(std::uint32_t first, std::uint32_t count, bool reset,
@@ -135,24 +151,34 @@ class Endpoint {
   void close(const Deadline& deadline);
   bool closed() const noexcept { return closed_.load(); }
 
-  // Throws Error in a process that was forked off the one that made this Endpoint.
-  void check_process() const;
+  // In a process that was forked off the one that made this Endpoint.
+  bool of_parent() const noexcept { return generation_ != fork_generation(); }
+  void check_process() const;  // throws Error there
 
  private:
-  // Holds close() back while a call uses what close() releases. Throws Error once closed.
-  using Entered = std::shared_lock<SharedMutex<Rank::endpoint_life>>;
-  Entered enter() const;
+  // A call that uses what close() releases, and throws Error once closed.
+  struct Entered {
+    explicit Entered(const Endpoint& endpoint) : inside(endpoint.life_) { endpoint.check_open(); }
+    Life::Inside inside;
+  };
+  Entered enter() const {
+    check_process();
+    return Entered(*this);
+  }
+  std::shared_ptr<Dialling> begin_dialling(std::span<const std::byte> address);
+  std::optional<Notified> take_notify(std::uint32_t first, std::uint32_t count, bool reset,
+                                      std::uint64_t begin);
   Memory register_gpu_memory(const Layout& layout, std::shared_ptr<void> owner,
                              const Registering& how);
   std::shared_ptr<gpu::Device> gpu_device(const std::string& device);
-  StreamWaits::Stream stream_of(driver::CudaStream handle, std::optional<double> timeout);
-  std::shared_ptr<StreamWaits> stream_waits();
+  StreamWaits::Host stream_host() const;
   GpuRegistrations& gpu_registrations(const Rail& rail, const std::string& device);
   RailIndex nearest_rail(const std::string& place) const;
   std::string place_of(const Layout& layout, const std::string& device) const;
   void check_open() const;
   void check_devices() const;  // throws VerbsError(ENODEV) when none is left
   void stop();
+  void release() noexcept;
   Control::MakePeer peer_maker() const;
   void open_rails();
   void put_faults(const softhca::Faults& faults);
@@ -160,10 +186,10 @@ class Endpoint {
 
   const EndpointOptions options_;
   const unsigned generation_;  // of the process (fork)
-  mutable SharedMutex<Rank::endpoint_life>
-      life_;  // shared by calls, exclusive to the release in close()
+  mutable Life life_{[this] { release(); }};
   Rails rails_;
   PathServices services_;
+  std::shared_ptr<Executor> drivers_;
   std::shared_ptr<Neighbourhood> neighbourhood_;  // null because of:
   std::string no_neighbourhood_;
   std::shared_ptr<NoteTwins> note_twins_;
@@ -181,12 +207,12 @@ class Endpoint {
   std::shared_ptr<Stager> stager_;
   const std::shared_ptr<OwnMemories> own_memories_ = std::make_shared<OwnMemories>();
   std::shared_ptr<Checker> checker_;
-  mutable Mutex<Rank::endpoint_gpus> gpu_mutex_;                      // guards the next three
-  std::map<int, std::shared_ptr<const gpu::Device>> stream_devices_;  // by ordinal
-  std::shared_ptr<StreamWaits> stream_waits_;                         // null before the first
+  std::shared_ptr<ProgramStreams> streams_;
+  mutable Mutex<Rank::endpoint_gpus> gpu_mutex_;  // guards the next
   // By rail; null before the first GPU array.
   std::array<std::unique_ptr<GpuRegistrations>, kMaxRails> gpu_registrations_;
-  Address address_;
+  const std::shared_ptr<const EndpointKey> key_ = std::make_shared<EndpointKey>();
+  Address address_ = key_->address();
   std::atomic<bool> closed_{false};
   std::shared_ptr<Control> control_;
   Expiry expiry_;

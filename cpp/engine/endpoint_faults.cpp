@@ -32,6 +32,7 @@ void Endpoint::put_faults(const softhca::Faults& faults) {
 }
 
 softhca::Faults Endpoint::faults() const {
+  check_process();
   const std::lock_guard lock(faults_mutex_);
   return faults_;
 }

@@ -122,17 +122,21 @@ std::shared_ptr<gpu::Device> Endpoint::gpu_device(const std::string& device) {
 }
 
 GpuRegistrations& Endpoint::gpu_registrations(const Rail& rail, const std::string& device) {
+  {
+    const std::lock_guard lock(gpu_mutex_);
+    if (const auto& known = gpu_registrations_[rail.index()]) return *known;
+  }
+  auto fresh = std::make_unique<GpuRegistrations>(make_adapter(rail.domain()),
+                                                  cuda_or(options_.cuda, "memory on " + device),
+                                                  ask_host(), options_.gpu);
   const std::lock_guard lock(gpu_mutex_);
   auto& registrations = gpu_registrations_[rail.index()];
-  if (!registrations) {
-    registrations = std::make_unique<GpuRegistrations>(
-        make_adapter(rail.domain()), cuda_or(options_.cuda, "memory on " + device), ask_host(),
-        options_.gpu);
-  }
+  if (!registrations) registrations = std::move(fresh);
   return *registrations;
 }
 
 RegionCache::Stats Endpoint::gpu_registration_stats() const {
+  check_process();
   const std::lock_guard lock(gpu_mutex_);
   RegionCache::Stats all;
   for (const auto& registrations : gpu_registrations_) {

@@ -50,18 +50,35 @@ Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t coun
         return notified.has_value() || closed() || control_->lonely() || all_gone(rails_);
       },
       deadline);
-  // What came before the last peer was lost is still delivered.
-  if (!notified) notified = board.find(first, count, reset);
   if (notified) {
     record_taken({.what = "wait_notify", .begin = begin}, notified->first, notified->second);
     return *notified;
   }
+  if (const auto last = take_notify(first, count, reset, begin)) return *last;
+  throw TransferTimeout(no_notification(first, count));
+}
+
+std::optional<Endpoint::Notified> Endpoint::find_notify(std::uint32_t first, std::uint32_t count,
+                                                        bool reset) {
+  const Entered entered = enter();
+  check_slots(first, count);
+  return take_notify(first, count, reset, trace::records() ? trace::recording_clock() : 0);
+}
+
+std::optional<Endpoint::Notified> Endpoint::take_notify(std::uint32_t first, std::uint32_t count,
+                                                        bool reset, std::uint64_t begin) {
+  const auto loss = control_->lonely();  // first: what came before that is still delivered
+  const auto notified = services_.board->find(first, count, reset);
+  if (notified) {
+    record_taken({.what = "wait_notify", .begin = begin}, notified->first, notified->second);
+    return notified;
+  }
   check_open();
-  if (const auto loss = control_->lonely()) {
+  if (loss) {
     throw PeerLost(*loss + "; no peer is left that could notify: connect or accept one");
   }
   check_devices();
-  throw TransferTimeout("no notification came to " + slots_text(first, count) + " in time");
+  return std::nullopt;
 }
 
 std::uint32_t Endpoint::peek_notify(std::uint32_t slot) const {

@@ -22,7 +22,11 @@ void Expiry::at(Clock::time_point when, WeakMemory memory) {
     next_sweep_ = std::max<std::size_t>(64, 2 * due_.size());
   }
   due_.emplace(when, std::move(memory));
-  if (!thread_) thread_ = std::make_unique<Progress>([this] { return close_due(); });
+  if (!thread_) {
+    auto thread = std::make_unique<Progress>([this] { return close_due(); });
+    thread->start();
+    thread_ = std::move(thread);
+  }
   thread_->run([] {});  // it looks anew how long it may sleep
 }
 

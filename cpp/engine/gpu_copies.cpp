@@ -20,14 +20,14 @@ constexpr std::chrono::seconds kWhenCutOff{1};
 // Under way at once: a stream takes about a thousand operations before the driver makes its caller
 // wait, for as long as it likes.
 constexpr int kMost = 300;
+// Under way, from which on another one is one of many.
+constexpr int kMany = 4;
 
 Failure copy_failure(const driver::Cuda& cuda, driver::CudaResult error) {
   try {
     driver::check_cuda(cuda, error, "the GPU's copy to or from the peer's memory");
   } catch (const CudaError&) {
-    Failure failure = Failure::of_current_exception();
-    failure.set_effect(Effect::some);
-    return failure;
+    return Failure::of_current_exception().with_effect(Effect::some);
   }
   return {};
 }
@@ -90,13 +90,16 @@ GpuCopies::Place GpuCopies::put(std::list<Entry>&& entry) {
   const Place place = entry.begin();
   if (place->work.notifies) notifies_.fetch_add(1, std::memory_order_release);
   if (place->lane && place->in_order) place->lane->in_order.fetch_add(1);
+  const bool is_plain = !place->work.finish;  // from the next on it may be gone
   {
     const std::lock_guard lock(mutex_);
     arrivals_.splice(arrivals_.end(), entry);
     arrived_.store(true, std::memory_order_release);
   }
-  const bool was_idle = pending_.fetch_add(1) == 0;  // before looks() is asked
-  if ((was_idle || is_first) && !poller_->looks()) look_();
+  const int others = pending_.fetch_add(1);  // before looks() is asked
+  const bool looks = is_plain ? poller_->looks_soon() : poller_->looks();
+  if ((others == 0 || is_first) && !looks) look_();
+  if (others >= kMany && is_plain) poller_->note_begun();
   return place;
 }
 
@@ -227,8 +230,10 @@ GpuCopies::Place GpuCopies::end(Place place, driver::CudaResult result) noexcept
   if (entry.work.transfer && result != driver::kCudaSuccess) {
     entry.work.transfer->fail(copy_failure(entry.lane->stream.device().cuda(), result));
     entry.work.transfer->drop();
-  } else if (entry.work.transfer) {
+  } else if (entry.work.finish) {
     entry.work.finish();
+  } else if (entry.work.transfer) {
+    entry.work.transfer->drop();
   }
   if (entry.work.notifies) notifies_.fetch_sub(1, std::memory_order_release);
   over.clear();  // before others can know that nothing is pending

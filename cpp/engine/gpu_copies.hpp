@@ -34,7 +34,8 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   struct Work {
     std::shared_ptr<Transfer> transfer;  // null once it has ended otherwise
     bool notifies = false;               // `finish` does: the CPU, not the GPU
-    std::function<void()> finish;        // once placed: ends the transfer; neither throws nor waits
+    std::function<void()> finish;        // once placed: ends the transfer, which otherwise ends by
+                                         // itself; neither throws nor waits
     Kept kept;
   };
   // What the GPU does, and when.

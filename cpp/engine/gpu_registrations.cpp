@@ -7,7 +7,6 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "engine/registrations.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -50,39 +49,41 @@ GpuRegistrations::GpuRegistrations(Adapter adapter, std::shared_ptr<const driver
       options_(options),
       cache_(std::make_shared<RegionCache>(options.cache)) {}
 
-// With the mutex held.
-GpuRegistrations::Pair& GpuRegistrations::pair(int ordinal) {
-  const auto known = pairs_.find(ordinal);
-  if (known != pairs_.end()) return known->second;
+// Of two threads that are the first to ask, both open the device, and what one of them found stays.
+GpuRegistrations::Pair GpuRegistrations::pair(int ordinal) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = pairs_.find(ordinal); known != pairs_.end()) return known->second;
+  }
   Pair fresh;
   fresh.device = gpu::Device::open(cuda_, ordinal);
   fresh.facts = ask_pair(adapter_, *fresh.device, host_);
-  return pairs_.emplace(ordinal, std::move(fresh)).first->second;
+  const std::lock_guard lock(mutex_);
+  return pairs_.try_emplace(ordinal, fresh).first->second;
 }
 
 // With what trials of the memory say, where they can say something. What was short then may be had
 // the next time, and is tried again.
 GpuRegistrations::Pair GpuRegistrations::tried_pair(const Request& request,
                                                     const MemoryFacts& memory) {
-  const std::lock_guard lock(mutex_);
-  Pair& known = pair(request.ordinal);
-  if (known.facts.lasting || !is_reachable(known.facts, memory)) return known;
-  if (request.demand == RegistrationDemand::staged || copies(request)) return known;
-  Pair tried = known;
+  Pair tried = pair(request.ordinal);
+  if (tried.facts.lasting || !is_reachable(tried.facts, memory)) return tried;
+  if (request.demand == RegistrationDemand::staged || copies(request)) return tried;
   probe_pair(adapter_, *tried.device, request.extent, tried.facts);
-  if (tried.facts.lasting) known.facts = tried.facts;
+  const std::lock_guard lock(mutex_);
+  if (tried.facts.lasting) pairs_.at(request.ordinal).facts = tried.facts;
   return tried;
 }
 
 std::shared_ptr<gpu::Device> GpuRegistrations::device(int ordinal) {
-  const std::lock_guard lock(mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = pairs_.find(ordinal); known != pairs_.end()) return known->second.device;
+  }
   return pair(ordinal).device;
 }
 
-PairFacts GpuRegistrations::pair_facts(int ordinal) {
-  const std::lock_guard lock(mutex_);
-  return pair(ordinal).facts;
-}
+PairFacts GpuRegistrations::pair_facts(int ordinal) { return pair(ordinal).facts; }
 
 Registered GpuRegistrations::find_or_create(const Request& request) {
   auto device = this->device(request.ordinal);  // initialises CUDA, which answers nothing before
@@ -106,7 +107,10 @@ Registered GpuRegistrations::find_or_register(const Request& request) {
                        .access = access_bits(adapter_.domain->device(), request.writable)};
   const bool cached =
       request.shared && request.demand != RegistrationDemand::staged && !copies(request);
+  std::optional<PendingRegistrations::Claim> claim;
   if (cached) {
+    claim.emplace(pending_, WantedRegistration{.extent = request.extent, .rights = key.access},
+                  Deadline::after(kRegistrationPatience));
     // What is found needs no further question: not even of what kind the memory is.
     if (Registered known = cache_->find(key, way_of(request.demand)); known.region) return known;
     sweep_sometimes();
@@ -159,11 +163,13 @@ void GpuRegistrations::note_fall(const Request& request, const RegistrationChoic
 }
 
 std::shared_ptr<gpu::Copier> GpuRegistrations::copier(int ordinal) {
+  const Pair known = pair(ordinal);
+  if (known.copier) return known.copier;
+  const auto fresh = std::make_shared<gpu::Copier>(known.device, options_.staging_chunk);
   const std::lock_guard lock(mutex_);
-  Pair& pair = pairs_.at(ordinal);
-  if (!pair.copier)
-    pair.copier = std::make_shared<gpu::Copier>(pair.device, options_.staging_chunk);
-  return pair.copier;
+  auto& copier = pairs_.at(ordinal).copier;
+  if (!copier) copier = fresh;
+  return copier;
 }
 
 std::shared_ptr<rdma::MemoryRegion> GpuRegistrations::register_copied(const Request& request) {

@@ -8,6 +8,7 @@
 #include "base/locks.hpp"
 #include "engine/region_cache.hpp"
 #include "engine/registration_probe.hpp"
+#include "engine/registrations.hpp"
 #include "gpu/copier.hpp"
 
 namespace zerohop::engine {
@@ -61,7 +62,7 @@ class GpuRegistrations {
     std::shared_ptr<gpu::Copier> copier;  // null before the first memory that needs it
   };
 
-  Pair& pair(int ordinal);
+  Pair pair(int ordinal);
   Pair tried_pair(const Request& request, const MemoryFacts& memory);
   // Whether the adapter is the software HCA, which copies what nobody wants registered otherwise.
   bool copies(const Request& request) const noexcept;
@@ -81,8 +82,9 @@ class GpuRegistrations {
   const HostFacts host_;
   const GpuOptions options_;
   const std::shared_ptr<RegionCache> cache_;
+  PendingRegistrations pending_;
   Causes falls_;                          // to staged
-  Mutex<Rank::gpu_registrations> mutex_;  // guards all below
+  Mutex<Rank::gpu_registrations> mutex_;  // guards all below; never held while a driver works
   std::map<int, Pair> pairs_;
   std::uint64_t misses_since_sweep_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <climits>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@
 
 namespace zerohop::engine {
 namespace {
+
+constexpr Deadline::Seconds kMappingPatience{10};  // with a thread that maps the same chunk
 
 UniqueFd duplicate(const UniqueFd& descriptor) {
   if (!descriptor) return {};
@@ -36,10 +39,10 @@ std::shared_ptr<const gpu::Device> owner_of(const std::shared_ptr<const gpu::Dev
 }  // namespace
 
 GpuWindows::Place GpuWindows::find(int ordinal, std::uint64_t key, std::uint64_t address) const {
-  auto after = places_.upper_bound({ordinal, key, address});
+  auto after = places_.upper_bound({key, ordinal, address});
   if (after == places_.begin()) return nullptr;
   const auto& [where, place] = *std::prev(after);
-  const bool covers = std::get<0>(where) == ordinal && std::get<1>(where) == key &&
+  const bool covers = std::get<0>(where) == key && std::get<1>(where) == ordinal &&
                       place->window->covers(address, address + 1);
   return covers ? place : nullptr;
 }
@@ -97,7 +100,7 @@ GpuWindows::Place GpuWindows::open(ipc::Visit& visit, std::uint64_t key, std::ui
   const auto spot = std::make_shared<Spot>(Spot{.window = window, .memory = nullptr, .link = {}});
   map(*spot, visit, *parcel, device);
   const std::lock_guard lock(mutex_);
-  places_[{device->ordinal(), key, window->begin}] = spot;
+  if (visit.stands(*window)) places_[{key, device->ordinal(), window->begin}] = spot;
   return spot;
 }
 
@@ -110,7 +113,8 @@ void GpuWindows::map(Spot& spot, const ipc::Visit& visit, const ipc::Parcel& par
   const auto& [bytes] = chunk.gpu;
   Chunk name{device->ordinal(), {}, chunk.buffer_id};
   std::ranges::copy(bytes, std::get<1>(name).begin());
-  const std::lock_guard mapping(mapping_);
+  const decltype(mapping_)::Claim claim(mapping_, {.chunk = name},
+                                        Deadline::after(kMappingPatience));
   spot.link = gpu::find_peer(*device, chunk.gpu);
   {
     const std::lock_guard lock(mutex_);
@@ -128,18 +132,45 @@ void GpuWindows::map(Spot& spot, const ipc::Visit& visit, const ipc::Parcel& par
         device->facts().device_name() + " cannot map it: " + error.what() + reason, error.code());
   }
   const std::lock_guard lock(mutex_);
+  forget_unmapped();
   mapped_[name] = spot.memory;
 }
 
-void GpuWindows::sweep(const ipc::Visit& visit) {
-  std::vector<Place> last;  // unmapped outside the lock
+std::size_t GpuWindows::sweep(const ipc::Visit& visit) {
+  std::vector<All::node_type> ended;  // unmapped outside the lock
   const std::lock_guard lock(mutex_);
-  std::erase_if(places_, [&](const auto& entry) {
-    if (visit.stands(*entry.second->window)) return false;
-    last.push_back(entry.second);
-    return true;
-  });
+  return take_ended(visit, ended);
+}
+
+// With mutex_ held.
+std::size_t GpuWindows::take_ended(const ipc::Visit& visit, std::vector<All::node_type>& ended) {
+  const auto take_if = [&](All::iterator first, auto goes_on, auto ends) {
+    while (first != places_.end() && goes_on(first->first)) {
+      const auto at = first++;
+      if (ends(*at->second)) ended.push_back(places_.extract(at));
+    }
+  };
+  if (const auto struck = visit.struck_since(struck_seen_)) {
+    for (const std::uint64_t key : *struck) {
+      take_if(
+          places_.lower_bound({key, INT_MIN, 0}),
+          [key](const Where& where) { return std::get<0>(where) == key; },
+          [](const Spot&) { return true; });
+    }
+    return struck->size();
+  }
+  const std::size_t looked_at = places_.size();
+  take_if(
+      places_.begin(), [](const Where&) { return true; },
+      [&](const Spot& spot) { return !visit.stands(*spot.window); });
+  return looked_at;
+}
+
+// With mutex_ held.
+void GpuWindows::forget_unmapped() {
+  if (mapped_.size() < next_sweep_) return;
   std::erase_if(mapped_, [](const auto& entry) { return entry.second.expired(); });
+  next_sweep_ = std::max<std::size_t>(64, 2 * mapped_.size());
 }
 
 std::map<int, GpuWindows::Mapped> GpuWindows::mapped() const {
@@ -148,7 +179,7 @@ std::map<int, GpuWindows::Mapped> GpuWindows::mapped() const {
   const std::lock_guard lock(mutex_);
   for (const auto& [where, place] : places_) {
     if (!seen.insert(place->memory.get()).second) continue;
-    Mapped& here = all[std::get<0>(where)];
+    Mapped& here = all[std::get<1>(where)];
     const Extent& extent = place->memory->extent();
     here.chunks += 1;
     here.nbytes += extent.end - extent.begin;

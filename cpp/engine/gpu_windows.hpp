@@ -7,10 +7,12 @@
 #include <memory>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/layout.hpp"
 #include "base/locks.hpp"
 #include "base/short_list.hpp"
+#include "engine/pending.hpp"
 #include "gpu/peer_link.hpp"
 #include "gpu/peer_memory.hpp"
 #include "ipc/visit.hpp"
@@ -41,8 +43,8 @@ class GpuWindows {
                                  const Deadline& deadline);
 
   // Lets go of what its owner exposes no more: as long as it is mapped, the GPU's memory is not
-  // free. To be called now and then.
-  void sweep(const ipc::Visit& visit);
+  // free. To be called now and then. Returns how many exposures it looked at: those that ended.
+  std::size_t sweep(const ipc::Visit& visit);
   // What is mapped now: how many chunks, and their bytes, by the GPU of this process.
   struct Mapped {
     std::uint64_t chunks = 0;
@@ -52,10 +54,13 @@ class GpuWindows {
   void clear();  // lets go of everything; copies under way keep what they use
 
  private:
-  using Where = std::tuple<int, std::uint64_t, std::uint64_t>;  // ordinal, key, begin
+  using Where = std::tuple<std::uint64_t, int, std::uint64_t>;  // key, ordinal, begin
+  using All = std::map<Where, Place>;
   // Exposures share the chunks that they lie in: ordinal, GPU, buffer id.
   using Chunk = std::tuple<int, std::array<unsigned char, 16>, std::uint64_t>;
 
+  std::size_t take_ended(const ipc::Visit& visit, std::vector<All::node_type>& ended);
+  void forget_unmapped();
   Place find(int ordinal, std::uint64_t key, std::uint64_t address) const;  // null: not known
   Place open(ipc::Visit& visit, std::uint64_t key, std::uint64_t address,
              const std::shared_ptr<const gpu::Device>& device, const Deadline& deadline);
@@ -65,11 +70,17 @@ class GpuWindows {
   void map(Spot& spot, const ipc::Visit& visit, const ipc::Parcel& parcel,
            const std::shared_ptr<const gpu::Device>& device);
 
-  Mutex<Rank::gpu_windows_mapping>
-      mapping_;  // held while a chunk is mapped, which takes long, so that it is once
-  mutable Mutex<Rank::gpu_windows> mutex_;  // guards all below
-  std::map<Where, Place> places_;
+  struct Wanted {
+    Chunk chunk;
+    bool covers(const Wanted& other) const noexcept { return chunk == other.chunk; }
+  };
+
+  Pending<Rank::gpu_windows_mapping, Wanted> mapping_;  // each chunk is mapped once
+  mutable Mutex<Rank::gpu_windows> mutex_;              // guards all below
+  All places_;
+  std::uint64_t struck_seen_ = 0;
   std::map<Chunk, std::weak_ptr<const gpu::PeerMemory>> mapped_;
+  std::size_t next_sweep_ = 64;  // entries at which those of what is gone are swept out
 };
 
 }  // namespace zerohop::engine

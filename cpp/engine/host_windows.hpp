@@ -2,8 +2,10 @@
 // it.
 #pragma once
 
-#include <map>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <unordered_map>
 
 #include "base/locks.hpp"
 #include "gpu/host_pages.hpp"
@@ -15,10 +17,12 @@ namespace zerohop::engine {
 class HostWindows {
  public:
   // Of a window that is mapped. It stays mapped as long as they are remembered or used.
-  std::shared_ptr<gpu::HostPages> pages(const std::shared_ptr<const ipc::Window>& window);
+  std::shared_ptr<gpu::HostPages> pages(const ipc::Visit& visit,
+                                        const std::shared_ptr<const ipc::Window>& window);
 
-  // Lets go of what its owner exposes no more. To be called now and then.
-  void sweep(const ipc::Visit& visit);
+  // Lets go of what its owner exposes no more. To be called now and then. Returns how many it
+  // looked at: those, and no others.
+  std::size_t sweep(const ipc::Visit& visit);
   void clear();  // lets go of everything; copies under way keep what they use
 
  private:
@@ -26,10 +30,11 @@ class HostWindows {
     std::shared_ptr<const ipc::Window> window;
     std::shared_ptr<gpu::HostPages> pages;
   };
-  using All = std::map<const ipc::Window*, Known>;
+  using All = std::unordered_map<std::uint64_t, Known>;  // by key
 
-  Mutex<Rank::host_windows> mutex_;  // guards the next
+  Mutex<Rank::host_windows> mutex_;  // guards the next two
   All all_;
+  std::uint64_t struck_seen_ = 0;
 };
 
 }  // namespace zerohop::engine

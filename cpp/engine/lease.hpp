@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/deadline.hpp"
+#include "base/fork.hpp"
 #include "base/locks.hpp"
 
 namespace zerohop::engine {
@@ -59,21 +60,23 @@ class Lease {
 
   // Whatever closing it took is done.
   void finish() noexcept {
+    if (is_of_parent()) return finished_.store(true);
     {
       const std::lock_guard lock(mutex_);
-      finished_ = true;
+      finished_.store(true);
     }
     finishing_.notify_all();
   }
-  bool finished() const noexcept {
-    const std::lock_guard lock(mutex_);
-    return finished_;
-  }
+  bool finished() const noexcept { return finished_.load(); }
   // For who was not the first to close it. False: it is not done at the deadline.
   bool await_finish(const Deadline& deadline) const noexcept {
+    if (is_of_parent()) return true;  // whoever closes it does so there
     std::unique_lock lock(mutex_);
-    return finishing_.wait_until(lock, deadline.at(), [&] { return finished_; });
+    return finishing_.wait_until(lock, deadline.at(), [&] { return finished(); });
   }
+
+  // In a child of fork() that has it from its parent: no thread is there that uses it.
+  bool is_of_parent() const noexcept { return generation_ != fork_generation(); }
 
  private:
   static constexpr std::uint64_t kClosed = std::uint64_t{1} << 63;
@@ -92,9 +95,10 @@ class Lease {
 
   std::atomic<std::uint64_t> state_{0};  // how many use it; kClosed, kGone
   std::shared_ptr<T> what_;              // changed by nobody but the last
-  mutable Mutex<Rank::lease> mutex_;     // guards finished_
+  mutable Mutex<Rank::lease> mutex_;     // around changes of finished_
   mutable Condition finishing_;
-  bool finished_ = false;
+  std::atomic<bool> finished_{false};
+  const unsigned generation_ = fork_generation();  // of the process
 };
 
 }  // namespace zerohop::engine

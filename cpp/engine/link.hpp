@@ -7,9 +7,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "engine/channel.hpp"
 #include "engine/control_message.hpp"
@@ -24,6 +21,7 @@ struct LinkRail {
   std::uint32_t generation = 0;                // of this end's queue pair: counts the repairs
   std::uint32_t peer_generation = 0;           // of the peer's
   bool repair_wanted = false;                  // it broke before both sides were ready
+  bool renewing = false;                       // the drivers' thread makes a fresh queue pair
   std::optional<Requeue> requeue;              // the peer's fresh queue pair, waiting for ours
   Clock::time_point requeued{};                // ... since when
   std::optional<Clock::time_point> repair_at;  // when to try again
@@ -42,12 +40,13 @@ struct LinkRest {
   std::optional<Clock::time_point> refused;  // ... and said no
 };
 
-struct Link {
+struct Link : std::enable_shared_from_this<Link> {
   using Clock = std::chrono::steady_clock;
 
   std::unique_ptr<Channel> channel;
-  std::shared_ptr<Peer> peer;      // null on the accepting side until its Hello
+  std::shared_ptr<Peer> peer;      // by Links::meet(); null on the accepting side until its Hello
   std::optional<Address> dialled;  // on the side that connected
+  bool greeted = false;            // the peer's Hello has come
   bool established = false;        // both sides can post
   bool parts = false;              // one of the two leaves, as it means to
   bool watches_output = false;
@@ -57,8 +56,7 @@ struct Link {
   std::uint64_t heartbeats = 0;
   std::array<LinkRail, kMaxRails> rails;
   LinkRest rest;
-  std::vector<std::pair<std::uint64_t, std::string>> lookups;  // of names not shared yet
-  // For kernels of the peer, by its request.
+  // For kernels of the peer, by its request; null while they are being made.
   std::map<std::uint64_t, std::shared_ptr<const DirectTarget>> direct_targets;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/spin_wait.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -47,10 +48,12 @@ std::uint8_t& last_byte(const Memory& memory) {
 }
 
 void poll_for(std::uint8_t& byte, std::uint8_t mark, const Deadline& deadline) {
-  constexpr int kLooks = 4096;  // between two looks at the clock
   const std::atomic_ref<std::uint8_t> landing(byte);
+  constexpr int kLooks = 4096;  // between two looks at the clock
+  SpinWait wait;
   // acquire: what a later round reads of the ball is not older than its mark
   for (int left = kLooks; landing.load(std::memory_order_acquire) != mark; --left) {
+    wait.pause();
     if (left > 0) continue;
     check_in_time(deadline);
     left = kLooks;

@@ -81,9 +81,9 @@ void WeakMemory::await_finish() const noexcept {
   const auto lease = lease_.lock();
   // The first one waits for copies, and so long for its grants.
   if (!lease || lease->await_finish(Deadline::after(2 * ipc::kLongestCopy))) return;
-  report("memory on " + device_ +
-         " is being closed by another thread, which does not come to an end: a device or GPU "
-         "hangs, and peers may reach the memory until it goes on");
+  report({"memory on ", device_,
+          " is being closed by another thread, which does not come to an end: a device or GPU "
+          "hangs, and peers may reach the memory until it goes on"});
 }
 
 bool Memory::closed() const noexcept { return lease_->closed(); }
@@ -109,6 +109,11 @@ bool Memory::staged() const {
 }
 
 RemoteMemory Memory::remote() const {
+  if (lease_->is_of_parent()) {
+    throw Error(
+        "this memory is registered by the process that made it: after fork(), take its remote "
+        "before, or register in the child with an Endpoint of its own");
+  }
   const auto pinned = this->pinned();
   RemoteMemory remote;
   remote.endpoint = endpoint_;

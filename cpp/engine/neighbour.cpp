@@ -84,6 +84,7 @@ void Neighbour::ended(Reached& reached, const Error& error) {
   if (visit_ == reached.visit) {
     visit_ = nullptr;
     ways_.clear();
+    gpu_ways_.clear();
     entered_ = false;
     postpone(error.what());
   }
@@ -133,18 +134,18 @@ std::shared_ptr<const Neighbour::Way> Neighbour::known(std::uint64_t local_key) 
 }
 
 void Neighbour::remember(std::uint64_t local_key, const Reached& reached) {
+  std::vector<Ways::node_type> closed;  // unmapped outside the lock
   const std::lock_guard lock(mutex_);
-  forget_closed();
   if (!reached.window->pages || visit_ != reached.visit) return;
+  forget_closed(closed);
+  if (!reached.visit->stands(*reached.window)) return;
   ways_.emplace(local_key, std::make_shared<const Way>(reached.visit, reached.window));
 }
 
 // As the visit does: what stays mapped is not freed.
-void Neighbour::forget_closed() {
-  std::erase_if(ways_, [](const auto& entry) {
-    const Way& way = *entry.second;
-    return !way.visit->stands(*way.window);
-  });
+std::size_t Neighbour::forget_closed(std::vector<Ways::node_type>& closed) {
+  const auto window_of = [](const auto& way) -> const ipc::Window& { return *way->window; };
+  return visit_->take_ended(ways_, struck_seen_, window_of, closed);
 }
 
 void Neighbour::open(Reached& reached, const RemoteMemory& remote, const Patience& patience) {
@@ -180,16 +181,20 @@ const std::shared_ptr<const Route>& Neighbour::route(const ipc::Window* window) 
   return window->pages ? pages_ : process_;
 }
 
-void Neighbour::sweep() {
+std::size_t Neighbour::sweep() {
+  std::size_t looked_at = 0;
   std::shared_ptr<ipc::Visit> visit;
+  std::vector<Ways::node_type> closed;  // unmapped outside the lock
   {
     const std::lock_guard lock(mutex_);
-    if (entered_) visit = visit_;
-    forget_closed();
+    if (!entered_) return 0;
+    visit = visit_;
+    looked_at += forget_closed(closed);
   }
-  if (!visit) return;
-  gpus_.sweep(*visit);
-  hosts_.sweep(*visit);
+  looked_at += visit->forget_ended();
+  looked_at += gpus_.sweep(*visit);
+  looked_at += hosts_.sweep(*visit);
+  return looked_at;
 }
 
 void Neighbour::leave() noexcept {
@@ -199,6 +204,7 @@ void Neighbour::leave() noexcept {
     const std::lock_guard lock(mutex_);
     last = std::move(visit_);
     last_ways.swap(ways_);
+    gpu_ways_.clear();  // all of it is in use elsewhere
     left_ = true;
     entered_ = false;
     no_visit_ = "the connection has ended";

@@ -50,6 +50,16 @@ struct NeighbourCopy : NeighbourEnd {
   ipc::Direction direction{};
   std::vector<Piece> pieces;
   std::uint64_t nbytes = 0;  // of all pieces
+
+  // How far it is, if it is made in steps.
+  struct Progress {
+    bool begun = false;
+    std::size_t piece = 0;
+    std::optional<ipc::Cursor> cursor{};  // in that piece
+    std::uint64_t nbytes = 0;
+    std::optional<Deadline> until{};  // while it cannot go on
+  };
+  Progress progress{};
 };
 
 class Neighbour {
@@ -78,6 +88,14 @@ class Neighbour {
     std::shared_ptr<const ipc::Window> window;
   };
   std::shared_ptr<const Way> known(std::uint64_t local_key) const;  // null: it is to be reached
+  // Memory of a GPU in one chunk that was reached before, for that GPU of this process.
+  struct GpuWay {
+    std::shared_ptr<ipc::Visit> visit;
+    std::weak_ptr<const GpuWindows::Spot> place;  // it stays mapped for nobody's remembering
+    std::shared_ptr<const Route> route;
+  };
+  std::shared_ptr<const GpuWay> known_by_gpu(std::uint64_t local_key, int ordinal) const;
+  void remember_by_gpu(std::uint64_t local_key, const GpuReach& reached);
   // The same for memory of a GPU, chunk by chunk, mapped for a GPU of this process. Sets all but
   // what is local, and the route.
   GpuReach reach_by_gpu(const RemoteMemory& remote,
@@ -118,7 +136,9 @@ class Neighbour {
   // remote: the GPU's name in the other process.
   std::shared_ptr<const Route> gpu_route(const GpuReach& reached, bool local_on_host,
                                          const std::string& remote);
-  void sweep();  // to be called now and then
+  // To be called now and then. Returns at how much of what is mapped it looked: what was closed
+  // since, and no more.
+  std::size_t sweep();
   std::map<int, GpuWindows::Mapped> mapped() const { return gpus_.mapped(); }
   // How often the other process did not answer in time.
   std::uint64_t unanswered() const noexcept { return unanswered_.load(); }
@@ -130,8 +150,11 @@ class Neighbour {
  private:
   using Clock = Deadline::Clock;
 
+  using Ways = std::unordered_map<std::uint64_t, std::shared_ptr<const Way>>;
+
   void remember(std::uint64_t local_key, const Reached& reached);
-  void forget_closed();  // with mutex_ held
+  // With mutex_ held, in a visit that was entered.
+  std::size_t forget_closed(std::vector<Ways::node_type>& closed);
   bool visit(Reached& reached);
   void enter(Reached& reached, const Patience& patience);
   void open(Reached& reached, const RemoteMemory& remote, const Patience& patience);
@@ -159,7 +182,10 @@ class Neighbour {
   std::shared_ptr<ipc::Visit> visit_;
   // By key, of the present visit. One owner and one lock stand for two of each: a copy of a few
   // bytes takes no longer than those.
-  std::unordered_map<std::uint64_t, std::shared_ptr<const Way>> ways_;
+  Ways ways_;
+  std::uint64_t struck_seen_ = 0;
+  std::map<std::pair<std::uint64_t, int>, std::shared_ptr<const GpuWay>> gpu_ways_;  // and ordinal
+  std::size_t gpu_ways_most_ = 64;  // entries at which those of what is gone are swept out
   bool entered_ = false;
   bool left_ = false;
   std::string no_visit_;        // why there is none

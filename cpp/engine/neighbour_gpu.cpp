@@ -1,4 +1,5 @@
 // What GPUs of this process reach of a neighbour.
+#include <algorithm>
 #include <climits>
 #include <utility>
 #include <vector>
@@ -100,6 +101,27 @@ GpuReach Neighbour::reach_by_gpu(const RemoteMemory& remote, const DevicePtr& de
   });
 }
 
+std::shared_ptr<const Neighbour::GpuWay> Neighbour::known_by_gpu(std::uint64_t local_key,
+                                                                 int ordinal) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = gpu_ways_.find({local_key, ordinal});
+  return found == gpu_ways_.end() ? nullptr : found->second;
+}
+
+void Neighbour::remember_by_gpu(std::uint64_t local_key, const GpuReach& reached) {
+  if (!reached.link || reached.parts.size() != 1) return;
+  const auto place = std::static_pointer_cast<const GpuWindows::Spot>(reached.parts.front().memory);
+  const std::lock_guard lock(mutex_);
+  if (visit_ != reached.visit) return;
+  if (gpu_ways_.size() >= gpu_ways_most_) {
+    std::erase_if(gpu_ways_, [](const auto& entry) { return entry.second->place.expired(); });
+    gpu_ways_most_ = std::max<std::size_t>(64, 2 * gpu_ways_.size());
+  }
+  auto& way = gpu_ways_[{local_key, reached.device->ordinal()}];
+  if (way && way->place.lock() == place) return;
+  way = std::make_shared<const GpuWay>(reached.visit, place, reached.route);
+}
+
 GpuReach Neighbour::reach_by_any_gpu(const RemoteMemory& remote, const GpuChoice::Table& given,
                                      const Patience& patience) {
   if (const DevicePtr known = choice_.found(remote.device)) {
@@ -148,7 +170,7 @@ GpuReach Neighbour::reach_host_by_gpu(const RemoteMemory& remote, const DevicePt
         "allocate it by Endpoint.empty(), or have that process read or write from its side";
     return reached;
   }
-  const auto pages = hosts_.pages(mapped.window);
+  const auto pages = hosts_.pages(*reached.visit, mapped.window);
   const auto data = reinterpret_cast<std::uint64_t>(mapped.window->pages->data());
   const std::uint64_t shift = data - mapped.window->begin;
   const Extent extent = remote.layout.extent();

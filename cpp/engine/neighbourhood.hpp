@@ -12,15 +12,16 @@ namespace zerohop::engine {
 
 class Neighbourhood {
  public:
-  explicit Neighbourhood(std::shared_ptr<Board> board)  // throws Error
-      : board_(std::move(board)), doorway_(exposures_, board_->buffer()) {}
+  // drivers: see Doorway. Throws Error.
+  explicit Neighbourhood(std::shared_ptr<Board> board, std::shared_ptr<Executor> drivers = nullptr)
+      : board_(std::move(board)), doorway_(exposures_, board_->buffer(), std::move(drivers)) {}
 
   const std::shared_ptr<ipc::Exposures>& exposures() const noexcept { return exposures_; }
   ipc::Doorway& doorway() noexcept { return doorway_; }
 
   // For the progress thread, now and then.
   void tick() noexcept {
-    doorway_.listen_again();
+    doorway_.look();
     exposures_->sweep();
     exposures_->forget_gone();
   }

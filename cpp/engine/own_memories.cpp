@@ -52,14 +52,14 @@ std::shared_ptr<const OwnMemories::Entry> OwnMemories::add(
 }
 
 void OwnMemories::remove(std::uint64_t number) {
+  if (generation_ != fork_generation()) return;  // a child: peers ask the parent
+  decltype(known_)::node_type last;              // its device is let go of outside the lock
   const std::lock_guard lock(mutex_);
-  const auto known = known_.find(number);
-  if (known == known_.end()) return;
-  for_each_name(known->second.rkeys, known->second.staged_key, [&](std::uint64_t name) {
-    auto [first, last] = by_key_.equal_range(name);
-    while (first != last) first = first->second == number ? by_key_.erase(first) : std::next(first);
-  });
-  known_.erase(known);
+  last = known_.extract(number);
+  if (!last) return;
+  const Known& known = last.mapped();
+  for_each_name(known.rkeys, known.staged_key,
+                [&](std::uint64_t name) { by_key_.erase({name, number}); });
 }
 
 OwnMemories::Held OwnMemories::find(const RemoteMemory& named) const {
@@ -67,8 +67,8 @@ OwnMemories::Held OwnMemories::find(const RemoteMemory& named) const {
   Held held;
   const std::lock_guard lock(mutex_);
   for_each_name(named.rkeys, named.staged_key, [&](std::uint64_t name) {
-    const auto [first, last] = by_key_.equal_range(name);
-    for (auto each = first; each != last && !held.owner; ++each) {
+    for (auto each = by_key_.lower_bound({name, 0});
+         each != by_key_.end() && each->first == name && !held.owner; ++each) {
       const Known& known = known_.at(each->second);
       const Extent& covered = known.covered;
       const bool inside = covered.begin <= wanted.begin && wanted.end <= covered.end;

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
+#include "base/fork.hpp"
 #include "base/layout.hpp"
 #include "base/locks.hpp"
 #include "engine/rail.hpp"
@@ -54,10 +56,11 @@ class OwnMemories : public std::enable_shared_from_this<OwnMemories> {
   };
   void remove(std::uint64_t number);
 
-  mutable Mutex<Rank::own_memories> mutex_;  // guards all below
+  const unsigned generation_ = fork_generation();  // of the process
+  mutable Mutex<Rank::own_memories> mutex_;        // guards all below
   std::uint64_t last_ = 0;
-  std::unordered_map<std::uint64_t, Known> known_;                // by number
-  std::unordered_multimap<std::uint64_t, std::uint64_t> by_key_;  // numbers, by any of its keys
+  std::unordered_map<std::uint64_t, Known> known_;            // by number
+  std::set<std::pair<std::uint64_t, std::uint64_t>> by_key_;  // any of its keys, and the number
 };
 
 }  // namespace zerohop::engine

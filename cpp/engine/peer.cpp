@@ -61,14 +61,14 @@ bool Peer::lose(const std::string& reason) {
   if (neighbour_) neighbour_->leave();
   cut_off_gpu_copies();
   const auto failure = [text = lost_reason_](Effect effect) {
-    return Failure{
-        .kind = Failure::Kind::peer_lost, .message = text + effect_words(effect), .effect = effect};
+    return Failure{.kind = Failure::Kind::peer_lost, .message = text}.with_effect(effect);
   };
   for (const auto& path : paths_) {
     if (path) path->close(failure);
   }
   if (check_line_) check_line_->end();
   invitation_.reset();
+  for (const auto& answer : lookups_.all()) answer->end();
   left_.store(true, std::memory_order_release);
   poller_->wake();
   return true;
@@ -93,52 +93,6 @@ void Peer::check_alive() const {
 
 Deadline Peer::deadline(const std::optional<double>& timeout) const {
   return Deadline::after(Deadline::Seconds(timeout.value_or(host_.default_timeout)));
-}
-
-std::optional<RemoteMemory> Peer::lookup(const std::string& name, const Deadline& deadline,
-                                         bool now) {
-  check_alive();
-  if (name.size() > kMaxNameBytes) {
-    throw std::invalid_argument("a name has at most " + std::to_string(kMaxNameBytes) + " bytes");
-  }
-  auto answer = std::make_shared<Answer>();
-  std::uint64_t request = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    request = next_request_++;
-    lookups_.emplace(request, answer);
-  }
-  host_.tell(shared_from_this(), Lookup{.request = request, .name = name});
-  const bool answered = poller_->wait(
-      [&] { return answer->found.load() || (now && answer->arrived.load()) || !alive(); },
-      deadline);
-  {
-    const std::lock_guard lock(mutex_);
-    lookups_.erase(request);
-  }
-  if (answer->found.load()) return answer->memory;
-  if (!alive()) throw_lost(Effect::nothing);
-  if (answered) return std::nullopt;
-  throw TransferTimeout("peer '" + identity_.name + "' " +
-                        (answer->arrived.load() ? "does not share anything under the name '"
-                                                : "did not answer the look-up of '") +
-                        name + "' in time: share it there, or give a longer timeout");
-}
-
-void Peer::on_found(std::uint64_t request, std::optional<RemoteMemory> memory) {
-  std::shared_ptr<Answer> answer;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = lookups_.find(request);
-    if (found == lookups_.end() || found->second->found.load()) return;  // nobody waits any more
-    answer = found->second;
-  }
-  if (memory) {
-    answer->memory = std::move(*memory);
-    answer->found.store(true);
-  }
-  answer->arrived.store(true);
-  poller_->wake();
 }
 
 bool Peer::idle() const {

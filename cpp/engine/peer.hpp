@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -18,11 +17,13 @@
 #include "engine/control_message.hpp"
 #include "engine/copy_queue.hpp"
 #include "engine/gpu_copies.hpp"
+#include "engine/inquiry.hpp"
 #include "engine/kernel_reach.hpp"
 #include "engine/memory.hpp"
 #include "engine/neighbour.hpp"
 #include "engine/neighbourhood.hpp"
 #include "engine/pages.hpp"
+#include "engine/questions.hpp"
 #include "engine/registrations.hpp"
 #include "engine/route_books.hpp"
 #include "engine/routes.hpp"
@@ -33,6 +34,8 @@
 #include "engine/verbs_path.hpp"
 
 namespace zerohop::engine {
+
+class ProgramStreams;
 
 class Peer : public std::enable_shared_from_this<Peer> {
  public:
@@ -60,6 +63,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::size_t staging_chunk = 0;  // bytes
     bool integrity = false;         // whether it wants transfers to be checked
     std::shared_ptr<Checker> checker;
+    std::shared_ptr<ProgramStreams> streams;
     std::function<void(const std::shared_ptr<Peer>&, ControlMessage)> tell;
     std::function<void(const std::shared_ptr<Peer>&, RailIndex)> repair;
     std::function<void(const std::shared_ptr<Peer>&)> leave;
@@ -91,6 +95,10 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // The memory the peer shares under that name; waits until `deadline` for it to be published, or
   // answers nullopt at once if `now`. Throws TransferTimeout, PeerLost.
   std::optional<RemoteMemory> lookup(const std::string& name, const Deadline& deadline, bool now);
+  // The same for who waits without a thread.
+  std::shared_ptr<Inquiry> ask(const std::string& name, bool now);
+  // Questions to the peer whose answer somebody waits for.
+  std::size_t questions() const { return lookups_.size() + direct_questions_.size(); }
 
   // With the settings of the queue pair.
   Route route(const Memory& local, const RemoteMemory& remote) const;
@@ -172,13 +180,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::weak_ptr<void> face;
 
  private:
+  friend class Inquiry;
   enum class State { connecting, alive, lost };
-  struct Answer {
-    std::atomic<bool> arrived{false};  // found, or known not to be there yet
-    std::atomic<bool> found{false};
-    RemoteMemory memory;
-  };
-
   struct DirectAnswer {
     std::atomic<bool> arrived{false};
     DirectOpened opened;
@@ -204,10 +207,10 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // --- transfers that are checked (peer_checks.cpp) ---
   Transferring checked(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                        const TransferOptions& options);
-  Transferring check_behind(const Transferring& moved, ibv_wr_opcode opcode,
-                            std::span<const Pair> pairs, const TransferOptions& options);
+  using Mover = std::function<Transferring(const TransferOptions&)>;
+  Transferring move_and_check(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                              const TransferOptions& options, const Mover& move);
   CheckLine::Notify notifier(const TransferOptions& options);
-  TransferOptions to_move(const TransferOptions& options) const;
   bool checks(const TransferOptions& options) const noexcept {
     return check_line_ && !options.for_kernel;
   }
@@ -219,7 +222,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void check_rights(const Pair& pair, RemoteAccess needed) const;
   void check_for_kernels(const Pair& pair) const;
   bool has_atomics(const RemoteMemory& remote) const;
-  DirectOpened open_target(std::uint64_t request, RailIndex rail,
+  DirectOpened open_target(const Questions<DirectAnswer>::Asked& asked, RailIndex rail,
                            const rdma::QueuePairAddress& source, const Deadline& deadline);
   void check_pair(const Pair& pair, RemoteAccess needed) const;
   void name_wrong_pair(ibv_wr_opcode opcode, std::span<const Pair> pairs) const;
@@ -239,7 +242,9 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Transferring begin_copy(NeighbourCopy&& copy);
   Transferring finish_behind_gpus(NeighbourCopy&& copy, const TransferOptions& options);
   void make_copy(const NeighbourCopy& copy) noexcept;
-  Failure why_not_copied(ipc::Copied outcome, Effect effect) const;
+  CopyQueue::Step take_step(NeighbourCopy& copy) noexcept;
+  bool waits_for_room(NeighbourCopy& copy) const noexcept;
+  Failure why_not_copied(ipc::Copied outcome, Effect effect) const noexcept;
   Transferring copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options);
   void finish_copy(const NeighbourEnd& copy, Room room) noexcept;
   void notify_by_device(const Transferring& transfer, Message message, Room room) noexcept;
@@ -263,6 +268,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
                           const Neighbour::Patience& patience);
   Transferring copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                            const TransferOptions& options, std::string& reason);
+  Transferring copy_by_gpu_at_once(ibv_wr_opcode opcode, const Pair& pair,
+                                   const TransferOptions& options);
   static std::string hold(GpuMove& move, const GpuReach& reached, bool is_write);
   static std::string take_device(GpuMove& move, const std::shared_ptr<const gpu::Device>& device);
   Transferring begin_gpu_move(ibv_wr_opcode opcode, GpuMove&& move,
@@ -359,7 +366,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void post_later(const Transferring& transfer, Outgoing&& outgoing, StagedWork&& work);
   static void wait_for_program(const Memory& memory, const Deadline& deadline);
   static void wait_for_program(std::span<const Pair> pairs, const Deadline& deadline);
-  void wait_for_stream(driver::CudaStream stream, const Deadline& deadline) const;
+  void wait_for_stream(const TransferOptions& options, const Deadline& deadline) const;
   [[noreturn]] void throw_lost(Effect effect) const;
 
   const Host host_;
@@ -383,13 +390,11 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::atomic<State> state_{State::connecting};
   std::atomic<std::uint64_t> given_up_{0};  // transfers under way then
   std::atomic<bool> left_{false};           // lost, and all that was pending has ended
-
-  mutable Mutex<Rank::peer> mutex_;
+  Questions<Inquiry::Answer> lookups_;
+  Questions<DirectAnswer> direct_questions_;
+  mutable Mutex<Rank::peer> mutex_;  // guards the next two
   std::string lost_reason_;
   std::weak_ptr<ipc::Visitor> dismissed_;  // who came on the invitation, once lost
-  std::uint64_t next_request_ = 1;
-  std::unordered_map<std::uint64_t, std::shared_ptr<Answer>> lookups_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<DirectAnswer>> direct_answers_;
 };
 
 }  // namespace zerohop::engine

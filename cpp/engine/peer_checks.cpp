@@ -10,6 +10,7 @@
 #include "base/crc32c.hpp"
 #include "base/error.hpp"
 #include "engine/peer.hpp"
+#include "engine/program_streams.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -34,12 +35,18 @@ struct Received {
   std::string peer;
 };
 
+// Before anything moves. The peer's build is taken to be as this one.
+void check_summable(const Memory& local, const RemoteMemory& remote) {
+  if (!local.on_host()) Checksums::check(local.layout(), kMostSummedAtOnce);
+  if (remote.device != "cpu") Checksums::check(remote.layout, kMostSummedAtOnce);
+}
+
 // In a task of the Checker.
 std::optional<Failure> check_seal(Checker& checker, const Received& received) {
   const Transfer& moved = *received.moved;
   const std::optional<Seal>& seal = *received.seal;
   if (const Failure* failure = moved.failure()) return *failure;
-  Failure failure{.kind = Failure::Kind::integrity, .message = {}, .effect = Effect::all};
+  Failure failure{.kind = Failure::Kind::integrity, .message = {}};
   failure.nbytes = moved.result();
   try {
     std::vector<std::uint32_t> sums;
@@ -55,14 +62,11 @@ std::optional<Failure> check_seal(Checker& checker, const Received& received) {
         std::to_string(failure.nbytes) + " bytes have checksum " + checksum_text(here) +
         " here and " + (seal ? checksum_text(*seal) : "none") +
         " there: have them sent again, leave both arrays alone until the Transfers are done, and "
-        "have `zerohop verify` try the memory and the way if it happens again" +
-        effect_words(Effect::all);
-    return failure;
+        "have `zerohop verify` try the memory and the way if it happens again";
   } catch (const std::exception&) {
     failure = Failure::of_current_exception();
-    failure.set_effect(Effect::all);
-    return failure;
   }
+  return std::move(failure).with_effect(Effect::all);
 }
 
 }  // namespace
@@ -120,40 +124,50 @@ void Peer::on_summed_up(const SummedUp& answer) {
   check_line_->on_answer(answer);
 }
 
-// What streams do later is not known here: the transfer is not put into one, but waits for what it
-// was given, as on the routes of devices.
-TransferOptions Peer::to_move(const TransferOptions& options) const {
-  TransferOptions moving = options;
-  if (options.stream) wait_for_stream(*options.stream, deadline(options.timeout));
-  moving.stream.reset();
-  moving.notify.reset();
-  moving.visible = true;
-  return moving;
-}
-
 Peer::Transferring Peer::checked(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                  const TransferOptions& options) {
   check_call(options);
   if (!pairs.empty()) {
-    return check_behind(transfer(opcode, pairs, to_move(options)), opcode, pairs, options);
+    return move_and_check(opcode, pairs, options, [&](const TransferOptions& moving) {
+      return transfer(opcode, pairs, moving);
+    });
   }
   if (!check_line_->pending()) return transfer(opcode, pairs, options);
   return check_line_->put({.notify = notifier(options)}, routes_.over(Routes::Kind::host, 1));
 }
 
-Peer::Transferring Peer::check_behind(const Transferring& moved, ibv_wr_opcode opcode,
-                                      std::span<const Pair> pairs, const TransferOptions& options) {
+// A GPU's copy takes its turn in the stream, which then stands until all is compared: what it is
+// given later may change the arrays. On the other routes the call waits for the stream.
+Peer::Transferring Peer::move_and_check(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                                        const TransferOptions& options, const Mover& move) {
+  for (const auto& [local, remote] : pairs) check_summable(*local, *remote);
+  TransferOptions moving = options;
+  moving.notify.reset();
+  moving.visible = true;
+  moving.compared = true;
+  const bool may_take_turn = neighbour_ && touch_gpus(pairs) && options.may_be_p2p();
+  std::unique_ptr<StreamHold> hold;
+  if (options.stream && may_take_turn) hold = host_.streams->hold(*options.stream);
+  if (!hold) {
+    wait_for_stream(moving, deadline(options.timeout));
+    moving.stream.reset();
+  }
+  const Transferring moved = move(moving);
+  const bool in_stream = hold && moved->mark();  // else it went by another route
   CheckLine::Call call{.verb = opcode == IBV_WR_RDMA_WRITE ? "write" : "read",
                        .moved = moved,
                        .pairs = {},
-                       .notify = notifier(options)};
+                       .notify = notifier(options),
+                       .stream = in_stream ? options.stream : std::nullopt};
   call.pairs.reserve(pairs.size());
   for (const auto& [local, remote] : pairs) {
     const std::uint64_t nbytes = local->layout().nbytes();
     if (nbytes == 0) continue;
     call.pairs.push_back({{local->layout(), 0, nbytes}, local->pinned(), *remote});
   }
-  return check_line_->put(std::move(call), nullptr);
+  auto transfer = check_line_->put(std::move(call), nullptr);
+  if (in_stream) hold->until(transfer);
+  return transfer;
 }
 
 CheckLine::Notify Peer::notifier(const TransferOptions& options) {
@@ -165,7 +179,8 @@ CheckLine::Notify Peer::notifier(const TransferOptions& options) {
                           {.notify = notification,
                            .require = {},
                            .timeout = {},
-                           .room = Room::take});  // others need this thread
+                           .room = Room::take,  // others need this thread
+                           .in_turn = true});
   };
 }
 
@@ -210,6 +225,7 @@ void Peer::put_seal(Outgoing& outgoing) {
 }
 
 Peer::Transferring Peer::receive_sealed(const Memory& into, std::uint32_t tag) {
+  if (!into.on_host()) Checksums::check(into.layout(), into.layout().nbytes());
   Received received{.moved = nullptr,
                     .seal = std::make_shared<std::optional<Seal>>(),
                     .into = into.layout(),
@@ -230,9 +246,7 @@ Peer::Transferring Peer::receive_sealed(const Memory& into, std::uint32_t tag) {
       if (moved->failure() == nullptr) return checker->put(compare);
       transfer->fail(*moved->failure());  // nothing is to be compared: at once
     } catch (const std::exception&) {     // the Endpoint is being closed
-      Failure failure = Failure::of_current_exception();
-      failure.set_effect(Effect::all);
-      transfer->fail(std::move(failure));
+      transfer->fail(Failure::of_current_exception().with_effect(Effect::all));
     }
     transfer->drop();
   });

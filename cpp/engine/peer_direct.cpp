@@ -13,34 +13,21 @@ std::shared_ptr<const DirectTarget> Peer::make_direct_target(
 }
 
 void Peer::on_direct_opened(const DirectOpened& opened) {
-  std::shared_ptr<DirectAnswer> answer;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = direct_answers_.find(opened.request);
-    if (found == direct_answers_.end() || found->second->arrived.load()) return;
-    answer = found->second;
-  }
+  const std::shared_ptr<DirectAnswer> answer = direct_questions_.find(opened.request);
+  if (!answer || answer->arrived.load()) return;
   answer->opened = opened;
   answer->arrived.store(true);
   poller_->wake();
 }
 
 // Asks the peer for it, and waits.
-DirectOpened Peer::open_target(std::uint64_t request, RailIndex rail,
+DirectOpened Peer::open_target(const Questions<DirectAnswer>::Asked& asked, RailIndex rail,
                                const rdma::QueuePairAddress& source, const Deadline& deadline) {
-  auto answer = std::make_shared<DirectAnswer>();
-  {
-    const std::lock_guard lock(mutex_);
-    direct_answers_.emplace(request, answer);
-  }
+  const DirectAnswer& answer = asked.answer();
   host_.tell(shared_from_this(),
-             OpenDirect{.request = request, .rail = rail, .queue_pair = source});
-  poller_->wait([&] { return answer->arrived.load() || !alive(); }, deadline);
-  {
-    const std::lock_guard lock(mutex_);
-    direct_answers_.erase(request);
-  }
-  if (answer->arrived.load()) return answer->opened;
+             OpenDirect{.request = asked.number(), .rail = rail, .queue_pair = source});
+  poller_->wait([&] { return answer.arrived.load() || !alive(); }, deadline);
+  if (answer.arrived.load()) return answer.opened;
   if (!alive()) throw_lost(Effect::nothing);
   throw TransferTimeout("peer '" + identity_.name +
                         "' did not open a queue pair for kernels in time: give a longer timeout");
@@ -66,16 +53,13 @@ DirectReach Peer::reach_directly(const Memory& local, const RemoteMemory& remote
                            " writes them to two places: use the proxy, or memory of the host");
   }
   auto queue_pair = path.make_direct_queue_pair();
-  std::uint64_t request = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    request = next_request_++;
-  }
+  const Questions<DirectAnswer>::Asked asked(direct_questions_);
+  const std::uint64_t request = asked.number();
   reach.target = std::shared_ptr<void>(nullptr, [peer = weak_from_this(), request](void*) {
     const auto alive = peer.lock();
     if (alive) alive->host_.tell(alive, CloseDirect{.request = request});
   });
-  const DirectOpened opened = open_target(request, rail, queue_pair->address(), deadline);
+  const DirectOpened opened = open_target(asked, rail, queue_pair->address(), deadline);
   if (!opened.refusal.empty()) {
     throw RouteUnavailable("peer '" + identity_.name +
                            "' does not open a queue pair for kernels: " + opened.refusal);

@@ -1,6 +1,7 @@
 // What GPUs of this process move for a Peer, on one host: a GPU copies by itself, from and to
 // memory of the other process that is mapped for it, and memory of the host that is page-locked.
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -62,12 +63,54 @@ Peer::Transferring Peer::copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair>
   return begin_gpu_move(opcode, std::move(move), std::move(reached.visit), options, reason);
 }
 
+// The short way, without any list: one range between GPUs, in a chunk reached before, that nobody
+// is notified of. Null: not this one.
+Peer::Transferring Peer::copy_by_gpu_at_once(ibv_wr_opcode opcode, const Pair& pair,
+                                             const TransferOptions& options) {
+  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+  const bool fits = !options.stream && !options.notify && !local.on_host() && !remote.on_host();
+  if (!neighbour_ || !fits) return nullptr;
+  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
+  check_pair(pair, is_write ? kRemoteWrite : kRemoteRead);
+  const Run run{local.layout().address, remote.layout.address, local.layout().nbytes()};
+  if (run.nbytes == 0 || !local.layout().is_contiguous() || !remote.layout.is_contiguous()) {
+    return nullptr;
+  }
+  auto pinned = local.pinned();
+  const std::shared_ptr<const gpu::Device> device = pinned->device;
+  const auto way = neighbour_->known_by_gpu(remote.local_key, device->ordinal());
+  const auto place = way ? way->place.lock() : nullptr;
+  if (!place || !place->window->covers(run.b_address, run.b_address + run.nbytes) ||
+      (is_write && !place->window->writable)) {
+    return nullptr;
+  }
+  if (copies_queued_.load(std::memory_order_acquire) > 0 || device_work().pending) return nullptr;
+  GpuReach::Held held{{place->window, place}, ipc::Visit::hold(way->visit, *place->window)};
+  // Asked behind the hold: either this sees the end, or the owner the hold.
+  if (way->visit->refusal(place->window.get()) != ipc::Copied::all) return nullptr;
+  const std::uint64_t there = place->memory->at(run.b_address);
+  const gpu::CopyPiece range{.from = is_write ? run.a_address : there,
+                             .to = is_write ? there : run.a_address,
+                             .nbytes = run.nbytes};
+  const Deadline until = deadline(options.timeout);
+  auto transfer = std::make_shared<Transfer>(poller_, run.nbytes, way->route);
+  count(*transfer, opcode, /*data=*/true, /*notifies=*/false);
+  GpuCopies::Work work{.transfer = transfer, .finish = nullptr, .kept = {}};
+  work.kept.windows.push_back(std::move(held));
+  work.kept.others.push_back(std::move(pinned));
+  gpu_copies_->begin(
+      {.device = device, .ranges = {&range, 1}, .nbytes = run.nbytes, .stream = {}, .put = {}},
+      std::move(work), until);
+  if (!alive()) cut_off_gpu_copies();
+  return transfer;
+}
+
 // The same, for what is found.
 Peer::Transferring Peer::begin_gpu_move(ibv_wr_opcode opcode, GpuMove&& move,
                                         std::shared_ptr<ipc::Visit> visit,
                                         const TransferOptions& options, std::string& reason) {
   const Deadline until = deadline(options.timeout);
-  if (options.stream && !move.device) wait_for_stream(*options.stream, until);
+  if (!move.device) wait_for_stream(options, until);
   if (!visit) return reason = "its process does not answer", nullptr;
   if (!wait_for_devices(options)) {
     return reason = "a device has earlier work with this peer to do", nullptr;
@@ -108,12 +151,15 @@ Peer::Transferring Peer::begin_gpu_copy(ibv_wr_opcode opcode, GpuMove&& move,
                        .put = {}};
   if (options.notify && copy.device) let_gpu_put(copy, move, after, patience_of(options));
   const bool nothing_to_do = move.nbytes == 0 && !copy.stream;
-  GpuCopies::Work work{
-      .transfer = transfer,
-      .notifies = options.notify && !after.put_by_gpu,
-      .finish = [self = shared_from_this(),
-                 after = std::move(after)] { self->finish_copy(after, Room::take); },
-      .kept = std::move(move.kept)};
+  GpuCopies::Work work{.transfer = transfer,
+                       .notifies = options.notify && !after.put_by_gpu,
+                       .finish = nullptr,
+                       .kept = std::move(move.kept)};
+  if (options.notify) {
+    work.finish = [self = shared_from_this(), after = std::move(after)] {
+      self->finish_copy(after, Room::take);
+    };
+  }
   if (nothing_to_do || !copy.device) {
     gpu_copies_->follow(std::move(work), until);
   } else {

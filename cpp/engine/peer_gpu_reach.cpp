@@ -48,6 +48,7 @@ GpuReach Peer::reach_by_gpu(const Pair& pair, const Stream& stream,
   if (!reached.reason.empty()) return reached;
   reach_local(reached, *local, patience);
   reached.route = neighbour_->gpu_route(reached, local->on_host(), remote->device);
+  if (!local->on_host()) neighbour_->remember_by_gpu(remote->local_key, reached);
   return reached;
 }
 

@@ -29,6 +29,31 @@ ipc::Copied copy_piece(const NeighbourCopy& copy, const NeighbourCopy::Piece& pi
   return copy.visit->copy(*piece.window, copy.direction, runs, copied);
 }
 
+// How long the page in which two processes share what is being copied may have no room.
+constexpr Deadline::Seconds kCrowded{1};
+
+// Of the piece that is its turn.
+ipc::Copied copy_step(NeighbourCopy& copy) noexcept {
+  auto& [begun, at, cursor, nbytes, until] = copy.progress;
+  const NeighbourCopy::Piece& piece = copy.pieces[at];
+  if (!cursor) {
+    cursor = piece.runs.empty() ? ipc::Cursor(ipc::Pieces<Runs>(Runs(piece.local, piece.remote)))
+                                : ipc::Cursor(ipc::Pieces<ipc::RunList>(ipc::RunList(piece.runs)));
+  }
+  const ipc::Copied outcome = copy.visit->copy_step(*piece.window, copy.direction, *cursor, nbytes);
+  if (outcome == ipc::Copied::all) {
+    cursor.reset();
+    ++at;
+  }
+  return outcome;
+}
+
+// From the first time that it is asked on.
+bool passed(std::optional<Deadline>& until, Deadline::Seconds most) {
+  if (!until) until = Deadline::after(most);
+  return until->passed();
+}
+
 }  // namespace
 
 void Peer::meet(std::string doorway, const ipc::Token& token) {
@@ -109,7 +134,7 @@ Peer::Transferring Peer::copy_as_neighbour(ibv_wr_opcode opcode, std::span<const
                                            const TransferOptions& options, std::string& reason) {
   if (touch_gpus(pairs)) return copy_by_gpu(opcode, pairs, options, reason);
   if (!neighbour_) return reason = why_no_neighbour(), nullptr;
-  if (options.stream) wait_for_stream(*options.stream, deadline(options.timeout));
+  wait_for_stream(options, deadline(options.timeout));
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   const Neighbour::Patience patience = patience_of(options);
   NeighbourCopy copy;
@@ -139,7 +164,7 @@ Peer::Transferring Peer::begin_neighbour_copy(ibv_wr_opcode opcode, NeighbourCop
     last.reason = "a device has earlier work with this peer to do";
   }
   if (!last.reason.empty()) return reason = std::move(last.reason), nullptr;
-  const bool behind_gpus = gpu_copies_->pending();
+  const bool behind_gpus = gpu_copies_->pending() && !options.in_turn;
   if (behind_gpus && copy.nbytes > 0) wait_for_copies(deadline(options.timeout));
   const ipc::Window* window = copy.pieces.empty() ? nullptr : copy.pieces.front().window.get();
   copy.transfer = std::make_shared<Transfer>(poller_, copy.nbytes, neighbour_->route(window));
@@ -172,7 +197,7 @@ Peer::Transferring Peer::finish_behind_gpus(NeighbourCopy&& copy, const Transfer
 Peer::Transferring Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
                                       const TransferOptions& options) {
   const auto& [local, remote] = std::tie(*pair.first, *pair.second);
-  if (!neighbour_ || options.stream || !local.on_host() || !remote.on_host()) return nullptr;
+  if (!neighbour_ || options.stream) return nullptr;
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   check_pair(pair, is_write ? kRemoteWrite : kRemoteRead);
   const Run run{local.layout().address, remote.layout.address, local.layout().nbytes()};
@@ -219,10 +244,13 @@ Peer::Transferring Peer::begin_copy(NeighbourCopy&& copy) {
   if (!queue) throw Error("this Endpoint is closed: make a new one");
   copies_queued_.fetch_add(1);
   try {
-    queue->put([self = shared_from_this(), copy = std::move(copy)] {
-      self->make_copy(copy);
-      self->copies_queued_.fetch_sub(1);
-      self->poller_->wake();
+    queue->put(this, [self = shared_from_this(), copy = std::move(copy)]() mutable {
+      const CopyQueue::Step step = self->take_step(copy);
+      if (step == CopyQueue::Step::done) {
+        self->copies_queued_.fetch_sub(1);
+        self->poller_->wake();
+      }
+      return step;
     });
   } catch (...) {
     copies_queued_.fetch_sub(1);
@@ -241,6 +269,42 @@ void Peer::make_copy(const NeighbourCopy& copy) noexcept {
     return copy.transfer->drop();
   }
   finish_copy(copy, copy.room);
+}
+
+// The same on the thread that all Peers share: nothing is waited for here.
+CopyQueue::Step Peer::take_step(NeighbourCopy& copy) noexcept {
+  using enum CopyQueue::Step;
+  auto& progress = copy.progress;
+  if (!std::exchange(progress.begun, true)) copy.transfer->note_begun();
+  const std::uint64_t enough = progress.nbytes + ipc::Visit::kPiece;
+  while (progress.piece < copy.pieces.size()) {
+    const ipc::Copied outcome = copy_step(copy);
+    if (outcome == ipc::Copied::crowded && !passed(progress.until, kCrowded)) return later;
+    if (outcome != ipc::Copied::all && outcome != ipc::Copied::part) {
+      const Effect effect = progress.nbytes > 0 ? Effect::some : Effect::nothing;
+      copy.transfer->fail(why_not_copied(outcome, effect));
+      copy.transfer->drop();
+      return done;
+    }
+    progress.until.reset();
+    if (progress.nbytes >= enough) return more;
+  }
+  if (waits_for_room(copy)) return later;
+  finish_copy(copy, Room::take);
+  return done;
+}
+
+// As finish_copy() would. The notification is accepted at the deadline, room or not: see
+// VerbsPath::wait_for_room().
+bool Peer::waits_for_room(NeighbourCopy& copy) const noexcept {
+  if (!copy.message || copy.put_by_gpu || copy.room == Room::take || !alive()) return false;
+  if (!device_work().unseen) return false;
+  try {
+    const Deadline::Seconds most{host_.default_timeout};
+    return !message_path().has_room() && !passed(copy.progress.until, most);
+  } catch (const std::exception&) {
+    return false;  // the peer is lost, as finish_copy() finds
+  }
 }
 
 // A notification must not overtake earlier ones that a device carries, nor data: then it follows
@@ -279,10 +343,9 @@ void Peer::notify_by_device(const Transferring& transfer, Message message, Room 
   }
 }
 
-Failure Peer::why_not_copied(ipc::Copied outcome, Effect effect) const {
-  const std::string may = effect_words(effect);
+Failure Peer::why_not_copied(ipc::Copied outcome, Effect effect) const noexcept try {
   const auto lost = [&](const std::string& how) {
-    return Failure{.kind = Failure::Kind::peer_lost, .message = how + may, .effect = effect};
+    return Failure{.kind = Failure::Kind::peer_lost, .message = how}.with_effect(effect);
   };
   const std::string peer = "peer '" + identity_.name + "'";
   switch (outcome) {
@@ -293,19 +356,20 @@ Failure Peer::why_not_copied(ipc::Copied outcome, Effect effect) const {
       return lost(lost_reason_.empty() ? peer + " is lost" : lost_reason_);
     }
     case ipc::Copied::crowded:
-      return {.message = "transfer with " + peer +
-                         " failed: the page in which its process and this one share what is being "
-                         "copied has no room, for a second" +
-                         may,
-              .effect = effect};
+      return Failure{.message = "transfer with " + peer +
+                                " failed: the page in which its process and this one share what "
+                                "is being copied has no room, for a second"}
+          .with_effect(effect);
     default: break;
   }
-  return {.kind = Failure::Kind::verbs,
-          .message = "transfer with " + peer +
-                     " failed: " + rdma::completion_status_name(IBV_WC_REM_ACCESS_ERR) +
-                     ": the peer's memory was closed by its owner, or unmapped" + may,
-          .code = IBV_WC_REM_ACCESS_ERR,
-          .effect = effect};
+  return Failure{.kind = Failure::Kind::verbs,
+                 .message = "transfer with " + peer +
+                            " failed: " + rdma::completion_status_name(IBV_WC_REM_ACCESS_ERR) +
+                            ": the peer's memory was closed by its owner, or unmapped",
+                 .code = IBV_WC_REM_ACCESS_ERR}
+      .with_effect(effect);
+} catch (const std::bad_alloc&) {
+  return {.message = "out of memory", .effect = effect};  // short enough to need none
 }
 
 }  // namespace zerohop::engine

@@ -50,8 +50,9 @@ Peer::Transferring Peer::transfer_pages(ibv_wr_opcode opcode, const Pages& pages
   pages.check(is_write);
   if (pages.nbytes() == 0) return is_write ? write({}, options) : read({}, options);
   if (!checks(options)) return move_pages(opcode, pages, options);
-  const Transferring moved = move_pages(opcode, pages, to_move(options));
-  return check_behind(moved, opcode, PagePairs(pages).pairs, options);
+  return move_and_check(
+      opcode, PagePairs(pages).pairs, options,
+      [&](const TransferOptions& moving) { return move_pages(opcode, pages, moving); });
 }
 
 Peer::Transferring Peer::move_pages(ibv_wr_opcode opcode, const Pages& pages,
@@ -71,7 +72,7 @@ Peer::Transferring Peer::copy_pages_as_neighbour(ibv_wr_opcode opcode, const Pag
   const Pair whole{pages.local, pages.remote};
   if (touch_gpus({&whole, 1})) return copy_pages_by_gpu(opcode, pages, options, reason);
   if (!neighbour_) return reason = why_no_neighbour(), nullptr;
-  if (options.stream) wait_for_stream(*options.stream, deadline(options.timeout));
+  wait_for_stream(options, deadline(options.timeout));
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   Neighbour::Reached reached = reach_as_neighbour(whole, patience_of(options));
   if (reached.window && is_write && !reached.window->writable) {

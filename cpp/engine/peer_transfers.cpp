@@ -9,6 +9,7 @@
 #include "engine/atomics.hpp"
 #include "engine/cuda_table.hpp"
 #include "engine/peer.hpp"
+#include "engine/program_streams.hpp"
 #include "engine/slots.hpp"
 #include "gpu/default_stream.hpp"
 #include "gpu/user_stream.hpp"
@@ -29,6 +30,17 @@ void check_required(const std::string& kind, const Route& taken) {
   if (kind.empty() || kind == taken.kind) return;
   throw RouteUnavailable("route '" + kind + "' is not available: of the devices' only '" +
                          taken.kind + "' is, because " + taken.reason);
+}
+
+// The peer may be waiting in just such a call: neither would ever notify the other.
+void check_awaits_nothing(ProgramStreams& streams, driver::CudaStream stream) {
+  const auto slot = streams.awaited(stream);
+  if (!slot) return;
+  throw RouteUnavailable(
+      "stream= waits for notification slot " + std::to_string(*slot) +
+      ", and this call would wait for the stream: with integrity=1 only a GPU that copies by p2p "
+      "takes its turn there. Wait for the notification on the CPU (wait_notify without stream=), "
+      "synchronize the stream first, or leave integrity out");
 }
 
 }  // namespace
@@ -53,8 +65,10 @@ void Peer::wait_for_program(std::span<const Pair> pairs, const Deadline& deadlin
 }
 
 // Devices and the CPU know of no streams.
-void Peer::wait_for_stream(driver::CudaStream stream, const Deadline& deadline) const {
-  if (gpu::wait_user_stream(cuda_for_stream(host_.cuda), stream, deadline)) return;
+void Peer::wait_for_stream(const TransferOptions& options, const Deadline& deadline) const {
+  if (!options.stream) return;
+  if (options.compared) check_awaits_nothing(*host_.streams, *options.stream);
+  if (gpu::wait_user_stream(cuda_for_stream(host_.cuda), *options.stream, deadline)) return;
   throw TransferTimeout(
       "what the stream was given before did not end in time, so nothing was transferred: give a "
       "longer timeout");
@@ -166,7 +180,10 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
   try {
     if (options.may_be_p2p()) {
       if (pairs.size() == 1) {
-        if (auto done = copy_at_once(opcode, pairs.front(), options)) return done;
+        const Pair& pair = pairs.front();
+        auto begun = touch_gpus(pairs) ? copy_by_gpu_at_once(opcode, pair, options)
+                                       : copy_at_once(opcode, pair, options);
+        if (begun) return begun;
       }
       std::string reason;
       if (auto copying = copy_as_neighbour(opcode, pairs, options, reason)) return copying;
@@ -211,8 +228,8 @@ Peer::Transferring Peer::transfer_by_devices(ibv_wr_opcode opcode, std::span<con
     kind = std::max(kind, taken);
   }
   const Deadline until = deadline(options.timeout);
-  if (options.stream) wait_for_stream(*options.stream, until);
-  if (!options.for_kernel) wait_for_copies(until);
+  wait_for_stream(options, until);
+  if (!options.for_kernel && !options.in_turn) wait_for_copies(until);
   Move move{nbytes, kind, options.notify, options.for_kernel, options.visible};
   if (kind == Routes::Kind::staged) {
     if (!move.for_kernel) wait_for_program(pairs, until);

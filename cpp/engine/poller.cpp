@@ -13,14 +13,17 @@ namespace {
 constexpr int kFirstDepth = 4096;  // completions: about a dozen Peers before the first resize
 constexpr int kBatch = 16;         // completions taken from the device at once
 
+[[noreturn]] void throw_closed() { throw Error("this Endpoint is closed: make a new one"); }
+
 }  // namespace
 
 Poller::Poller(const Devices& devices, std::chrono::microseconds spin, Interrupt interrupt,
-               Sleepers sleepers, Silent silent)
+               Sleepers sleepers, Silent silent, std::shared_ptr<AsyncWaits> waits)
     : spin_(spin),
       interrupt_(std::move(interrupt)),
       sleepers_(std::move(sleepers)),
       silent_(std::move(silent)),
+      waits_(std::move(waits)),
       shares_(devices.size()) {
   for (std::size_t rail = 0; rail < devices.size(); ++rail) {
     const int depth = std::min(kFirstDepth, devices[rail]->attributes().max_cqe);
@@ -28,10 +31,16 @@ Poller::Poller(const Devices& devices, std::chrono::microseconds spin, Interrupt
   }
 }
 
+std::shared_ptr<rdma::CompletionQueue> Poller::queue(RailIndex rail) const {
+  const std::lock_guard lock(poll_mutex_);
+  if (shares_.empty()) throw_closed();
+  return shares_[rail].queue;
+}
+
 void Poller::attach(RailIndex rail, std::uint32_t qp_number, std::shared_ptr<CompletionSink> sink,
                     int entries) {
   const std::lock_guard lock(poll_mutex_);
-  if (shares_.empty()) throw Error("this Endpoint is closed: make a new one");
+  if (shares_.empty()) throw_closed();
   Share& share = shares_[rail];
   if (share.reserved + entries > share.queue->depth()) {
     // Doubling keeps the number of resizes logarithmic in the number of Peers.
@@ -83,7 +92,6 @@ void Poller::poll_sources() noexcept {
 }
 
 void Poller::finish_sources(const Deadline& deadline) noexcept {
-  constexpr std::chrono::microseconds kNap{50};
   while (sources_pending() && !deadline.passed()) {
     poll_sources();
     std::this_thread::sleep_for(kNap);
@@ -151,17 +159,39 @@ void Poller::wake() noexcept {
   // Pairs with sleep(). A read-modify-write, not a load: it comes either after the sleeper counted
   // itself, and is seen here, or before, and then the sleeper sees the change made by the caller.
   if (sleepers_->fetch_add(0) == 0) return;
-  const std::lock_guard lock(sleep_mutex_);
-  wakeups_.fetch_add(1);
-  wakeup_.notify_all();
+  {
+    const std::lock_guard lock(sleep_mutex_);
+    wakeups_.fetch_add(1);
+    wakeup_.notify_all();
+  }
+  if (waits_) waits_->look();
+}
+
+void Poller::arm_for_sleepers() noexcept {
+  if (arm()) flush();  // else the progress thread will look
 }
 
 std::chrono::milliseconds Poller::serve() noexcept {
+  const auto pause = serve_queues();
+  return waits_ ? std::min(pause, waits_->look_for_gpus()) : pause;
+}
+
+std::chrono::milliseconds Poller::serve_queues() noexcept {
   const std::uint64_t polls = polls_.load(std::memory_order_relaxed);
+  const std::uint64_t begun = begun_.load(std::memory_order_relaxed);
+  const bool is_awaited = sleepers_->load() != 0;
   looks_.store(false);
-  if (polls != polls_seen_ && sleepers_->load() == 0) {
+  looks_later_.store(false);
+  if (polls != polls_seen_ && !is_awaited) {
     polls_seen_ = polls;
+    looks_later_.store(true);
     return kWhilePolled;
+  }
+  if (begun != begun_seen_ && !is_awaited) {
+    begun_seen_ = begun;
+    looks_.store(true);
+    std::this_thread::sleep_for(kNap);
+    return std::chrono::milliseconds(0);
   }
   poll();
   if (!arm()) return kWhilePolled;

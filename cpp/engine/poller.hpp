@@ -1,9 +1,9 @@
 // The completion queues of an Endpoint, one a rail, and the one way to wait for anything.
 //
 // A waiting caller polls the queues itself: no other thread stands between a completion and the
-// call that waits for it. After `spin` without success it arms the queues and sleeps; the progress
-// thread then serves. While callers poll, the progress thread keeps out of their way and only looks
-// every millisecond whether they still do.
+// call that waits for it. It gives way while it polls (SpinWait). After `spin` without success it
+// arms the queues and sleeps; the progress thread then serves. While callers poll, the progress
+// thread keeps out of their way and only looks every millisecond whether they still do.
 #pragma once
 
 #include <atomic>
@@ -17,6 +17,8 @@
 
 #include "base/deadline.hpp"
 #include "base/locks.hpp"
+#include "base/spin_wait.hpp"
+#include "engine/async_waits.hpp"
 #include "engine/rail.hpp"
 #include "rdma/completion_queue.hpp"
 
@@ -43,11 +45,11 @@ class Poller {
   using Silent = std::shared_ptr<const std::atomic<std::uint32_t>>;
   Poller(const Devices& devices, std::chrono::microseconds spin, Interrupt interrupt,
          Sleepers sleepers = std::make_shared<std::atomic<int>>(0),
-         Silent silent = std::make_shared<Silent::element_type>(0));
+         Silent silent = std::make_shared<Silent::element_type>(0),
+         std::shared_ptr<AsyncWaits> waits = nullptr);
 
-  const std::shared_ptr<rdma::CompletionQueue>& queue(RailIndex rail) const noexcept {
-    return shares_[rail].queue;
-  }
+  // Throws Error when the Endpoint is closed.
+  std::shared_ptr<rdma::CompletionQueue> queue(RailIndex rail) const;
 
   // Routes completions of a queue pair of that rail to `sink` and makes room for `entries` of them
   // at once, growing the queue as needed. detach() returns when no completion is being delivered to
@@ -88,11 +90,21 @@ class Poller {
   // Whether the progress thread looks again by itself, without a pause: who has made a source
   // pending before it asked need not wake it.
   bool looks() const noexcept { return looks_.load(); }
+  // The same, or within a millisecond: enough for what nobody hears of but who polls.
+  bool looks_soon() const noexcept { return looks_.load() || looks_later_.load(); }
+  // One more of many was begun. While they are begun one after the other, and nobody sleeps, the
+  // progress thread keeps out of the way: it would take every cache line of theirs in turn, and who
+  // begins them, or waits for them, finds what has ended by itself.
+  void note_begun() noexcept { begun_.fetch_add(1, std::memory_order_relaxed); }
   // The progress thread has ended: polls until no source has anything to do.
   void finish_sources(const Deadline& deadline) noexcept;
 
   // Wakes sleeping waiters: call it after every change that makes a waiter's ready() true.
   void wake() noexcept;
+  // What waits without a thread; null: nothing does. From its first wait on it is counted among the
+  // sleepers: behind that, arm_for_sleepers() as a caller does who sleeps.
+  AsyncWaits* waits() const noexcept { return waits_.get(); }
+  void arm_for_sleepers() noexcept;
 
   // For the progress thread. serve() delivers completions unless callers poll, and returns how long
   // the thread may sleep before it must look again, even when every event_fd() stays silent.
@@ -116,8 +128,9 @@ class Poller {
   // How long the progress thread looks on when no source is pending any more: the next copy of a
   // program that makes one after the other then costs it no system call.
   static constexpr std::chrono::microseconds kLinger{100};
+  // Of the progress thread, while work is begun one after the other.
+  static constexpr std::chrono::microseconds kNap{50};
   static constexpr std::chrono::milliseconds kBetweenInterrupts{100};
-  static constexpr int kPollsPerClockRead = 8;
   static constexpr int kLooksPerPoll = 32;  // for neighbours: about as long as a poll
 
   struct Sleeper {
@@ -137,6 +150,7 @@ class Poller {
     std::atomic<const char*> failed_call{nullptr};
   };
 
+  std::chrono::milliseconds serve_queues() noexcept;
   void poll_sources() noexcept;
   bool sources_pending() noexcept;
   std::chrono::milliseconds look_on() noexcept;
@@ -150,8 +164,9 @@ class Poller {
   const Interrupt interrupt_;
   const Sleepers sleepers_;
   const Silent silent_;
+  const std::shared_ptr<AsyncWaits> waits_;
 
-  Mutex<Rank::poller>
+  mutable Mutex<Rank::poller>
       poll_mutex_;  // held while completions are delivered; outermost of the engine's locks
   std::vector<Share> shares_;  // by rail
 
@@ -160,11 +175,15 @@ class Poller {
   std::vector<std::weak_ptr<Source>> sources_;
   std::atomic<bool> has_sources_{false};
   std::atomic<bool> looks_{false};
+  std::atomic<bool> looks_later_{false};
   std::chrono::steady_clock::time_point busy_since_{};  // this and the next: progress thread only
   std::chrono::steady_clock::time_point busy_until_{};
 
+  SpinWait::Learned learned_;            // of waiting callers
   std::atomic<std::uint64_t> polls_{0};  // by waiting callers
   std::uint64_t polls_seen_ = 0;         // progress thread only
+  std::atomic<std::uint64_t> begun_{0};  // see note_begun()
+  std::uint64_t begun_seen_ = 0;         // progress thread only
 
   Mutex<Rank::poller_sleep> sleep_mutex_;
   Condition wakeup_;
@@ -175,25 +194,21 @@ class Poller {
 template <typename Ready>
 bool Poller::wait(Ready&& ready, const Deadline& deadline) {
   if (ready()) return true;
-  const auto began = Deadline::Clock::now();
-  const auto until = std::min(began + spin_, deadline.at());
-  const auto at_most = std::min(began + kSourceSpin, deadline.at());
-  const auto goes_on = [&] {
-    const auto now = Deadline::Clock::now();
-    return now < until || (now < at_most && sources_pending());
+  const auto source_until = std::min(Deadline::Clock::now() + kSourceSpin, deadline.at());
+  SpinWait spin(spin_, deadline.at(), &learned_);
+  const auto source_may_end = [&] {
+    return sources_pending() && Deadline::Clock::now() < source_until;
   };
   do {
-    for (int i = 0; i < kPollsPerClockRead; ++i) {
-      // Neighbours first: what they put is there while a device would still be asked.
-      const int looks = neighbours_.load(std::memory_order_relaxed) ? kLooksPerPoll : 0;
-      for (int look = 0; look < looks; ++look) {
-        if (ready()) return true;
-      }
-      polls_.fetch_add(1, std::memory_order_relaxed);
-      poll();
+    // Neighbours first: what they put is there while a device would still be asked.
+    const bool many = neighbours_.load(std::memory_order_relaxed) && !spin.core_is_shared();
+    for (int look = many ? kLooksPerPoll : 0; look > 0; --look) {
       if (ready()) return true;
     }
-  } while (goes_on());
+    polls_.fetch_add(1, std::memory_order_relaxed);
+    poll();
+    if (ready()) return true;
+  } while (spin.pause() || source_may_end());
   return sleep(ready, deadline);
 }
 

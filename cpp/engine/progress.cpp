@@ -26,12 +26,15 @@ UniqueFd make_epoll() {
 Progress::Progress(Idle idle)
     : generation_(fork_generation()), idle_(std::move(idle)), epoll_(make_epoll()) {
   watch(bell_.fd(), EPOLLIN, [this](std::uint32_t) { bell_.silence(); });
+}
+
+void Progress::start() {
   thread_ = start_thread("zh-progress", [this] { loop(); });
 }
 
 Progress::~Progress() {
   if (generation_ != fork_generation()) {
-    thread_.detach();  // it runs in the parent; there is nothing here to join
+    new std::thread(std::move(thread_));  // it runs in the parent, and there is nothing to join
     return;
   }
   stop();
@@ -40,6 +43,7 @@ Progress::~Progress() {
 void Progress::run(Task task) {
   {
     const std::lock_guard lock(mutex_);
+    if (stopped_) return;
     tasks_.push_back(std::move(task));
   }
   bell_.ring();
@@ -52,6 +56,10 @@ void Progress::stop() {
   }
   bell_.ring();
   if (thread_.joinable()) thread_.join();
+  std::vector<Task> late;  // they may hold what holds this object
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  late.swap(tasks_);
 }
 
 void Progress::watch(int fd, std::uint32_t epoll_events, Handler handler) {
@@ -85,7 +93,7 @@ bool Progress::run_tasks() {
       try {
         task();
       } catch (const std::exception& error) {  // the others are carried out
-        report(std::string("progress thread: ") + error.what());
+        report({"progress thread: ", error.what()});
       }
     }
     if (!stopping) return true;
@@ -110,7 +118,7 @@ void Progress::loop() {
         (*handler)(event.events);
       }
     } catch (const std::exception& error) {
-      report(std::string("progress thread: ") + error.what());
+      report({"progress thread: ", error.what()});
     }
   }
 }

@@ -23,17 +23,24 @@ class Progress {
   using Handler = std::function<void(std::uint32_t epoll_events)>;
   using Idle = std::function<std::chrono::milliseconds()>;
 
-  // idle runs before each wait and says how long the wait may last. Starts the thread.
-  // Throws Error when the process is out of descriptors or threads.
+  // idle runs before each wait and says how long the wait may last. Throws Error when the process
+  // is out of descriptors.
   explicit Progress(Idle idle);
   ~Progress();  // stops and joins, unless the thread belongs to another process (fork)
 
-  // From any thread, in order of the calls; tasks handed over before stop() still run.
+  // Starts the thread, once everything that it uses is there: this object has been put where idle
+  // looks for it, and what is watched from the first moment is. Throws Error when the process is
+  // out of threads.
+  void start();
+
+  // From any thread, in order of the calls. Tasks handed over before stop() still run, later ones
+  // are destroyed.
   void run(Task task);
   void stop();
   bool on_thread() const noexcept { return std::this_thread::get_id() == thread_.get_id(); }
 
-  // On the progress thread only.
+  // On the progress thread only, or before start(). watch() throws Error when the system watches no
+  // more descriptors.
   void watch(int fd, std::uint32_t epoll_events, Handler handler);
   void change(int fd, std::uint32_t epoll_events);
   void unwatch(int fd);
@@ -51,6 +58,7 @@ class Progress {
   Mutex<Rank::progress> mutex_;
   std::vector<Task> tasks_;
   bool stopping_ = false;
+  bool stopped_ = false;
 
   std::thread thread_;  // last: it uses all of the above
 };

@@ -1,5 +1,7 @@
 #include "engine/region_cache.hpp"
 
+#include <bit>
+#include <mutex>
 #include <utility>
 
 namespace zerohop::engine {
@@ -7,6 +9,10 @@ namespace {
 
 std::uint64_t nbytes_of(const RegionCache::Key& key) noexcept {
   return key.extent.end - key.extent.begin;
+}
+
+std::size_t log2_of(const RegionCache::Key& key) noexcept {
+  return static_cast<std::size_t>(std::bit_width(nbytes_of(key) | 1)) - 1;
 }
 
 bool covers(const Extent& outer, const Extent& inner) noexcept {
@@ -39,22 +45,31 @@ Registered RegionCache::find(const Key& key, std::optional<RegistrationWay> way)
 std::optional<RegionCache::Entries::iterator> RegionCache::find_entry(
     const Key& key, std::optional<RegistrationWay> way) {
   const std::lock_guard lock(mutex_);
-  // Backwards from the nearest that begins at or below: the likeliest to cover it comes first.
-  for (auto at = index_.upper_bound(key.extent.begin); at != index_.begin();) {
-    --at;
-    const auto entry = at->second;
-    if (way && entry->registered.choice->way != *way) continue;
-    if (!serves(entry->key, key)) continue;
-    ++stats_.hits;
-    if (entry->users++ == 0) {
-      used_.splice(used_.end(), unused_, entry);
-      --stats_.unused;
-      stats_.unused_nbytes -= nbytes_of(entry->key);
+  for (std::size_t log = log2_of(key); log < indices_.size(); ++log) {
+    // Backwards from the nearest that begins at or below, as far as one so long could reach.
+    const Index& index = indices_[log];
+    for (auto at = index.upper_bound(key.extent.begin); at != index.begin();) {
+      --at;
+      if (log < 63 && key.extent.begin - at->first >= std::uint64_t{2} << log) break;
+      ++stats_.looks;
+      const auto entry = at->second;
+      if (way && entry->registered.choice->way != *way) continue;
+      if (!serves(entry->key, key)) continue;
+      ++stats_.hits;
+      if (entry->users++ == 0) {
+        used_.splice(used_.end(), unused_, entry);
+        --stats_.unused;
+        stats_.unused_nbytes -= nbytes_of(entry->key);
+      }
+      return entry;
     }
-    return entry;
   }
   ++stats_.misses;
   return std::nullopt;
+}
+
+RegionCache::Index& RegionCache::index_of(const Key& key) noexcept {
+  return indices_[log2_of(key)];
 }
 
 Registered RegionCache::insert(Key key, Registered registered) {
@@ -63,7 +78,8 @@ Registered RegionCache::insert(Key key, Registered registered) {
   const auto entry = fresh.begin();
   {
     const std::lock_guard lock(mutex_);
-    entry->index = index_.emplace(entry->key.extent.begin, entry);
+    entry->serial = ++last_serial_;
+    entry->index = index_of(entry->key).emplace(entry->key.extent.begin, entry);
     used_.splice(used_.end(), fresh);
     ++stats_.entries;
     stats_.nbytes += nbytes_of(entry->key);
@@ -94,7 +110,7 @@ void RegionCache::release(Entries::iterator entry) noexcept {
 
 // With the mutex held, as the next.
 void RegionCache::drop_unused(Entries::iterator entry, Entries& doomed) noexcept {
-  index_.erase(entry->index);
+  index_of(entry->key).erase(entry->index);
   doomed.splice(doomed.end(), unused_, entry);
   const std::uint64_t nbytes = nbytes_of(entry->key);
   --stats_.entries;
@@ -107,6 +123,25 @@ void RegionCache::enforce_limits(Entries& doomed) noexcept {
   while (stats_.unused > limits_.entries || stats_.unused_nbytes > limits_.nbytes) {
     ++stats_.evictions;
     drop_unused(unused_.begin(), doomed);
+  }
+}
+
+std::vector<std::pair<std::uint64_t, RegionCache::Key>> RegionCache::unused() const {
+  std::vector<std::pair<std::uint64_t, Key>> all;
+  const std::lock_guard lock(mutex_);
+  all.reserve(unused_.size());
+  for (const Entry& entry : unused_) all.emplace_back(entry.serial, entry.key);
+  return all;
+}
+
+void RegionCache::drop_stale(const std::set<std::uint64_t>& stale) noexcept {
+  Entries doomed;  // deregistered, which may wait, after the lock is given up
+  const std::lock_guard lock(mutex_);
+  for (auto next = unused_.begin(); next != unused_.end();) {
+    const auto entry = next++;
+    if (!stale.contains(entry->serial)) continue;
+    ++stats_.stale;
+    drop_unused(entry, doomed);
   }
 }
 

@@ -11,12 +11,14 @@
 // user: closing a Memory ends the peers' right to it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/locks.hpp"
@@ -52,6 +54,7 @@ class RegionCache : public std::enable_shared_from_this<RegionCache> {
   struct Stats {
     std::uint64_t hits = 0;
     std::uint64_t misses = 0;
+    std::uint64_t looks = 0;      // at registrations, for either
     std::uint64_t evictions = 0;  // unused registrations ended for lack of room
     std::uint64_t stale = 0;      // ... because their memory had been freed
     std::uint64_t entries = 0;    // registrations there are
@@ -62,6 +65,7 @@ class RegionCache : public std::enable_shared_from_this<RegionCache> {
     Stats& operator+=(const Stats& more) noexcept {
       hits += more.hits;
       misses += more.misses;
+      looks += more.looks;
       evictions += more.evictions;
       stale += more.stale;
       entries += more.entries;
@@ -92,38 +96,44 @@ class RegionCache : public std::enable_shared_from_this<RegionCache> {
  private:
   struct Entry;
   using Entries = std::list<Entry>;
-  using Index = std::multimap<std::uint64_t, Entries::iterator>;  // by the begin of the extent
+  // By the begin of the extent, those of [2^n, 2^(n+1)) bytes at n: what could cover a range is
+  // found without a look at all that begin below it.
+  using Index = std::multimap<std::uint64_t, Entries::iterator>;
+  using Indices = std::array<Index, 64>;
   struct Entry {
     Key key;
     Registered registered;
     std::size_t users = 0;
+    std::uint64_t serial = 0;
     Index::iterator index{};
   };
 
+  // By serial number. Asked without the lock: the driver is, for each chunk.
+  std::vector<std::pair<std::uint64_t, Key>> unused() const;
+  void drop_stale(const std::set<std::uint64_t>& stale) noexcept;
   std::optional<Entries::iterator> find_entry(const Key& key, std::optional<RegistrationWay> way);
   Registered hand_out(Entries::iterator entry);
   void release(Entries::iterator entry) noexcept;
   void drop_unused(Entries::iterator entry, Entries& doomed) noexcept;
   void enforce_limits(Entries& doomed) noexcept;
+  Index& index_of(const Key& key) noexcept;
 
   mutable Mutex<Rank::region_cache> mutex_;
   Limits limits_;
-  Index index_;
+  Indices indices_;
   Entries used_;
   Entries unused_;  // the least recently used first
   Stats stats_;
+  std::uint64_t last_serial_ = 0;
 };
 
 template <typename IsStale>
 void RegionCache::sweep(IsStale is_stale) {
-  Entries doomed;  // deregistered, which may wait, after the lock is given up
-  const std::lock_guard lock(mutex_);
-  for (auto next = unused_.begin(); next != unused_.end();) {
-    const auto entry = next++;
-    if (!is_stale(entry->key)) continue;
-    ++stats_.stale;
-    drop_unused(entry, doomed);
+  std::set<std::uint64_t> stale;
+  for (const auto& [serial, key] : unused()) {
+    if (is_stale(key)) stale.insert(serial);
   }
+  drop_stale(stale);
 }
 
 }  // namespace zerohop::engine

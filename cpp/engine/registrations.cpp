@@ -14,15 +14,13 @@ int access_bits(const rdma::Device& device, bool writable) noexcept {
 std::shared_ptr<const Regions> Registrations::find_or_create(const Extent& extent, bool writable,
                                                              bool shared, const Backing& backing) {
   if (extent.begin == extent.end) return nullptr;
-  const std::lock_guard lock(mutex_);
-  if (shared) {
-    if (auto known = find(extent, writable)) return known;
-  }
+  if (!shared) return create(extent, writable, backing);
+  if (auto known = find(extent, writable)) return known;
+  const PendingRegistrations::Claim claim(pending_, {.extent = extent, .rights = writable},
+                                          Deadline::after(kRegistrationPatience));
+  if (auto known = find(extent, writable)) return known;  // by the thread that was waited for
   auto regions = create(extent, writable, backing);
-  if (shared) {
-    forget_expired();
-    by_address_[extent.begin] = regions;
-  }
+  publish(extent, regions);
   return regions;
 }
 
@@ -51,15 +49,23 @@ std::shared_ptr<const Regions> Registrations::create(const Extent& extent, bool 
   return regions;
 }
 
-std::shared_ptr<const Regions> Registrations::find(const Extent& extent, bool writable) {
+std::shared_ptr<const Regions> Registrations::find(const Extent& extent, bool writable) const {
+  std::shared_ptr<const Regions> regions;  // let go of, which may deregister, without the lock
+  const std::lock_guard lock(mutex_);
   // The nearest region that begins at or below the extent. One that begins further below might
   // cover it as well, but two overlapping registrations are rare and a second one is only a little
   // waste.
   auto after = by_address_.upper_bound(extent.begin);
   if (after == by_address_.begin()) return nullptr;
-  auto regions = std::prev(after)->second.lock();
+  regions = std::prev(after)->second.lock();
   if (!regions || regions->writable() != writable) return nullptr;
   return extent.end <= regions->covered().end ? regions : nullptr;
+}
+
+void Registrations::publish(const Extent& extent, const std::shared_ptr<const Regions>& regions) {
+  const std::lock_guard lock(mutex_);
+  forget_expired();
+  by_address_[extent.begin] = regions;
 }
 
 void Registrations::forget_expired() {

@@ -7,6 +7,7 @@
 
 #include "base/layout.hpp"
 #include "base/locks.hpp"
+#include "engine/pending.hpp"
 #include "engine/rail.hpp"
 #include "engine/regions.hpp"
 
@@ -15,6 +16,21 @@ namespace zerohop::engine {
 // The IBV_ACCESS_* bits of memory that peers may read, and write if `writable`, by atomics too
 // where the device has them.
 int access_bits(const rdma::Device& device, bool writable) noexcept;
+
+// A range that is being registered, with rights as the caller tells them apart.
+struct WantedRegistration {
+  Extent extent;
+  int rights = 0;
+
+  bool covers(const WantedRegistration& other) const noexcept {
+    return rights == other.rights && extent.begin <= other.extent.begin &&
+           other.extent.end <= extent.end;
+  }
+};
+using PendingRegistrations = Pending<Rank::registrations, WantedRegistration>;
+
+// How long a thread waits for another's registration of the same memory.
+inline constexpr Deadline::Seconds kRegistrationPatience{10};
 
 // What is behind the memory, as ipc::Exposures::expose() takes it. Without an owner processes of
 // this host reach it by a device only.
@@ -36,20 +52,23 @@ class Registrations {
   // The regions, one with each rail whose device is still there, over `extent` with the right to be
   // read, and written if `writable`. With `shared` those that cover the extent with the same rights
   // is used again; its keys then reach all of it. Without, the keys reach the extent and nothing
-  // more. Null for an empty extent. Throws RegistrationError.
+  // more. Null for an empty extent. No lock is held while a device registers: who asks for memory
+  // that another thread registers waits for that, and nobody else. Throws RegistrationError.
   std::shared_ptr<const Regions> find_or_create(const Extent& extent, bool writable, bool shared,
                                                 const Backing& backing = {});
 
  private:
-  std::shared_ptr<const Regions> find(const Extent& extent, bool writable);
+  std::shared_ptr<const Regions> find(const Extent& extent, bool writable) const;
   std::shared_ptr<const Regions> create(const Extent& extent, bool writable,
                                         const Backing& backing) const;
-  void forget_expired();
+  void publish(const Extent& extent, const std::shared_ptr<const Regions>& regions);
+  void forget_expired();  // with mutex_ held
 
   const Rails rails_;
   const std::shared_ptr<ipc::Exposures> exposures_;
   const std::shared_ptr<LiveRegions> live_;
-  Mutex<Rank::registrations> mutex_;
+  PendingRegistrations pending_;              // that are shared
+  mutable Mutex<Rank::registrations> mutex_;  // guards all below
   std::map<std::uint64_t, std::weak_ptr<const Regions>> by_address_;
   std::size_t next_sweep_ = 64;  // entries at which expired ones are swept out
 };

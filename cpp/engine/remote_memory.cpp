@@ -113,7 +113,7 @@ RemoteMemory RemoteMemory::from_bytes(std::span<const std::byte> bytes) {
   memory.access = in.number<std::uint8_t>();
   memory.begin = in.number<std::uint64_t>();
   memory.end = in.number<std::uint64_t>();
-  memory.device = in.text(kMaxDeviceBytes);
+  memory.device = in.key(kMaxDeviceBytes);
   const auto plain = [](char c) { return c > ' ' && c < 0x7f; };
   if (!std::ranges::all_of(memory.device, plain)) in.fail("the name of its device is no name");
   memory.layout = read_layout(in);

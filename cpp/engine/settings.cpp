@@ -20,15 +20,15 @@ std::int64_t number_of(RelaxedOrdering ordering) noexcept {
 
 }  // namespace
 
-Settings settings_of(const rdma::QueuePair& queue_pair, const rdma::QueuePairAddress* remote) {
+Settings settings_of(const rdma::QueuePair& queue_pair, const LocalEnd& local,
+                     const rdma::QueuePairAddress* remote) {
   const rdma::Device& device = queue_pair.device();
   const rdma::QueuePairOptions& options = queue_pair.options();
-  const rdma::QueuePairAddress local = queue_pair.address();
-  const rdma::Agreement agreed = agree(local, remote != nullptr ? *remote : local);
+  const rdma::Agreement agreed = agree(local.address, remote != nullptr ? *remote : local.address);
   Settings all;
   const auto add = [&all](const char* name, std::int64_t value) { all.emplace_back(name, value); };
   all.emplace_back("device", device.name());
-  all.emplace_back("link_layer", rdma::link_layer_name(device.port_attributes().link_layer));
+  all.emplace_back("link_layer", rdma::link_layer_name(local.link_layer));
   add("port_num", device.port());
   add("gid_index", device.gid().index);
   all.emplace_back("gid", rdma::gid_text(device.gid().value));

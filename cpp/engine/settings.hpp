@@ -15,8 +15,15 @@ namespace zerohop::engine {
 using Setting = std::variant<std::int64_t, double, std::string>;
 using Settings = std::vector<std::pair<std::string, Setting>>;
 
+// What the device was asked when the queue pair was made: nothing is asked again.
+struct LocalEnd {
+  rdma::QueuePairAddress address;
+  std::uint8_t link_layer;  // IBV_LINK_LAYER_*
+};
+
 // remote: the other end, or null while there is none.
-Settings settings_of(const rdma::QueuePair& queue_pair, const rdma::QueuePairAddress* remote);
+Settings settings_of(const rdma::QueuePair& queue_pair, const LocalEnd& local,
+                     const rdma::QueuePairAddress* remote);
 
 // Those that belong to no queue pair. host: on which the Endpoint listens.
 struct EndpointOptions;

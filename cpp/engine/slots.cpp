@@ -13,6 +13,10 @@ std::string slots_text(std::uint64_t first, std::uint64_t count) {
   return "slots " + begin + " to " + std::to_string(first + count - 1);
 }
 
+std::string no_notification(std::uint64_t first, std::uint64_t count) {
+  return "no notification came to " + slots_text(first, count) + " in time";
+}
+
 void check_slots(std::uint64_t first, std::uint64_t count) {
   if (count == 0) throw std::invalid_argument("a notification range needs at least one slot");
   if (first + count > Board::kSlots) {

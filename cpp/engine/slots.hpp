@@ -6,7 +6,8 @@
 
 namespace zerohop::engine {
 
-std::string slots_text(std::uint64_t first, std::uint64_t count);  // "slot 9", "slots 4 to 7"
+std::string slots_text(std::uint64_t first, std::uint64_t count);       // "slot 9", "slots 4 to 7"
+std::string no_notification(std::uint64_t first, std::uint64_t count);  // what a timeout says
 // Throws std::invalid_argument (none), std::out_of_range.
 void check_slots(std::uint64_t first, std::uint64_t count);
 

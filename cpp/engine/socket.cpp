@@ -40,15 +40,6 @@ void set_option(int fd, int level, int option, int value) {
   (void)::setsockopt(fd, level, option, &value, sizeof(value));
 }
 
-void set_stream_options(int fd) {
-  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  // Ends connections that no heartbeat watches yet, about 8 s after the other host vanished.
-  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 5);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
-}
-
 UniqueFd open_socket(int family) {
   UniqueFd fd = UniqueFd::open(
       [family] { return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
@@ -83,6 +74,15 @@ struct SocketName {
 
 }  // namespace
 
+void set_stream_options(int fd) {
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  // Ends connections that no heartbeat watches yet, about 8 s after the other host vanished.
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
 UniqueFd listen_tcp(const std::string& host, std::uint16_t port) {
   const AddressList address = parse_literal(host, port);
   UniqueFd fd = open_socket(address->ai_family);
@@ -103,28 +103,6 @@ std::uint16_t local_port(int fd) {
     throw Error(errno_message("getsockname failed", errno), errno);
   }
   return name.port();
-}
-
-UniqueFd accept_tcp(int listener) {
-  for (;;) {
-    UniqueFd fd = UniqueFd::open(
-        [listener] { return ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
-    if (fd) {
-      set_stream_options(fd.get());
-      return fd;
-    }
-    switch (errno) {
-      case EAGAIN: return {};
-      case EMFILE:
-      case ENFILE:
-      case ENOBUFS:
-      case ENOMEM:
-      case EBADF:
-      case EINVAL:
-      case ENOTSOCK: throw_scarce("cannot accept a connection", errno);
-      default: continue;  // this connection failed on the way (man 2 accept); look for the next
-    }
-  }
 }
 
 UniqueFd start_connect(const std::string& host, std::uint16_t port) {

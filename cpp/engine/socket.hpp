@@ -14,9 +14,8 @@ UniqueFd listen_tcp(const std::string& host, std::uint16_t port = 0);
 
 std::uint16_t local_port(int fd);
 
-// One pending connection, or an empty UniqueFd when there is none. Throws Error when this process
-// is out of descriptors or memory: the connection stays pending, so a caller that polls must pause.
-UniqueFd accept_tcp(int listener);
+// Of one that was accepted; start_connect() does so itself.
+void set_stream_options(int fd);
 
 // Begins to connect and returns at once; the socket turns writable when it is connected. Throws
 // PeerLost when the network refuses immediately, ProtocolError when `host` is no literal.

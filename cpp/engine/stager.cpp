@@ -7,6 +7,7 @@
 #include "base/locks.hpp"
 #include "base/report.hpp"
 #include "base/scarcity.hpp"
+#include "base/spin_wait.hpp"
 #include "engine/staging.hpp"
 
 namespace zerohop::engine {
@@ -28,7 +29,7 @@ bool Stager::wake(std::shared_ptr<Staging> staging) noexcept {
     if (std::ranges::find(woken_, staging) == woken_.end()) woken_.push_back(std::move(staging));
     if (!thread_.joinable()) thread_ = start_thread("zh-stage", [this] { run(); });
   } catch (const std::exception& error) {
-    report(std::string("the thread of staged transfers cannot go on: ") + error.what());
+    report({"the thread of staged transfers cannot go on: ", error.what()});
     return false;
   }
   changed_.notify_all();
@@ -66,7 +67,7 @@ Stager::Pace Stager::advance(Stagings& busy) const noexcept {
     try {
       its = staging->advance();
     } catch (const std::exception& error) {  // out of memory: what was begun is still there
-      report(std::string("staged transfers cannot go on for now: ") + error.what());
+      report({"staged transfers cannot go on for now: ", error.what()});
     }
     pace = std::max(pace, its);
     return staging->ended() && its == Pace::when_told;
@@ -76,14 +77,12 @@ Stager::Pace Stager::advance(Stagings& busy) const noexcept {
 
 // Returns when there may be something to do. False: the thread is to end.
 bool Stager::wait(Stagings& busy, Pace pace) {
-  const auto until = std::chrono::steady_clock::now() + kSpin;
-  for (;;) {
+  for (SpinWait polling(kSpin);;) {
     if (!busy.empty()) poller_->poll();
+    const bool spins = polling.pause() && !busy.empty();
     {
       std::unique_lock lock(mutex_);
-      const bool spins =
-          pace == Pace::at_once || (!busy.empty() && std::chrono::steady_clock::now() < until);
-      const bool slept = !spins && sleep(lock, busy, pace);
+      const bool slept = !spins && pace != Pace::at_once && sleep(lock, busy, pace);
       const bool woken = std::exchange(nudged_, false) || !woken_.empty() || slept;
       for (auto& staging : std::exchange(woken_, {})) {
         if (std::ranges::find(busy, staging) == busy.end()) busy.push_back(std::move(staging));
@@ -91,7 +90,6 @@ bool Stager::wait(Stagings& busy, Pace pace) {
       if (woken) return true;
       if (may_stop(busy)) return false;
     }
-    std::this_thread::yield();
     if (pace == Pace::at_once) return true;
   }
 }

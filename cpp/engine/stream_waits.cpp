@@ -21,6 +21,7 @@ using gpu::StreamWaiter;
 // To look costs calls of the driver, for which who posts may have to wait.
 constexpr std::chrono::microseconds kBetweenLooks{20};
 constexpr std::chrono::milliseconds kBetweenCares{1};  // whether waits are in vain
+constexpr Deadline::Seconds kToSee{5e-3};              // that a wait has ended: two slices of a GPU
 
 std::uint64_t to_nanoseconds(double seconds) {
   return static_cast<std::uint64_t>(std::llround(std::min(seconds, 1e8) * 1e9));
@@ -119,21 +120,42 @@ const std::shared_ptr<const Route>& StreamWaits::route_of(const gpu::Device& dev
 std::shared_ptr<Transfer> StreamWaits::transfer(const Stream& stream,
                                                 const std::shared_ptr<Transfer>& first) {
   const auto waiter = waiter_of(stream.device);
-  Entry entry{.waiter = waiter, .place = waiter->take(), .first = first, .seconds = stream.seconds};
+  return wait_for_transfer({.waiter = waiter, .place = waiter->take(), .first = first}, stream);
+}
+
+std::shared_ptr<Transfer> StreamWaits::wait_for_transfer(Entry&& entry, const Stream& stream) {
+  entry.seconds = stream.seconds;
   return begin(std::move(entry), stream, [&](Entry& taken) {
     gpu::Wait wait{.awaited = gpu::Awaited::number};
-    if (const auto& mark = first->mark()) {  // the GPU itself tells when
+    if (const auto& mark = taken.first->mark()) {  // the GPU itself tells when
       wait.word = mark->word;
       wait.number = mark->number;
       taken.kept.push_back(mark->owner);
       return wait;
     }
-    const StreamWaiter::Gate gate = waiter->gate(taken.place);
-    wait.word = waiter->word(gate);
+    const StreamWaiter::Gate gate = taken.waiter->gate(taken.place);
+    wait.word = taken.waiter->word(gate);
     wait.number = gate.number;
-    first->on_done([waiter, gate] { waiter->open(gate); });
+    taken.first->on_done([waiter = taken.waiter, gate] { waiter->open(gate); });
     return wait;
   });
+}
+
+std::optional<std::uint32_t> StreamWaits::awaited(driver::CudaStream stream) {
+  const auto find = [&]() -> std::optional<std::uint32_t> {
+    const std::lock_guard polling(polling_);
+    const std::lock_guard lock(mutex_);
+    for (const auto* entries : {&entries_, &arrivals_}) {
+      for (const Entry& entry : *entries) {
+        if (entry.stream == stream && entry.slot) return entry.slot;
+      }
+    }
+    return std::nullopt;
+  };
+  std::optional<std::uint32_t> found = find();
+  const auto has_come = [&] { return !(found = find()); };
+  if (found) (void)host_.poller->wait(has_come, Deadline::after(kToSee));
+  return found;
 }
 
 template <typename MakeWait>
@@ -144,6 +166,7 @@ std::shared_ptr<Transfer> StreamWaits::begin(Entry&& entry, const Stream& stream
   auto transfer =
       std::make_shared<Transfer>(host_.poller, 0, route_of(*stream.device, entry.first != nullptr));
   entry.transfer = transfer;
+  entry.stream = stream.handle;
   try {
     gpu::Wait wait = make_wait(entry);
     wait.nanoseconds = to_nanoseconds(stream.seconds);
@@ -240,6 +263,7 @@ void StreamWaits::end(Entry& entry, const StreamWaiter::Result& result) noexcept
   entry.waiter->give_back(entry.place);
   leave_slot(entry, result.tag);
   const Failure* failure = entry.first && entry.first->done() ? entry.first->failure() : nullptr;
+  if (failure != nullptr && entry.holds) return entry.transfer->drop();
   if (failure != nullptr) {
     entry.first->note_heard();
     return fail(entry, *failure);
@@ -248,18 +272,24 @@ void StreamWaits::end(Entry& entry, const StreamWaiter::Result& result) noexcept
     if (!entry.first) entry.transfer->set_result(result.value);
     return entry.transfer->drop();
   }
+  fail(entry, why_in_vain(entry, result));
+}
+
+Failure StreamWaits::why_in_vain(const Entry& entry,
+                                 const StreamWaiter::Result& result) const noexcept try {
   const std::string goes_on = "; it goes on without, and so does what it was given behind";
   const std::string stream = "a stream of " + entry.waiter->device()->facts().device_name() +
                              " waited for " + awaited(entry);
   if (result.outcome == gpu::kTimedOut) {
-    return fail(entry, {.kind = Failure::Kind::timeout,
-                        .message = stream + ", which did not come in " +
-                                   seconds_text(entry.seconds) + goes_on});
+    return {.kind = Failure::Kind::timeout,
+            .message = stream + ", which did not come in " + seconds_text(entry.seconds) + goes_on};
   }
   const bool alone = !closed_ && entry.given_up;
-  fail(entry, {.kind = alone ? Failure::Kind::peer_lost : Failure::Kind::error,
-               .message = stream + " in vain: " +
-                          (alone ? *entry.given_up : "the Endpoint was closed") + goes_on});
+  return {.kind = alone ? Failure::Kind::peer_lost : Failure::Kind::error,
+          .message = stream + " in vain: " + (alone ? *entry.given_up : "the Endpoint was closed") +
+                     goes_on};
+} catch (const std::bad_alloc&) {
+  return {.message = "out of memory"};  // short enough to need none
 }
 
 // Said aloud, too: the program's stream works on with what has not come, and nobody may ask.
@@ -274,6 +304,21 @@ void StreamWaits::give_up() noexcept {
   const std::lock_guard polling(polling_);
   take_arrivals(std::unique_lock(mutex_));
   for (const Entry& entry : entries_) entry.waiter->give_up(entry.place);
+}
+
+StreamHold::StreamHold(std::shared_ptr<StreamWaits> waits, const StreamWaits::Stream& stream)
+    : waits_(std::move(waits)),
+      stream_(stream),
+      waiter_(waits_->waiter_of(stream.device)),
+      place_(waiter_->take()) {}
+
+StreamHold::~StreamHold() {
+  if (waiter_) waiter_->give_back(place_);
+}
+
+void StreamHold::until(const std::shared_ptr<Transfer>& transfer) {
+  waits_->wait_for_transfer(
+      {.waiter = std::move(waiter_), .place = place_, .first = transfer, .holds = true}, stream_);
 }
 
 }  // namespace zerohop::engine

@@ -46,6 +46,9 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   // CudaError.
   std::shared_ptr<Transfer> notification(const Stream& stream, std::uint32_t slot, bool reset);
   std::shared_ptr<Transfer> transfer(const Stream& stream, const std::shared_ptr<Transfer>& first);
+  // The slot of a notification that the stream waits for. What has come is seen a moment later, for
+  // which this waits.
+  std::optional<std::uint32_t> awaited(driver::CudaStream stream);
 
   bool pending() const noexcept override { return pending_.load(std::memory_order_acquire) > 0; }
   void poll() noexcept override;
@@ -54,6 +57,7 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   void give_up() noexcept;
 
  private:
+  friend class StreamHold;
   using Clock = std::chrono::steady_clock;
   struct Entry {
     std::shared_ptr<gpu::StreamWaiter> waiter;
@@ -61,6 +65,8 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
     std::shared_ptr<Transfer> transfer = nullptr;
     std::shared_ptr<Transfer> first = nullptr;  // is waited for; null: a notification
     double seconds = 0;
+    driver::CudaStream stream = nullptr;
+    bool holds = false;                                  // the stream, for who asked for `first`
     std::optional<std::uint32_t> slot = {};              // whose notes are for it
     bool resets = false;                                 // the slot
     std::vector<std::shared_ptr<const void>> kept = {};  // until the wait has ended
@@ -73,6 +79,7 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   void leave_slot(const Entry& entry, std::uint32_t tag) noexcept;
   static std::string awaited(const Entry& entry);
   // make_wait(Entry&) -> gpu::Wait, but for its bound.
+  std::shared_ptr<Transfer> wait_for_transfer(Entry&& entry, const Stream& stream);
   template <typename MakeWait>
   std::shared_ptr<Transfer> begin(Entry&& entry, const Stream& stream, MakeWait make_wait);
   // By who polls:
@@ -83,6 +90,7 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   void end_those(IsOver is_over) noexcept;
   void give_up_vain_ones() noexcept;
   void end(Entry& entry, const gpu::StreamWaiter::Result& result) noexcept;
+  Failure why_in_vain(const Entry& entry, const gpu::StreamWaiter::Result& result) const noexcept;
   void fail(Entry& entry, Failure failure) noexcept;
 
   const Host host_;
@@ -102,6 +110,26 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   std::vector<std::shared_ptr<gpu::StreamWaiter>> watched_;  // all that any entry was ever of
   Clock::time_point looked_{};
   Clock::time_point looked_after_{};
+};
+
+// Holds a stream until a transfer is done that is put into it meanwhile. The place among the waits
+// is taken ahead: what could be refused is refused before anything moves.
+class StreamHold {
+ public:
+  // Throws RouteUnavailable, CudaError, Error (too many streams wait).
+  StreamHold(std::shared_ptr<StreamWaits> waits, const StreamWaits::Stream& stream);
+  ~StreamHold();
+  StreamHold(const StreamHold&) = delete;
+  StreamHold& operator=(const StreamHold&) = delete;
+
+  // From here on. The transfer's failure is for who asked for it. Throws CudaError. Once.
+  void until(const std::shared_ptr<Transfer>& transfer);
+
+ private:
+  const std::shared_ptr<StreamWaits> waits_;
+  const StreamWaits::Stream stream_;
+  std::shared_ptr<gpu::StreamWaiter> waiter_;  // null: begun
+  const gpu::StreamWaiter::Place place_;
 };
 
 }  // namespace zerohop::engine

@@ -7,13 +7,12 @@
 #include <cerrno>
 
 #include "base/error.hpp"
+#include "base/spin_wait.hpp"
 
 namespace zerohop::engine {
 namespace {
 
 using Clock = Deadline::Clock;
-
-constexpr int kTriesPerClockRead = 8;  // as Poller::wait
 
 // Whether the socket would have blocked; anything else that went wrong is the end.
 bool would_block(ssize_t result) {
@@ -24,18 +23,13 @@ bool would_block(ssize_t result) {
 }
 
 // Repeats `attempt`, a non-blocking call that returns a count, until it gets something done,
-// spinning for `spin` and sleeping from then on.
+// polling for `spin` as Poller::wait() does, and sleeping from then on.
 template <typename Attempt, typename Sleep>
 std::size_t persist(Attempt attempt, std::chrono::microseconds spin, Sleep sleep) {
-  const ssize_t at_once = attempt();
-  if (!would_block(at_once)) return static_cast<std::size_t>(at_once);
-  const auto until = Clock::now() + spin;
-  for (;;) {
-    for (int i = 0; i < kTriesPerClockRead; ++i) {
-      const ssize_t count = attempt();
-      if (!would_block(count)) return static_cast<std::size_t>(count);
-    }
-    if (Clock::now() >= until) sleep();
+  for (SpinWait wait(spin);;) {
+    const ssize_t count = attempt();
+    if (!would_block(count)) return static_cast<std::size_t>(count);
+    if (!wait.pause()) sleep();
   }
 }
 

@@ -112,25 +112,8 @@ void Transfer::drop() noexcept {
   range_.end();
   times_.end();
   record_.end(failure_ ? std::string_view(failure_->message) : std::string_view());
-  std::vector<std::function<void()>> callbacks;
-  {
-    const std::lock_guard lock(callbacks_mutex_);
-    done_.store(true, std::memory_order_release);
-    callbacks.swap(callbacks_);
-  }
-  for (const auto& callback : callbacks) callback();
+  done_.set();
   poller_->wake();
-}
-
-void Transfer::on_done(std::function<void()> callback) {
-  {
-    const std::lock_guard lock(callbacks_mutex_);
-    if (!done()) {
-      callbacks_.push_back(std::move(callback));
-      return;
-    }
-  }
-  callback();
 }
 
 }  // namespace zerohop::engine

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/failure.hpp"
-#include "base/locks.hpp"
 #include "base/recording.hpp"
 #include "base/ticks.hpp"
 #include "base/trace.hpp"
+#include "engine/done.hpp"
 #include "engine/poller.hpp"
 #include "engine/route.hpp"
 #include "engine/times.hpp"
@@ -30,7 +30,7 @@ class Transfer {
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  bool done() const noexcept { return done_.load(std::memory_order_acquire); }
+  bool done() const noexcept { return done_.is(); }
   std::uint64_t nbytes() const noexcept { return nbytes_; }
   const Route& route() const noexcept { return *route_; }
   const std::shared_ptr<const Route>& shared_route() const noexcept { return route_; }
@@ -52,9 +52,9 @@ class Transfer {
     return done() || poller_->wait([this] { return done(); }, deadline);
   }
 
-  // Calls `callback` once, when done: at once if it is already, else in the thread that completes
-  // it, which may hold locks of the engine: the callback only passes the word on.
-  void on_done(std::function<void()> callback);
+  // As Done::on_set() and forget().
+  Done::Id on_done(std::function<void()> callback) { return done_.on_set(std::move(callback)); }
+  void forget(Done::Id id) noexcept { done_.forget(id); }
 
   // --- for the engine ---
 
@@ -67,7 +67,7 @@ class Transfer {
     range_.end();
     times_.end();
     record_.end();
-    done_.store(true, std::memory_order_release);
+    done_.set_at_once();
   }
   void keep(std::shared_ptr<const void> owner) {
     if (!kept_) {
@@ -127,7 +127,7 @@ class Transfer {
   std::atomic<int> holds_{1};
   std::atomic<bool> failed_{false};
   std::atomic<bool> progressed_{false};
-  std::atomic<bool> done_{false};
+  Done done_;
   bool striped_ = false;
   bool placed_ = false;
   bool handed_out_ = false;
@@ -141,8 +141,6 @@ class Transfer {
   std::optional<Failure> failure_;
   std::shared_ptr<const void> kept_;
   std::vector<std::shared_ptr<const void>> kept_more_;
-  Mutex<Rank::transfer> callbacks_mutex_;
-  std::vector<std::function<void()>> callbacks_;
 };
 
 }  // namespace zerohop::engine

@@ -34,6 +34,10 @@ struct TransferOptions {
   // That a write is done says that its bytes are visible at the peer, and not only with an adapter.
   bool visible = false;
   Room room = Room::wait;  // take: a thread asks that others wait for
+  // It is compared once it is moved: where the call would wait for a stream that waits for a
+  // notification itself, it is refused.
+  bool compared = false;
+  bool in_turn = false;  // all that it is to follow is done: no other copy is waited for
 
   bool may_be_p2p() const { return !for_kernel && (require.empty() || require == "p2p"); }
 };

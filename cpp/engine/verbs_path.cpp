@@ -16,6 +16,12 @@ PathServices with_reserve(PathServices services, std::uint32_t reserve) {
   return services;
 }
 
+// Not with the lock held: it takes a call of the driver.
+LocalEnd ask_local_end(const rdma::QueuePair& queue_pair) {
+  return {.address = queue_pair.address(),
+          .link_layer = queue_pair.device().port_attributes().link_layer};
+}
+
 }  // namespace
 
 std::shared_ptr<VerbsPath> VerbsPath::create(PathServices services,
@@ -36,7 +42,8 @@ VerbsPath::VerbsPath(PathServices services, std::shared_ptr<PathGroup> group,
       group_(std::move(group)),
       needs_renewal_(std::move(needs_renewal)),
       buffers_(make_buffers()),
-      queue_pair_(make_queue_pair()),
+      queue_pair_(make_queue_pair(*buffers_)),
+      local_(ask_local_end(*queue_pair_)),
       // The depth asked for, on which the buffers and the completion queue count, even where the
       // device grants more.
       send_queue_(std::min(services_.options.send_depth, queue_pair_->options().send_depth)) {
@@ -74,20 +81,23 @@ std::unique_ptr<PathBuffers> VerbsPath::make_buffers() const {
                                        services_.options.send_depth);
 }
 
-std::unique_ptr<rdma::QueuePair> VerbsPath::make_queue_pair() {
-  const auto& queue = services_.poller->queue(rail());
+std::unique_ptr<rdma::QueuePair> VerbsPath::make_queue_pair(const PathBuffers& buffers) {
+  const auto queue = services_.poller->queue(rail());
   rdma::QueuePairOptions options = services_.options;
   options.receive_depth = services_.messages.receive_slots();
   auto queue_pair = rdma::QueuePair::create(services_.rail->domain(), queue, queue, options);
   queue_pair->to_init();
-  for (std::uint32_t i = 0; i < options.receive_depth; ++i) post_receive_slot(*queue_pair, i);
+  for (std::uint32_t i = 0; i < options.receive_depth; ++i) {
+    post_receive_slot(*queue_pair, buffers, i);
+  }
   return queue_pair;
 }
 
-void VerbsPath::post_receive_slot(rdma::QueuePair& queue_pair, std::uint32_t slot) {
-  ibv_sge element{.addr = reinterpret_cast<std::uint64_t>(buffers_->receive_slot(slot).data()),
+void VerbsPath::post_receive_slot(rdma::QueuePair& queue_pair, const PathBuffers& buffers,
+                                  std::uint32_t slot) {
+  ibv_sge element{.addr = reinterpret_cast<std::uint64_t>(buffers.receive_slot(slot).data()),
                   .length = services_.messages.slot_nbytes(),
-                  .lkey = buffers_->slots_lkey()};
+                  .lkey = buffers.slots_lkey()};
   ibv_recv_wr request{};
   request.wr_id = kReceiveBit | slot;
   request.sg_list = &element;
@@ -101,7 +111,7 @@ void VerbsPath::post_receive_slot(rdma::QueuePair& queue_pair, std::uint32_t slo
 PathTerms VerbsPath::terms() const {
   const std::lock_guard lock(group_->mutex);
   // A closed path has none: its rail has no number, and the peer no use for it.
-  return {.queue_pair = queue_pair_ ? queue_pair_->address() : rdma::QueuePairAddress{},
+  return {.queue_pair = queue_pair_ ? local_.address : rdma::QueuePairAddress{},
           .receive_slots = services_.messages.slots,
           .slot_nbytes = services_.messages.slot_nbytes()};
 }
@@ -121,7 +131,7 @@ void VerbsPath::connect(const PathTerms& remote) {
   remote_ = remote;
   group_->set_eager_limit(std::min(services_.messages.slot_nbytes(), remote.slot_nbytes) -
                           sizeof(Message));
-  mtu_nbytes_ = rdma::mtu_bytes(rdma::agree(queue_pair_->address(), remote.queue_pair).mtu);
+  mtu_nbytes_ = rdma::mtu_bytes(rdma::agree(local_.address, remote.queue_pair).mtu);
   decide();  // it lives
   try {
     queue_pair_->connect(remote.queue_pair);
@@ -210,22 +220,23 @@ std::string VerbsPath::trouble() const {
   return break_cause_ + (state_ == State::up ? "; whether it works again is being tried" : "");
 }
 
-std::unique_ptr<rdma::QueuePair> VerbsPath::renewed_queue_pair() {
-  const bool slept = buffers_ == nullptr;
-  if (slept) buffers_ = make_buffers();
-  try {
-    auto fresh = make_queue_pair();
-    if (fresh->options().send_depth >= send_queue_.depth()) return fresh;
-    throw VerbsError("the device grants fewer work requests than before: close other queue pairs");
-  } catch (...) {
-    if (slept) buffers_.reset();  // nothing is kept for what sleeps
-    throw;
-  }
-}
-
+// Not with the lock held: a driver may take long. The path may be closed meanwhile.
 void VerbsPath::renew() {
   services_.poller->flush();  // what the old queue pair received is delivered before it goes
-  auto fresh = renewed_queue_pair();
+  bool slept = false;
+  {
+    const std::lock_guard lock(group_->mutex);
+    if (state_ == State::closed) return;
+    renewing_ = true;
+    slept = buffers_ == nullptr;
+  }
+  const std::shared_ptr<void> ends(nullptr, [this](void*) { end_renewal(); });
+  auto fresh_buffers = slept ? make_buffers() : nullptr;
+  auto fresh = make_queue_pair(slept ? *fresh_buffers : *buffers_);
+  if (fresh->options().send_depth < send_queue_.depth()) {
+    throw VerbsError("the device grants fewer work requests than before: close other queue pairs");
+  }
+  const LocalEnd local = ask_local_end(*fresh);
   services_.poller->attach(rail(), fresh->number(), shared_from_this(), completions());
   std::unique_ptr<rdma::QueuePair> old;
   {
@@ -233,7 +244,9 @@ void VerbsPath::renew() {
     if (state_ == State::closed) {
       old = std::move(fresh);
     } else {
+      if (slept) buffers_ = std::move(fresh_buffers);
       old = std::exchange(queue_pair_, std::move(fresh));
+      local_ = local;
       take_limits();
       renewed_ = state_ != State::asleep;
       state_ = State::unconnected;
@@ -248,6 +261,17 @@ void VerbsPath::renew() {
     }
   }
   if (old) services_.poller->detach(rail(), old->number(), completions());
+}
+
+// Who closed it meanwhile has left the buffers to this.
+void VerbsPath::end_renewal() noexcept {
+  bool closed = false;
+  {
+    const std::lock_guard lock(group_->mutex);
+    renewing_ = false;
+    closed = state_ == State::closed;
+  }
+  if (closed && buffers_) buffers_->deregister();
 }
 
 bool VerbsPath::idle() const {
@@ -274,7 +298,8 @@ Settings VerbsPath::settings() const {
 // With the lock held.
 Settings VerbsPath::settings_now() const {
   if (!queue_pair_) return {};  // closed
-  Settings all = settings_of(*queue_pair_, remote_.slot_nbytes > 0 ? &remote_.queue_pair : nullptr);
+  Settings all =
+      settings_of(*queue_pair_, local_, remote_.slot_nbytes > 0 ? &remote_.queue_pair : nullptr);
   all.emplace_back("send_depth", services_.options.send_depth - kReserve);
   all.emplace_back("message_slots_in", services_.messages.slots);
   all.emplace_back("message_slots_out", remote_.receive_slots);

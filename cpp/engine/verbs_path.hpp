@@ -102,6 +102,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // A recv of the Peer, from whatever rail its message comes.
   void receive(PostedReceive receive);
   void wait_for_room(const Deadline& deadline);
+  bool has_room() const noexcept;  // or whether it would wait
 
   // Bytes of payload that travel inside a message.
   std::uint32_t eager_limit() const noexcept { return group_->eager_limit(); }
@@ -174,8 +175,8 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   VerbsPath(PathServices services, std::shared_ptr<PathGroup> group,
             std::function<void()> needs_renewal);
   std::unique_ptr<PathBuffers> make_buffers() const;
-  std::unique_ptr<rdma::QueuePair> make_queue_pair();
-  std::unique_ptr<rdma::QueuePair> renewed_queue_pair();
+  std::unique_ptr<rdma::QueuePair> make_queue_pair(const PathBuffers& buffers);
+  void end_renewal() noexcept;
   int completions() const noexcept;
   Settings settings_now() const;
   void take_limits();
@@ -191,7 +192,8 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   void add_message(WorkChain& chain, Job& job, PostedChain& posted);
   void post(WorkChain& chain, PostedChain&& posted);
   void return_credits();
-  void post_receive_slot(rdma::QueuePair& queue_pair, std::uint32_t slot);
+  void post_receive_slot(rdma::QueuePair& queue_pair, const PathBuffers& buffers,
+                         std::uint32_t slot);
 
   void on_post_refused(int error);
   void retire(std::uint64_t ticket);
@@ -208,6 +210,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   void on_credits(std::uint32_t more);
   void on_message(std::uint32_t slot, std::uint32_t nbytes);
   void handle(const Message& message, std::span<const std::byte> payload);
+  bool is_void() const noexcept;
   void on_data_message(Arrived&& arrived);
   void on_sealed(Message message, std::span<const std::byte> payload);
   void on_taken(const Message& message);
@@ -223,6 +226,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   PathStats stats_;
 
   std::unique_ptr<rdma::QueuePair> queue_pair_;
+  LocalEnd local_;  // of that one
   State state_ = State::unconnected;
   Reason close_reason_;
   PathTerms remote_;
@@ -274,6 +278,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   bool break_reported_ = false;
   std::atomic<bool> fruitless_{false};  // a repair did not make it serve again
   bool served_ = false;                 // the present queue pair
+  bool renewing_ = false;               // renew() uses the buffers
   bool renewed_ = false;  // has had another that broke: a fresh one must show that it works
 
   // While the peer is asked whether it may sleep. Its end may go first, which looks like an error:

@@ -77,10 +77,8 @@ Effect effect_of_cutting(const Job& job) {
 }
 
 Failure verbs_failure(const std::string& message, int code, Effect effect) {
-  return {.kind = Failure::Kind::verbs,
-          .message = message + effect_words(effect),
-          .code = code,
-          .effect = effect};
+  return Failure{.kind = Failure::Kind::verbs, .message = message, .code = code}.with_effect(
+      effect);
 }
 
 }  // namespace
@@ -268,9 +266,11 @@ void VerbsPath::fail_followers_of(RailIndex other, std::uint64_t before, std::ui
 bool VerbsPath::close(Reason reason) {
   services_.poller->flush();  // what has arrived is not lost with the connection
   std::unique_ptr<rdma::QueuePair> queue_pair;
+  bool renews = false;
   {
     const std::lock_guard lock(group_->mutex);
     if (state_ == State::closed) return false;
+    renews = renewing_;
     if (state_ == State::up && group_->rails() > 1) group_->unsettle(rail());
     state_ = State::closed;
     drowsy_ = false;
@@ -282,7 +282,7 @@ bool VerbsPath::close(Reason reason) {
   }
   if (queue_pair) services_.poller->detach(rail(), queue_pair->number(), completions());
   queue_pair.reset();  // from here on the device touches no memory of this path
-  if (buffers_) buffers_->deregister();
+  if (buffers_ && !renews) buffers_->deregister();
 
   const std::lock_guard lock(group_->mutex);
   PostedChain chain;

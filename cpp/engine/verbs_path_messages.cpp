@@ -33,14 +33,13 @@ Message decode(std::span<const std::byte> bytes) {
 Failure failure_at_peer(const std::string& peer, std::uint32_t value) {
   const bool refused = value == IBV_WC_REM_ACCESS_ERR;
   const auto status = refused ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_OP_ERR;
-  Failure failure{.kind = Failure::Kind::verbs,
-                  .message = "transfer with peer '" + peer +
-                             "' failed: " + rdma::completion_status_name(status) + ": " +
-                             (refused ? "its memory was closed by its owner, or never given"
-                                      : "its copies of GPU memory failed there"),
-                  .code = status};
-  failure.set_effect(refused ? Effect::nothing : Effect::some);
-  return failure;
+  return Failure{.kind = Failure::Kind::verbs,
+                 .message = "transfer with peer '" + peer +
+                            "' failed: " + rdma::completion_status_name(status) + ": " +
+                            (refused ? "its memory was closed by its owner, or never given"
+                                     : "its copies of GPU memory failed there"),
+                 .code = status}
+      .with_effect(refused ? Effect::nothing : Effect::some);
 }
 
 }  // namespace
@@ -49,7 +48,7 @@ void VerbsPath::on_receive(const ibv_wc& completion) {
   const auto slot = static_cast<std::uint32_t>(completion.wr_id & ~kReceiveBit);
   if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
     on_credits(::ntohl(completion.imm_data) - messages_taken_by_peer_);
-    if (state_ == State::up) post_receive_slot(*queue_pair_, slot);
+    if (state_ == State::up) post_receive_slot(*queue_pair_, *buffers_, slot);
   } else {
     on_message(slot, completion.byte_len);
   }
@@ -73,7 +72,7 @@ void VerbsPath::on_message(std::uint32_t slot, std::uint32_t nbytes) {
   if (group_->matcher.waiting_nbytes() > kMaxWaiting) {
     held_slots_.push_back(slot);  // the sender runs out of slots and waits for a recv here
   } else {
-    post_receive_slot(*queue_pair_, slot);
+    post_receive_slot(*queue_pair_, *buffers_, slot);
     ++messages_taken_;
   }
 }
@@ -120,7 +119,12 @@ void VerbsPath::on_sealed(Message message, std::span<const std::byte> payload) {
   on_data_message({message, {rest.begin(), rest.end()}, rail(), seal});
 }
 
+// What asks for an answer, and has come by a queue pair that is in error: the peer gives up on it,
+// and the answer would go to the next queue pair, which knows nothing of it.
+bool VerbsPath::is_void() const noexcept { return state_ == State::broken; }
+
 void VerbsPath::on_data_message(Arrived&& arrived) {
+  if (arrived.message.kind == MessageKind::offer && is_void()) return;
   while (auto receive = group_->matcher.find_receive(arrived.message.tag)) {
     if (const auto refusal = refuse_receive(receive->into, arrived.message.nbytes)) {
       receive->transfer->fail({.kind = Failure::Kind::invalid_argument, .message = *refusal});
@@ -202,7 +206,7 @@ void VerbsPath::release_held_slots() {
   if (state_ != State::up || held_slots_.empty()) return;
   if (group_->matcher.waiting_nbytes() > kMaxWaiting) return;
   for (const std::uint32_t slot : std::exchange(held_slots_, {})) {
-    post_receive_slot(*queue_pair_, slot);
+    post_receive_slot(*queue_pair_, *buffers_, slot);
     ++messages_taken_;
   }
   return_credits();
@@ -220,6 +224,7 @@ void VerbsPath::on_taken(const Message& message) {
 void VerbsPath::on_request(const Message& message, std::span<const std::byte> payload) {
   const auto staging = group_->staging.lock();
   if (!staging) return;  // the Peer goes
+  if (is_void()) return;
   staging->serve({rail(), epoch_, message, {payload.begin(), payload.end()}});
 }
 

@@ -52,8 +52,12 @@ VerbsPath& VerbsPath::message_path() noexcept {
   return path ? *path : *this;
 }
 
+bool VerbsPath::has_room() const noexcept {
+  return jobs_waiting_.load(std::memory_order_relaxed) <= kMaxJobs;
+}
+
 void VerbsPath::wait_for_room(const Deadline& deadline) {
-  if (jobs_waiting_.load(std::memory_order_relaxed) <= kMaxJobs) return;
+  if (has_room()) return;
   // The job is accepted whatever becomes of this wait: a peer that takes nothing is found out by
   // its heartbeat, and its Transfer tells the caller.
   services_.poller->wait([this] { return jobs_waiting_.load() <= kMaxJobs / 2; }, deadline);

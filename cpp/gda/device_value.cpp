@@ -54,16 +54,10 @@ DeviceValue::~DeviceValue() {
     new auto(std::move(copy_));
     return;
   }
-  gpu::run_apart([device = device_, address = address_, copy = std::move(copy_),
-                  kept = std::move(kept_)]() mutable {
-    try {
-      const gpu::DeviceGuard guard(*device);
-      gpu::wait_until_idle(*device);
-    } catch (const CudaError&) {
-      // The context is gone, as at process exit: nothing runs.
-    }
+  gpu::run_when_idle(device_, [device = device_, address = address_, copy = std::move(copy_),
+                               kept = std::move(kept_)]() mutable {
     for (auto& each : kept) each.reset();  // in this order: KernelsWait comes last
-    gpu::give_back_apart([device, address, copy = std::move(copy)]() mutable {
+    gpu::give_back_apart(device->ordinal(), [device, address, copy = std::move(copy)]() mutable {
       try {
         const gpu::DeviceGuard guard(*device);
         (void)device->cuda().memory_free(address);

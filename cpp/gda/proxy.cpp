@@ -1,11 +1,14 @@
 #include "gda/proxy.hpp"
 
 #include <chrono>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "base/fork.hpp"
 #include "base/report.hpp"
 #include "base/scarcity.hpp"
+#include "base/spin_wait.hpp"
 
 namespace zerohop::gda {
 namespace {
@@ -16,22 +19,16 @@ using std::chrono::microseconds;
 // At its end: what a lost peer holds up fails within 5 s.
 constexpr std::chrono::seconds kPatienceAtEnd{6};
 
+// A kernel in the middle of an exchange is answered at once.
+constexpr microseconds kSpin{200};
+
 // A kernel wakes nobody: how long to be away from a ring where nothing has happened for so long.
-// Who is in the middle of an exchange is answered at once; an idle ring costs next to nothing.
+// An idle ring costs next to nothing.
 microseconds pause_after(Clock::duration idle) {
   using namespace std::chrono_literals;
-  if (idle < 200us) return 0us;
   if (idle < 10ms) return 20us;
   if (idle < 1s) return 100us;
   return 1000us;
-}
-
-void pause(microseconds time) {
-  if (time.count() == 0) {
-    std::this_thread::yield();
-  } else {
-    std::this_thread::sleep_for(time);
-  }
 }
 
 }  // namespace
@@ -42,7 +39,7 @@ Proxy::Proxy(ProxyEnds ends) : generation_(fork_generation()), calls_(std::move(
 
 Proxy::~Proxy() {
   if (generation_ != fork_generation()) {
-    thread_.detach();  // it runs in the parent; there is nothing here to join
+    new std::thread(std::move(thread_));  // it runs in the parent, and there is nothing to join
     return;
   }
   stopping_ = true;
@@ -51,6 +48,7 @@ Proxy::~Proxy() {
 
 void Proxy::run() noexcept {
   auto worked = Clock::now();
+  std::optional<SpinWait> polling(kSpin);
   Clock::time_point told_to_stop{};
   for (;;) {
     // Read first: what was posted before the word to stop is taken below.
@@ -58,13 +56,18 @@ void Proxy::run() noexcept {
     const bool took = calls_.take();
     const bool retired = calls_.retire();
     const auto now = Clock::now();
-    if (took || retired) worked = now;
+    if (took || retired) {
+      worked = now;
+      polling.emplace(kSpin);
+    }
     if (stopping && !took && !calls_.busy()) return;
     if (stopping && told_to_stop == Clock::time_point{}) told_to_stop = now;
     if (stopping && now - told_to_stop > kPatienceAtEnd) {
       return report("what kernels posted last does not end: it is left behind");
     }
-    if (!took && !retired) pause(pause_after(now - worked));
+    if (!took && !retired && !polling->pause()) {
+      std::this_thread::sleep_for(pause_after(now - worked));
+    }
   }
 }
 

@@ -205,10 +205,14 @@ void ProxyCalls::finish(Begun& first) noexcept {
   if (!ring_.complete(first.turn.index, status)) fail("kernels do not take completions");
 }
 
-void ProxyCalls::fail(const std::string& why) noexcept {
+void ProxyCalls::fail(std::string_view why) noexcept {
   failed_ = true;
   const std::lock_guard lock(mutex_);
-  if (error_.empty()) error_ = why;
+  try {
+    if (error_.empty()) error_ = why;
+  } catch (const std::bad_alloc&) {
+    error_ = "out of memory";  // short enough to need none
+  }
 }
 
 std::string ProxyCalls::error() const {

@@ -70,7 +70,7 @@ class ProxyCalls {
   engine::Peer::Transferring call_batch(const std::optional<engine::Notification>& notification);
   void give_up(const Turn& turn);
   void finish(Begun& first) noexcept;
-  void fail(const std::string& why) noexcept;
+  void fail(std::string_view why) noexcept;
   bool failed() const noexcept { return failed_; }
 
   const ProxyEnds ends_;

@@ -164,21 +164,14 @@ Buffer::~Buffer() {
   Mapping* mapping = mapping_.release();
   // CUDA does not survive fork(): in a child there is nothing to give back.
   if (mapping == nullptr || generation_ != fork_generation()) return;
-  const auto give_back = [mapping]() noexcept {
-    const std::shared_ptr<Device> device = mapping->device;
-    try {
-      const DeviceGuard guard(*device);
-      wait_until_idle(*device);
-    } catch (const CudaError&) {
-      // The context is gone, as at process exit: nothing runs that could use the memory.
-    }
-    delete mapping;
-    --buffers_going;
-  };
   ++buffers_going;
   // Whoever drops the last hold must not wait for the GPU: it may be the thread that answers peers,
   // and a kernel may wait for what that thread delivers.
-  run_apart(give_back);
+  run_when_idle(mapping->device, [mapping]() noexcept {
+    const std::shared_ptr<Device> device = mapping->device;
+    delete mapping;
+    --buffers_going;
+  });
 }
 
 }  // namespace zerohop::gpu

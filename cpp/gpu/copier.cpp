@@ -80,7 +80,7 @@ Copier::Copier(std::shared_ptr<Device> device, std::size_t chunk_nbytes)
 Copier::~Copier() {
   for (std::unique_ptr<Lane>& lane : lanes_) {
     if (generation_ == fork_generation()) {
-      gpu::give_back(destruction<Lane>(device_, std::move(lane)));
+      gpu::give_back(device_->ordinal(), destruction<Lane>(device_, std::move(lane)));
     } else {
       (void)lane.release();  // CUDA does not survive fork()
     }

@@ -17,7 +17,7 @@ CopyRing::CopyRing(std::shared_ptr<const Device> device, unsigned slots, std::si
 
 CopyRing::~CopyRing() {
   if (generation_ == fork_generation()) {
-    give_back(destruction(device_, std::move(slots_)));
+    give_back(device_->ordinal(), destruction(device_, std::move(slots_)));
   } else {
     (void)slots_.release();  // CUDA does not survive fork()
   }

@@ -83,7 +83,7 @@ CopyStream::~CopyStream() {
   } else if (left_behind_ || query() != driver::kCudaSuccess) {
     keep_for_good(std::shared_ptr<Parts>(std::move(parts_)));
   } else {
-    give_back_apart(destruction(device_, std::move(parts_)));
+    give_back_apart(device_->ordinal(), destruction(device_, std::move(parts_)));
   }
 }
 

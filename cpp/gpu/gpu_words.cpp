@@ -40,7 +40,7 @@ std::shared_ptr<const GpuWords> GpuWords::create(std::shared_ptr<const Device> d
 
 GpuWords::~GpuWords() {
   if (generation_ != fork_generation()) return;  // CUDA does not survive fork()
-  give_back_apart([device = device_, begin = extent_.begin] {
+  give_back_apart(device_->ordinal(), [device = device_, begin = extent_.begin] {
     try {
       const DeviceGuard guard(*device);
       (void)device->cuda().memory_free(begin);

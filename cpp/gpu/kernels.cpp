@@ -73,7 +73,7 @@ std::shared_ptr<const Kernels> Kernels::make(const std::shared_ptr<const Device>
 
 Kernels::~Kernels() {
   if (generation_ == fork_generation()) {
-    give_back_apart(destruction(device_, std::move(parts_)));
+    give_back_apart(device_->ordinal(), destruction(device_, std::move(parts_)));
   } else {
     (void)parts_.release();  // CUDA does not survive fork(): nothing is to be given back
   }

@@ -1,10 +1,10 @@
 #include "gpu/list_copier.hpp"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/spin_wait.hpp"
 #include "driver/cuda_call.hpp"
 #include "driver/cuda_constants.hpp"
 #include "gpu/device_guard.hpp"
@@ -58,7 +58,7 @@ void ListCopier::copy(PieceSource& pieces, std::uint64_t nbytes, const Tail& tai
 ListCopier::List& ListCopier::next_list(const Deadline& deadline) {
   List& list = lists_[next_];
   const driver::Cuda& cuda = device_->cuda();
-  for (;;) {  // an event that was never recorded is done
+  for (SpinWait wait;; wait.pause()) {  // an event that was never recorded is done
     const driver::CudaResult result = cuda.event_query(list.read.get());
     if (result == driver::kCudaSuccess) break;
     if (result != driver::kCudaErrorNotReady) check_cuda(cuda, result, "cuEventQuery");
@@ -68,7 +68,6 @@ ListCopier::List& ListCopier::next_list(const Deadline& deadline) {
           "begun: give a longer timeout",
           0, Effect::some);
     }
-    std::this_thread::yield();
   }
   next_ = (next_ + 1) % lists_.size();
   return list;

@@ -221,7 +221,7 @@ PageLock::PageLock(Entry& entry, const Extent& extent)
 PageLock::~PageLock() {
   if (generation_ != fork_generation()) return;  // CUDA does not survive fork()
   if (!Registry::of_process().leave(entry_)) return;
-  run_apart([&entry = entry_] {
+  run_apart(entry_.device->ordinal(), [&entry = entry_] {
     Registry& registry = Registry::of_process();
     if (!registry.ends(entry)) return;
     try {

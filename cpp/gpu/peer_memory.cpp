@@ -105,7 +105,7 @@ PeerMemory::~PeerMemory() {
   Pages* const pages = pages_.release();
   // CUDA does not survive fork(): in a child there is nothing to give back.
   if (generation_ != fork_generation() || (pages == nullptr && begin_ == 0)) return;
-  run_apart([device = device_, begin = begin_, pages]() noexcept {
+  run_apart(device_->ordinal(), [device = device_, begin = begin_, pages]() noexcept {
     try {
       const DeviceGuard guard(*device);
       if (pages == nullptr) (void)device->cuda().ipc_close(begin);

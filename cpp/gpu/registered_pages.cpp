@@ -31,10 +31,10 @@ RegisteredPages::RegisteredPages(std::shared_ptr<const Device> device,
       "cuMemHostRegister of " + what);
 }
 
-// On a thread of its own: the driver waits for the GPU, be it for a kernel that waits for another.
+// Apart: the driver waits for the GPU, be it for a kernel that waits for another.
 RegisteredPages::~RegisteredPages() {
   if (generation_ != fork_generation()) return;  // CUDA does not survive fork()
-  run_apart([device = device_, owner = owner_, begin = begin_] {
+  run_apart(device_->ordinal(), [device = device_, owner = owner_, begin = begin_] {
     try {
       const DeviceGuard guard(*device);
       (void)device->cuda().host_unregister(begin);

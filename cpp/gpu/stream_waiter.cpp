@@ -42,7 +42,7 @@ StreamWaiter::~StreamWaiter() {
   } else if (left_behind_) {
     keep_for_good(std::shared_ptr<Parts>(std::move(parts_)));
   } else {
-    give_back_apart(destruction(device_, std::move(parts_)));
+    give_back_apart(device_->ordinal(), destruction(device_, std::move(parts_)));
   }
 }
 

@@ -8,20 +8,20 @@
 #include <array>
 #include <cerrno>
 #include <optional>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/report.hpp"
 #include "base/scarcity.hpp"
-#include "base/strangers.hpp"
 #include "ipc/packet.hpp"
 
 namespace zerohop::ipc {
 namespace {
 
-// Strangers may hold this many unfinished knocks open; one makes room for the next.
-constexpr std::size_t kMaxStrangers = 64;
-constexpr std::chrono::seconds kKnockFor{10};
+constexpr Acceptor::Limits kLimits{
+    .at_once = 64, .most_pending = 64, .patience = std::chrono::seconds(10)};
+constexpr int kMostQuestions = 64;  // of one visitor, that wait for a driver
 
 std::string random_name() {
   std::array<std::uint32_t, 4> words{};
@@ -47,16 +47,56 @@ bool watch(int epoll, int fd) noexcept {
   return ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
+void give_answer(const Exposures& exposures, const Visitor& visitor, const Ask& ask) {
+  Told told{.answer = Answer::unknown_key, .sequence = ask.sequence, .key = ask.key};
+  std::optional<Offer> offer;
+  try {
+    offer = exposures.find(ask.key, ask.address);
+  } catch (const Error& error) {
+    const bool scarce = error.code() == EMFILE || error.code() == ENFILE;
+    told.answer = scarce ? Answer::out_of_descriptors : Answer::refused;
+    std::string(error.what()).copy(told.reason.data(), told.reason.size() - 1);
+  }
+  if (offer) {
+    told.answer = Answer::offered;
+    told.slot = offer->entry.slot;
+    told.serial = offer->entry.serial;
+    told.begin = offer->range.begin;
+    told.end = offer->range.end;
+    told.writable = offer->range.writable;
+    told.has_pages = static_cast<bool>(offer->pages);
+  }
+  int descriptor = offer ? offer->pages.get() : -1;
+  if (offer && offer->parcel) {
+    const Parcel& parcel = *offer->parcel;
+    told.card_nbytes = static_cast<std::uint32_t>(parcel.card.size());
+    std::ranges::copy(parcel.card, told.card.begin());
+    told.chunk_begin = parcel.begin;
+    told.chunk_end = parcel.end;
+    descriptor = parcel.descriptor.get();
+  }
+  // A visitor that does not listen gets no answer.
+  send_packet(visitor.socket(), bytes_of(told), descriptor);
+}
+
+void refuse(const Visitor& visitor, const Ask& ask, std::string_view reason) {
+  Told told{.answer = Answer::refused, .sequence = ask.sequence, .key = ask.key};
+  reason.copy(told.reason.data(), told.reason.size() - 1);
+  send_packet(visitor.socket(), bytes_of(told));
+}
+
 }  // namespace
 
-Doorway::Doorway(std::shared_ptr<Exposures> exposures, const Buffer& board)
+Doorway::Doorway(std::shared_ptr<Exposures> exposures, const Buffer& board,
+                 std::shared_ptr<Executor> drivers)
     : exposures_(std::move(exposures)),
       board_(board),
       name_(random_name()),
       probe_(random_word()),
-      listener_(listen_local(name_)),
+      drivers_(std::move(drivers)),
+      acceptor_(listen_local(name_), kLimits, *this),
       epoll_(make_epoll()) {
-  if (watch(epoll_.get(), listener_.get())) return;
+  if (watch(epoll_.get(), acceptor_.fd())) return;
   throw_scarce("epoll_ctl failed", errno);
 }
 
@@ -99,66 +139,51 @@ bool Doorway::serve() noexcept {
   for (int i = 0; i < count; ++i) {
     const int fd = events[static_cast<std::size_t>(i)].data.fd;
     try {
-      if (fd == listener_.get()) {
-        accept_all();
-      } else if (strangers_.contains(fd)) {
-        hear_stranger(fd);
+      if (fd == acceptor_.fd()) {
+        acceptor_.accept();
+      } else if (pending_.contains(fd)) {
+        hear_pending(fd);
       } else {
         rung = hear_guest(fd) || rung;
       }
     } catch (const std::exception& error) {
-      strangers_.erase(fd);
+      acceptor_.settle(fd);
+      pending_.erase(fd);
       const std::lock_guard lock(mutex_);
       see_out(fd);
-      report(std::string("the doorway for processes of this host: ") + error.what());
+      report({"the doorway for processes of this host: ", error.what()});
     }
   }
   return rung;
 }
 
-void Doorway::listen_again() noexcept {
-  std::erase_if(strangers_, [now = Clock::now()](const auto& entry) {
-    return now - entry.second.came > kKnockFor;
-  });
-  if (!listening_) listening_ = watch(epoll_.get(), listener_.get());
+void Doorway::look() noexcept { acceptor_.look(Acceptor::Clock::now()); }
+
+void Doorway::admit(UniqueFd connection) {
+  const int fd = connection.get();
+  // What a guest is given it could use beyond its rights: one of this user could anyway, by ptrace.
+  const bool comes_in = other_end(fd).uid == ::geteuid() && watch(epoll_.get(), fd);
+  if (!comes_in) return acceptor_.settle(fd);
+  pending_.emplace(fd, std::move(connection));
 }
 
-void Doorway::accept_all() {
-  for (;;) {
-    UniqueFd socket = UniqueFd::open([this] {
-      return ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    });
-    if (!socket) {
-      // A connection that stays pending would wake this thread for ever: it waits for
-      // listen_again().
-      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
-      const int error = errno;
-      ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
-      listening_ = false;
-      throw_scarce("no further process is let in for now", error);
-    }
-    // What a guest is given it could use beyond its rights: one of this user could anyway, by
-    // ptrace.
-    if (other_end(socket.get()).uid != ::geteuid()) continue;
-    if (strangers_.size() >= most_strangers(kMaxStrangers)) {
-      strangers_.erase(pick_victim(strangers_.begin(), strangers_.end(), [](const auto& entry) {
-        return std::optional(entry.second.came);
-      }));
-    }
-    const int fd = socket.get();
-    if (watch(epoll_.get(), fd)) {
-      strangers_.emplace(fd, Stranger{.socket = std::move(socket), .came = Clock::now()});
-    }
-  }
+void Doorway::turn_away(int fd, const char*) noexcept { pending_.erase(fd); }
+
+void Doorway::watch_listener(bool watched) noexcept {
+  // It stays in the set: what takes no memory cannot fail for want of it.
+  epoll_event event{.events = watched ? std::uint32_t{EPOLLIN} : 0U,
+                    .data = {.fd = acceptor_.fd()}};
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, acceptor_.fd(), &event);
 }
 
 // One packet, which must be a knock with a valid token; anything else ends the connection.
-void Doorway::hear_stranger(int fd) {
+void Doorway::hear_pending(int fd) {
   std::array<std::byte, sizeof(Knock)> bytes;
   const auto packet = receive_packet(fd, bytes);
   if (!packet) return;
-  UniqueFd socket = std::move(strangers_.at(fd).socket);
-  strangers_.erase(fd);
+  UniqueFd socket = std::move(pending_.at(fd));
+  pending_.erase(fd);
+  acceptor_.settle(fd);
   if (packet->nbytes != sizeof(Knock)) return;
   const auto knock = value_of<Knock>(bytes);
   if (knock.version == kDoorwayVersion) let_in(std::move(socket), knock.token);
@@ -215,43 +240,31 @@ bool Doorway::hear_guest(int fd) {
   if (packet->nbytes == sizeof(Ask)) {
     const auto ask = value_of<Ask>(std::span(bytes));
     if (ask.wish == Wish::wake) return true;
-    if (ask.wish == Wish::memory) return answer(*visitor, ask), false;
+    if (ask.wish == Wish::memory) return answer(visitor, ask), false;
   }
   const std::lock_guard lock(mutex_);
   see_out(fd);
   return false;
 }
 
-void Doorway::answer(const Visitor& visitor, const Ask& ask) const {
-  Told told{.answer = Answer::unknown_key, .sequence = ask.sequence, .key = ask.key};
-  std::optional<Offer> offer;
-  try {
-    offer = exposures_->find(ask.key, ask.address);
-  } catch (const Error& error) {
-    const bool scarce = error.code() == EMFILE || error.code() == ENFILE;
-    told.answer = scarce ? Answer::out_of_descriptors : Answer::refused;
-    std::string(error.what()).copy(told.reason.data(), told.reason.size() - 1);
+// What a driver is asked for is answered by the thread for that, when it comes.
+void Doorway::answer(const std::shared_ptr<Visitor>& visitor, const Ask& ask) const {
+  if (!drivers_ || !exposures_->goes_in_parcels(ask.key)) {
+    return give_answer(*exposures_, *visitor, ask);
   }
-  if (offer) {
-    told.answer = Answer::offered;
-    told.slot = offer->entry.slot;
-    told.serial = offer->entry.serial;
-    told.begin = offer->range.begin;
-    told.end = offer->range.end;
-    told.writable = offer->range.writable;
-    told.has_pages = static_cast<bool>(offer->pages);
+  if (visitor->questions.fetch_add(1) >= kMostQuestions) {
+    visitor->questions.fetch_sub(1);
+    return refuse(*visitor, ask, "its process has asked for too much at once");
   }
-  int descriptor = offer ? offer->pages.get() : -1;
-  if (offer && offer->parcel) {
-    const Parcel& parcel = *offer->parcel;
-    told.card_nbytes = static_cast<std::uint32_t>(parcel.card.size());
-    std::ranges::copy(parcel.card, told.card.begin());
-    told.chunk_begin = parcel.begin;
-    told.chunk_end = parcel.end;
-    descriptor = parcel.descriptor.get();
-  }
-  // A visitor that does not listen gets no answer.
-  send_packet(visitor.socket(), bytes_of(told), descriptor);
+  Executor::Work work = [visitor, exposures = exposures_, ask] {
+    try {
+      give_answer(*exposures, *visitor, ask);
+    } catch (const std::exception& error) {
+      report({"a process of this host is not answered: ", error.what()});
+    }
+    visitor->questions.fetch_sub(1);
+  };
+  if (!drivers_->run(work)) work();  // no thread is to be had: better late than never
 }
 
 }  // namespace zerohop::ipc

@@ -3,7 +3,6 @@
 // thread's.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -11,7 +10,9 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/acceptor.hpp"
 #include "base/buffer.hpp"
+#include "base/executor.hpp"
 #include "base/locks.hpp"
 #include "base/unique_fd.hpp"
 #include "ipc/exposures.hpp"
@@ -19,17 +20,18 @@
 
 namespace zerohop::ipc {
 
-class Doorway {
+class Doorway final : private Acceptor::Owner {
  public:
   // board: the pages of the notification board, which every visitor is given beside the ledger.
-  // They outlive the doorway. Throws Error.
-  Doorway(std::shared_ptr<Exposures> exposures, const Buffer& board);
+  // They outlive the doorway. drivers: packs memory that goes in parcels, for which a driver is
+  // asked; null: the thread that serves does. Throws Error.
+  Doorway(std::shared_ptr<Exposures> exposures, const Buffer& board,
+          std::shared_ptr<Executor> drivers = nullptr);
 
   const std::string& name() const noexcept { return name_; }
   int fd() const noexcept { return epoll_.get(); }  // readable when serve() has work
   bool serve() noexcept;  // whether somebody wants those woken who sleep beside the board
-  void
-  listen_again() noexcept;  // to be called now and then: see accept_all(); who never knocks goes
+  void look() noexcept;   // to be called now and then: who never knocks goes, see Acceptor
 
   Token invite();
   // Ends the visit of who came with this token, and its right to come. Who it was, or null: it may
@@ -37,23 +39,20 @@ class Doorway {
   std::shared_ptr<Visitor> dismiss(const Token& token);
 
  private:
-  using Clock = std::chrono::steady_clock;
-  struct Stranger {
-    UniqueFd socket;
-    Clock::time_point came;
-  };
   struct Guest {
     std::shared_ptr<Visitor> visitor;
     Token token;
   };
 
-  void accept_all();
-  void hear_stranger(int fd);
+  void admit(UniqueFd connection) override;
+  void turn_away(int fd, const char* why) noexcept override;
+  void watch_listener(bool watched) noexcept override;
+  void hear_pending(int fd);
   bool hear_guest(int fd);
   void let_in(UniqueFd socket, const Token& token);
   // False: it has left.
   bool give(const Visitor& visitor, Gift gift, int descriptor, std::uint64_t nbytes) const;
-  void answer(const Visitor& visitor, const Ask& ask) const;
+  void answer(const std::shared_ptr<Visitor>& visitor, const Ask& ask) const;
   std::shared_ptr<Visitor> see_out(int fd);              // with mutex_ held
   std::shared_ptr<Visitor> see_out(const Token& token);  // likewise
 
@@ -61,10 +60,10 @@ class Doorway {
   const Buffer& board_;
   const std::string name_;
   const std::uint64_t probe_;
-  UniqueFd listener_;
+  const std::shared_ptr<Executor> drivers_;
+  Acceptor acceptor_;  // serve() and look() only, as the next but one
   UniqueFd epoll_;
-  bool listening_ = true;                        // serve() and listen_again() only, as the next
-  std::unordered_map<int, Stranger> strangers_;  // before their knock
+  std::unordered_map<int, UniqueFd> pending_;  // before their knock
 
   Mutex<Rank::doorway> mutex_;  // guards the next two
   std::unordered_map<int, Guest> guests_;

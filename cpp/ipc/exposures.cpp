@@ -30,7 +30,11 @@ UniqueFd open_again(int memfd, bool writable) {
 }
 
 void report_unended(bool by_gpu) noexcept {
-  report("a process of this host" + why_unended(by_gpu, "memory that is being closed"));
+  try {
+    report("a process of this host" + why_unended(by_gpu, "memory that is being closed"));
+  } catch (const std::bad_alloc&) {
+    report("a process of this host is still at work in memory that is being closed");
+  }
 }
 
 }  // namespace
@@ -84,9 +88,14 @@ std::optional<Offer> Exposures::find(std::uint64_t key, std::uint64_t address) c
   return find_entry(key, packer) ? std::move(offer) : std::nullopt;
 }
 
+bool Exposures::goes_in_parcels(std::uint64_t key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key);
+  return found != entries_.end() && found->second.source.packer != nullptr;
+}
+
 void Exposures::admit(const std::shared_ptr<Visitor>& visitor) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(visitors_, [](const auto& other) { return other->gone(); });
   visitors_.push_back(visitor);
 }
 
@@ -101,7 +110,7 @@ void Exposures::end(const LedgerEntry& entry, std::uint64_t key,
   {
     const std::lock_guard lock(mutex_);
     entries_.erase(key);
-    ledger_.strike(entry.slot);
+    ledger_.strike(entry.slot, key);
     if (at_work_in(entry.slot)) {
       parked_.push_back({.ledger = entry, .memory = std::move(memory)});
       return;
@@ -157,7 +166,7 @@ void Exposures::close() noexcept {
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
-    for (const auto& [key, entry] : entries_) ledger_.strike(entry.ledger.slot);
+    for (const auto& [key, entry] : entries_) ledger_.strike(entry.ledger.slot, key);
   }
   const auto settled = [this] {
     sweep();

@@ -74,6 +74,8 @@ class Exposures : public std::enable_shared_from_this<Exposures> {
   // more. Throws Error when out of descriptors, RouteUnavailable when it cannot be given away.
   std::optional<Offer> find(std::uint64_t key, std::uint64_t address) const;
 
+  bool goes_in_parcels(std::uint64_t key) const;  // then find() asks a driver
+
   // From now on the memory that it is at work in stays, until it is gone.
   void admit(const std::shared_ptr<Visitor>& visitor);
 

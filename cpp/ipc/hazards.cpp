@@ -1,9 +1,9 @@
 #include "ipc/hazards.hpp"
 
 #include <algorithm>
-#include <thread>
 
 #include "base/deadline.hpp"
+#include "base/spin_wait.hpp"
 
 namespace zerohop::ipc {
 namespace {
@@ -34,7 +34,7 @@ bool Hazards::held() const noexcept {
   return std::ranges::any_of(held_, [](const auto& word) { return word.load() != 0; });
 }
 
-std::atomic<std::uint32_t>* Hazards::take(std::uint32_t slot) noexcept {
+std::atomic<std::uint32_t>* Hazards::take(std::uint32_t slot, Patience patience) noexcept {
   const auto try_all = [&]() -> std::atomic<std::uint32_t>* {
     const std::size_t own = own_line();
     for (std::size_t i = 0; i < kClaims; ++i) {
@@ -48,8 +48,9 @@ std::atomic<std::uint32_t>* Hazards::take(std::uint32_t slot) noexcept {
     return nullptr;
   };
   if (auto* const word = try_all()) return word;
-  for (const Deadline patience = Deadline::after(kPatience); !patience.passed();) {
-    std::this_thread::yield();
+  if (patience == Patience::none) return nullptr;
+  SpinWait wait;
+  for (const Deadline until = Deadline::after(kPatience); !until.passed(); wait.pause()) {
     if (auto* const word = try_all()) return word;
   }
   return nullptr;

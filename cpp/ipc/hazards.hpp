@@ -11,6 +11,9 @@
 
 namespace zerohop::ipc {
 
+// How long a claim waits while every line is taken.
+enum class Patience { none, a_second };
+
 class Hazards {
  public:
   static constexpr std::size_t kClaims = 63;  // threads of a visitor that are at work at once
@@ -41,14 +44,15 @@ class Hazards {
   // sequentially consistent, so that either the visitor sees the end, or the owner the claim.
   class Claim {
    public:
-    Claim(Hazards& hazards, std::uint32_t slot) noexcept : word_(hazards.take(slot)) {}
+    Claim(Hazards& hazards, std::uint32_t slot, Patience patience = Patience::a_second) noexcept
+        : word_(hazards.take(slot, patience)) {}
     ~Claim() {
       if (word_) word_->store(0, std::memory_order_release);  // after the copy
     }
     Claim(const Claim&) = delete;
     Claim& operator=(const Claim&) = delete;
 
-    // False: every line stayed taken, for a second. Nothing is claimed.
+    // False: every line stayed taken. Nothing is claimed.
     explicit operator bool() const noexcept { return word_ != nullptr; }
 
    private:
@@ -64,7 +68,7 @@ class Hazards {
   static constexpr std::uint64_t bit(std::uint32_t slot) noexcept {
     return std::uint64_t{1} << slot % 64;
   }
-  std::atomic<std::uint32_t>* take(std::uint32_t slot) noexcept;
+  std::atomic<std::uint32_t>* take(std::uint32_t slot, Patience patience) noexcept;
 
   std::array<Line, kClaims> lines_;
   alignas(64) std::atomic<std::uint32_t> dismissed_;

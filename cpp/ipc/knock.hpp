@@ -15,7 +15,7 @@ namespace zerohop::ipc {
 // Told to one peer over the control channel: opens the doorway for that peer.
 using Token = std::array<std::byte, 32>;
 
-inline constexpr std::uint32_t kDoorwayVersion = 4;
+inline constexpr std::uint32_t kDoorwayVersion = 5;
 
 struct Knock {
   std::uint32_t version = kDoorwayVersion;

@@ -2,8 +2,11 @@
 //
 // A slot is used again, a serial never is. Who was told (slot, serial) asks before every copy
 // whether it still stands, while its claim tells the owner that it is at work (see hazards.hpp).
+// Behind the words are the keys of what ended last, so that a visitor finds what it is to let go of
+// without a look at all that it has.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +27,13 @@ class Ledger {
  public:
   static constexpr std::uint32_t kSlots = 16384;
   using Word = std::atomic<std::uint64_t>;
-  static constexpr std::uint64_t kNbytes = kSlots * sizeof(Word);
+  static constexpr std::uint32_t kKept = 4096;  // keys of ended exposures
+  struct Pages {
+    std::array<Word, kSlots> words;
+    Word strikes;  // so far; the n-th (from 0) is the one at n % kKept
+    std::array<Word, kKept> struck;
+  };
+  static constexpr std::uint64_t kNbytes = sizeof(Pages);
   static_assert(Word::is_always_lock_free, "the words lie between processes");
 
   // Throws RegistrationError, also where visitors could write to the pages.
@@ -33,16 +42,24 @@ class Ledger {
   int fd() const noexcept { return pages_.fd(); }
 
   std::optional<LedgerEntry> enter();  // nullopt: every slot is taken
-  // Nobody begins to use the slot any more; those at work may still be.
-  void strike(std::uint32_t slot) noexcept;
+  // Nobody begins to use the slot, of the exposure with that key, any more; those at work may still
+  // be. Calls come one after the other.
+  void strike(std::uint32_t slot, std::uint64_t key) noexcept;
   void free(std::uint32_t slot) noexcept;  // nobody is at work any more
 
   static bool stands(const std::byte* pages, const LedgerEntry& entry) noexcept {
-    return reinterpret_cast<const Word*>(pages)[entry.slot].load() == entry.serial;
+    return at(pages).words[entry.slot].load() == entry.serial;
   }
+  // The keys of what ended since `seen`, which comes up to now. nullopt: more than are kept, so
+  // that anything may have ended.
+  static std::optional<std::vector<std::uint64_t>> struck_since(const std::byte* pages,
+                                                                std::uint64_t& seen);
 
  private:
-  Word& word(std::uint32_t slot) noexcept { return reinterpret_cast<Word*>(pages_.data())[slot]; }
+  static const Pages& at(const std::byte* pages) noexcept {
+    return *reinterpret_cast<const Pages*>(pages);
+  }
+  Pages& pages() noexcept { return *reinterpret_cast<Pages*>(pages_.data()); }
 
   Buffer pages_;
   Mutex<Rank::ledger> mutex_;

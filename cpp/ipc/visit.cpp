@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/wire_text.hpp"
 #include "ipc/ledger.hpp"
 
 namespace zerohop::ipc {
@@ -99,13 +100,24 @@ std::shared_ptr<const Window> Visit::find(std::uint64_t key) const {
   return known == windows_.end() ? nullptr : known->second;
 }
 
+std::size_t Visit::forget_ended() {
+  std::vector<Windows::node_type> ended;  // unmapped outside the lock
+  const Lock lock(mutex_);
+  return forget_ended(ended);
+}
+
+std::size_t Visit::forget_ended(std::vector<Windows::node_type>& ended) {
+  const auto window_of = [](const auto& window) -> const Window& { return *window; };
+  return take_ended(windows_, struck_seen_, window_of, ended);
+}
+
 Visit::Opened Visit::open(std::uint64_t key, std::uint64_t address, const Deadline& deadline) {
+  std::vector<Windows::node_type> ended;  // unmapped outside the lock
   Lock lock(mutex_);
   const auto known = windows_.find(key);
   if (known != windows_.end()) return {.window = known->second, .parcel = nullptr};
   enter(lock, deadline);
-  // What its owner has closed must not stay mapped: its pages would not be freed.
-  std::erase_if(windows_, [this](const auto& entry) { return !stands(*entry.second); });
+  forget_ended(ended);
   const Wanted wanted{key, address};
   ask(wanted);
   const std::shared_ptr<const Question> question = questions_.at(wanted);
@@ -184,7 +196,14 @@ void Visit::hear() noexcept {
   }
 }
 
-void Visit::end(const std::string& reason) noexcept { ended_ = reason; }
+void Visit::end(std::string_view reason) noexcept {
+  auto& why = ended_.emplace();
+  try {
+    why = reason;
+  } catch (const std::bad_alloc&) {
+    why = "out of memory";  // short enough to need none
+  }
+}
 
 void Visit::take(const Given& given, Packet& packet) {
   if (packet.lost_fd) throw Error(kNoDescriptors);
@@ -220,7 +239,7 @@ void Visit::take(const Told& told, Packet& packet) {
   try {
     question->opened = take_in(told, packet);
     const auto& [window, parcel] = question->opened;
-    if (window && !parcel) windows_.emplace(told.key, window);
+    if (window && !parcel && stands(*window)) windows_.emplace(told.key, window);
   } catch (const Error& error) {
     question->trouble = error.what();
   }
@@ -233,11 +252,12 @@ Visit::Opened Visit::take_in(const Told& told, Packet& packet) const {
   }
   if (told.answer == Answer::refused) {
     check(told.reason.back() == 0);
-    throw Error(told.reason.data());
+    throw Error(wire_text(told.reason.data(), told.reason.size()));
   }
   check(told.answer == Answer::offered && told.slot < Ledger::kSlots && told.begin <= told.end);
   auto window = std::make_shared<Window>();
   window->entry = {.slot = told.slot, .serial = told.serial};
+  window->key = told.key;
   window->begin = told.begin;
   window->end = told.end;
   window->writable = told.writable != 0;

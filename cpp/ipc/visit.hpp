@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "ipc/knock.hpp"
 #include "ipc/mapping.hpp"
 #include "ipc/packet.hpp"
+#include "ipc/pieces.hpp"
 #include "ipc/window.hpp"
 
 namespace zerohop::ipc {
@@ -33,6 +35,7 @@ enum class Direction { write, read };
 
 enum class Copied {
   all,
+  part,       // there is more: the next step goes on
   revoked,    // the exposure was closed, before or meanwhile
   unmapped,   // the kernel finds no such memory (any more), here or there
   gone,       // the process has ended
@@ -64,8 +67,31 @@ class Visit {
 
   bool ended() const;  // by the owner: nothing can be asked any more
 
-  // Whether the owner still exposes it.
+  // Whether the owner still exposes it. To be asked by who remembers it, after it did.
   bool stands(const Window& window) const noexcept;
+  // As Ledger::struck_since(), for who remembers windows. Once entered.
+  std::optional<std::vector<std::uint64_t>> struck_since(std::uint64_t& seen) const {
+    return Ledger::struck_since(ledger_->data(), seen);
+  }
+  // Moves what ended since `seen` from `all`, which is by key, to `ended`. window_of: of a value.
+  // Returns how many it looked at: those, and no others.
+  template <typename Map, typename WindowOf>
+  std::size_t take_ended(Map& all, std::uint64_t& seen, WindowOf window_of,
+                         std::vector<typename Map::node_type>& ended) const {
+    if (const auto struck = struck_since(seen)) {
+      for (const std::uint64_t key : *struck) ended.push_back(all.extract(key));
+      return struck->size();
+    }
+    const std::size_t looked_at = all.size();
+    for (auto next = all.begin(); next != all.end();) {
+      const auto at = next++;
+      if (!stands(window_of(at->second))) ended.push_back(all.extract(at));
+    }
+    return looked_at;
+  }
+  // Lets go of what its owner has closed: what stays mapped is not freed. To be called now and
+  // then; open() does. Returns how many windows it looked at: those, and no others. Once entered.
+  std::size_t forget_ended();
   bool to_own_process() const noexcept;  // once entered
 
   // While it lives, the owner does not take the window's memory away: for copies that go on while
@@ -93,10 +119,14 @@ class Visit {
   // Copies all runs; `a` of each is local, `b` is the owner's and lies in the window, which the
   // caller has made sure of. `nbytes` counts what was copied. In pieces of kPiece bytes, between
   // which an end of the memory or the visit takes effect. Never allocates.
-  Copied copy(const Window& window, Direction direction, Runs& runs,
+  Copied copy(const Window& window, Direction direction, const Runs& runs,
               std::uint64_t& nbytes) noexcept;
   Copied copy(const Window& window, Direction direction, std::span<const Run> runs,
               std::uint64_t& nbytes) noexcept;
+
+  // The next piece of it, without a wait: `crowded` may pass.
+  Copied copy_step(const Window& window, Direction direction, Cursor& cursor,
+                   std::uint64_t& nbytes) noexcept;
 
   // The same for a single run of at most kPiece bytes in mapped pages; then calls
   // `behind(std::byte* board)`, in time before either end of the visit.
@@ -130,6 +160,7 @@ class Visit {
     Opened opened;
     std::string trouble;  // why there is no answer yet
   };
+  using Windows = std::unordered_map<std::uint64_t, std::shared_ptr<const Window>>;
   using Wanted = std::pair<std::uint64_t, std::uint64_t>;  // key, address
   using Lock = std::unique_lock<Mutex<Rank::visit>>;
 
@@ -141,12 +172,13 @@ class Visit {
   bool listen(Lock& lock, Done done, const Deadline& deadline);
   // With the mutex held:
   void hear() noexcept;
+  std::size_t forget_ended(std::vector<Windows::node_type>& ended);
   void take(const Given& given, Packet& packet);
   void take(const Told& told, Packet& packet);
   Opened take_in(const Told& told, Packet& packet) const;
   void ask(const Wanted& wanted);
   void change_holds(std::uint32_t slot, int by);
-  void end(const std::string& reason) noexcept;
+  void end(std::string_view reason) noexcept;
   [[noreturn]] void throw_ended() const;
 
   void find_process(const Given& given);
@@ -156,15 +188,19 @@ class Visit {
   }
   bool gone() const noexcept;
   static void copy_run(const Window& window, Direction direction, const Run& run) noexcept;
-  template <typename Source>  // of runs, one by one
-  Copied copy_all(const Window& window, Direction direction, Source& runs,
+  template <typename Source>
+  Copied copy_all(const Window& window, Direction direction, Pieces<Source> pieces,
                   std::uint64_t& nbytes) noexcept;
+  // Under one claim, as the next two.
   template <typename Source>
-  Copied copy_pages(const Window& window, Direction direction, Source& runs,
-                    std::uint64_t& nbytes) noexcept;
+  Copied copy_some(const Window& window, Direction direction, Pieces<Source>& pieces,
+                   std::uint64_t& nbytes, Patience patience) noexcept;
   template <typename Source>
-  Copied copy_process(const Window& window, Direction direction, Source& runs,
-                      std::uint64_t& nbytes) noexcept;
+  Copied copy_pages(const Window& window, Direction direction, Pieces<Source>& pieces,
+                    std::uint64_t& nbytes, Patience patience) noexcept;
+  template <typename Source>
+  Copied copy_process(const Window& window, Direction direction, Pieces<Source>& pieces,
+                      std::uint64_t& nbytes, Patience patience) noexcept;
 
   const UniqueFd socket_;
   const std::uint64_t board_nbytes_;
@@ -183,7 +219,8 @@ class Visit {
   std::uint32_t gifts_ = 0;
   std::optional<std::string> ended_;
   std::uint32_t last_sequence_ = 0;
-  std::unordered_map<std::uint64_t, std::shared_ptr<const Window>> windows_;
+  Windows windows_;  // by key
+  std::uint64_t struck_seen_ = 0;
   std::map<Wanted, std::shared_ptr<Question>> questions_;  // not answered yet
 
   Mutex<Rank::visit_holds> holds_mutex_;  // guards the next

@@ -2,7 +2,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -16,43 +15,6 @@ constexpr std::size_t kVectors = 64;  // runs handed to the kernel at once
 
 void* pointer(std::uint64_t address) noexcept { return reinterpret_cast<void*>(address); }
 
-// Those of a list, one by one.
-class RunList {
- public:
-  explicit RunList(std::span<const Run> runs) noexcept : left_(runs) {}
-
-  bool next(Run& run) noexcept {
-    if (left_.empty()) return false;
-    run = left_.front();
-    left_ = left_.subspan(1);
-    return true;
-  }
-
- private:
-  std::span<const Run> left_;
-};
-
-// Takes runs apart into pieces, so that no claim is held for long.
-template <typename Source>
-class Pieces {
- public:
-  explicit Pieces(Source& runs) noexcept : runs_(runs) {}
-
-  // At most `most` bytes, which are more than 0. False at the end.
-  bool next(Run& piece, std::uint64_t most) noexcept {
-    if (left_.nbytes == 0 && !runs_.next(left_)) return false;
-    piece = {left_.a_address, left_.b_address, std::min(left_.nbytes, most)};
-    left_.a_address += piece.nbytes;
-    left_.b_address += piece.nbytes;
-    left_.nbytes -= piece.nbytes;
-    return true;
-  }
-
- private:
-  Source& runs_;
-  Run left_{};
-};
-
 // What one call of the kernel copies.
 struct Batch {
   std::array<iovec, kVectors> local;
@@ -61,7 +23,7 @@ struct Batch {
   std::uint64_t nbytes = 0;
 
   template <typename Source>
-  bool fill(Pieces<Source>& pieces) noexcept {
+  void fill(Pieces<Source>& pieces) noexcept {
     Run piece{};
     count = 0;
     nbytes = 0;
@@ -72,28 +34,45 @@ struct Batch {
       nbytes += piece.nbytes;
       ++count;
     }
-    return count > 0;
   }
 };
 
 }  // namespace
 
-Copied Visit::copy(const Window& window, Direction direction, Runs& runs,
+Copied Visit::copy(const Window& window, Direction direction, const Runs& runs,
                    std::uint64_t& nbytes) noexcept {
-  return copy_all(window, direction, runs, nbytes);
+  return copy_all(window, direction, Pieces<Runs>(runs), nbytes);
 }
 
 Copied Visit::copy(const Window& window, Direction direction, std::span<const Run> runs,
                    std::uint64_t& nbytes) noexcept {
-  RunList list(runs);
-  return copy_all(window, direction, list, nbytes);
+  return copy_all(window, direction, Pieces<RunList>(RunList(runs)), nbytes);
 }
 
 template <typename Source>
-Copied Visit::copy_all(const Window& window, Direction direction, Source& runs,
+Copied Visit::copy_all(const Window& window, Direction direction, Pieces<Source> pieces,
                        std::uint64_t& nbytes) noexcept {
-  return window.pages ? copy_pages(window, direction, runs, nbytes)
-                      : copy_process(window, direction, runs, nbytes);
+  for (;;) {
+    const Copied outcome = copy_some(window, direction, pieces, nbytes, Patience::a_second);
+    if (outcome != Copied::part) return outcome;
+  }
+}
+
+Copied Visit::copy_step(const Window& window, Direction direction, Cursor& cursor,
+                        std::uint64_t& nbytes) noexcept {
+  const auto step = [&](auto& pieces) {
+    return copy_some(window, direction, pieces, nbytes, Patience::none);
+  };
+  return std::visit(step, cursor);
+}
+
+template <typename Source>
+Copied Visit::copy_some(const Window& window, Direction direction, Pieces<Source>& pieces,
+                        std::uint64_t& nbytes, Patience patience) noexcept {
+  if (!pieces.more()) return Copied::all;
+  const Copied outcome = window.pages ? copy_pages(window, direction, pieces, nbytes, patience)
+                                      : copy_process(window, direction, pieces, nbytes, patience);
+  return outcome == Copied::all && pieces.more() ? Copied::part : outcome;
 }
 
 void Visit::copy_run(const Window& window, Direction direction, const Run& run) noexcept {
@@ -133,40 +112,33 @@ void Visit::change_holds(std::uint32_t slot, int by) {
 bool Visit::gone() const noexcept { return is_hung_up(socket_.get()); }
 
 template <typename Source>
-Copied Visit::copy_pages(const Window& window, Direction direction, Source& runs,
-                         std::uint64_t& nbytes) noexcept {
-  Pieces pieces(runs);
+Copied Visit::copy_pages(const Window& window, Direction direction, Pieces<Source>& pieces,
+                         std::uint64_t& nbytes, Patience patience) noexcept {
+  const Hazards::Claim claim(hazards(), window.entry.slot, patience);
+  if (const Copied no = refusal(claim, &window); no != Copied::all) return no;
   Run piece{};
-  for (bool more = pieces.next(piece, kPiece); more;) {
-    const Hazards::Claim claim(hazards(), window.entry.slot);
-    if (const Copied no = refusal(claim, &window); no != Copied::all) return no;
-    for (std::uint64_t under_claim = 0; more && under_claim < kPiece;) {
-      copy_run(window, direction, piece);
-      nbytes += piece.nbytes;
-      under_claim += piece.nbytes;
-      more = pieces.next(piece, kPiece);
-    }
+  for (std::uint64_t under_claim = 0; under_claim < kPiece && pieces.next(piece, kPiece);) {
+    copy_run(window, direction, piece);
+    nbytes += piece.nbytes;
+    under_claim += piece.nbytes;
   }
   return Copied::all;
 }
 
 template <typename Source>
-Copied Visit::copy_process(const Window& window, Direction direction, Source& runs,
-                           std::uint64_t& nbytes) noexcept {
+Copied Visit::copy_process(const Window& window, Direction direction, Pieces<Source>& pieces,
+                           std::uint64_t& nbytes, Patience patience) noexcept {
   const auto call = direction == Direction::write ? ::process_vm_writev : ::process_vm_readv;
-  Pieces pieces(runs);
+  const Hazards::Claim claim(hazards(), window.entry.slot, patience);
+  if (const Copied no = refusal(claim, &window); no != Copied::all) return no;
+  if (gone()) return Copied::gone;
   Batch batch;
-  while (batch.fill(pieces)) {
-    const Hazards::Claim claim(hazards(), window.entry.slot);
-    if (const Copied no = refusal(claim, &window); no != Copied::all) return no;
-    if (gone()) return Copied::gone;
-    const ssize_t copied =
-        call(process_, batch.local.data(), batch.count, batch.remote.data(), batch.count, 0);
-    if (copied < 0) return errno == ESRCH ? Copied::gone : Copied::unmapped;
-    nbytes += static_cast<std::uint64_t>(copied);
-    if (static_cast<std::uint64_t>(copied) != batch.nbytes) return Copied::unmapped;
-  }
-  return Copied::all;
+  batch.fill(pieces);
+  const ssize_t copied =
+      call(process_, batch.local.data(), batch.count, batch.remote.data(), batch.count, 0);
+  if (copied < 0) return errno == ESRCH ? Copied::gone : Copied::unmapped;
+  nbytes += static_cast<std::uint64_t>(copied);
+  return static_cast<std::uint64_t>(copied) == batch.nbytes ? Copied::all : Copied::unmapped;
 }
 
 }  // namespace zerohop::ipc

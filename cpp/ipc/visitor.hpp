@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -44,6 +45,8 @@ inline std::string why_unended(bool by_gpu, const std::string& memory) {
 class Visitor {
  public:
   explicit Visitor(UniqueFd socket) : socket_(std::move(socket)), page_(sizeof(Hazards)) {}
+
+  std::atomic<int> questions{0};  // that wait for a driver
 
   int socket() const noexcept { return socket_.get(); }
   int hazards_fd() const noexcept { return page_.fd(); }

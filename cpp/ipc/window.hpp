@@ -12,6 +12,7 @@ namespace zerohop::ipc {
 
 struct Window {
   LedgerEntry entry{};
+  std::uint64_t key = 0;    // under which its owner exposes it
   std::uint64_t begin = 0;  // addresses of the owner
   std::uint64_t end = 0;
   bool writable = false;

@@ -121,13 +121,14 @@ void Connection::adopt(UniqueFd fd, const Hello& hello) noexcept {
 }
 
 void Connection::dial() noexcept {
+  const sockaddr_in address = gid_address(qp_.peer_gid());
+  if (qp_.device.guesses.wait(address.sin_addr)) return redial_later();
   fd_ = UniqueFd::open(
       [] { return ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (!fd_) return redial_later();
   set_options(fd_.get(), on_one_host(qp_.device.gid(), qp_.peer_gid()));
   heard_nbytes_ = 0;
   phase_ = Phase::dialling;
-  const sockaddr_in address = gid_address(qp_.peer_gid());
   const int result =
       ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   if ((result != 0 && errno != EINPROGRESS) || !qp_.device.poller.add(fd_.get(), EPOLLOUT, qp_)) {

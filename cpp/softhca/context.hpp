@@ -18,6 +18,7 @@
 #include "softhca/device.hpp"
 #include "softhca/device_faults.hpp"
 #include "softhca/doorbells.hpp"
+#include "softhca/guesses.hpp"
 #include "softhca/listener.hpp"
 #include "softhca/memory_table.hpp"
 #include "softhca/poller.hpp"
@@ -57,6 +58,7 @@ class Context : public ibv_context {
   Poller poller;
   Timers timers;
   DeviceFaults faults;
+  Guesses guesses;
   Listener listener;
   Doorbells doorbells;
   Progress progress;  // last: its thread uses all the others

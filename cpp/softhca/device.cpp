@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/locks.hpp"
+#include "base/per_process.hpp"
 #include "softhca/context.hpp"
 
 namespace zerohop::softhca {
@@ -45,8 +46,8 @@ struct Known {
 };
 
 Known& known() {
-  static auto* const all = new Known;  // beyond exit, too: threads of open devices may still run
-  return *all;
+  static PerProcess<Known> all;
+  return all.get();
 }
 
 // The one object for this name and address; made on first sight.

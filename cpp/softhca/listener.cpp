@@ -2,13 +2,11 @@
 
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
+#include <exception>
 
 #include "base/error.hpp"
-#include "base/strangers.hpp"
 #include "softhca/context.hpp"
 #include "softhca/gid.hpp"
 #include "softhca/queue_pair.hpp"
@@ -19,35 +17,39 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kBacklog = 4096;
-constexpr int kAcceptsAtOnce = 64;            // then the established connections get their turn
-constexpr std::size_t kMostStrangers = 4096;  // one goes when one more comes
-constexpr milliseconds kHelloTime{2000};      // from accept to the last byte of the hello
-constexpr milliseconds kParkTime{5000};       // from hello to ibv_modify_qp(RTR)
-constexpr milliseconds kRestTime{100};        // without accepting, when out of descriptors
+constexpr Acceptor::Limits kLimits{
+    .at_once = 64, .most_pending = 4096, .patience = milliseconds(2000)};
+constexpr milliseconds kParkTime{5000};  // from hello to ibv_modify_qp(RTR)
 
-UniqueFd listen_on(in_addr address, sockaddr_in& bound) {
+UniqueFd listen_on(in_addr address) {
   UniqueFd fd = UniqueFd::open(
       [] { return ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
-  bound = {};
-  bound.sin_family = AF_INET;
-  bound.sin_addr = address;
-  socklen_t nbytes = sizeof bound;
-  auto* generic = reinterpret_cast<sockaddr*>(&bound);
-  if (!fd || ::bind(fd.get(), generic, nbytes) != 0 || ::listen(fd.get(), kBacklog) != 0 ||
-      ::getsockname(fd.get(), generic, &nbytes) != 0) {
+  sockaddr_in wanted{};
+  wanted.sin_family = AF_INET;
+  wanted.sin_addr = address;
+  if (!fd || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&wanted), sizeof wanted) != 0 ||
+      ::listen(fd.get(), kBacklog) != 0) {
     throw Error(errno_message("the soft device cannot listen on its interface's address", errno),
                 errno);
   }
   return fd;
 }
 
+ibv_gid gid_of(int listener) {
+  sockaddr_in bound{};
+  socklen_t nbytes = sizeof bound;
+  if (::getsockname(listener, reinterpret_cast<sockaddr*>(&bound), &nbytes) != 0) {
+    throw Error(errno_message("getsockname failed", errno), errno);
+  }
+  return make_gid(bound);
+}
+
 }  // namespace
 
-Listener::Listener(Context& context, in_addr address) : context_(context) {
-  sockaddr_in bound;
-  fd_ = listen_on(address, bound);
-  gid_ = make_gid(bound);
-  if (!context_.poller.add(fd_.get(), EPOLLIN, *this)) {
+Listener::Listener(Context& context, in_addr address)
+    : context_(context), acceptor_(listen_on(address), kLimits, *this) {
+  gid_ = gid_of(acceptor_.fd());
+  if (!context_.poller.add(acceptor_.fd(), EPOLLIN, *this)) {
     throw Error(errno_message("epoll_ctl failed", errno), errno);
   }
 }
@@ -56,145 +58,108 @@ Listener::~Listener() { context_.timers.cancel(*this); }
 
 void Listener::on_ready(std::uint32_t) noexcept {
   bury();
-  for (int i = 0; i < kAcceptsAtOnce; ++i) {
-    UniqueFd connection = UniqueFd::open(
-        [this] { return ::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
-    if (connection) {
-      admit(std::move(connection));
-    } else {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) rest();
-      if (errno != ECONNABORTED && errno != EINTR) return;
-    }
-  }
-}
-
-void Listener::admit(UniqueFd connection) noexcept {
-  make_room();
   try {
-    Stranger& stranger = strangers_.emplace_back(*this, std::move(connection));
-    ++open_;
-    stranger.came = Clock::now();
-    stranger.deadline = stranger.came + kHelloTime;
-    if (!context_.poller.add(stranger.fd.get(), EPOLLIN, stranger)) return reject(stranger);
-    if (!timing_) wake_at(stranger.deadline);
-    hear(stranger);  // a hello sent with the connection is there already
-  } catch (const std::bad_alloc&) {
-    rejected_.fetch_add(1, std::memory_order_relaxed);  // `connection` closes itself
+    acceptor_.accept();
+  } catch (const std::exception&) {  // out of descriptors or memory: after a rest
+  }
+  look();
+}
+
+void Listener::admit(UniqueFd connection) {
+  Pending& pending = pending_.emplace_back(*this, std::move(connection));
+  if (!context_.poller.add(pending.fd.get(), EPOLLIN, pending)) return reject(pending);
+  hear(pending);  // a hello sent with the connection is there already
+}
+
+void Listener::turn_away(int fd, const char*) noexcept {
+  for (Pending& pending : pending_) {
+    if (pending.fd.get() == fd) return reject(pending);
   }
 }
 
-// Who has named a queue pair stays before those who have not.
-void Listener::make_room() noexcept {
-  if (open_ < most_strangers(kMostStrangers)) return;
-  const auto came = [](const Stranger& stranger) {
-    return stranger.fd ? std::optional(stranger.came) : std::nullopt;
-  };
-  const auto unnamed = [&](const Stranger& stranger) {
-    return stranger.parked() ? std::nullopt : came(stranger);
-  };
-  auto victim = pick_victim(strangers_.begin(), strangers_.end(), unnamed);
-  if (victim == strangers_.end()) {
-    victim = pick_victim(strangers_.begin(), strangers_.end(), came);
-  }
-  reject(*victim);
+void Listener::watch_listener(bool watched) noexcept {
+  context_.poller.change(acceptor_.fd(), watched ? std::uint32_t{EPOLLIN} : 0U, *this);
 }
 
-void Listener::hear(Stranger& stranger) noexcept {
-  if (!stranger.fd || stranger.parked()) {
-    // The hello is all a stranger may say before it is welcomed: more, or the end, is a breach.
-    if (stranger.fd) reject(stranger);
+void Listener::hear(Pending& pending) noexcept {
+  if (!pending.fd || pending.parked()) {
+    // The hello is all it may say before it is welcomed: more, or the end, is a breach.
+    if (pending.fd) reject(pending);
     return;
   }
-  auto* at = reinterpret_cast<std::byte*>(&stranger.hello) + stranger.heard;
-  const ssize_t nbytes =
-      ::recv(stranger.fd.get(), at, sizeof(Hello) - stranger.heard, MSG_DONTWAIT);
+  auto* at = reinterpret_cast<std::byte*>(&pending.hello) + pending.heard;
+  const ssize_t nbytes = ::recv(pending.fd.get(), at, sizeof(Hello) - pending.heard, MSG_DONTWAIT);
   if (nbytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (nbytes <= 0) return reject(stranger);
-  stranger.heard += static_cast<std::size_t>(nbytes);
-  if (stranger.heard == sizeof(Hello)) introduce(stranger);
+  if (nbytes <= 0) return reject(pending);
+  pending.heard += static_cast<std::size_t>(nbytes);
+  if (pending.heard == sizeof(Hello)) introduce(pending);
 }
 
-void Listener::introduce(Stranger& stranger) noexcept {
-  const auto found = context_.queue_pairs.find(stranger.hello.destination_qp);
-  if (found == context_.queue_pairs.end()) return reject(stranger);
+void Listener::introduce(Pending& pending) noexcept {
+  const auto found = context_.queue_pairs.find(pending.hello.destination_qp);
+  if (found == context_.queue_pairs.end()) return reject(pending);
   QueuePair& qp = *found->second;
-  if (!is_there(stranger)) return reject(stranger);
+  if (!is_welcome(pending)) return reject(pending);
   std::lock_guard guard(qp.lock);
-  switch (qp.connection.judge(stranger.hello)) {
-    case Verdict::yes: return qp.connection.adopt(release(stranger), stranger.hello);
-    case Verdict::later: stranger.deadline = Clock::now() + kParkTime; return;
-    case Verdict::no: return reject(stranger);
+  switch (qp.connection.judge(pending.hello)) {
+    case Verdict::yes: return qp.connection.adopt(release(pending), pending.hello);
+    case Verdict::later: return acceptor_.prefer(pending.fd.get(), Clock::now() + kParkTime);
+    case Verdict::no: return reject(pending);
   }
 }
 
 void Listener::claim(QueuePair& qp) noexcept {
-  for (Stranger& stranger : strangers_) {
-    if (!stranger.parked() || stranger.hello.destination_qp != qp.qp_num) continue;
-    if (!is_there(stranger)) {
-      reject(stranger);
+  for (Pending& pending : pending_) {
+    if (!pending.parked() || pending.hello.destination_qp != qp.qp_num) continue;
+    if (!is_welcome(pending)) {
+      reject(pending);
       continue;
     }
     std::lock_guard guard(qp.lock);
-    const Verdict verdict = qp.connection.judge(stranger.hello);
-    if (verdict == Verdict::yes) qp.connection.adopt(release(stranger), stranger.hello);
-    if (verdict == Verdict::no) reject(stranger);
+    const Verdict verdict = qp.connection.judge(pending.hello);
+    if (verdict == Verdict::yes) qp.connection.adopt(release(pending), pending.hello);
+    if (verdict == Verdict::no) reject(pending);
   }
 }
 
 // A queue pair that was reset dials again, and its earlier hello, which says the same, may still be
-// here: a connection whose other end has closed is not given to anybody.
-bool Listener::is_there(const Stranger& stranger) noexcept {
+// here: a connection whose other end has closed is not given to anybody. One from a host that
+// guesses keys is closed without a word, and its owner dials again.
+bool Listener::is_welcome(const Pending& pending) const noexcept {
+  if (context_.guesses.wait(other_end(pending.fd.get()))) return false;
   char next;
-  const ssize_t nbytes = ::recv(stranger.fd.get(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+  const ssize_t nbytes = ::recv(pending.fd.get(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
   return nbytes < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-void Listener::reject(Stranger& stranger) noexcept {
+void Listener::reject(Pending& pending) noexcept {
   rejected_.fetch_add(1, std::memory_order_relaxed);
-  release(stranger).reset();
+  release(pending).reset();
 }
 
-UniqueFd Listener::release(Stranger& stranger) noexcept {
-  context_.poller.remove(stranger.fd.get());
-  --open_;
-  stranger.closed_in = context_.poller.round();
-  return std::move(stranger.fd);
+UniqueFd Listener::release(Pending& pending) noexcept {
+  context_.poller.remove(pending.fd.get());
+  acceptor_.settle(pending.fd.get());
+  pending.closed_in = context_.poller.round();
+  return std::move(pending.fd);
 }
 
 void Listener::bury() noexcept {
-  strangers_.remove_if([round = context_.poller.round()](const Stranger& stranger) {
-    return !stranger.fd && stranger.closed_in != round;
+  pending_.remove_if([round = context_.poller.round()](const Pending& pending) {
+    return !pending.fd && pending.closed_in != round;
   });
 }
 
-void Listener::rest() noexcept {
-  resting_ = true;
-  context_.poller.remove(fd_.get());
-  wake_at(Clock::now() + kRestTime);
-}
-
-void Listener::wake_at(Clock::time_point time) noexcept {
-  timing_ = true;
-  context_.timers.set(*this, time);
-}
-
 void Listener::on_time() noexcept {
-  timing_ = false;
-  if (resting_) {
-    resting_ = false;
-    context_.poller.add(fd_.get(), EPOLLIN, *this);
-  }
-  const auto now = Clock::now();
-  auto next = Clock::time_point::max();
-  for (Stranger& stranger : strangers_) {
-    if (!stranger.fd) continue;
-    if (stranger.deadline <= now) {
-      reject(stranger);
-    } else {
-      next = std::min(next, stranger.deadline);
-    }
-  }
-  if (next != Clock::time_point::max()) wake_at(next);
+  looks_at_ = Clock::time_point::max();
+  look();
+}
+
+void Listener::look() noexcept {
+  const auto next = acceptor_.look(Clock::now());
+  if (next >= looks_at_) return;
+  looks_at_ = next;
+  context_.timers.set(*this, next);
 }
 
 }  // namespace zerohop::softhca

@@ -1,7 +1,7 @@
-// The TCP listener of one device context, and the strangers who have connected but are not yet
-// known.
+// The TCP listener of one device context, and the connections that are pending: whose other end is
+// not yet known. It is a device's, and served by its thread: Endpoints share it.
 //
-// A stranger must produce a complete hello in time. If it fits a queue pair that expects it, the
+// Each must produce a complete hello in time. If it fits a queue pair that expects it, the
 // queue pair adopts the connection; if it names a queue pair that was not told its peer yet, it is
 // parked until the owner catches up; all others are closed without a word. Numbers and times are
 // bounded.
@@ -12,6 +12,7 @@
 #include <atomic>
 #include <list>
 
+#include "base/acceptor.hpp"
 #include "base/unique_fd.hpp"
 #include "softhca/hello.hpp"
 #include "softhca/poller.hpp"
@@ -22,7 +23,7 @@ namespace zerohop::softhca {
 class Context;
 class QueuePair;
 
-class Listener final : public Watched, public Timed {
+class Listener final : public Watched, public Timed, private Acceptor::Owner {
  public:
   Listener(Context& context, in_addr address);  // throws Error
   ~Listener();
@@ -42,38 +43,35 @@ class Listener final : public Watched, public Timed {
   void on_time() noexcept override;
 
  private:
-  struct Stranger final : Watched {
-    Stranger(Listener& owner, UniqueFd connection) : listener(owner), fd(std::move(connection)) {}
+  struct Pending final : Watched {
+    Pending(Listener& owner, UniqueFd connection) : listener(owner), fd(std::move(connection)) {}
     void on_ready(std::uint32_t) noexcept override { listener.hear(*this); }
 
     Listener& listener;
     UniqueFd fd;  // closed or given away: empty
     Hello hello{};
-    std::size_t heard = 0;  // bytes of the hello
-    Clock::time_point came{};
-    Clock::time_point deadline{};
+    std::size_t heard = 0;        // bytes of the hello
     std::uint64_t closed_in = 0;  // Poller::round()
     bool parked() const noexcept { return fd && heard == sizeof(Hello); }
   };
 
-  void admit(UniqueFd connection) noexcept;
-  void make_room() noexcept;
-  void hear(Stranger& stranger) noexcept;
-  void introduce(Stranger& stranger) noexcept;
-  static bool is_there(const Stranger& stranger) noexcept;
-  void reject(Stranger& stranger) noexcept;
-  UniqueFd release(Stranger& stranger) noexcept;
+  void admit(UniqueFd connection) override;
+  void turn_away(int fd, const char* why) noexcept override;
+  void watch_listener(bool watched) noexcept override;
+
+  void hear(Pending& pending) noexcept;
+  void introduce(Pending& pending) noexcept;
+  bool is_welcome(const Pending& pending) const noexcept;
+  void reject(Pending& pending) noexcept;
+  UniqueFd release(Pending& pending) noexcept;
   void bury() noexcept;
-  void rest() noexcept;
-  void wake_at(Clock::time_point time) noexcept;
+  void look() noexcept;
 
   Context& context_;
-  UniqueFd fd_;
+  Acceptor acceptor_;           // guarded by Context::control, as the next two
+  std::list<Pending> pending_;  // oldest first
+  Acceptor::Clock::time_point looks_at_ = Acceptor::Clock::time_point::max();  // wake-up pending
   ibv_gid gid_{};
-  std::list<Stranger> strangers_;  // oldest first; guarded by Context::control, as the next
-  std::size_t open_ = 0;           // of them, whose connection is still here
-  bool resting_ = false;           // out of descriptors: not accepting for a moment
-  bool timing_ = false;            // a wake-up is pending
   std::atomic<std::uint64_t> rejected_{0};
 };
 

@@ -5,9 +5,11 @@
 #include <sys/prctl.h>
 
 #include <cerrno>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/scarcity.hpp"
+#include "base/spin_wait.hpp"
 #include "softhca/completion_queue.hpp"
 #include "softhca/context.hpp"
 #include "softhca/queue_pair.hpp"
@@ -122,15 +124,12 @@ bool Progress::answer_doorbells() noexcept {
 
 // Whether there is a reason to stop watching.
 bool Progress::spin(Poller::Batch& batch) noexcept {
-  auto until = Clock::now() + kSpin;
+  std::optional<SpinWait> wait(kSpin);
   do {
-    if (answer_doorbells()) until = Clock::now() + kSpin;
-    // Whoever carries out what was posted may need this core: on two cores a write took 10 us, not
-    // 60 to 450.
-    if (context_.doorbells.any()) std::this_thread::yield();
+    if (answer_doorbells()) wait.emplace(kSpin);
     context_.poller.look(batch);
     if (batch.count > 0 || has_late_.load() || stopping_.load() || somebody_drives()) return true;
-  } while (Clock::now() < until);
+  } while (wait->pause());
   return false;
 }
 

@@ -164,7 +164,10 @@ void QueuePair::to_error() noexcept {
 // The peer is told why. Until that has left, the train before it must leave whole: the memory of
 // its requests stays in use, so they are flushed afterwards.
 void QueuePair::refuse_request(wire::Refusal refusal) noexcept {
-  if (refusal == wire::Refusal::access) raise(IBV_EVENT_QP_ACCESS_ERR);
+  if (refusal == wire::Refusal::access) {
+    device.guesses.add(other_end(connection.fd()));
+    raise(IBV_EVENT_QP_ACCESS_ERR);
+  }
   if (refusal == wire::Refusal::invalid_request) raise(IBV_EVENT_QP_REQ_ERR);
   responder.refuse(refusal);
   closing_ = true;

@@ -12,7 +12,9 @@ import typing_extensions
 __all__: list[str] = [
     "ArrayView",
     "AsyncEvent",
+    "Barrier",
     "Bell",
+    "CallLog",
     "CompletionQueue",
     "DEFAULT_CACHE_ENTRIES",
     "DEFAULT_MESSAGE_BYTES",
@@ -24,8 +26,12 @@ __all__: list[str] = [
     "Device",
     "DeviceBoard",
     "DeviceQueue",
+    "Dial",
     "Endpoint",
+    "Exchange",
     "Grant",
+    "Inquiry",
+    "Lines",
     "Memory",
     "MemoryRegion",
     "MemorySlice",
@@ -36,9 +42,11 @@ __all__: list[str] = [
     "RemoteMemory",
     "Route",
     "SendRequest",
+    "SmallCollectives",
     "Transfer",
     "WC",
     "announce_exit",
+    "ask",
     "available_memory",
     "bench_memory_ping_pong",
     "bench_message_ping_pong",
@@ -56,7 +64,10 @@ __all__: list[str] = [
     "bench_write_many",
     "crc32c",
     "device_names",
+    "dial",
     "fault_words",
+    "find_accepted",
+    "find_notify",
     "forget_logs",
     "forget_recording",
     "gpu_count",
@@ -66,13 +77,16 @@ __all__: list[str] = [
     "has_kernels",
     "has_nvtx",
     "keep_times",
-    "overdue",
+    "leave_wait",
+    "outcome",
     "report",
+    "seconds",
     "send_logs",
     "start_recording",
     "stop_recording",
     "take_logs",
     "verbs_devices",
+    "wire_text",
 ]
 
 class AsyncEvent:
@@ -914,17 +928,6 @@ class Transfer:
         message.
         """
 
-class Bell:
-    """
-    Wakes an event loop; see zerohop.aio.
-    """
-    def __init__(self) -> None: ...
-    def drain(self) -> list[int]: ...
-    def fileno(self) -> int: ...
-    def watch(
-        self, transfer: Transfer, token: typing.SupportsInt | typing.SupportsIndex
-    ) -> None: ...
-
 class Peer:
     """
     The connection to one remote Endpoint, made by ``Endpoint.connect`` or ``Endpoint.accept``.
@@ -1498,6 +1501,296 @@ class Endpoint:
         Bound of a wait that is given none, seconds.
         """
 
+class Dial:
+    """
+    A connect() under way; dropped, it ends. See zerohop.aio.
+    """
+    @property
+    def done(self) -> bool: ...
+
+class Inquiry:
+    """
+    A lookup() under way. See zerohop.aio.
+    """
+    @property
+    def done(self) -> bool: ...
+
+class Bell:
+    """
+    Wakes an event loop; see zerohop.aio.
+    """
+    def __init__(self) -> None: ...
+    def drain(self) -> list[int]: ...
+    def fileno(self) -> int: ...
+    @typing.overload
+    def watch(self, what: Transfer, token: typing.SupportsInt | typing.SupportsIndex) -> int: ...
+    @typing.overload
+    def watch(self, what: Dial, token: typing.SupportsInt | typing.SupportsIndex) -> int: ...
+    @typing.overload
+    def watch(self, what: Inquiry, token: typing.SupportsInt | typing.SupportsIndex) -> int: ...
+    def watch_accept(
+        self, endpoint: Endpoint, token: typing.SupportsInt | typing.SupportsIndex
+    ) -> int: ...
+    def watch_slots(
+        self,
+        endpoint: Endpoint,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        count: typing.SupportsInt | typing.SupportsIndex,
+        token: typing.SupportsInt | typing.SupportsIndex,
+    ) -> int: ...
+
+class CallLog:
+    """
+    What a rank has called, in memory that the other ranks read: 64 records of 64 bytes, all zero in the beginning. See
+    zerohop.history. A row is (position, number, digest, kind, root, nbytes, dtype); nbytes is None where ranks may differ in it.
+    """
+    @staticmethod
+    def rows_in(memory: bytes) -> list[tuple[int, int, int, int, int, int | None, str]]:
+        """
+        The same of another rank's.
+        """
+    def __init__(self, memory: typing.Any) -> None: ...
+    def add(
+        self,
+        kind: typing.SupportsInt | typing.SupportsIndex,
+        root: typing.SupportsInt | typing.SupportsIndex,
+        nbytes: typing.SupportsInt | typing.SupportsIndex | None,
+        dtype: str,
+    ) -> tuple[int, int, int, int, int, int | None, str]:
+        """
+        Numbers it: collectives from 1, and barriers by themselves.
+        """
+    def end(self) -> None:
+        """
+        There are no more collectives: only barriers go in.
+        """
+    def rows(self) -> list[tuple[int, int, int, int, int, int | None, str]]: ...
+
+class Barrier:
+    """
+    The steps of a World's barrier; see zerohop.barrier. One thread at a time.
+    """
+
+    FREE: typing.ClassVar[int] = 31
+    LOST: typing.ClassVar[int] = 2
+    SLOTS: typing.ClassVar[int] = 64
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        log: CallLog,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        size: typing.SupportsInt | typing.SupportsIndex,
+        first_slot: typing.SupportsInt | typing.SupportsIndex,
+        bell: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def connect(self, rank: typing.SupportsInt | typing.SupportsIndex, peer: Peer) -> None: ...
+    def missing(self) -> list[int]:
+        """
+        Ranks that have yet to be heard, in this step.
+        """
+    def run(
+        self, seconds: typing.SupportsFloat | typing.SupportsIndex, with_digest: bool
+    ) -> tuple[str, int] | None:
+        """
+        Goes on with the barrier that is under way, or begins one. None: all have come. Else what is to be looked at, and the rank that
+        it is about: "quiet" (nothing came in time), "rung" (somebody has found that calls differ), "unknown" (that rank is to be
+        connected), "lost" (it is), "told" (another one says so; -1: it has called shrink()), "different" (it has made other calls).
+        """
+    def untold(self) -> list[tuple[int, int]]:
+        """
+        (rank, slot on its board) of those that this rank has yet to tell.
+        """
+    @property
+    def number(self) -> int:
+        """
+        Of the one that is under way.
+        """
+
+class Lines:
+    """
+    The lines of a rank to others, over which messages of collectives go. messages, credits: the first slots of two ranges, one
+    behind the other, that have `each` slots on every rank's board. One thread at a time. See zerohop.collectives.
+    """
+
+    EAGER: typing.ClassVar[int] = 65536
+    INBOX: typing.ClassVar[int] = 262464
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        messages: typing.SupportsInt | typing.SupportsIndex,
+        each: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def add(
+        self, rank: typing.SupportsInt | typing.SupportsIndex, peer: Peer, inbox: Memory
+    ) -> None:
+        """
+        inbox: of INBOX bytes.
+        """
+    def has_news(self, rank: typing.SupportsInt | typing.SupportsIndex) -> bool:
+        """
+        Whether a message has come that nobody has taken.
+        """
+    def is_over(self, rank: typing.SupportsInt | typing.SupportsIndex) -> bool:
+        """
+        Whether that rank has rung off.
+        """
+    def listen(self) -> bool:
+        """
+        Whether a notification had come. Never blocks.
+        """
+    def meet(
+        self, rank: typing.SupportsInt | typing.SupportsIndex, inbox: RemoteMemory, checked: bool
+    ) -> None:
+        """
+        inbox: the other rank's for this one. checked: the two compare what arrives (integrity=1).
+        """
+    def over(self) -> list[int]: ...
+    def ring_off(self, seconds: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        """
+        Tells all that there is nothing more to wait for here.
+        """
+    def untaken(self) -> dict[int, list[tuple[int, int, int, int, str]]]:
+        """
+        By rank: (kind, number, root, nbytes, dtype) of what has come and no call has taken.
+        """
+
+class Exchange:
+    """
+    Blocks that go to some ranks while others come from some. sends, receives: lists of (rank, address, nbytes, Memory, number of
+    the call, bytes of the whole block, part, dtype), with None for the address of what a CPU does not reach, and for the Memory of
+    a block of EAGER bytes or fewer that it does, which a receive may have to be given later. of_all: the call is everybody's. See zerohop.collectives.
+    """
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        lines: Lines,
+        sends: list,
+        receives: list,
+        kind: typing.SupportsInt | typing.SupportsIndex,
+        root: typing.SupportsInt | typing.SupportsIndex,
+        digest: typing.SupportsInt | typing.SupportsIndex,
+        of_all: bool,
+    ) -> None: ...
+    def announce(self) -> None:
+        """
+        Tells those that wait of large blocks, once.
+        """
+    def look(self) -> None:
+        """
+        Raises what has failed.
+        """
+    def missing(self) -> list[int]:
+        """
+        Ranks from which something has yet to come.
+        """
+    def place(
+        self, receive: typing.SupportsInt | typing.SupportsIndex
+    ) -> tuple[typing.Any, int, int]:
+        """
+        Of what SmallCollectives has begun: the array into which it goes, where there, and its bytes.
+        """
+    def run(
+        self,
+        slice: typing.SupportsFloat | typing.SupportsIndex,
+        left: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> tuple[str, int, typing.Any] | None:
+        """
+        Goes on. None: it is complete. Else what is to be looked at, the rank that it is about, and more: "quiet" (nothing has come in
+        `slice` seconds, or a rank has rung off), "full" (that rank takes nothing), "unmet" (its inbox is to be looked up), "under_way"
+        (the Transfer has not ended), "unregistered" (number of the receive), "other" (the labels of what has come and of what should), "length" (of what has come), "payload"
+        (number of the receive, and the bytes that belong there). left: seconds that posting may wait.
+        """
+    def set_memory(
+        self, receive: typing.SupportsInt | typing.SupportsIndex, memory: Memory
+    ) -> None: ...
+    @property
+    def culprit(self) -> int | None:
+        """
+        Of a run() or look() that has raised: the rank that it is about, None for none.
+        """
+    @property
+    def number(self) -> int:
+        """
+        Of the call, among those that all ranks make; of send_recv, and of what Python has begun, 0.
+        """
+
+class SmallCollectives:
+    """
+    Collectives of small host arrays among up to eight ranks, from their arguments to their end, as long as all goes well; and the
+    lock that a collective of any size holds while it runs. One object for each World. See zerohop.collectives.
+
+    bell: the slot where somebody rings who has found that calls differ. slice: seconds after which a wait stops for a look. ended:
+    by kind, what is returned of a call that has ended.
+    """
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        lines: Lines,
+        log: CallLog,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        size: typing.SupportsInt | typing.SupportsIndex,
+        bell: typing.SupportsInt | typing.SupportsIndex,
+        slice: typing.SupportsFloat | typing.SupportsIndex,
+        ended: collections.abc.Sequence[typing.Any],
+    ) -> None: ...
+    def acquire(self, seconds: typing.SupportsFloat | typing.SupportsIndex) -> bool:
+        """
+        Waits for the lock. False: another thread held it all the time.
+        """
+    def count_received(self, from_: typing.SupportsInt | typing.SupportsIndex) -> int: ...
+    def count_sent(self, to: typing.SupportsInt | typing.SupportsIndex) -> int:
+        """
+        The number of the next send_recv to that rank.
+        """
+    def finished(self) -> None: ...
+    def of_all(
+        self,
+        kind: typing.SupportsInt | typing.SupportsIndex,
+        root: typing.Any,
+        out: typing.Any,
+        array: typing.Any,
+        seconds: typing.SupportsFloat | typing.SupportsIndex | None,
+    ) -> typing.Any:
+        """
+        Returns None if nothing has happened: the call is unusual or wrong, or others are under way; `ended[kind]` if it has ended; else
+        what has stopped it, as Exchange.run() has it. Stopped, or interrupted by an exception, a call that has begun keeps the lock, and
+        stopped() is what goes on. root: None for none. seconds: timeout; None: the Endpoint's.
+        """
+    def of_pair(
+        self,
+        to: typing.Any,
+        array: typing.Any,
+        from_: typing.Any,
+        out: typing.Any,
+        seconds: typing.SupportsFloat | typing.SupportsIndex | None,
+    ) -> typing.Any:
+        """
+        The same of a send_recv.
+        """
+    def release(self) -> None:
+        """
+        Does nothing if another thread holds the lock, or none.
+        """
+    def started(self) -> None:
+        """
+        Python has a call under way: until finished() there is none of this kind.
+        """
+    def stopped(self) -> Exchange | None:
+        """
+        The Exchange of a call of this thread that has been stopped; None: there is none.
+        """
+    @property
+    def left(self) -> float:
+        """
+        Seconds, of what has been stopped.
+        """
+    @property
+    def mine(self) -> bool:
+        """
+        Whether this thread holds the lock.
+        """
+
 class DeviceQueue:
     """
     A local array, one of a Peer and the way between them, for kernels: made by ``Peer.device_queue``. Its ``value`` is
@@ -1583,6 +1876,11 @@ class DeviceBoard:
 def announce_exit() -> None:
     """
     From now on errors end threads other than the calling one quietly.
+    """
+
+def ask(peer: Peer, name: str, now: bool = False) -> Inquiry:
+    """
+    Begins to look memory up. now: that nothing has the name ends it, too, with None.
     """
 
 def available_memory(root: str = "") -> int:
@@ -1769,9 +2067,32 @@ def crc32c(array: typing.Any) -> int:
     """
 
 def device_names() -> list[str]: ...
+def dial(endpoint: Endpoint, address: bytes) -> Dial:
+    """
+    Begins to connect.
+    """
+
 def fault_words(text: str) -> dict:
     """
     All words of faults with their values, times in seconds. Raises ValueError.
+    """
+
+def find_accepted(
+    endpoint: Endpoint, late: typing.SupportsFloat | typing.SupportsIndex | None = None
+) -> Peer:
+    """
+    As accept(), at once: None if nobody has connected yet, or TransferTimeout after `late` seconds.
+    """
+
+def find_notify(
+    endpoint: Endpoint,
+    first: typing.SupportsInt | typing.SupportsIndex,
+    count: typing.SupportsInt | typing.SupportsIndex,
+    reset: bool,
+    late: typing.SupportsFloat | typing.SupportsIndex | None = None,
+) -> tuple[int, int] | None:
+    """
+    As wait_notify_any(), at once: None if nothing is there yet, or TransferTimeout after `late` seconds.
     """
 
 def forget_logs() -> None:
@@ -1824,14 +2145,53 @@ def keep_times(on: bool = True) -> None:
     each of them three looks at the clock. In a notebook a Transfer draws its own.
     """
 
-def overdue(transfer: Transfer, seconds: typing.SupportsFloat | typing.SupportsIndex) -> str:
+@typing.overload
+def leave_wait(what: Endpoint, id: typing.SupportsInt | typing.SupportsIndex) -> None:
     """
-    What a wait says that has ended before the transfer; see zerohop.aio.
+    Ends what watch(), watch_slots() or watch_accept() has begun.
+    """
+
+@typing.overload
+def leave_wait(what: Transfer, id: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+@typing.overload
+def leave_wait(what: Dial, id: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+@typing.overload
+def leave_wait(what: Inquiry, id: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+@typing.overload
+def outcome(of: Transfer, late: typing.SupportsFloat | typing.SupportsIndex) -> typing.Any:
+    """
+    What it has ended with; if it has not, TransferTimeout after `late` seconds.
+    """
+
+@typing.overload
+def outcome(of: Dial, late: typing.SupportsFloat | typing.SupportsIndex) -> Peer:
+    """
+    What it has ended with; if it has not, TransferTimeout after `late` seconds.
+    """
+
+@typing.overload
+def outcome(of: Inquiry, late: typing.SupportsFloat | typing.SupportsIndex) -> RemoteMemory | None:
+    """
+    What it has ended with; if it has not, TransferTimeout after `late` seconds.
     """
 
 def report(sentence: str) -> None:
     """
     Report a failure that cannot be raised: it becomes a RuntimeWarning in the main thread.
+    """
+
+@typing.overload
+def seconds(
+    endpoint: Endpoint, timeout: typing.SupportsFloat | typing.SupportsIndex | None
+) -> float:
+    """
+    The bound of a call that is given that timeout.
+    """
+
+@typing.overload
+def seconds(peer: Peer, timeout: typing.SupportsFloat | typing.SupportsIndex | None) -> float:
+    """
+    The bound of a call that is given that timeout.
     """
 
 def send_logs(bell: typing.SupportsInt | typing.SupportsIndex) -> None:
@@ -1858,6 +2218,11 @@ def take_logs() -> tuple:
 def verbs_devices() -> list[str]:
     """
     Names of the RDMA devices that libibverbs lists, then those of the software HCA.
+    """
+
+def wire_text(bytes: bytes) -> str:
+    """
+    Text from another process as str, fit to be shown: see wire_text.hpp.
     """
 
 DEFAULT_CACHE_ENTRIES: int = 1024

@@ -10,29 +10,30 @@
 Timeouts, results and errors are those of the blocking calls. Cancelling loses nothing: a notification
 stays in its slot, and an accepted Peer goes to the next accept.
 
-Completions of transfers reach the event loop through a descriptor; each other call has a thread.
+No thread waits, and nothing is looked at again and again: each event loop has one descriptor, which the
+engine makes readable when something has come of what is awaited in that loop. Of several coroutines that wait
+in one loop for the same slots, or to accept, the first is served first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
-import time
+import types
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from zerohop import _core
 from zerohop.endpoint import Endpoint
-from zerohop.errors import TransferTimeout
+from zerohop.errors import Error
 
 __all__ = ["accept", "connect", "lookup", "wait_notify", "wait_notify_any"]
 
-_STEP = 0.1  # seconds after which a thread looks whether anybody still waits for it
 _BEAT = 0.25  # seconds
 T = TypeVar("T")
+_Told: TypeAlias = "asyncio.Future[bool]"  # False: the time is over
 
 
 class _Beat:
@@ -62,123 +63,189 @@ class _Beat:
 
 
 class _LoopBell:
-    """Wakes one event loop for the transfers that are awaited in it."""
+    """Wakes one event loop for what is awaited in it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._bell = _core.Bell()
+        self.bell = _core.Bell()
+        self.beat = _Beat()
+        self.lines: dict[object, _Line] = {}  # by what they wait for
         self._tokens = itertools.count()
-        self._waiting: dict[int, asyncio.Future[None]] = {}
-        loop.add_reader(self._bell.fileno(), self._on_ring)
+        self._waiting: dict[int, _Told] = {}
+        loop.add_reader(self.bell.fileno(), self._on_ring)
 
-    def wait(self, transfer: _core.Transfer) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def expect(self, future: _Told) -> int:
+        """The token with which the bell is to ring for it."""
         token = next(self._tokens)
         self._waiting[token] = future
-        self._bell.watch(transfer, token)
-        return future
+        return token
+
+    def forget(self, token: int) -> bool:
+        """False: it has rung already."""
+        return self._waiting.pop(token, None) is not None
 
     def _on_ring(self) -> None:
-        for token in self._bell.drain():
-            future = self._waiting.pop(token)
-            if not future.done():  # a cancelled task waits no more
-                future.set_result(None)
+        for token in self.bell.drain():
+            future = self._waiting.pop(token, None)
+            if future is not None and not future.done():  # a cancelled task waits no more
+                future.set_result(True)
+
+
+class _Line:
+    """The coroutines of one loop that wait for the same thing of an Endpoint, as they came.
+
+    Only the first is told when it may be there, as what that one takes is not there for the next.
+
+    watch: has the bell ring with a token; returns what ends that.
+    """
+
+    def __init__(
+        self,
+        bell: _LoopBell,
+        endpoint: Endpoint,
+        watch: Callable[[_core.Bell, int], int],
+        key: object,
+    ) -> None:
+        self._bell, self._endpoint, self._watch, self._key = bell, endpoint, watch, key
+        self._futures: OrderedDict[_Told, None] = OrderedDict()
+        self._token = self._wait = 0  # of the first
+
+    def join(self, future: _Told) -> None:
+        self._futures[future] = None
+        if len(self._futures) == 1:
+            self._begin(future)
+
+    def leave(self, future: _Told) -> None:
+        first = next(iter(self._futures)) is future
+        del self._futures[future]
+        if not first:
+            return
+        if self._bell.forget(self._token):
+            _core.leave_wait(self._endpoint, self._wait)
+        if self._futures:
+            self._begin(next(iter(self._futures)))
+        else:
+            del self._bell.lines[self._key]
+
+    def _begin(self, future: _Told) -> None:
+        self._token = self._bell.expect(future)
+        try:
+            self._wait = self._watch(self._bell.bell, self._token)
+        except Error:  # closed, say: it looks, and learns that by itself
+            self._bell.forget(self._token)
+            if not future.done():
+                future.set_result(True)
 
 
 _bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopBell] = (
     weakref.WeakKeyDictionary()
 )
-_beats: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Beat] = weakref.WeakKeyDictionary()
 
 
-def _beat() -> _Beat:
-    return _beats.setdefault(asyncio.get_running_loop(), _Beat())
+def _bell_of(loop: asyncio.AbstractEventLoop) -> _LoopBell:
+    bell = _bells.get(loop)
+    if bell is None:
+        for ref in _bells.keyrefs():
+            other = ref()
+            if other is not None and other.is_closed():  # what was awaited in it holds it
+                _bells.pop(other, None)
+        bell = _bells[loop] = _LoopBell(loop)
+    return bell
 
 
-def _expire(future: asyncio.Future[None]) -> None:
+def _expire(future: _Told) -> None:
     if not future.done():
-        future.set_result(None)  # wait(0) then raises TransferTimeout
+        future.set_result(False)
 
 
 def await_transfer(transfer: _core.Transfer) -> Generator[Any, None, Any]:
     """What ``Transfer.__await__`` returns: ``transfer.wait()``, default timeout included."""
-    if not transfer.done:
+    return _outcome(transfer, transfer.timeout)
+
+
+def _outcome(of: Any, timeout: float) -> Generator[Any, None, Any]:
+    """of: what has an end, of which the bell can tell."""
+    if not of.done:
         loop = asyncio.get_running_loop()
-        bell = _bells.get(loop)
-        if bell is None:
-            bell = _bells[loop] = _LoopBell(loop)
-        future = bell.wait(transfer)
-        bound = loop.call_later(transfer.timeout, _expire, future)
+        bell = _bell_of(loop)
+        future: _Told = loop.create_future()
+        token = bell.expect(future)
+        wait = bell.bell.watch(of, token)
+        bound = loop.call_later(timeout, _expire, future)
         try:
-            with _beat():
+            with bell.beat:
                 yield from future
         finally:
             bound.cancel()
-        if not transfer.done:
-            raise TransferTimeout(_core.overdue(transfer, transfer.timeout), effect="all")
-    return transfer.wait(0)
+            if bell.forget(token):
+                _core.leave_wait(of, wait)
+    return _core.outcome(of, timeout)
 
 
-async def _in_thread(
-    function: Callable[[], T], on_cancel: Callable[[Future[T]], None] | None = None
-) -> T:
-    """function() in a thread of its own: the loop's pool is small, and its end waits for them all."""
-    pool = ThreadPoolExecutor(1, "zerohop.aio")
-    future = pool.submit(function)
-    pool.shutdown(wait=False)
-    try:
-        with _beat():
-            return await asyncio.wrap_future(future)
-    except asyncio.CancelledError:
-        if on_cancel is not None:
-            future.add_done_callback(on_cancel)
-        raise
+@types.coroutine
+def _until_over(of: Any, timeout: float) -> Generator[Any, None, Any]:
+    return (yield from _outcome(of, timeout))
 
 
-async def _in_steps(
-    step: Callable[[float], T],
+async def _in_line(
+    endpoint: Endpoint,
+    what: tuple[object, ...],
+    find: Callable[[float | None], T | None],
+    watch: Callable[[_core.Bell, int], int],
     timeout: float,
-    on_cancel: Callable[[Future[T]], None] | None = None,
 ) -> T:
-    """step(seconds) again and again until it is done, `timeout` is over or the task is cancelled."""
-    until = time.monotonic() + timeout
-    nobody_waits = threading.Event()
+    """What find(None) finds, as soon as it does. It is taken behind the last point where the task can be cancelled.
 
-    def work() -> T:
-        while True:
-            left = until - time.monotonic()
-            try:
-                return step(min(max(left, 0.0), _STEP))
-            except TransferTimeout as late:
-                if nobody_waits.is_set() or left <= _STEP:
-                    what, _, _ = str(late).partition(" (waited")
-                    raise TransferTimeout(f"{what} (waited {timeout:.3g} s)") from None
-
-    try:
-        return await _in_thread(work, on_cancel)
-    finally:
-        nobody_waits.set()
+    find(seconds) raises TransferTimeout where it finds nothing.
+    """
+    found = find(None)
+    if found is not None:
+        return found
+    loop = asyncio.get_running_loop()
+    bell = _bell_of(loop)
+    key = (id(endpoint), *what)
+    until = loop.time() + timeout
+    while True:
+        line = bell.lines.get(key)
+        if line is None:
+            line = bell.lines[key] = _Line(bell, endpoint, watch, key)
+        future: _Told = loop.create_future()
+        line.join(future)
+        bound = loop.call_at(until, _expire, future)
+        try:
+            with bell.beat:
+                in_time = await future
+            # Where another waiter is quicker each time, the timer has no turn.
+            found = find(None if in_time and loop.time() < until else timeout)
+        finally:
+            bound.cancel()
+            line.leave(future)
+        if found is not None:
+            return found  # else another waiter was quicker
 
 
 async def connect(endpoint: Endpoint, address: bytes, timeout: float | None = None) -> _core.Peer:
     """As Endpoint.connect. A cancelled one may still connect: then connecting again is quick."""
-    return await _in_thread(lambda: endpoint.connect(address, timeout))
+    bound = _core.seconds(endpoint, timeout)
+    peer: _core.Peer = await _until_over(_core.dial(endpoint, address), bound)
+    return peer
 
 
 async def accept(endpoint: Endpoint, timeout: float | None = None) -> _core.Peer:
     """As Endpoint.accept."""
-
-    def give_back(future: Future[_core.Peer]) -> None:
-        if not future.cancelled() and future.exception() is None:
-            endpoint.put_back(future.result())
-
-    bound = endpoint.timeout if timeout is None else timeout
-    return await _in_steps(endpoint.accept, bound, give_back)
+    return await _in_line(
+        endpoint,
+        (),
+        lambda late: _core.find_accepted(endpoint, late),
+        lambda bell, token: bell.watch_accept(endpoint, token),
+        _core.seconds(endpoint, timeout),
+    )
 
 
 async def lookup(peer: _core.Peer, name: str, timeout: float | None = None) -> _core.RemoteMemory:
     """As Peer.lookup."""
-    bound = peer.timeout if timeout is None else timeout
-    return await _in_steps(lambda seconds: peer.lookup(name, seconds), bound)
+    bound = _core.seconds(peer, timeout)
+    memory: _core.RemoteMemory = await _until_over(_core.ask(peer, name), bound)
+    return memory
 
 
 async def wait_notify(
@@ -193,16 +260,10 @@ async def wait_notify_any(
     endpoint: Endpoint, first: int, count: int, timeout: float | None = None, reset: bool = True
 ) -> tuple[int, int]:
     """As Endpoint.wait_notify_any."""
-    bound = endpoint.timeout if timeout is None else timeout
-    until = time.monotonic() + bound
-
-    def look(seconds: float) -> tuple[int, int]:
-        return endpoint.wait_notify_any(first, count, seconds, reset=False)
-
-    while True:
-        slot, value = await _in_steps(look, bound)
-        # Taken here, behind the last point where the task can be cancelled.
-        taken = endpoint.reset_notify(slot) if reset else value
-        if taken:
-            return slot, taken
-        bound = max(0.0, until - time.monotonic())  # another waiter was quicker
+    return await _in_line(
+        endpoint,
+        (first, count),
+        lambda late: _core.find_notify(endpoint, first, count, reset, late),
+        lambda bell, token: bell.watch_slots(endpoint, first, count, token),
+        _core.seconds(endpoint, timeout),
+    )

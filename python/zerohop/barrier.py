@@ -1,59 +1,61 @@
-"""The barrier of a World: by notifications, in as many steps as the size has bits.
-
-In step k a rank tells the one 2**k further on that it has come, and waits for the one 2**k before it
-(Hensgen, Finkel, Manber: Two algorithms for barrier synchronization, 1988). Behind the last step it has heard of all, at
-first or at second hand.
-"""
+"""The barrier of a World: what is done when something goes wrong in its steps, which are in C++ (_core.Barrier)."""
 
 from __future__ import annotations
 
+import itertools
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from zerohop import _core
+from zerohop.bound import Bound
 from zerohop.ending import Cause, Ending, Told
 from zerohop.errors import Error, PeerLost, TransferTimeout
 from zerohop.last_words import MISMATCH
+from zerohop.roster import who_has
 
 if TYPE_CHECKING:
-    from zerohop.bound import Bound
-    from zerohop.history import Called
     from zerohop.roster import Roster
 
 __all__ = ["Barrier"]
 
-_STEPS = 32  # more than any size needs: the last one's slot is free
-_SLICE = 0.25  # seconds after which a wait looks whether the rank it waits for still lives
-# With the digest of what that rank has called below it, or 0: its collectives are over, and it may have called anything.
-_ARRIVED = 1 << 31
-_DIGEST = _ARRIVED - 1
-_LOST = 2  # plus the rank that is lost: whom that one tells need not wait for what does not come
-_NOBODY = -1  # in its place: somebody has called shrink()
+_SLICE = 0.25  # seconds after which a wait looks whether the ranks it waits for still live
+_NOBODY = -1  # in place of a rank; of one that is lost: somebody has called shrink()
 
 
 class Barrier:
-    """first_slot: of the SLOTS on every rank's board that are the barrier's."""
+    """first_slot: of the SLOTS on every rank's board that are the barrier's. bell: where a mismatch rings."""
 
-    # Two rows, taken in turns: a rank may be one barrier ahead of another, but not two.
-    SLOTS = 2 * _STEPS
-    FREE = _STEPS - 1  # of them: never used here
+    SLOTS = _core.Barrier.SLOTS
+    FREE = _core.Barrier.FREE  # of them: never used here
 
-    def __init__(self, roster: Roster, first_slot: int, ending: Ending) -> None:
-        self._roster, self._first = roster, first_slot
-        self._ending, self._history = ending, roster.history
-        self._called: Called | None = None  # which one is under way
-        self._row = self._step = 0
-        self._told = False  # in this step
+    def __init__(self, roster: Roster, first_slot: int, bell: int, ending: Ending) -> None:
+        self._roster, self._ending, self._history = roster, ending, roster.history
+        self._steps = _core.Barrier(
+            roster.endpoint, self._history.log, roster.rank, roster.size, first_slot, bell
+        )
+        self._turns = itertools.count()  # whom to ask next
         self._lost: int | None = None
         self._inside = threading.Lock()
 
-    def wait(self, bound: Bound) -> None:
+    def wait(self, timeout: float | None) -> None:
+        """As World.barrier(). Who calls again goes on where a call that timed out has left off."""
+        begin = time.monotonic()
+        seconds = None if timeout is None else self._roster.bound(timeout)
         if not self._inside.acquire(blocking=False):
             raise RuntimeError(
                 "another thread of this rank is in the barrier: one of them is enough"
             )
         try:
-            self._go_on(bound)
+            if self._lost is None and self._ending.cause is None:  # as a rule, and it is all
+                first = _SLICE if seconds is None else min(_SLICE, seconds)
+                found = self._steps.run(first, True)
+                if found is None:
+                    return
+            else:
+                found = ("rung", _NOBODY)
+            self._go_on(found, Bound(self._roster.bound(seconds), begin))
         finally:
             self._inside.release()
 
@@ -68,71 +70,62 @@ class Barrier:
         finally:
             self._inside.release()
 
-    def _go_on(self, bound: Bound) -> None:
-        """From where a call that timed out has left off."""
+    def _go_on(self, found: tuple[str, int] | None, bound: Bound) -> None:
+        """found: as _core.Barrier.run() has it."""
         if self._lost is not None:
             raise self._broken()
+        try:
+            while found is not None:
+                found = self._answer(*found, bound)
+        except PeerLost:
+            if self._lost is not None:
+                self._warn_others(bound)
+            raise
+
+    def _answer(self, news: str, rank: int, bound: Bound) -> tuple[str, int] | None:
+        """What is found when the steps have gone on."""
+        if news == "quiet":
+            return self._look_around(bound)
+        if news == "rung":
+            self._refuse()
+        elif news == "unknown":
+            self._connect(rank, bound)
+        elif news == "different":
+            self._compare(rank, bound)
+        else:
+            self._lost = rank
+            raise self._broken()
+        return self._run(min(_SLICE, bound.left()))
+
+    def _run(self, seconds: float) -> tuple[str, int] | None:
+        return self._steps.run(seconds, self._ending.cause is None)
+
+    def _refuse(self) -> None:
         self._ending.look()
         refusal = self._ending.refusal(f"barrier of {self._roster.name!r}")
         if refusal is not None and self._ending.mismatch is not None:
             raise refusal
-        if self._called is None:
-            self._called = self._history.add_barrier()
-        while 1 << self._step < self._roster.size:
-            try:
-                self._tell(bound)
-                self._hear(bound)
-            except PeerLost:
-                self._warn_others(bound)
-                raise
-            self._step, self._told = self._step + 1, False
-        self._row, self._step, self._called = 1 - self._row, 0, None
 
-    def _slot(self, step: int) -> int:
-        return self._first + self._row * _STEPS + step
-
-    def _target(self, step: int) -> int:
-        return (self._roster.rank + (1 << step)) % self._roster.size
-
-    def _tell(self, bound: Bound) -> None:
-        if self._told:
-            return
-        target = self._target(self._step)
+    def _connect(self, rank: int, bound: Bound) -> None:
         try:
-            peer = self._roster.peer(target, bound)
-            peer.notify(self._slot(self._step), _ARRIVED | self._digest())
+            self._steps.connect(rank, self._roster.peer(rank, bound))
         except PeerLost as error:
-            self._lost = target
+            self._lost = rank
             raise self._broken() from error
-        self._told = True
 
-    def _hear(self, bound: Bound) -> None:
-        source = (self._roster.rank - (1 << self._step)) % self._roster.size
-        slot = self._slot(self._step)
-        while (value := self._await(slot, source, bound)) == 0:
-            if bound.left() == 0:
-                raise TransferTimeout(
-                    f"barrier of {self._roster.name!r}: rank {source} has not come in time; call again to wait on"
-                )
-        if value < _ARRIVED:
-            self._lost = value - _LOST
+    def _compare(self, rank: int, bound: Bound) -> None:
+        """With that rank's calls, which are different."""
+        with suppress(Error):
+            peer = self._roster.peer(rank, bound.by_the_way())
+            if text := self._history.difference(rank, peer):
+                raise self._differ(text)
+        self._ending.look()
+        if self._ending.mismatch is not None:  # it has found it, too, said so and left
             raise self._broken()
-        its, own = value & _DIGEST, self._digest()
-        if its and own and its != own:
-            with suppress(Error):
-                peer = self._roster.peer(source, bound.by_the_way())
-                if text := self._history.difference(source, peer):
-                    raise self._differ(text)
-            self._ending.look()
-            if self._ending.mismatch is not None:  # it has found it, too, said so and left
-                raise self._broken()
-            raise self._differ(
-                f"rank {source} and rank {self._roster.rank} have made different calls before {self._called}"
-            )
-
-    def _digest(self) -> int:
-        assert self._called is not None
-        return 0 if self._ending.cause is not None else self._called.digest & _DIGEST or 1
+        called = f"barrier (number {self._steps.number})"
+        raise self._differ(
+            f"rank {rank} and rank {self._roster.rank} have made different calls before {called}"
+        )
 
     def _differ(self, text: str) -> Exception:
         """What to raise where ranks have made different calls: all of them do."""
@@ -140,21 +133,26 @@ class Barrier:
         self._ending.declare(cause)
         return cause.error(f"barrier of {self._roster.name!r}")
 
-    def _await(self, slot: int, source: int, bound: Bound) -> int:
-        """What came within a slice; 0: nothing, and the source lives. Raises PeerLost."""
-        found = self._roster.find_note(slot, 1, min(_SLICE, bound.left()), reset=True)
-        if found is not None:
-            return found[1]
+    def _look_around(self, bound: Bound) -> tuple[str, int] | None:
+        """Nothing has come for a while. As _answer()."""
         self._ending.look()
         if self._ending.mismatch is not None:
             raise self._broken()
-        if self._roster.lives(source, bound):
-            self._ask(source, bound)
-            return 0
-        if value := self._roster.endpoint.reset_notify(slot):  # its last words
-            return value
-        self._lost = source
-        raise self._broken()
+        missing = self._steps.missing()
+        gone = [rank for rank in missing if not self._roster.lives(rank, bound)]
+        if gone:
+            found = self._run(0.0)  # their last words
+            silent = set(gone).intersection(self._steps.missing())
+            if found is None or found[0] != "quiet" or not silent:
+                return found
+            self._lost = min(silent)
+            raise self._broken()
+        self._ask(missing[next(self._turns) % len(missing)], bound)
+        if bound.left() == 0:
+            raise TransferTimeout(
+                f"barrier of {self._roster.name!r}: {who_has(missing)} not come in time; call again to wait on"
+            )
+        return self._run(min(_SLICE, bound.left()))
 
     def _ask(self, source: int, bound: Bound) -> None:
         """Who does not come may have called something else. Raises ValueError."""
@@ -191,9 +189,6 @@ class Barrier:
         assert self._lost is not None
         self._roster.last_words.pass_on(self._lost)
         short = bound.by_the_way()  # one for all of them
-        first = self._step + 1 if self._told else self._step
-        for step in range(first, (self._roster.size - 1).bit_length()):
+        for rank, slot in self._steps.untold():
             with suppress(Error):
-                self._roster.peer(self._target(step), short).notify(
-                    self._slot(step), _LOST + self._lost
-                )
+                self._roster.peer(rank, short).notify(slot, _core.Barrier.LOST + self._lost)

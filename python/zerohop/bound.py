@@ -13,10 +13,10 @@ _LONGEST_PAUSE = 50e-3
 
 
 class Bound:
-    """A call that was given `seconds`: even with 0 it has time to connect, once."""
+    """A call that was given `seconds`: even with 0 it has time to connect, once. begin: by time.monotonic(); None: now."""
 
-    def __init__(self, seconds: float) -> None:
-        self.end = time.monotonic() + seconds
+    def __init__(self, seconds: float, begin: float | None = None) -> None:
+        self.end = (time.monotonic() if begin is None else begin) + seconds
         self._last = self.end + _GRACE
 
     def left(self) -> float:

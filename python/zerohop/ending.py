@@ -79,6 +79,7 @@ class Ending:
             if not news:
                 return
             self.cause = cause
+            self._roster.history.log.end()
             with suppress(Error):  # the World is closed: they see that this rank has left
                 note = np.frombuffer(json.dumps(cause).encode()[:_LONGEST], np.uint8)
                 self._notes.append(self._roster.endpoint.register(note))

@@ -8,8 +8,6 @@ import os
 import sys
 import time
 import weakref
-from collections import deque
-from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, SupportsFloat
 
@@ -103,9 +101,9 @@ class Endpoint(_core.Endpoint):
             raises TransferTimeout unless all is there already; connecting then never succeeds.
             Default: ``$ZEROHOP_TIMEOUT``, else 30.
         name: shown in messages, printable, at most 1024 bytes. Default: ``"<host>:<pid>"``.
-        spin: how long a wait polls before it sleeps, in seconds; longer costs CPU time, shorter costs
-            latency. Where both processes may run on the same core 0 is best: who polls keeps the other
-            from answering. Default: ``$ZEROHOP_SPIN``, else 200e-6.
+        spin: how long a wait polls before it sleeps, in seconds that its thread has the core; longer costs
+            CPU time, shorter costs latency. A wait gives way while it polls (sched_yield(2)), and sleeps
+            after 20e-6 where another program computes on its core. Default: ``$ZEROHOP_SPIN``, else 200e-6.
         host: address of this host on which to listen for control connections: an IPv4 or IPv6 literal,
             not a name.
             Default: ``$ZEROHOP_HOST``, else where the device itself is reached.
@@ -201,7 +199,6 @@ class Endpoint(_core.Endpoint):
             if not hint:
                 raise
             raise reworded(error, f"{error}; {hint}") from None
-        self._put_back: deque[_core.Peer] = deque()
         _open.add(self)
         if place is not None:
             self._expose(place)
@@ -249,17 +246,6 @@ class Endpoint(_core.Endpoint):
         return super().connect(address, timeout)
 
     connect.__doc__ = _core.Endpoint.connect.__doc__
-
-    def accept(self, timeout: Seconds | None = None) -> _core.Peer:
-        with suppress(IndexError):
-            return self._put_back.popleft()
-        return super().accept(timeout)
-
-    accept.__doc__ = _core.Endpoint.accept.__doc__
-
-    def put_back(self, peer: _core.Peer) -> None:
-        """Have the next `accept` return this Peer, for instance because its caller was cancelled."""
-        self._put_back.append(peer)
 
     def __enter__(self) -> Self:
         self.peek_notify(0)  # raises if it is closed, or was made before a fork

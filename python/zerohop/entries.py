@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import os
 import socket
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from zerohop import _core
 from zerohop.errors import ProtocolError
 
 __all__ = ["Entry", "boot_id"]
 
 
 _KINDS = {"size": int, "run": str, "host": str, "left": str, "pid": int, "boot": str}
+
+
+def _shown(text: str) -> str:
+    return _core.wire_text(text.encode(errors="surrogatepass"))
 
 
 @cache
@@ -55,9 +60,9 @@ class Entry:
         head, _, address = value.partition(b"\n")
         try:
             entry = cls(address=address, **json.loads(head))
-            if all(type(getattr(entry, name)) is kind for name, kind in _KINDS.items()):
-                return entry
-            raise TypeError
+            if not all(type(getattr(entry, name)) is kind for name, kind in _KINDS.items()):
+                raise TypeError
+            return replace(entry, host=_shown(entry.host), left=_shown(entry.left))
         except (TypeError, ValueError, RecursionError):
             raise ProtocolError(
                 "what a store has in the place of a rank was not put there by this version of zerohop: take "

@@ -47,7 +47,7 @@ class CudaError(Error):
 
 
 class PeerLost(Error):
-    """The peer died, hangs, left, or cannot be reached."""
+    """The peer died, hangs, left, or cannot be reached; ``code`` is ``errno.EUSERS`` where it has no place for one more Peer."""
 
 
 class TransferTimeout(Error, TimeoutError):

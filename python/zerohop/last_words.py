@@ -5,10 +5,11 @@ They are written into memory of every rank that is connected, so that they are t
 
 from __future__ import annotations
 
-import re
+import select
 import struct
 import time
 import zlib
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +30,6 @@ _CELL = 1024  # bytes of what is said once
 _MOST_CELLS = 64  # ranks share them: what two say at once there is lost, and the checksum tells
 _HEAD = struct.Struct("<IIiI")  # checksum of what follows, kind, rank that says it, bytes of text
 _TELL = 0.5  # seconds for telling all of them
-_EACH = 0.25  # seconds for one of them to answer
 _LONGEST = 200  # characters of a description
 
 
@@ -46,13 +46,9 @@ class LastWords:
     """
 
     def __init__(self, endpoint: Endpoint, name: str, rank: int, size: int, bell: int) -> None:
-        self._endpoint, self._rank, self._bell = endpoint, rank, bell
+        self._endpoint, self._rank, self.bell = endpoint, rank, bell
         self._cells = min(size, _MOST_CELLS)
         self._name = f"last words of {name!r}"
-        self._own = (
-            f"{endpoint.name}, to itself"  # the Endpoint from which this rank reaches itself
-        )
-        self._title = re.compile(rf"rank \d+ of {re.escape(name)} \(")  # of a rank's Endpoint
         self._memory: _core.Memory | None = None
         if size > 1:
             self._memory = endpoint.empty(2 * self._cells * _CELL)
@@ -74,31 +70,47 @@ class LastWords:
             return
         end = time.monotonic() + _TELL
         posted = []
-        for peer in filter(self._is_rank, self._endpoint.peers):
+        for peer, there in self._memories(end):
             with suppress(Exception):  # whatever it shares under that name
-                posted.append(self._write(peer, word, end - time.monotonic()))
+                posted.append(self._write(peer, there, word))
         for transfer in posted:
             with suppress(Error):
                 transfer.wait(max(0.0, end - time.monotonic()))
 
-    def _is_rank(self, peer: _core.Peer) -> bool:
-        """Others share no such memory, and to wait for it takes the time in which ranks are told."""
-        return self._title.match(peer.name) is not None and peer.name != self._own
+    def _memories(self, end: float) -> Iterator[tuple[_core.Peer, _core.RemoteMemory]]:
+        """Of the ranks that are connected and answer until then: all are asked at once. Other Peers share none."""
+        bell = _core.Bell()
+        rings = select.poll()
+        rings.register(bell.fileno(), select.POLLIN)
+        asked = {}
+        for token, peer in enumerate(self._endpoint.peers):
+            with suppress(Error):  # it is lost by now
+                inquiry = _core.ask(peer, self._name, now=True)
+                bell.watch(inquiry, token)
+                asked[token] = peer, inquiry
+        while asked and rings.poll(max(0.0, end - time.monotonic()) * 1e3):
+            for token in bell.drain():
+                peer, inquiry = asked.pop(token)
+                with suppress(Error):
+                    there: _core.RemoteMemory | None = _core.outcome(inquiry, 0.0)
+                    if there is not None:
+                        yield peer, there
 
-    def _write(self, peer: _core.Peer, word: Word, left: float) -> _core.Transfer:
+    def _write(self, peer: _core.Peer, there: _core.RemoteMemory, word: Word) -> _core.Transfer:
         cell = _packed(word)
-        there = peer.lookup(self._name, max(0.0, min(_EACH, left)))
         count = there.nbytes // _CELL // 2
         begin = ((word.kind == LEFT) * count + word.rank % count) * _CELL
-        note = (self._bell, 1) if word.kind == MISMATCH else None
+        note = (self.bell, 1) if word.kind == MISMATCH else None
         return peer.write(cell, there[begin : begin + cell.nbytes], notify=note)
 
     def rung(self) -> bool:
         """Whether somebody has told of a mismatch since the last time."""
-        if self._memory is not None:
-            with suppress(Error):  # the Endpoint is closed: whoever waits learns that otherwise
-                return self._endpoint.reset_notify(self._bell) != 0
-        return False
+        if self._memory is None:
+            return False
+        try:
+            return self._endpoint.reset_notify(self.bell) != 0
+        except Error:  # the Endpoint is closed: whoever waits learns that otherwise
+            return False
 
     def heard(self) -> list[Word]:
         """All that has been told so far."""
@@ -137,5 +149,5 @@ def _unpacked(cell: bytes) -> Word | None:
         return None
     if zlib.crc32(cell[4 : _HEAD.size + length]) != checksum:
         return None
-    text = cell[_HEAD.size : _HEAD.size + length].decode(errors="ignore")
+    text = _core.wire_text(cell[_HEAD.size : _HEAD.size + length])
     return Word(_KINDS[kind], rank, " ".join(text.split()))

@@ -15,6 +15,7 @@ parent over these pipes, and a worker that dies, fails or falls silent ends the 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import threading
 import time
@@ -179,6 +180,12 @@ class Ranks:
     @property
     def pids(self) -> list[int]:
         return [rank.process.pid or 0 for rank in self._ranks]
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """To every rank that has not ended."""
+        for rank in self._ranks:
+            if rank.process.exitcode is None and rank.process.pid:
+                os.kill(rank.process.pid, number)
 
     def tell(self, order: Any) -> None:
         """Gives `order` to every rank, for its next `Link.order`."""

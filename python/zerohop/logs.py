@@ -93,7 +93,7 @@ def outlive_endpoints() -> None:
 
 def _hand_over() -> None:
     sentences, dropped = (), 0
-    with _reported():  # a name that a peer has sent may be no text
+    with _reported():  # whatever fails: this thread goes on
         sentences, dropped = _core.take_logs()
     for level, topic, sentence in sentences:
         with _reported():

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from zerohop import _core
 from zerohop.bound import looks
 from zerohop.entries import boot_id
 from zerohop.errors import Error, TransferTimeout
@@ -47,7 +48,7 @@ class GatheredStore:
             key, _, value = given.partition(b"\n")
             if not key:
                 raise Error(
-                    f"rank {rank} of {group.size} could not make its World: {value.decode()}"
+                    f"rank {rank} of {group.size} could not make its World: {_core.wire_text(value)}"
                 )
             self.known[key.decode()] = value
 

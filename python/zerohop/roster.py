@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -22,10 +23,9 @@ from zerohop.numbers import seconds, whole
 from zerohop.slots import BELL
 from zerohop.store import Store
 
-__all__ = ["Roster"]
+__all__ = ["Roster", "who_has"]
 
 _JOIN = 1.0  # seconds to join the others, at least
-_FULL = "as many as its max_peers"  # what a rank says that has no place for another Peer
 _RARELY = 10  # times as long as it took a look that found nobody is not repeated
 
 
@@ -96,7 +96,7 @@ class Roster:
                     return peer
             except (PeerLost, AuthenticationError) as error:  # nobody there, or by now another one
                 why = str(error)
-                lost = lost and _FULL not in why  # who refuses is there, and may close a Peer yet
+                lost = lost and error.code != errno.EUSERS  # it is there, and may close a Peer yet
             except TransferTimeout as error:
                 why, lost = str(error), False
             if lost:
@@ -216,6 +216,8 @@ class Roster:
             self._addresses.say(why)
 
     def close(self, timeout: float | None) -> None:
+        if self._pid != os.getpid():
+            return  # a child: the parent's, and a thread that only the parent has may hold the lock
         with self._lock:
             landings, self._landings = self._landings, None
         if landings is not None:
@@ -227,3 +229,11 @@ class Roster:
             self.endpoint.close(left.left())
         finally:
             self._addresses.leave()  # then the rank may join the next run
+
+
+def who_has(ranks: Collection[int]) -> str:
+    """In messages."""
+    if len(ranks) == 1:
+        return f"rank {next(iter(ranks))} has"
+    shown = ", ".join(str(rank) for rank in sorted(ranks)[:8]) + (", ..." if len(ranks) > 8 else "")
+    return f"ranks {shown} have"

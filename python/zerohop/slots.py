@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zerohop.barrier import Barrier
+from zerohop._core import Barrier
 
 __all__ = ["BARRIER", "BELL", "FIRST", "LAST", "MOST_RANKS", "SlotRanges", "collective_slots"]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
+from zerohop.links import refuse_links_of_others
 from zerohop.locks import ByteLocks
 
 __all__ = ["Directory", "Store", "is_of_torch", "open_store", "peek"]
@@ -31,22 +32,29 @@ class Store(Protocol):
 class Directory:
     """A Store in files of a directory that all ranks see, each whole at any time and for this user alone.
 
-    Raises NotADirectoryError, and PermissionError where others may write: they could put files there, or take them away.
+    Raises NotADirectoryError, and PermissionError where others may write, as they could put files there, or take them away,
+    and where a symbolic link of another user leads.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        refuse_links_of_others(self.path)
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except FileExistsError:
             raise NotADirectoryError(
                 f"{self.path} is a file: a World needs a directory of its own"
             ) from None
-        mode = self.path.stat().st_mode
-        if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        found = self.path.stat()
+        if found.st_uid not in (0, os.geteuid()):
             raise PermissionError(
-                f"{self.path} may be written by other users (its mode is {stat.S_IMODE(mode):o}), and addresses there are "
-                f"secrets: chmod go-w {shlex.quote(str(self.path))}, or name a directory that does not exist yet"
+                f"{self.path} is a directory of user {found.st_uid}, and addresses there are secrets: name one that does "
+                "not exist yet"
+            )
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(
+                f"{self.path} may be written by other users (its mode is {stat.S_IMODE(found.st_mode):o}), and addresses "
+                f"there are secrets: chmod go-w {shlex.quote(str(self.path))}, or name a directory that does not exist yet"
             )
 
     def set(self, key: str, value: bytes) -> None:

@@ -23,7 +23,7 @@ from zerohop.numbers import whole
 from zerohop.roster import Roster
 from zerohop.segment import Segment
 from zerohop.shrinking import Shrinking
-from zerohop.slots import BARRIER, SlotRanges, collective_slots
+from zerohop.slots import BARRIER, BELL, SlotRanges, collective_slots
 from zerohop.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class World(CollectiveCalls):
         self._roster = Roster(store, name, self.rank, self.size, of_endpoint)
         self.endpoint = self._roster.endpoint
         ending = Ending(self._roster)
-        self._barrier = Barrier(self._roster, BARRIER, ending)
+        self._barrier = Barrier(self._roster, BARRIER, BELL, ending)
         slots = collective_slots(self.size)
         self._desk = Desk(self._roster, slots, ending)
         self._slots = SlotRanges(slots.start)
@@ -239,7 +239,7 @@ class World(CollectiveCalls):
         where ranks have called different things.
         """
         self._roster.check_open()
-        self._barrier.wait(Bound(self._roster.bound(timeout)))
+        self._barrier.wait(timeout)
 
     def state(self) -> list[str]:
         """``"healthy"`` or ``"corrupt"`` for every rank, as this one knows it (gaspi_state_vec_get).

@@ -185,3 +185,11 @@ def open_endpoint(device: str) -> Iterator[Callable[..., object]]:
     yield make
     for endpoint in made:
         endpoint.close()
+
+
+@pytest.fixture
+def couple(open_endpoint) -> tuple[object, object, object, object]:
+    """Two Endpoints that wait long, and each one's Peer for the other."""
+    a, b = open_endpoint(timeout=patient(30.0)), open_endpoint(timeout=patient(30.0))
+    to_b = a.connect(b.address)
+    return a, b, to_b, b.accept()

@@ -291,6 +291,44 @@ def test_an_entry_that_another_user_has_put_into_a_store_is_not_believed(tmp_pat
     assert store.get("key") == b"mine"
 
 
+@AS_NOBODY
+@pytest.mark.parametrize("place", ["link", "link/job", "direct/../link/job/deep", "own/job"])
+def test_no_store_is_made_where_a_link_of_another_user_leads(tmp_path, place):
+    target = tmp_path / "target"
+    target.mkdir(mode=0o700)
+    (tmp_path / "direct").mkdir()
+    (tmp_path / "link").symlink_to(target)
+    os.chown(tmp_path / "link", NOBODY, NOBODY, follow_symlinks=False)
+    (tmp_path / "own").symlink_to("link")  # this user's, to the other's
+    with pytest.raises(PermissionError, match=rf"symbolic link of user {NOBODY}, .*/link, who"):
+        Directory(tmp_path / place)
+    assert not list(target.iterdir())
+
+
+@AS_NOBODY
+def test_no_store_is_made_in_a_directory_of_another_user(tmp_path):
+    place = tmp_path / "job"
+    place.mkdir(mode=0o755)
+    os.chown(place, NOBODY, NOBODY)
+    with pytest.raises(PermissionError, match=f"directory of user {NOBODY}"):
+        Directory(place)
+    assert not list(place.iterdir())
+    Directory(place / "own").set("key", b"value")  # which its owner may take away, and not read
+
+
+def test_a_store_lies_behind_links_of_this_user(tmp_path, monkeypatch):
+    (tmp_path / "job").mkdir()
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "link").symlink_to("../../job")
+    (tmp_path / "absolute").symlink_to(tmp_path / "a" / "b")
+    Directory(tmp_path / "absolute" / "link").set("key", b"value")
+    monkeypatch.chdir(tmp_path / "a")
+    assert Directory("b/link").get("key") == b"value"
+    (tmp_path / "round").symlink_to("round")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        Directory(tmp_path / "round")
+
+
 def test_a_link_in_the_place_of_a_draft_leads_nowhere(tmp_path):
     """The name of a draft can be guessed."""
     store, precious = Directory(tmp_path / "job"), tmp_path / "precious"

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import Attempt
-from support.collective_calls import KINDS, Given, Guarded
+from support.collective_calls import KINDS, POISON, Given, Guarded, content, wrong
 from support.patience import SLOW
 from support.ranks import close, results, worlds
 from zerohop.collectives.blocks import Block
 from zerohop.collectives.broadcast import PIECE
-from zerohop.collectives.line import EAGER
+from zerohop.collectives.desk import Desk
+from zerohop.collectives.lines import EAGER
 
 SIZES = (0, 1, 1237, EAGER - 1, EAGER, EAGER + 1, 5 * EAGER + 3)
 ROUNDS = int(60 / SLOW)
@@ -44,6 +45,62 @@ def test_what_a_cpu_does_not_reach_arrives(rank_threads, monkeypatch, elsewhere)
     monkeypatch.setattr(Block, "on_host", property(on_host))
     rank_threads(every_size, 3, SIZES)
     rank_threads(every_dtype, 3, of_numpy, ("float32", "int64"))
+
+
+def equal_blocks(world, nbytes, listed):
+    """One array of equal parts, or a list of arrays on the ranks that are `listed`: they go different ways within a rank."""
+    rank, everyone = world.rank, range(world.size)
+    for number in range(5):
+        sent = np.stack([content(number, rank, to, nbytes) for to in everyone])
+        to_rank = [content(number, source, rank, nbytes) for source in everyone]
+        to_first = [content(number, source, 0, nbytes) for source in everyone]
+        root = number % world.size
+
+        def given(parts):
+            return list(parts) if rank in listed else parts
+
+        def check(came, expected, what):
+            assert np.array_equal(came, expected), f"{what}: {wrong(came.ravel(), expected)}"
+
+        out = np.full_like(sent, POISON)
+        world.all_to_all(given(out), given(sent))
+        check(out, np.stack(to_rank), "all_to_all")
+        out[:] = POISON
+        world.all_gather(given(out), sent[0])
+        check(out, np.stack(to_first), "all_gather")
+        out[:] = POISON
+        out[rank] = sent[0]
+        world.all_gather(given(out), out[rank])  # in place
+        check(out, np.stack(to_first), "all_gather in place")
+        out[:] = POISON
+        world.gather(given(out) if rank == root else None, sent[0], root)
+        expected = np.stack(to_first) if rank == root else np.full_like(out, POISON)
+        check(out, expected, "gather")
+        out[:] = POISON
+        world.scatter(out[1], given(sent) if rank == root else None, root)
+        check(out[1], to_rank[root], "scatter")
+        assert (out[[0, *range(2, world.size)]] == POISON).all()
+
+
+@pytest.mark.parametrize("size", [2, 3, 8, 9])
+@pytest.mark.timeout(180)
+def test_equal_blocks_arrive(rank_threads, size):
+    for listed in ([], [1], range(size)):
+        for nbytes in (1, 1237, EAGER, EAGER + 1):
+            rank_threads(equal_blocks, size, nbytes, listed, deadline=60.0)
+
+
+@pytest.mark.parametrize("sender", [0, 1])
+def test_a_small_block_that_is_announced_arrives(rank_threads, monkeypatch, sender):
+    """As from a GPU to a host: who receives it has planned for what comes with its header."""
+    monkeypatch.setattr(Block, "on_host", property(lambda block: block.flat.what == "out"))
+    monkeypatch.setattr(
+        "zerohop.collectives.desk.Desk.at_once",
+        lambda desk, *given, at_once=Desk.at_once: (
+            None if desk._roster.rank == sender else at_once(desk, *given)
+        ),
+    )
+    rank_threads(equal_blocks, 2, 1237, [])
 
 
 @pytest.mark.parametrize("size", [3, 4, 7])

@@ -10,7 +10,7 @@ import pytest
 import zerohop as zh
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.ranks import close, results, worlds
-from zerohop.collectives.line import EAGER
+from zerohop.collectives.lines import EAGER
 from zerohop.ending import Cause
 from zerohop.last_words import MISMATCH, OTHER
 

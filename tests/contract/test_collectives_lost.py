@@ -10,7 +10,7 @@ import zerohop as zh
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.ranks import close, results, worlds
 from support.victim import Victim
-from zerohop.collectives.line import EAGER
+from zerohop.collectives.lines import EAGER
 
 TOLD = 2.0  # seconds beside those in which a loss is seen: from rank to rank
 

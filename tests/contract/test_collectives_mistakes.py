@@ -10,7 +10,7 @@ import pytest
 import zerohop as zh
 from support.attempt import Attempt, within
 from support.ranks import TIMEOUT, close, results, worlds
-from zerohop.collectives.line import EAGER
+from zerohop.collectives.lines import EAGER
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ def test_what_adds_up_is_elsewhere(rank_threads, name):
     assert not hasattr(world, name)
     with pytest.raises(AttributeError, match=rf"no '{name}': .*NCCL.*mpi4py"):
         getattr(world, name)(np.zeros(3))
-    with pytest.raises(AttributeError, match=r"no 'colour'$"):
+    with pytest.raises(AttributeError, match=r"no attribute 'colour'$"):
         operator.attrgetter("colour")(world)
     world.close()
 

@@ -13,7 +13,8 @@ import zerohop as zh
 from support.attempt import Attempt, within
 from support.patience import SLOW, patient
 from support.ranks import close, results, worlds
-from zerohop.collectives.line import EAGER
+from support.signals import ctrl_c
+from zerohop.collectives.lines import EAGER
 
 
 @pytest.fixture
@@ -120,6 +121,128 @@ def test_threads_may_call_in_turns(pair):
         ]
         results(calls)
     assert came.tolist() == list(range(1, 11))
+
+
+def met(first, second):
+    """Both have had calls with the other, so that the next ones need no more than messages."""
+    for sender, receiver in ((first, second), (second, first)):
+        calls = [
+            Attempt(sender.broadcast, np.ones(3), sender.rank),
+            Attempt(receiver.broadcast, np.zeros(3), sender.rank),
+        ]
+        results(calls)
+        sender.send_recv(to=receiver.rank, array=np.ones(3))
+        receiver.send_recv(from_=sender.rank, out=np.zeros(3))
+
+
+def test_half_a_pair_is_refused_among_those_who_have_met(pair):
+    first, second = pair
+    met(first, second)
+    array, out = np.zeros(3), np.zeros(3)
+    for given in ({"to": 1, "array": array, "out": out}, {"array": array}, {"out": out}):
+        with pytest.raises(ValueError, match="to= goes with array="):
+            first.send_recv(**given)
+
+
+def test_a_call_of_another_thread_waits_for_the_one_that_runs(pair):
+    first, second = pair
+    met(first, second)
+    here, there = np.zeros(3), np.zeros(3)
+    runs = Attempt(second.broadcast, here)
+    runs.stays_pending(0.1)
+    waits = Attempt(lambda: second.send_recv(from_=0, out=there))
+    waits.stays_pending(0.1)
+    behind = second.all_gather(np.zeros((2, 1)), np.zeros(1), wait=False)
+    first.broadcast(np.ones(3))
+    runs.value()
+    waits.stays_pending(0.1)
+    first.send_recv(to=1, array=np.full(3, 2.0))
+    waits.value()
+    assert here.tolist() == [1, 1, 1]
+    assert there.tolist() == [2, 2, 2]
+    assert not behind.done
+    first.all_gather(np.zeros((2, 1)), np.zeros(1))
+    behind.wait()
+
+
+def test_the_lock_belongs_to_the_thread_that_holds_it(pair):
+    """Who was interrupted on the way to it may release it without knowing."""
+    calls = pair[0]._desk._calls
+    assert calls.acquire(1.0)
+    assert calls.mine
+    for call in (calls.release, calls.stopped):
+        Attempt(call).value()
+    assert not Attempt(calls.acquire, 0.0).value()
+    assert not Attempt(lambda: calls.mine).value()
+    calls.release()
+    assert not calls.mine
+    calls.release()
+    assert Attempt(calls.acquire, 1.0).value()
+
+
+def test_a_call_within_a_call_of_the_same_thread_is_refused(pair):
+    first, second = pair
+    met(first, second)
+
+    class Nested:
+        def __array__(self, *_, **__):
+            raise AssertionError
+
+        def __dlpack__(self, **_):
+            return second.broadcast(np.zeros(3))
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    with within(5), pytest.raises((zh.Error, BufferError), match="collective of this World"):
+        second.broadcast(Nested())
+
+
+def test_ctrl_c_while_another_thread_has_the_lock(pair):
+    first, second = pair
+    met(first, second)
+    runs = Attempt(second.broadcast, np.zeros(3))
+    runs.stays_pending(0.1)
+    with ctrl_c(), within(2), pytest.raises(KeyboardInterrupt):
+        second.send_recv(from_=0, out=np.zeros(3))
+    assert "KeyboardInterrupt" in str(runs.failure(zh.Error))
+    assert second._desk._calls.acquire(1.0)
+    second._desk._calls.release()
+
+
+def test_a_call_behind_one_of_another_thread_times_out(pair):
+    first, second = pair
+    met(first, second)
+    runs = Attempt(second.broadcast, np.zeros(3))
+    runs.stays_pending(0.1)
+    with (
+        pytest.raises(zh.TransferTimeout, match="another thread of this rank has been in"),
+        within(2, 0.3),
+    ):
+        second.send_recv(from_=0, out=np.zeros(3), timeout=0.3)
+    assert "another thread of this rank has been in" in str(runs.failure(zh.Error))
+
+
+def test_a_timeout_among_those_who_have_met_is_the_last_call(pair):
+    first, second = pair
+    met(first, second)
+    with pytest.raises(zh.TransferTimeout, match="rank 0 has not come"), within(2, 0.6):
+        second.broadcast(np.zeros(3), timeout=0.6)
+    with pytest.raises(zh.Error, match="the collectives of this World are over"):
+        second.broadcast(np.zeros(3))
+    with pytest.raises(zh.Error, match="rank 1"), within(5):
+        first.all_gather(np.zeros((2, 1)), np.zeros(1))
+
+
+def test_ctrl_c_among_those_who_have_met_ends_the_calls(pair):
+    first, second = pair
+    met(first, second)
+    with ctrl_c(), within(2), pytest.raises(KeyboardInterrupt):
+        second.broadcast(np.zeros(3))
+    with pytest.raises(zh.Error, match="the collectives of this World are over"):
+        second.send_recv(from_=0, out=np.zeros(3))
+    with pytest.raises(zh.Error, match="KeyboardInterrupt"), within(5):
+        first.all_gather(np.zeros((2, 1)), np.zeros(1))
 
 
 _LEAVE = """

@@ -30,6 +30,12 @@ def go_on(world):
     world.barrier()
 
 
+def arrived(first, second):
+    """What rank 0 has sent is here: a notification that follows on the same queue pair is."""
+    first.peer(1).notify(7, 1).wait()
+    assert second.endpoint.wait_notify(7) == 1
+
+
 def untaken_by(world):
     with pytest.warns(RuntimeWarning) as told:
         world.close()
@@ -48,6 +54,7 @@ def test_what_is_never_taken_is_told_at_the_end(pair, number):
     first, second = pair
     for _ in range(number):
         first.send_recv(to=1, array=np.zeros(3, "int32"))
+    arrived(first, second)
     text = untaken_by(second)
     assert text.startswith("rank 1 leaves the World 'world' without what others have sent: rank 0")
     assert "send_recv (call 1) with 12 bytes of int32" in text
@@ -59,6 +66,7 @@ def test_what_is_never_taken_is_told_at_the_end(pair, number):
 def test_a_collective_that_is_never_called_is_told_at_the_end(pair):
     first, second = pair
     first.broadcast(np.zeros(5, np.uint8))
+    arrived(first, second)
     assert "rank 0 has called broadcast (call 3, root 0) with 5 bytes of uint8" in untaken_by(
         second
     )

@@ -7,7 +7,7 @@ import zerohop as zh
 from support.attempt import Attempt, within
 from support.collective_calls import Given
 from support.ranks import close, results, worlds
-from zerohop.collectives.line import EAGER
+from zerohop.collectives.lines import EAGER
 
 KINDS = ["broadcast", "scatter", "all_gather", "all_to_all"]
 SIZES = [1000, 50_000, 3 << 20]  # bytes: along with their header twice, and written to their place

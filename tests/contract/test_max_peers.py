@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import numpy as np
 import pytest
 import zerohop as zh
@@ -47,10 +49,13 @@ def test_who_comes_one_too_many_is_refused_in_words(process):
         with zh.Endpoint(s.ep.device, timeout=10) as late:
             for _ in range(3):
                 with (
-                    pytest.raises(zh.PeerLost, match=r"'full' has 1 Peers, .* max_peers"),
+                    pytest.raises(
+                        zh.PeerLost, match=r"'full' has 1 Peers, .* max_peers"
+                    ) as refused,
                     within(5),
                 ):
                     late.connect(s.address)
+                assert refused.value.code == errno.EUSERS
             assert keeper.peer() == (True, s.ep.id)
         keeper.end()
 

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import gc
-import os
 import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -15,32 +11,10 @@ import zerohop as zh
 from support.attempt import LOST_WITHIN, within
 from support.keeper import Keeper, keep
 from support.link import until
+from support.signals import SOON, alarm, ctrl_c
 from support.system import socket_inodes
 
 BIG = 24 << 20  # bytes; more than the sockets between two processes can hold
-SOON = 0.2  # seconds; by then the wait has begun, and if it has not, the outcome is the same
-
-
-@contextmanager
-def alarm(handler: Callable[[], object]) -> Iterator[None]:
-    """Runs `handler` in a signal handler of the main thread, SOON after the block has begun."""
-    before = signal.signal(signal.SIGALRM, lambda *_: handler())
-    try:
-        signal.setitimer(signal.ITIMER_REAL, SOON)
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-@contextmanager
-def ctrl_c() -> Iterator[None]:
-    timer = threading.Timer(SOON, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.join()
 
 
 WAITS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +28,9 @@ def reductions() -> None:
         lambda: scatter(parts[0], tensor),
     ]
     for call in calls:
-        with pytest.raises(NotImplementedError, match=r'adds nothing up.*new_group.backend="nccl"'):
+        with pytest.raises(
+            NotImplementedError, match=r'has no reductions.*new_group.backend="nccl"'
+        ):
             call()
     assert tensor.tolist() == [1.0] * 4
     dist.broadcast(tensor, 0)  # nothing is broken
@@ -39,7 +42,7 @@ def data_parallel() -> None:
 
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
     loss = model(torch.ones(3)).sum()
-    with pytest.raises(Exception, match="adds nothing up"):
+    with pytest.raises(Exception, match="has no reductions"):
         loss.backward()
 
 
@@ -202,11 +205,61 @@ def strings() -> None:
     import torch
     import torch.distributed as dist
 
-    with pytest.raises(ValueError, match=r'comes last .*"cuda:gloo,cpu:zerohop"'):
-        dist.new_group(backend="cpu:zerohop,cuda:gloo")
+    with pytest.raises(ValueError, match=r'not with ucc: .* new_group.backend="ucc"'):
+        dist.new_group(backend="cuda:zerohop,cpu:ucc")
     gpus = dist.new_group(backend="cuda:zerohop")
     with pytest.raises(ValueError, match=r"broadcast of cpu tensors: .* for cuda:zerohop only"):
         dist.broadcast(torch.ones(2), 0, group=gpus)
+
+
+def orders() -> None:
+    """Whichever stands first serves its own."""
+    import torch
+    import torch.distributed as dist
+
+    size = dist.get_world_size()
+    for string in ("cuda:zerohop,cpu:gloo", "CPU:gloo,CUDA:zerohop"):
+        group = dist.new_group(backend=string)
+        tensor = torch.ones(3)
+        dist.all_reduce(tensor, group=group)
+        assert tensor.tolist() == [size] * 3
+    for string in ("cpu:zerohop,cuda:gloo", "cuda:gloo,cpu:zerohop", "cpu:zerohop,cuda:zerohop"):
+        group = dist.new_group(backend=string)
+        with pytest.raises(NotImplementedError, match="has no reductions"):
+            dist.all_reduce(torch.ones(3), group=group)
+        out = torch.full((3,), float(dist.get_rank()))
+        dist.broadcast(out, 1, group=group)
+        assert out.tolist() == [1.0] * 3
+        inherits = dist.new_group()  # the default group's string
+        dist.barrier(group=inherits)
+
+
+def test_the_order_of_backends_in_a_string(tmp_path: Path, device: str, monkeypatch) -> None:
+    monkeypatch.setenv("ZEROHOP_DEVICE", device)
+    with torch_ranks(tmp_path / "store", orders, 2) as ranks:
+        ranks.results()
+
+
+def test_a_group_is_made_of_the_arguments_of_its_creator(device: str, monkeypatch) -> None:
+    """Whoever calls it: nothing is read out of the caller's variables."""
+    import torch
+    import torch.distributed as dist
+    from zerohop.torch.group import create
+
+    monkeypatch.setenv("ZEROHOP_DEVICE", device)
+    options = SimpleNamespace(
+        store=dist.HashStore(),
+        group_rank=0,
+        group_size=1,
+        timeout=timedelta(seconds=TIMEOUT),
+        group_id="alone",
+        global_ranks_in_group=[],
+    )
+    group = create({"cpu": "gloo", "cuda": "zerohop"}, options)
+    tensor = torch.ones(3)
+    group.allreduce([tensor]).wait()  # which zerohop would refuse
+    assert tensor.tolist() == [1.0] * 3
+    group.shutdown()
 
 
 def test_strings_of_backends(tmp_path: Path, device: str, monkeypatch) -> None:

@@ -271,6 +271,9 @@ CudaResult memory_import(driver::CudaAllocation* allocation, void* handle, int) 
 }
 CudaResult ipc_export(driver::CudaIpcHandle* handle, CudaAddress address) {
   if (current->fails("ipc_export")) return current->error;
+  ++current->exports_hanging;
+  current->exports_hang.wait(true);
+  --current->exports_hanging;
   const CudaAddress begin = current->find(address)->mapping.begin;
   std::memcpy(handle->bytes, &begin, sizeof begin);
   return kCudaSuccess;

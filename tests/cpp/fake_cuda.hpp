@@ -46,8 +46,14 @@ class FakeCuda {
   std::map<int, int> attributes;                   // of the GPU
   int driver_version = 13000;
   driver::CudaResult export_error = driver::kCudaSuccess;  // of every export
-  bool no_memory = false;                                  // left on the GPU
-  bool pcie_mapping = false;                               // whether exports know that flag
+  std::atomic<bool> exports_hang{false};                   // those of cuIpcGetMemHandle
+  std::atomic<int> exports_hanging{0};                     // now
+  void end_hang() {
+    exports_hang.store(false);
+    exports_hang.notify_all();
+  }
+  bool no_memory = false;     // left on the GPU
+  bool pcie_mapping = false;  // whether exports know that flag
 
   struct Memory {
     gpu::MemoryKind kind = gpu::MemoryKind::plain;

@@ -70,6 +70,8 @@ bool FakeCopies::is_registered(std::uint64_t address) const {
 
 std::byte* FakeCopies::place(std::uint64_t address, std::size_t nbytes, Use use) {
   if (std::byte* const on_gpu = find(address, nbytes)) return on_gpu;
+  auto* const in_host = std::bit_cast<std::byte*>(address);
+  if (is_pinned(in_host, nbytes)) return in_host;
   const auto after = registered_.upper_bound(address);
   if (after == registered_.begin()) return nullptr;
   const Pages& pages = std::prev(after)->second;

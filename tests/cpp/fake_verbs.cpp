@@ -157,12 +157,17 @@ ibv_mr* register_with(const char* function, ibv_pd* pd, void* address, std::size
   current->add(mr, "mr", {pd});
   return mr;
 }
+void announce(std::uint64_t address) {
+  if (current->registering) current->registering(address);
+}
 ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t nbytes, int access) {
+  announce(reinterpret_cast<std::uint64_t>(address));
   if (current->address_error != 0) return null_with<ibv_mr>(current->address_error);
   return register_with("reg_mr", pd, address, nbytes, access);
 }
 ibv_mr* reg_mr_iova2(ibv_pd* pd, void* address, std::size_t nbytes, std::uint64_t,
                      unsigned access) {
+  announce(reinterpret_cast<std::uint64_t>(address));
   if (current->address_error != 0) return null_with<ibv_mr>(current->address_error);
   return register_with("reg_mr_iova2", pd, address, nbytes, static_cast<int>(access));
 }
@@ -170,6 +175,7 @@ ibv_mr* register_dmabuf_with(const char* function, ibv_pd* pd, std::uint64_t off
                              std::size_t nbytes, std::uint64_t iova, int fd, int access) {
   if (current->dmabuf_error != 0) return null_with<ibv_mr>(current->dmabuf_error);
   if (fd < 0) return null_with<ibv_mr>(EBADF);
+  announce(iova);
   // As libibverbs does, the address of such a region is its offset.
   ibv_mr* mr = register_with(function, pd, reinterpret_cast<void*>(offset), nbytes, access);
   if (mr == nullptr) return nullptr;

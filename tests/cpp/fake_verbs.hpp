@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -55,6 +56,7 @@ class FakeVerbs {
 
   std::vector<std::pair<ibv_qp_attr, int>> transitions;  // modify_qp: attributes and mask
   ibv_qp_init_attr created{};                            // create_qp: last accepted
+  std::function<void(std::uint64_t)> registering;        // each, first of all: by address
   std::string registered_by;                             // reg_mr, reg_mr_iova2, ...
   int registered_access = 0;
   std::uint64_t registered_offset = 0;  // of reg_dmabuf_mr, as the next

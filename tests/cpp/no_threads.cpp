@@ -18,8 +18,10 @@ NoThreads::~NoThreads() { none = false; }
 }  // namespace zerohop::testing
 
 // In front of the C library's, and of a sanitizer's.
-extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
-                              void* (*function)(void*), void* argument) noexcept {
+extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread,
+                                                             const pthread_attr_t* attributes,
+                                                             void* (*function)(void*),
+                                                             void* argument) noexcept {
   if (zerohop::testing::none) return EAGAIN;
   static const auto real =
       reinterpret_cast<decltype(&::pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));

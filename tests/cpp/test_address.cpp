@@ -5,13 +5,14 @@
 
 #include "base/error.hpp"
 #include "engine/address.hpp"
+#include "engine/endpoint_key.hpp"
 #include "mutate.hpp"
 
 namespace zerohop::engine {
 namespace {
 
 Address sample() {
-  Address address = Address::with_random_keys();
+  Address address = EndpointKey().address();
   address.host = "fe80::1%eth0";
   address.port = 65535;
   address.device = "soft0@eth0";
@@ -34,9 +35,19 @@ TEST_CASE("an address survives the round trip") {
   CHECK(Address::from_bytes(Address{}.to_bytes()) == Address{});
 }
 
+TEST_CASE("text in an address is fit to be shown") {
+  Address address = sample();
+  address.name = "\xff\xfe\n";
+  address.host = address.device = "\x1b[2J";
+  const Address read = Address::from_bytes(address.to_bytes());
+  CHECK(read.name == "\\xff\\xfe\\x0a");
+  CHECK(read.host == "\\x1b[2J");
+  CHECK(read.device == "\\x1b[2J");
+}
+
 TEST_CASE("random keys differ") {
-  const Address one = Address::with_random_keys();
-  const Address two = Address::with_random_keys();
+  const Address one = EndpointKey().address();
+  const Address two = EndpointKey().address();
   CHECK(one.id != two.id);
   CHECK(one.secret != two.secret);
 }

@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "../fuzz/stranger.hpp"
 #include "base/crc32c.hpp"
+#include "by_hand.hpp"
 #include "couple.hpp"
-#include "soft_side.hpp"
 
 namespace zerohop::testing {
 namespace {
@@ -20,9 +19,6 @@ using engine::Notification;
 using engine::Peer;
 using engine::RemoteMemory;
 
-constexpr std::uint32_t kSlots = 4;  // for messages, of which none is ever said to be taken
-constexpr std::size_t kSlotNbytes = 4096;
-constexpr std::size_t kSlotsBegin = 1 << 15;  // in the buffer of its Side; data lies before
 const DType kOneByte{.code = kDTypeUInt, .bits = 8, .lanes = 1};
 
 engine::EndpointOptions checked(const char* name) {
@@ -31,61 +27,6 @@ engine::EndpointOptions checked(const char* name) {
   chosen.timeout = 300.0;  // longer than the test may take
   return chosen;
 }
-
-// A queue pair with memory that may be written, and a control connection.
-class ByHand {
- public:
-  explicit ByHand(engine::Endpoint& endpoint) : stranger(fuzz::Stranger::dial(endpoint.address())) {
-    id_.fill(std::byte{0xa0});
-    const Address own = side.address();
-    stranger.hear_until([] { return true; });
-    engine::Hello hello;
-    hello.id = id_;
-    hello.name = "by hand";
-    hello.queue_pairs.push_back(
-        {.number = own.number, .psn = own.psn, .gid = own.gid, .mtu = IBV_MTU_4096});
-    hello.receive_slots = kSlots;
-    hello.slot_nbytes = kSlotNbytes;
-    stranger.say(hello);
-    stranger.hear_until([&] { return stranger.hello() != nullptr; });
-    REQUIRE(stranger.hello() != nullptr);
-    const rdma::QueuePairAddress& other = stranger.hello()->queue_pairs.front();
-    side.connect({other.number, other.psn, other.gid});
-    for (std::uint32_t i = 0; i < kSlots; ++i) {
-      side.receive(i, kSlotsBegin + i * kSlotNbytes, kSlotNbytes);
-    }
-    stranger.say(engine::Ready{});
-    peer = endpoint.accept(soon());
-  }
-
-  RemoteMemory byte(std::size_t at) const {
-    RemoteMemory memory;
-    memory.endpoint = id_;
-    memory.layout = Layout::bytes(side.at(at), 1);
-    memory.rkeys[0] = side.mr->rkey;
-    memory.access = engine::kRemoteRead | engine::kRemoteWrite;
-    memory.begin = side.at(0);
-    memory.end = side.at(kSlotsBegin);
-    memory.device = "cpu";
-    return memory;
-  }
-  // Waits for that question, of one part, and tells a checksum.
-  void answer(std::uint64_t request, std::uint32_t sum) {
-    stranger.hear_until([&] { return asked(request) != nullptr; });
-    REQUIRE(asked(request) != nullptr);
-    stranger.say(engine::SummedUp{.request = request, .sums = {sum}, .refusal = {}});
-  }
-  const engine::SumUp* asked(std::uint64_t request) const {
-    return stranger.find<engine::SumUp>([&](const auto& m) { return m.request == request; });
-  }
-
-  Side side;
-  fuzz::Stranger stranger;
-  std::shared_ptr<Peer> peer;
-
- private:
-  engine::EndpointId id_{};
-};
 
 Memory one_byte(engine::Endpoint& endpoint) {
   const std::int64_t nbytes = 1;

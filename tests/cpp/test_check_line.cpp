@@ -26,8 +26,7 @@ class Line {
  public:
   Line()
       : line_(std::make_shared<CheckLine>(CheckLine::Services{
-            .poller = std::make_shared<Poller>(Poller::Devices{open_device("soft0")},
-                                               std::chrono::microseconds(200), nullptr),
+            .poller = poller_,
             .checker = checker_,
             .peer = "b",
             .ask =
@@ -52,6 +51,13 @@ class Line {
     }
     return line_->put(std::move(call), route_);
   }
+  // Of what was moved already; compared at once, as soon as it has been.
+  std::shared_ptr<Transfer> put_behind(std::shared_ptr<Transfer> moved, CheckLine::Notify notify,
+                                       std::optional<driver::CudaStream> stream) {
+    return line_->put({.moved = std::move(moved), .notify = std::move(notify), .stream = stream},
+                      nullptr);
+  }
+  std::shared_ptr<Transfer> transfer() { return std::make_shared<Transfer>(poller_, 0, route_); }
   std::vector<SumUp> asked() {
     const std::lock_guard lock(mutex_);
     return asked_;
@@ -65,6 +71,8 @@ class Line {
       Route{.kind = "host", .device = "soft0", .reason = {}, .settings = {}});
   std::mutex mutex_;
   std::vector<SumUp> asked_;
+  std::shared_ptr<Poller> poller_ = std::make_shared<Poller>(
+      Poller::Devices{open_device("soft0")}, std::chrono::microseconds(200), nullptr);
   std::shared_ptr<Checker> checker_ =
       std::make_shared<Checker>(4096, std::make_shared<OwnMemories>());
   std::shared_ptr<CheckLine> line_;
@@ -110,6 +118,37 @@ TEST_CASE("checks of a lost peer end as its own, and notify nobody") {
   }
   CHECK(notified == 0);
   CHECK_FALSE((*line).pending());
+}
+
+TEST_CASE("calls in a stream come behind those of it and those without one, and no others") {
+  Line line;
+  std::mutex mutex;
+  std::string order;
+  const auto put = [&](char name, std::optional<int> stream) {
+    const auto moved = line.transfer();
+    const auto notify = [&, name] {
+      const std::lock_guard lock(mutex);
+      order += name;
+      auto out = line.transfer();
+      out->drop();
+      return out;
+    };
+    std::optional<driver::CudaStream> handle;
+    if (stream) handle = reinterpret_cast<driver::CudaStream>(static_cast<std::intptr_t>(*stream));
+    return std::pair(moved, line.put_behind(moved, notify, handle));
+  };
+  const auto a = put('a', 1);
+  const auto b = put('b', 2);
+  const auto c = put('c', 1);
+  const auto d = put('d', std::nullopt);
+  const auto e = put('e', 2);
+  for (const auto& each : {e, d, c, b}) each.first->drop();  // all but the first are moved
+  REQUIRE(b.second->wait(soon()));
+  CHECK_FALSE(c.second->done());
+  a.first->drop();
+  REQUIRE(e.second->wait(soon()));
+  const std::lock_guard lock(mutex);
+  CHECK(order == "bacde");
 }
 
 }  // namespace

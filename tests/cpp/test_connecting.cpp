@@ -2,18 +2,16 @@
 #include <doctest/doctest.h>
 #include <poll.h>
 
-#include <atomic>
-#include <cerrno>
 #include <memory>
 #include <new>
 #include <string>
 #include <variant>
 
+#include "base/acceptor.hpp"
 #include "base/error.hpp"
 #include "couple.hpp"
-#include "engine/control.hpp"
 #include "engine/socket.hpp"
-#include "softhca/softhca.hpp"
+#include "station.hpp"
 
 namespace zerohop::testing {
 namespace {
@@ -22,83 +20,10 @@ using namespace zerohop::engine;
 
 constexpr double kSoon = 5.0;  // seconds: the promise
 
-std::atomic<bool> queue_pairs_refused{false};
-
-// soft0, which refuses queue pairs while that is wanted.
-std::shared_ptr<rdma::Device> open_device_that_may_refuse() {
-  auto verbs = std::make_shared<driver::Verbs>(*softhca::verbs());
-  verbs->create_qp = [](ibv_pd* pd, ibv_qp_init_attr* init) -> ibv_qp* {
-    if (!queue_pairs_refused.load()) return softhca::verbs()->create_qp(pd, init);
-    errno = ENOMEM;
-    return nullptr;
-  };
-  return rdma::Device::open(std::move(verbs), "soft0");
-}
-
-// A Control whose peers can be made only as long as `broken` is null.
-class Station {
- public:
-  Station() {
-    auto device = open_device_that_may_refuse();
-    rails_.push_back(
-        std::make_shared<Rail>(0, rdma::ProtectionDomain::create(device), "it was asked for"));
-    services_.poller =
-        std::make_shared<Poller>(Poller::Devices{device}, std::chrono::microseconds(200), nullptr);
-    services_.board = std::make_shared<Board>();
-    address.name = "station";
-    address.host = "127.0.0.1";
-    control = Control::start(address, rails_, services_.poller,
-                             [this](const std::weak_ptr<Control>& weak, Peer::Identity identity) {
-                               if (broken.load() != nullptr) broken.load()();
-                               return Peer::create(host(weak), services_, std::move(identity));
-                             });
-  }
-  ~Station() { control->stop(); }
-
-  // The end of an attempt that must fail within `seconds`.
-  std::string failure(const std::shared_ptr<Attempt>& attempt, double seconds) {
-    REQUIRE(services_.poller->wait([&] { return attempt->done.load(); }, within(seconds)));
-    REQUIRE(attempt->error);
-    return attempt->error->message;
-  }
-  Poller& poller() { return *services_.poller; }
-
-  Address address = Address::with_random_keys();
-  std::atomic<void (*)()> broken{nullptr};
-  std::shared_ptr<Control> control;
-
- private:
-  Peer::Host host(const std::weak_ptr<Control>& weak) {
-    return {.own_id = address.id,
-            .rails = rails_,
-            .default_timeout = kTimeout,
-            .neighbourhood = nullptr,
-            .no_neighbourhood = {},
-            .copy_queue = {},
-            .books = std::make_shared<RouteBooks>(),
-            .registrations =
-                std::make_shared<Registrations>(rails_, nullptr, std::make_shared<LiveRegions>()),
-            .staged_memories = nullptr,
-            .stager = nullptr,
-            .checker = nullptr,
-            .tell = [](const std::shared_ptr<Peer>&, ControlMessage) {},
-            .repair =
-                [weak](const std::shared_ptr<Peer>& peer, RailIndex rail) {
-                  if (auto alive = weak.lock()) alive->repair(peer, rail);
-                },
-            .leave = [](const std::shared_ptr<Peer>&) {},
-            .look = [] {},
-            .cuda = {}};
-  }
-
-  Rails rails_;
-  PathServices services_;
-};
-
 void out_of_locked_memory() { throw RegistrationError("no more memory may be locked"); }
 void out_of_memory() { throw std::bad_alloc(); }
 
-// Answers the first Hello as a side does whose own dial goes on, and never dials.
+// Answers the first Hello by a Bye, and never dials.
 class Yielder {
  public:
   Yielder() : listener_(listen_tcp("127.0.0.1")) {
@@ -107,10 +32,10 @@ class Yielder {
     address.name = "yielder";
   }
 
-  void yield_to_one() {
+  void answer_one(const ControlMessage& message) {
     const Deadline deadline = soon();
     await(listener_.get(), deadline);
-    channel_ = Channel::accept(accept_tcp(listener_.get()), address.secret);
+    channel_ = Channel::accept(accept_connection(listener_.get()), address.secret);
     bool greeted = false;
     while (!greeted) {
       await(channel_->fd(), deadline);
@@ -118,10 +43,10 @@ class Yielder {
         greeted = std::holds_alternative<Hello>(decode_control_message(bytes));
       }));
     }
-    channel_->send(encode(Bye{.reason = "crossing"}));
+    channel_->send(encode(message));
   }
 
-  Address address = Address::with_random_keys();
+  Address address = EndpointKey().address();
 
  private:
   static void await(int fd, const Deadline& deadline) {
@@ -162,7 +87,7 @@ TEST_CASE("a dial that fails before its first byte ends the attempt, and only th
 
   dialler.broken = nullptr;
   const auto attempt = dialler.control->connect(acceptor.address());
-  REQUIRE(dialler.poller().wait([&] { return attempt->done.load(); }, soon()));
+  REQUIRE(dialler.poller().wait([&] { return attempt->done.is(); }, soon()));
   CHECK(attempt->peer != nullptr);
 }
 
@@ -171,7 +96,7 @@ TEST_CASE("dialling again after giving way may fail at once: every caller that w
   Yielder yielder;
   const auto first = dialler.control->connect(yielder.address);
   const auto second = dialler.control->connect(yielder.address);
-  yielder.yield_to_one();
+  yielder.answer_one(Bye{.reason = "the other goes on", .cause = Bye::kCrossing});
   // The peer of the first dial has been made; the one of the second, a second later, cannot be.
   dialler.broken = &out_of_locked_memory;
   for (const auto& attempt : {first, second}) {
@@ -180,12 +105,28 @@ TEST_CASE("dialling again after giving way may fail at once: every caller that w
   }
 }
 
+TEST_CASE("who refuses is believed, whatever the words: only the code says that another goes on") {
+  Station dialler;
+  Yielder refuser;
+  const auto attempt = dialler.control->connect(refuser.address);
+  refuser.answer_one(Bye{.reason = "crossing"});
+  CHECK(dialler.failure(attempt, kSoon) == "the peer refused the connection: crossing");
+}
+
+TEST_CASE("who has not proved who it is yet is given nothing, though it was dialled") {
+  Station dialler;
+  Yielder impostor;
+  const auto attempt = dialler.control->connect(impostor.address);
+  impostor.answer_one(Lookup{.request = 1, .name = "kv"});
+  CHECK(dialler.failure(attempt, kSoon).find("before the Hello") != std::string::npos);
+}
+
 TEST_CASE("a queue pair that cannot be replaced ends the peer, on both sides") {
   Station dialler;
   Endpoint acceptor(options("acceptor"));
   const auto attempt = dialler.control->connect(acceptor.address());
   const auto there = acceptor.accept(soon());
-  REQUIRE(dialler.poller().wait([&] { return attempt->done.load(); }, soon()));
+  REQUIRE(dialler.poller().wait([&] { return attempt->done.is(); }, soon()));
   REQUIRE(attempt->peer != nullptr);
 
   queue_pairs_refused = true;
@@ -201,7 +142,7 @@ TEST_CASE("a queue pair that cannot be replaced ends the peer, on both sides") {
 
   queue_pairs_refused = false;
   const auto again = dialler.control->connect(acceptor.address());
-  REQUIRE(dialler.poller().wait([&] { return again->done.load(); }, soon()));
+  REQUIRE(dialler.poller().wait([&] { return again->done.is(); }, soon()));
   CHECK(again->peer != nullptr);
 }
 

@@ -65,18 +65,18 @@ TEST_CASE_FIXTURE(Fixture, "nothing is given back while kernels may wait for thi
     {
       const CopyRing ring(device, 2, kNbytes);
     }
-    give_back_apart(give);
+    give_back_apart(0, give);
     inner.reset();
-    give_back_apart(give);
+    give_back_apart(0, give);
     std::atomic<bool> other{false};
-    run_apart([&other] { other = true; });  // what does not ask the driver goes on
+    run_apart(0, [&other] { other = true; });  // what does not ask the driver goes on
     CHECK(eventually([&] { return other.load(); }));
     CHECK(given == 0);
     CHECK(cuda.copies.pinned() == 1);
   }
   CHECK(eventually([&] { return given == 2; }));
   CHECK(eventually([&] { return cuda.copies.pinned() == 0; }));
-  give_back_apart(give);
+  give_back_apart(0, give);
   CHECK(eventually([&] { return given == 3; }));
 }
 

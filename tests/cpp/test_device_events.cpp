@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <functional>
 #include <mutex>
@@ -282,6 +283,42 @@ TEST_CASE("a closed Endpoint lets go of its device, whatever arrays are kept") {
   f.to_right = nullptr;
   CHECK(!f.device.is_open());
   CHECK(!f.from.closed());  // the array is still there
+}
+
+TEST_CASE("a device that is gone before the Endpoint's thread begins is found lost by it") {
+  const Reports reports;
+  for (int round = 0; round < 20; ++round) {
+    ScriptedDevice device;
+    EndpointOptions chosen = options("left");
+    chosen.open_devices = [&device] {
+      auto opened = device.open();
+      device.remove();
+      return opened;
+    };
+    Endpoint left(chosen);
+    CHECK_THROWS_AS((void)left.accept(soon()), VerbsError);
+  }
+}
+
+TEST_CASE("a call that outlasts close() lets go of the device when it leaves") {
+  ScriptedDevice device;
+  std::atomic<bool> inside{false};
+  std::atomic<bool> may_leave{false};
+  EndpointOptions chosen = scripted(device);
+  chosen.interrupt = [&] {
+    inside.store(true);
+    inside.notify_all();
+    may_leave.wait(false);
+  };
+  Endpoint left(chosen);
+  std::thread waiter([&] { CHECK_THROWS_AS((void)left.accept(soon()), Error); });
+  inside.wait(false);
+  left.close(within(0));
+  CHECK(device.is_open());
+  may_leave.store(true);
+  may_leave.notify_all();
+  waiter.join();
+  CHECK_FALSE(device.is_open());
 }
 
 TEST_CASE("who waits while the device is lost is told at once") {

@@ -144,7 +144,7 @@ TEST_CASE_FIXTURE(Direct, "what a queue takes of the peer is given back with it"
     CHECK(opened.queue.notes != 0);
   }
   std::vector<std::unique_ptr<Opened>> many;
-  for (int i = 0; i < 256; ++i) many.push_back(std::make_unique<Opened>(*this));
+  for (int i = 0; i < 128; ++i) many.push_back(std::make_unique<Opened>(*this));
   CHECK_THROWS_WITH_AS(Opened(*this), doctest::Contains("close some"), RouteUnavailable);
 }
 

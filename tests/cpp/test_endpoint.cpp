@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <numeric>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -122,6 +123,20 @@ TEST_CASE("threads share a peer: transfers, atomics and messages of all come thr
   for (std::thread& thread : threads) thread.join();
   CHECK(failures == 0);
   CHECK(values(counter)[0] == kThreads * kRounds);
+}
+
+TEST_CASE("a look-up that is interrupted leaves no question behind") {
+  std::atomic<bool> interrupts{false};
+  EndpointOptions chosen = options("left");
+  chosen.interrupt = [&] {
+    if (interrupts.load()) throw std::runtime_error("Ctrl-C");
+  };
+  Endpoint left(chosen);
+  Endpoint right(options("right"));
+  const auto to_right = left.connect(right.address().to_bytes(), soon());
+  interrupts.store(true);
+  CHECK_THROWS_AS((void)to_right->lookup("nothing", soon(), /*now=*/false), std::runtime_error);
+  CHECK(to_right->questions() == 0);
 }
 
 TEST_CASE("a refused write fails alone, and the peer works again") {

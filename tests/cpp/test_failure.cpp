@@ -28,11 +28,27 @@ TEST_CASE_TEMPLATE("a failure keeps type, message, code and effect", Thrown, Err
 }
 
 TEST_CASE("the words about the effect change with it, and stay at the end") {
-  Failure failure{.message = "it failed" + effect_words(Effect::all), .effect = Effect::all};
+  Failure failure = Failure{.message = "it failed"}.with_effect(Effect::all);
+  CHECK(failure.message == "it failed (all of the data may have been written)");
   failure.set_effect(Effect::nothing);
   CHECK(failure.message == "it failed (nothing was written)");
   failure.explain("; nobody listened");
   CHECK(failure.message == "it failed; nobody listened (nothing was written)");
+}
+
+TEST_CASE("the words about the effect are known by their length, also once thrown") {
+  // A peer's own words may end as those do: they stay.
+  Failure failure{.message = "the peer says: no (nothing was written)"};
+  failure.set_effect(Effect::some);
+  CHECK(failure.message ==
+        "the peer says: no (nothing was written) (some of the data may have been written)");
+  try {
+    failure.raise();
+  } catch (const Error&) {
+    failure = Failure::of_current_exception();
+  }
+  failure.set_effect(Effect::nothing);
+  CHECK(failure.message == "the peer says: no (nothing was written) (nothing was written)");
 }
 
 }  // namespace

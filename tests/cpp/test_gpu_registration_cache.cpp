@@ -78,6 +78,19 @@ TEST_CASE_FIXTURE(GpuFixture, "the least recently used of the unused are evicted
   CHECK(used.region->nbytes() == 200 * kKiB);
 }
 
+TEST_CASE_FIXTURE(GpuFixture, "among many registrations one is found, or not, by a look at few") {
+  constexpr std::uint64_t kMany = 200;
+  std::vector<Registered> held;
+  for (std::uint64_t i = 0; i < kMany; ++i) held.push_back(get(kBase + i * 4096, 2048));
+  held.push_back(get(kBase, 100 * kKiB));  // a long one, below most
+  const std::uint64_t before = stats().looks;
+  CHECK(before <= 3 * (kMany + 1));
+  (void)get(kBase + (kMany + 1) * 4096, 64);  // none
+  (void)get(kBase + (kMany - 1) * 4096, 64);
+  CHECK(get(kBase + 10 * 4096 + 2048, 64).region.get() == held.back().region.get());
+  CHECK(stats().looks - before <= 9);
+}
+
 TEST_CASE("registrations outlive the cache's owner, and none is left behind") {
   FakeCuda cuda;
   FakeVerbs verbs;

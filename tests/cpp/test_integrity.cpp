@@ -2,7 +2,9 @@
 // of GPUs.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <random>
+#include <thread>
 
 #include "base/crc32c.hpp"
 #include "base/error.hpp"
@@ -200,6 +202,153 @@ TEST_CASE("messages of arrays of GPUs are compared") {
       CHECK(both.get(in) == both.get(out));
     }
   }
+}
+
+// Streams of the program, which do nothing before they are run.
+struct CheckedStreams : CheckedCouple {
+  CheckedStreams() : CheckedCouple("p2p") {}
+
+  void* stream() { return cuda.copies.program_stream(); }
+  static engine::TransferOptions in(void* stream, std::optional<Notification> notify = {},
+                                    const char* route = "") {
+    return {.notify = notify, .require = route, .timeout = 1.0, .stream = stream};
+  }
+  static Peer::Transferring write_in(void* stream, Peer& peer, const Memory& from, const Memory& to,
+                                     std::optional<Notification> notify = {}) {
+    const RemoteMemory remote = to.remote();
+    const Peer::Pair pair{&from, &remote};
+    return peer.write({&pair, 1}, in(stream, notify));
+  }
+  void run(const std::vector<void*>& streams, const std::vector<Peer::Transferring>& until) {
+    const auto done = [&] {
+      return std::ranges::all_of(until, [](const auto& each) { return each->done(); });
+    };
+    bool ran = false;  // to their ends: what a stream has not come to is kept for good
+    for (const Deadline deadline = soon(); !(ran && done()) && !deadline.passed();) {
+      ran = true;
+      for (void* each : streams) ran = cuda.copies.run(each) && ran;
+      std::this_thread::yield();
+    }
+    for (const auto& each : until) finish(each);
+  }
+};
+
+TEST_CASE_FIXTURE(CheckedStreams, "a checked write takes its turn in its stream, which it holds") {
+  void* const work = stream();
+  const Memory mine = array(left, 50000);
+  const Memory far = array(right, 50000);
+  const Memory next = array(right, 50000);
+  put(mine, counted(50000, 1));
+  put(next, counted(50000, 2));
+  const auto waiting = left.wait_notify_on(work, 1, true, {});
+  const auto written = write_in(work, *to_right, mine, far, Notification{5, 77});
+  CHECK_FALSE(cuda.copies.run(work));
+  CHECK(get(far) == Bytes(50000, std::byte{0xEE}));
+  // What the stream does next changes the array: not before it is compared.
+  const RemoteMemory remote = next.remote();
+  const Peer::Pair pair{&mine, &remote};
+  const auto changed = to_right->read({&pair, 1}, in(work));
+  finish(to_left->notify({1, 3}));
+  run({work}, {waiting, written, changed});
+  CHECK(waiting->result() == 3);
+  CHECK(get(far) == counted(50000, 1));
+  CHECK(get(mine) == counted(50000, 2));
+  CHECK(right.wait_notify(5, 1, true, soon()).second == 77);
+}
+
+TEST_CASE_FIXTURE(CheckedStreams, "streams that wait for each other's checked writes go through") {
+  struct Side {
+    engine::Endpoint& endpoint;
+    Peer& peer;
+    Memory mine;
+    Memory inbox;
+    void* work;   // waits for the other side's gate, and writes
+    void* aside;  // opens the gate
+  };
+  const auto side = [&](engine::Endpoint& endpoint, Peer& peer) {
+    return Side{endpoint, peer, array(endpoint, 5000), array(endpoint, 5000), stream(), stream()};
+  };
+  const Side one = side(left, *to_right);
+  const Side other = side(right, *to_left);
+  put(one.mine, counted(5000, 1));
+  put(other.mine, counted(5000, 2));
+  for (std::uint32_t round = 1; round <= 10; ++round) {
+    std::vector<Peer::Transferring> all;
+    for (const auto& [here, there] : {std::pair(&one, &other), std::pair(&other, &one)}) {
+      all.push_back(here->endpoint.wait_notify_on(here->work, 1, true, {}));
+      all.push_back(
+          write_in(here->work, here->peer, here->mine, there->inbox, Notification{2, round}));
+      all.push_back(
+          write_in(here->aside, here->peer, here->mine, there->inbox, Notification{1, round}));
+    }
+    run({one.work, other.work, one.aside, other.aside}, all);
+    for (const Side* each : {&one, &other}) {
+      CHECK(each->endpoint.wait_notify(2, 1, true, soon()).second == round);
+    }
+  }
+}
+
+TEST_CASE_FIXTURE(CheckedStreams, "a call that would wait for a stream that waits is refused") {
+  void* const work = stream();
+  const Memory known = array(left, 16);  // by which the GPU is
+  const Memory host = left.empty(std::vector<std::int64_t>{100}, kByte);
+  const Memory far_host = right.empty(std::vector<std::int64_t>{100}, kByte);
+  const RemoteMemory remote = far_host.remote();
+  const Peer::Pair over{&host, &remote};
+  const auto waiting = left.wait_notify_on(work, 4, true, {});
+  for (const char* route : {"p2p", "host", ""}) {
+    CHECK(contains(
+        message_of<RouteUnavailable>([&] { to_right->write({&over, 1}, in(work, {}, route)); }),
+        "stream= waits for notification slot 4, and this call would wait for the"));
+  }
+  finish(to_left->notify({4, 1}));
+  run({work}, {waiting});
+  for (const char* route : {"p2p", "host"}) {
+    finish(to_right->write({&over, 1}, in(work, Notification{6, 1}, route)));
+  }
+}
+
+TEST_CASE_FIXTURE(CheckedStreams, "memory of a GPU is summed up however scattered it lies") {
+  constexpr std::int64_t kRows = 5000;
+  Layout layout = Layout::contiguous(0, kByte, std::vector<std::int64_t>{kRows, 3, 8});
+  layout.strides = Dims{64, 16, 1};
+  layout.address = cuda.add_bytes(kRows * 64);
+  Bytes copy = counted(kRows * 64, 6);
+  cuda.copies.write(layout.address, copy);
+  Layout in_host = layout;
+  in_host.address = reinterpret_cast<std::uint64_t>(copy.data());
+  engine::Checksums sums(kStagingChunk);
+  const auto device = gpu::Device::open(cuda.table(), 0);
+  std::mt19937 random(3);
+  for (int round = 0; round < 8; ++round) {
+    const std::uint64_t first = random() % layout.nbytes();
+    const std::uint64_t nbytes = random() % (layout.nbytes() - first);
+    const auto expected = engine::Checksums(0).of({in_host, first, nbytes}, nullptr);
+    CHECK(sums.of({layout, first, nbytes}, device.get()) == expected);
+  }
+}
+
+TEST_CASE_FIXTURE(CheckedStreams, "an array of a GPU in many pieces is compared") {
+  constexpr std::int64_t kRows = 20000;
+  const Memory whole = array(left, kRows * 16);
+  const Memory far = array(right, kRows * 8);
+  put(whole, counted(kRows * 16, 7));
+  Layout layout = whole.layout();
+  layout.shape = Dims{kRows, 8};
+  layout.strides = Dims{16, 1};
+  const Memory halves =
+      left.register_memory(layout, nullptr, {.writable = true, .device = "cuda:0"});
+  RemoteMemory remote = far.remote();
+  remote.layout.shape = Dims{kRows, 8};
+  remote.layout.strides = Dims{8, 1};
+  const Peer::Pair pair{&halves, &remote};
+  finish(to_right->write({&pair, 1}, {.notify = {}, .require = "p2p", .timeout = {}}));
+  Bytes expected;
+  const Bytes all = get(whole);
+  for (std::int64_t i = 0; i < kRows; ++i) {
+    expected.insert(expected.end(), all.begin() + i * 16, all.begin() + i * 16 + 8);
+  }
+  CHECK(get(far) == expected);
 }
 
 }  // namespace

@@ -213,3 +213,35 @@ TEST_CASE("when every slot of the ledger is taken nothing more is exposed, until
   all.pop_back();
   CHECK(exposures->expose(range, {}, nullptr) != nullptr);
 }
+
+TEST_CASE("a visitor looks at what has ended, and at nothing else that it has open") {
+  constexpr std::size_t kMany = Ledger::kKept + 500;
+  House house;
+  const auto visit = house.visit();
+  std::vector<std::unique_ptr<Room>> rooms;
+  std::vector<std::weak_ptr<const Window>> windows;
+  for (std::size_t i = 0; i < kMany; ++i) {
+    rooms.push_back(std::make_unique<Room>(house, 64, /*has_pages=*/false));
+    windows.push_back(visit->open(rooms.back()->exposure->key(), 0, soon()).window);
+  }
+  const auto open_windows = [&] {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(windows, [](const auto& window) { return !window.expired(); }));
+  };
+  CHECK(visit->forget_ended() == 0);
+  rooms[7].reset();
+  rooms[kMany / 2].reset();
+  CHECK(visit->forget_ended() == 2);
+  CHECK(visit->forget_ended() == 0);
+  CHECK(windows[7].expired());
+  CHECK(open_windows() == kMany - 2);
+
+  // More than the ledger keeps: then all are looked at, once.
+  for (std::size_t i = 0; i < Ledger::kKept + 2; ++i) rooms[i].reset();
+  CHECK(visit->forget_ended() == kMany - 2);
+  CHECK(visit->forget_ended() == 0);
+  CHECK(open_windows() == kMany - Ledger::kKept - 2);
+  rooms.back().reset();
+  CHECK(visit->forget_ended() == 1);
+  CHECK(windows.back().expired());
+}

@@ -61,9 +61,9 @@ Ending ending_of(Body body) {
 }
 
 TEST_CASE("locks in order pass") {
-  Outer outer;
-  Inner inner;
-  const Ending ending = ending_of([&] {
+  const Ending ending = ending_of([] {
+    Outer outer;
+    Inner inner;
     for (int i = 0; i < 2; ++i) {
       const std::lock_guard first(outer);
       const std::lock_guard second(inner);
@@ -83,9 +83,9 @@ TEST_CASE("locks in order pass") {
 }
 
 TEST_CASE("a planted inversion is found at its first lock, whether or not another thread is near") {
-  Outer outer;
-  Inner inner;
-  const Ending ending = ending_of([&] {
+  const Ending ending = ending_of([] {
+    Outer outer;
+    Inner inner;
     const std::lock_guard first(inner);
     const std::lock_guard second(outer);
   });
@@ -94,9 +94,9 @@ TEST_CASE("a planted inversion is found at its first lock, whether or not anothe
 }
 
 TEST_CASE("so is one behind a lock that was only tried") {
-  Outer outer;
-  Inner inner;
-  const Ending ending = ending_of([&] {
+  const Ending ending = ending_of([] {
+    Outer outer;
+    Inner inner;
     const std::unique_lock first(inner, std::try_to_lock);
     const std::lock_guard second(outer);
   });
@@ -104,27 +104,38 @@ TEST_CASE("so is one behind a lock that was only tried") {
 }
 
 TEST_CASE("and one of two locks of the same rank, or of one that is shared") {
-  Outer one;
-  Outer other;
-  CHECK(ending_of([&] {
+  CHECK(ending_of([] {
+          Outer one;
+          Outer other;
           const std::lock_guard first(one);
           const std::lock_guard second(other);
         }).aborted);
-  RankedMutex<Rank::path_group, std::shared_timed_mutex> shared;
-  CHECK(ending_of([&] {
+  CHECK(ending_of([] {
+          Outer one;
+          RankedMutex<Rank::path_group, std::shared_timed_mutex> shared;
           const std::shared_lock first(shared);
           const std::lock_guard second(one);
         }).aborted);
 }
 
 TEST_CASE("each thread has its own locks") {
-  Outer outer;
-  Inner inner;
-  const Ending ending = ending_of([&] {
+  const Ending ending = ending_of([] {
+    Outer outer;
+    Inner inner;
     const std::lock_guard held(inner);
     std::thread([&] { const std::lock_guard other(outer); }).join();
   });
   CHECK_FALSE(ending.aborted);
+}
+
+TEST_CASE("a child takes no lock of its parent's, whether or not a thread of that holds it") {
+  Inner inner;
+  const Ending ending = ending_of([&] { const std::lock_guard lock(inner); });
+  CHECK(ending.aborted);
+  CHECK(ending.words.find("fork: path_group of the parent is locked in a child") !=
+        std::string::npos);
+  RankedMutex<Rank::endpoint_life, std::shared_timed_mutex> shared;
+  CHECK(ending_of([&] { const std::shared_lock lock(shared); }).aborted);
 }
 
 }  // namespace

@@ -169,7 +169,8 @@ TEST_CASE("one rail fails in mid-transfer: its transfers fail, later ones take t
     } catch (const VerbsError& error) {
       CHECK(error.effect() != Effect::nothing);
       CHECK(std::string(error.what()).find("the wire was cut") != std::string::npos);
-      CHECK(rails.right.peek_notify(20u + rail) == 0);
+      // The answer alone may have been cut off: all was done, the notification too.
+      if (error.effect() != Effect::all) CHECK(rails.right.peek_notify(20u + rail) == 0);
     }
     // Whatever serves now, transfers go on, with their notifications.
     finish(write(*rails.to_right, from, to.remote(), Notification{30u + rail, 1}));

@@ -5,6 +5,7 @@
 #include <string>
 #include <thread>
 
+#include "base/acceptor.hpp"
 #include "couple.hpp"
 #include "stranger.hpp"
 
@@ -49,10 +50,14 @@ Host& host() {
   return *only;
 }
 
-EndpointId own_id() {
-  EndpointId id;
-  id.fill(std::byte{0xa0});
-  return id;
+fuzz::Key dialler() {
+  static const fuzz::Key only = Stranger::make_key();
+  return only;
+}
+
+fuzz::Key dialled_one() {
+  static const fuzz::Key only = Stranger::make_key();
+  return only;
 }
 
 ControlMessage take_message(Input& input) {
@@ -70,7 +75,7 @@ ControlMessage take_message(Input& input) {
           input.flag() ? fuzz::take_queue_pair(input) : rdma::QueuePairAddress{};
       return Requeue{.rail = rail, .generation = input.byte(), .queue_pair = queue_pair};
     }
-    case 7: return Bye{.reason = input.flag() ? "crossing" : input.text(20)};
+    case 7: return Bye{.reason = input.text(20), .cause = input.byte()};
     case 8: {
       const std::uint8_t rail = input.byte() % 4 == 0 ? input.byte() : 0;
       return OpenDirect{
@@ -102,10 +107,10 @@ ControlMessage take_message(Input& input) {
 }
 
 void talk(Input& input, Stranger& stranger, bool begins_well) {
-  if (begins_well) stranger.say(fuzz::take_hello(input, own_id()));
+  if (begins_well) stranger.greet(fuzz::take_hello(input, stranger.id()));
   for (std::size_t step = 0; step < kMostSteps && !input.empty(); ++step) {
     switch (input.byte() % 8) {
-      case 0: stranger.say(fuzz::take_hello(input, own_id())); break;
+      case 0: stranger.greet(fuzz::take_hello(input, stranger.id())); break;
       case 1: stranger.say(input.blob()); break;
       case 2: stranger.settle(); break;
       default: stranger.say(take_message(input)); break;
@@ -115,16 +120,14 @@ void talk(Input& input, Stranger& stranger, bool begins_well) {
 }
 
 void be_dialler(Input& input) {
-  Stranger stranger = Stranger::dial(host().endpoint.address());
+  Stranger stranger = Stranger::dial(host().endpoint.address(), dialler());
   stranger.hear_until([] { return true; });
   talk(input, stranger, input.byte() % 8 != 0);
 }
 
 void be_dialled(Input& input) {
   const UniqueFd listener = listen_tcp("127.0.0.1");
-  Address address = Address::with_random_keys();
-  address.id = own_id();
-  address.id[1] = std::byte{0xb0};
+  Address address = dialled_one()->address();
   address.host = "127.0.0.1";
   address.port = local_port(listener.get());
   given_up = false;
@@ -141,10 +144,10 @@ void be_dialled(Input& input) {
   // libFuzzer's alarm interrupts it now and then.
   while (::poll(&waited, 1, 10'000) < 0 && errno == EINTR) {
   }
-  UniqueFd fd = accept_tcp(listener.get());
+  UniqueFd fd = accept_connection(listener.get());
   const bool dialled = static_cast<bool>(fd);
   if (dialled) {
-    Stranger stranger(Channel::accept(std::move(fd), address.secret));
+    Stranger stranger(Channel::accept(std::move(fd), address.secret), dialled_one());
     talk(input, stranger, input.byte() % 8 != 0);
   }
   given_up = true;

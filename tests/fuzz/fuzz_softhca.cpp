@@ -37,6 +37,7 @@ SideOptions small() {
 class Game {
  public:
   explicit Game(Input& input) : input_(input) {
+    zerohop::softhca::Context::of(device()).guesses.forget();
     arena_.resize(4 * kPart, kUntouched);
     open_ = soft().reg_mr(side_.pd, part(1), kPart, kAll);
     closed_ = soft().reg_mr(side_.pd, part(2), kPart, IBV_ACCESS_REMOTE_READ);

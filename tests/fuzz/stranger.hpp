@@ -11,6 +11,7 @@
 #include "engine/address.hpp"
 #include "engine/channel.hpp"
 #include "engine/control_message.hpp"
+#include "engine/endpoint_key.hpp"
 #include "engine/socket.hpp"
 #include "input.hpp"
 
@@ -19,13 +20,25 @@ namespace zerohop::fuzz {
 using engine::Channel;
 using engine::ControlMessage;
 
+using Key = std::shared_ptr<const engine::EndpointKey>;
+
 class Stranger {
  public:
-  explicit Stranger(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {}
+  explicit Stranger(std::unique_ptr<Channel> channel, Key key = make_key())
+      : channel_(std::move(channel)), key_(std::move(key)) {}
 
-  static Stranger dial(const engine::Address& address) {
+  static Key make_key() { return std::make_shared<const engine::EndpointKey>(); }
+  static Stranger dial(const engine::Address& address, Key key = make_key()) {
     return Stranger(
-        Channel::initiate(engine::start_connect(address.host, address.port), address.secret));
+        Channel::initiate(engine::start_connect(address.host, address.port), address.secret),
+        std::move(key));
+  }
+
+  const engine::EndpointId& id() const noexcept { return key_->id(); }
+  // Proves its own id, whichever that Hello tells.
+  void greet(engine::Hello hello) {
+    hello.proof = key_->prove(channel_->own_prologue());
+    say(hello);
   }
 
   bool closed() const { return channel_->state() == Channel::State::closed; }
@@ -79,6 +92,7 @@ class Stranger {
 
  private:
   std::unique_ptr<Channel> channel_;
+  Key key_;
   std::vector<ControlMessage> heard_;
   std::uint64_t last_request_ = ~std::uint64_t{0};
 };

@@ -2,11 +2,11 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from frameworks import unusable
 from zerohop import _core
 
 # Elsewhere there is nothing to see; under tests/gpu/run a missing GPU fails every test.
@@ -21,9 +21,21 @@ class Rows(list[dict[str, Any]]):
         self.append({"test": test, **facts})
 
 
+ROWS = Rows()
+
+
 @pytest.fixture(scope="session")
-def rows() -> Iterator[Rows]:
-    rows = Rows()
-    yield rows
+def rows() -> Rows:
+    return ROWS
+
+
+def pytest_sessionfinish() -> None:
+    for framework, reason in sorted(unusable.items()):
+        ROWS.add("framework", name=framework, skipped=reason)
     if path := os.environ.get("ZEROHOP_GPU_ROWS"):
-        Path(path).write_text(json.dumps(rows, indent=1) + "\n")
+        Path(path).write_text(json.dumps(ROWS, indent=1) + "\n")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for framework, reason in sorted(unusable.items()):
+        terminalreporter.write_line(f"skipped all that needs {framework}: {reason}")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import zerohop as zh
-from zerohop.collectives.line import EAGER
+from zerohop.collectives.lines import EAGER
 from zerohop.local import Link, Ranks
 
 APART = min(2, torch.cuda.device_count())  # GPUs that two ranks use at most

@@ -8,17 +8,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import cupy
-import numba_kernels
 import numpy as np
 import pytest
 import torch
 import zerohop as zh
 from device_kernels import fetch
 from far_side import POISON
+from frameworks import usable
 from test_device_queue import NBYTES, PATIENCE, TEAMS, THEIRS, Ends, both_ends
-from zerohop import numba as zn
-from zerohop.numba import Status
 
+zn = usable("zerohop.numba", "numba-cuda")
+numba_kernels = usable("numba_kernels", "numba-cuda")
+
+Status = zn.Status
 OK = Status.OK
 FAR_KERNELS = """
 import numba_kernels as theirs

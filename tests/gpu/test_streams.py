@@ -2,14 +2,15 @@
 
 import sys
 import time
-import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
 import zerohop as zh
 from far_side import FarSide, far_side
+from frameworks import usable
 
 THEIRS = [f"cuda:{i}" for i in range(min(2, torch.cuda.device_count()))]
 NBYTES = 1 << 22
@@ -145,24 +146,107 @@ def test_a_wait_ends_by_its_bound(ends: Any, monkeypatch: Any) -> None:
     assert "slot 99" in said[0]
 
 
-def test_streams_of_other_libraries(ends: Any) -> None:
-    import cupy
+# Each waits in a stream for what the other notifies from a second one, behind its write in the first.
+MUTUAL = """
+def rounds(ep, peer, mine, count):
+    work, aside = torch.cuda.Stream(), torch.cuda.Stream()
+    memory, gate = ep.register(mine), ep.register(torch.ones(8, device="cuda:0"))
+    there, gate_there = peer["inbox"], peer["gate"]
+    torch.cuda.synchronize()
+    kept = []
+    for value in range(1, count + 1):
+        kept.append(ep.wait_notify(1, stream=work))
+        with torch.cuda.stream(work):
+            mine.add_(1)
+        kept.append(peer.write(memory, there, notify=(2, value), stream=work))
+        kept.append(peer.write(gate, gate_there, notify=(1, value), stream=aside))
+        assert ep.wait_notify(2) == value
+        for transfer in kept:
+            transfer.wait()
+        kept.clear()
+    work.synchronize()
+"""
 
-    with warnings.catch_warnings(action="ignore"):  # of NumPy, with a Numba that is older
-        from numba import cuda
 
+SHARED = f"""
+inbox = torch.zeros({NBYTES}, dtype=torch.uint8, device="cuda:0")
+gate = torch.zeros(8, device="cuda:0")
+ep.share("inbox", ep.register(inbox))
+ep.share("gate", ep.register(gate))
+"""
+
+
+@contextmanager
+def checked_ends(p2p: bool, integrity: int) -> Iterator[tuple[zh.Endpoint, zh.Peer, FarSide]]:
+    with (
+        zh.Endpoint("soft0", p2p=p2p, integrity=integrity, timeout=5.0) as ep,
+        far_side(p2p) as far,
+    ):
+        far.run(SHARED)
+        yield ep, ep.connect(far.address), far
+
+
+@pytest.mark.parametrize("integrity", [0, 1])
+def test_streams_that_wait_for_each_other(integrity: int) -> None:
+    with checked_ends(True, integrity) as (ep, peer, far):
+        names: dict[str, Any] = {"torch": torch, "ep": ep}
+        exec(SHARED + MUTUAL, names)  # noqa: S102
+        far.run(MUTUAL)
+        far.begin("rounds(ep, ep.accept(), torch.zeros_like(inbox), 10)")
+        names["rounds"](ep, peer, torch.zeros_like(names["inbox"]), 10)
+        far.finish()
+        assert bool((names["inbox"] == 10).all())
+
+
+def test_a_stream_stands_until_its_write_is_compared() -> None:
+    with checked_ends(True, 1) as (ep, peer, far):
+        mine = torch.zeros(NBYTES, dtype=torch.uint8, device="cuda:0")
+        memory, there, stream = ep.register(mine), peer["inbox"], torch.cuda.Stream()
+        torch.cuda.synchronize()
+        written = []
+        with torch.cuda.stream(stream):
+            for value in range(1, 21):
+                mine.fill_(value)  # behind the comparison of the write before
+                written.append(peer.write(memory, there, notify=(1, value), stream=stream))
+        for transfer in written:
+            transfer.wait()
+        assert far.run("answer = int(inbox.min()), ep.wait_notify(1)") == (20, 20)
+
+
+def test_where_the_call_would_wait_for_a_stream_that_waits_it_is_refused() -> None:
+    with checked_ends(False, 1) as (ep, peer, far):
+        memory = ep.register(torch.ones(NBYTES, dtype=torch.uint8, device="cuda:0"))
+        there, stream = peer["inbox"], torch.cuda.Stream()
+        heard = ep.wait_notify(1, stream=stream)
+        with pytest.raises(zh.RouteUnavailable, match="waits for notification slot 1, and this"):
+            peer.write(memory, there, stream=stream)
+        far.run("ep.accept().notify(1, 1)")
+        heard.wait()
+        peer.write(memory, there, stream=stream).wait()
+        assert far.run("answer = int(inbox.min())") == 1
+
+
+STREAMS = {
+    "cupy": ("cupy", lambda cupy: [cupy.cuda.Stream(non_blocking=True)]),
+    "numba-cuda": ("numba.cuda", lambda cuda: [cuda.stream()]),
+    "torch": ("torch", lambda torch: [torch.cuda.current_stream(), torch.cuda.Stream()]),
+    "handles": ("torch", lambda torch: [0, 1, torch.cuda.Stream().cuda_stream]),
+}
+
+
+@pytest.mark.parametrize("library", STREAMS)
+def test_streams_of_other_libraries(ends: Any, library: str) -> None:
     array, ep, peer, _ = ends
+    module, streams = STREAMS[library]
     mine, there = ep.register(array), peer["far"]
     torch.cuda.synchronize()
-    streams = [
-        cupy.cuda.Stream(non_blocking=True),
-        cuda.stream(),
-        0,
-        1,
-        torch.cuda.current_stream(),
-    ]
-    for stream in [*streams, torch.cuda.Stream().cuda_stream]:
+    for stream in streams(usable(module, library)):
         peer.write(mine, there, stream=stream).wait()
+
+
+def test_streams_that_cannot_be_used(ends: Any) -> None:
+    array, ep, peer, _ = ends
+    mine, there = ep.register(array), peer["far"]
     with pytest.raises(TypeError, match="stream must be"):
         peer.write(mine, there, stream="cuda:0")
     captured = torch.cuda.Stream()

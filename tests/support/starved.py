@@ -177,6 +177,12 @@ def counts() -> dict[str, int]:
     }
 
 
+def given_back(before: dict[str, int]) -> bool:
+    """Before may count a thread that has been joined: the kernel lists it for a moment more."""
+    now = counts()
+    return all(now[name] <= before[name] for name in now)
+
+
 def words_of(call: Callable[[Stage], Any], stage: Stage) -> str:
     """What the refusal said; "works" if there was none."""
     try:
@@ -201,7 +207,7 @@ def main(shortage: str, name: str) -> None:
     then = words_of(call, stage)
     stage.close()
     del stage
-    until(lambda: counts() == before, f"all is given back: {before}, {counts()}")
+    until(lambda: given_back(before), f"all is given back: {before}, {counts()}")
     print(json.dumps({"said": said, "then": then}))
 
 

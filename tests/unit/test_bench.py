@@ -12,9 +12,11 @@ import pytest
 from support.patience import patient
 from zerohop.bench import peer, plan, python, registration
 from zerohop.bench.peers import iperf3, ucx
-from zerohop.bench.plan import GIB, KIB, MIB, Options
-from zerohop.bench.rows import Figures, Row, header, medians, write_json
+from zerohop.bench.placement import TOGETHER, usable_cores
+from zerohop.bench.plan import GIB, KIB, MIB, Options, Order
+from zerohop.bench.rows import Figures, Row, header, settled, write_json
 from zerohop.bench.targets import verdicts
+from zerohop.bench.turns import Programs
 
 UCX_TEXT = """
 iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr
@@ -67,11 +69,28 @@ def test_ucx_runs_once_more_only_when_the_first_run_was_short(
     assert ucx.latency(8, 1e-6, (50, 99)) == pytest.approx(expected)
 
 
-def test_a_figure_taken_several_times_is_its_median() -> None:
-    taken = [row("write", 8, "bandwidth", value) for value in (5.0, 1.0, 2.0)]
-    others = [row("write", 8, "bandwidth", 7.0, impl="ucx"), row("read", 8, "bandwidth", 9.0)]
-    merged = medians([taken[0], *others, *taken[1:]])
-    assert merged == [row("write", 8, "bandwidth", 2.0, turns=3, spread=2.0), *others]
+def test_a_figure_is_the_median_of_all_and_steady_if_both_passes_agree() -> None:
+    def passes(first: list[float], second: list[float], impl: str) -> list[list[Row]]:
+        return [[row("write", 8, "bandwidth", v, impl) for v in taken] for taken in (first, second)]
+
+    first, second = passes([5.0, 1.0], [2.0, 4.0], "zerohop")
+    for more in (
+        passes([5.0], [6.0], "tcp"),
+        passes([5.0], [6.1], "ucx"),
+        passes([7.0], [], "mpi"),
+    ):
+        first += more[0]
+        second += more[1]
+    expected = [
+        ("zerohop", 3.0, 4, 2.0, True),
+        ("tcp", 5.5, 2, 0.5, True),
+        ("ucx", 5.55, 2, 0.55, False),
+        ("mpi", 7.0, 1, 0.0, False),  # what was taken once is not known to be steady
+    ]
+    found = [
+        (r.impl, r.value, r.turns, round(r.spread, 3), r.steady) for r in settled([first, second])
+    ]
+    assert found == expected
 
 
 def test_iperf3_counts_what_the_receiver_got() -> None:
@@ -112,6 +131,19 @@ def test_a_pair_runs_when_the_port_is_open_and_leaves_nothing_behind(tmp_path: P
     assert peer.run_pair([server, str(port)], [client, str(port)], port) == "figures\n"
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
+
+
+def test_a_pair_is_placed(tmp_path: Path) -> None:
+    port = peer.free_port()
+    server = script(tmp_path / "server", LISTEN)
+    where = "import os; print(sorted(os.sched_getaffinity(0)))"
+    client = script(tmp_path / "client", CONNECT + where)
+    before = os.sched_getaffinity(0)
+    pair = Programs("x", dict, {"w": lambda n, s: {"said": peer.run_pair(
+        [server, str(port)], [client, str(port)], port)}}, TOGETHER)  # fmt: skip
+    core = usable_cores()[0]
+    assert pair.measure(Order("w", "cpp", 8, 0), 0.0) == {"said": f"[{core}]\n"}
+    assert os.sched_getaffinity(0) == before
 
 
 def test_a_failing_client_is_quoted(tmp_path: Path) -> None:
@@ -171,6 +203,8 @@ def test_rows_are_a_list_with_a_header_first(tmp_path: Path) -> None:
         "unit",
         "turns",
         "spread",
+        "placement",
+        "steady",
     ]
     assert [list(fields) for fields in rest] == [keys, keys]
     assert rest[1]["value"] == 2e9

@@ -115,6 +115,8 @@ def test_calls_are_measured_from_python_and_from_cpp(tmp_path: Path) -> None:
     found = {(r["test"], r["driver"], r["memory"]) for r in rows}
     tests = {*overhead.CALLS, *python.LATENCIES}
     assert found >= {(test, "python", part) for test in tests for part in python.PARTS}
+    metrics = {(r["test"], r["metric"]) for r in rows}
+    assert metrics >= {(test, metric) for test in overhead.CALLS for metric in ("per_call", "p99")}
     only_python = {"write_and_await", "register_again"}
     assert {test for test, driver, _ in found if driver == "cpp"} == tests - only_python
     assert {r["route"] for r in rows} == {"p2p", "host"}

@@ -191,3 +191,12 @@ def test_limits_that_are_none_are_refused(compared, limit: str) -> None:
     code, text = compared([LATENCY], [LATENCY], "--fail-above", limit)
     assert code == 2
     assert "is no percentage, such as 10%" in text
+
+
+def test_what_is_unsteady_and_where_its_ends_were_is_told(compared) -> None:
+    rows = [LATENCY, replace(LATENCY, placement="one core", value=9e-6, steady=False)]
+    code, text = compared(rows, [to(rows[0], 2e-6), to(rows[1], 20e-6)])
+    assert code == 0
+    assert "empty p50 8 B 1 us 2 us +100.0%" in text
+    assert "empty, one core p50 8 B ~9 us ~20 us" in text
+    assert "1 are unsteady (~) in either of them" in text

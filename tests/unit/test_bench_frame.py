@@ -4,13 +4,14 @@ import json
 import re
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from rich.console import Console
 from support.bench_players import sentences
 from zerohop.bench.frame import Bench, Entrant, conduct, run_bench
 from zerohop.bench.peer import FigureFailed, PeerFailed
+from zerohop.bench.placement import APART, FREE, PLACEMENTS, TOGETHER
 from zerohop.bench.plan import Options, Order, Step
 from zerohop.bench.progress import Watch
 from zerohop.bench.report import Part, View
@@ -24,18 +25,29 @@ VIEWS = (View("write", "write bandwidth"),)
 class Scripted:
     """A player that gives one value after the other, and keeps a diary with the others."""
 
+    running: ClassVar[set[str]] = set()
+
     def __init__(self, name: str, diary: list[str], values: list[Any]) -> None:
         self.name = name
+        self.running.clear()
         self._diary = diary
         self._values = values
 
     def start(self) -> None:
         self._diary.append(f"{self.name} starts")
+        self.running.add(self.name)
+
+    def pause(self) -> None:
+        self.running.discard(self.name)
+
+    def resume(self) -> None:
+        self.running.add(self.name)
 
     def facts(self) -> dict[str, str]:
         return {"device": "made up", "route": "by hand", self.name: "1.0"}
 
     def measure(self, order: Order, seconds: float) -> dict[str, float]:
+        assert self.running == {self.name}  # nobody else
         self._diary.append(f"{self.name} {order.test} {order.driver}")
         value = self._values.pop(0)
         if isinstance(value, Exception):
@@ -43,52 +55,63 @@ class Scripted:
         return {"bandwidth": value}
 
     def finish(self) -> None:
+        assert self.name in self.running
         self._diary.append(f"{self.name} finishes")
 
     def close(self) -> None:
         self._diary.append(f"{self.name} closes")
 
 
-def bench(entrants: list[Entrant], turns: int = 3, **others: Any) -> Bench:
+def bench(entrants: list[Entrant], turns: int = 2, **others: Any) -> Bench:
     steps = (Step("write", 8, turns), Step("read", 8, turns))
     return Bench("soft", steps, entrants, lambda r: (Part("", Figures(r), VIEWS, ()),), 1, **others)
 
 
-def test_everybody_takes_turns_and_a_figure_is_the_median_with_its_spread() -> None:
+def test_everybody_takes_turns_and_all_is_taken_twice() -> None:
     diary: list[str] = []
-    ours = Scripted(OURS, diary, [5.0, 1.0, 2.0] + [1.0] * 3)
-    peer = Scripted("ucx", diary, [3.0] * 6)
-    made = bench([Entrant(OURS, ours), Entrant("ucx", peer, route="tcp")])
+    ours = Scripted(OURS, diary, [5.0, 1.0, 1.0, 1.0, 2.0, 2.0, 1.0, 1.0])
+    peer = Scripted("ucx", diary, [3.0] * 8)
+    made = bench([Entrant(OURS, ours), Entrant("ucx", peer, route="tcp", settings="A=b")])
     outcome = conduct(lambda options: made, Options())
+    turns = [
+        f"{name} {test} cpp"
+        for test in ("write", "read")
+        for _ in range(2)
+        for name in (OURS, "ucx")
+    ]
     assert diary == [
         *(f"{name} starts" for name in (OURS, "ucx")),
-        *[f"{name} write cpp" for _ in range(3) for name in (OURS, "ucx")],
-        *[f"{name} read cpp" for _ in range(3) for name in (OURS, "ucx")],
+        *(turns + turns),
         *(f"{name} finishes" for name in (OURS, "ucx")),
         *(f"{name} closes" for name in ("ucx", OURS)),
     ]
     mine = outcome.rows[0]
-    assert (mine.value, mine.turns, mine.spread, mine.unit) == (2.0, 3, 2.0, "B/s")
-    assert [(r.test, r.impl, r.route, r.device) for r in outcome.rows] == [
-        (test, impl, route, device)
+    assert (mine.value, mine.turns, mine.spread, mine.unit) == (2.0, 4, 2.0, "B/s")
+    assert [(r.test, r.impl, r.route, r.device, r.steady) for r in outcome.rows] == [
+        (test, impl, route, device, steady)
         for test in ("write", "read")
-        for impl, route, device in ((OURS, "by hand", "made up"), ("ucx", "tcp", ""))
+        for impl, route, device, steady in (
+            (OURS, "by hand", "made up", test == "read"),
+            ("ucx", "tcp", "", True),
+        )
     ]
     assert (outcome.facts["device"], outcome.facts["ucx"]) == ("made up", "1.0")
+    assert outcome.facts["settings"] == {"ucx": "A=b"}
 
 
 def test_one_player_may_have_several_drivers_and_names_and_own_tests() -> None:
     diary: list[str] = []
-    player = Scripted(OURS, diary, [1.0] * 5)
+    player = Scripted(OURS, diary, [1.0] * 10)
     entrants = [
         Entrant(OURS, player, ("cpp", "python")),
         Entrant("tcp", player, tests={"write": "tcp_stream"}),
     ]
     outcome = conduct(lambda options: bench(entrants, turns=1), Options())
-    assert diary[1:-2] == [
+    once = [
         *(f"{OURS} write cpp", f"{OURS} write python", f"{OURS} tcp_stream cpp"),
         *(f"{OURS} read cpp", f"{OURS} read python"),
     ]
+    assert diary[1:-2] == once + once
     assert {(r.impl, r.test) for r in outcome.rows} == {
         (OURS, "write"),
         (OURS, "read"),
@@ -98,11 +121,38 @@ def test_one_player_may_have_several_drivers_and_names_and_own_tests() -> None:
 
 def test_what_is_set_up_at_the_first_use_is_not_timed() -> None:
     diary: list[str] = []
-    player = Scripted(OURS, diary, [9.0] * 2 + [7.0, 1.0, 7.0, 2.0])
+    player = Scripted(OURS, diary, [9.0] * 2 + [7.0, 1.0, 7.0, 2.0] * 2)
     first = tuple(Step(test, 8, times=1) for test in ("write", "read"))
     made = bench([Entrant(OURS, player)], turns=1, first=first, warm=True)
     outcome = conduct(lambda options: made, Options())
     assert [r.value for r in outcome.rows] == [1.0, 2.0]
+
+
+def test_every_placement_is_made_ready_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    diary: list[str] = []
+
+    def make(options: Options) -> Bench:
+        value = float(PLACEMENTS.index(options.placement))
+        return bench([Entrant(OURS, Scripted(OURS, diary, [value] * 4))], turns=1)
+
+    monkeypatch.setattr("zerohop.bench.placement.usable_cores", lambda: [0, 1])
+    outcome = conduct(make, Options(placements=PLACEMENTS))
+    assert [(r.placement, r.test, r.value) for r in outcome.rows] == [
+        (place, test, float(number))
+        for number, place in enumerate(PLACEMENTS)
+        for test in ("write", "read")
+    ]
+    assert [part.placement for part in outcome.parts] == list(PLACEMENTS)
+
+
+def test_on_one_core_nobody_has_a_core_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zerohop.bench.placement.usable_cores", lambda: [0])
+    made = bench([Entrant(OURS, Scripted(OURS, [], [1.0] * 8))], turns=1)
+    outcome = conduct(lambda options: made, Options(placements=PLACEMENTS))
+    assert [part.placement for part in outcome.parts] == [TOGETHER, FREE]
+    assert outcome.absences == [
+        {"impl": "everybody", "test": APART, "reason": "this process may use one core"}
+    ]
 
 
 def told(entrants: list[Entrant], options: Options, **others: Any) -> tuple[bool, str]:
@@ -114,9 +164,9 @@ def told(entrants: list[Entrant], options: Options, **others: Any) -> tuple[bool
 def test_a_peer_that_fails_is_left_out_from_there_on_and_told(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     diary: list[str] = []
-    refuses = Scripted("ucx", diary, [1.0, PeerFailed("no such transport"), 1.0, 1.0, 1.0])
-    dies = Scripted("tcp", diary, [1.0, 1.0, 1.0, RankFailed(1, "was killed")])
-    entrants = [Entrant(OURS, Scripted(OURS, diary, [1.0] * 6))]
+    refuses = Scripted("ucx", diary, [1.0, PeerFailed("no such transport"), *([1.0] * 4)])
+    dies = Scripted("tcp", diary, [1.0, 1.0, RankFailed(1, "was killed")])
+    entrants = [Entrant(OURS, Scripted(OURS, diary, [1.0] * 8))]
     entrants += [Entrant("ucx", refuses), Entrant("tcp", dies)]
     good, text = told(entrants, Options(peers=("ucx", "tcp"), json_path=path))
     assert good
@@ -126,27 +176,32 @@ def test_a_peer_that_fails_is_left_out_from_there_on_and_told(tmp_path: Path) ->
     assert len(head["not_available"]) == 2
     turns = {(r["impl"], r["test"]): r["turns"] for r in rows}
     assert turns == {
-        (OURS, "write"): 3,
-        (OURS, "read"): 3,
+        (OURS, "write"): 4,
+        (OURS, "read"): 4,
         ("ucx", "write"): 1,
-        ("ucx", "read"): 3,
-        ("tcp", "write"): 3,
+        ("ucx", "read"): 4,
+        ("tcp", "write"): 2,
     }
+    steady = {(r["impl"], r["test"]) for r in rows if r["steady"]}
+    assert steady == {(OURS, "write"), (OURS, "read"), ("ucx", "read")}
+    assert "~1e-09" in text
+    assert "~ taken twice, with all others in between, it differed by more than 20%." in text
+    assert "write bandwidth, GB/s (ratios: zerohop C++ / theirs); ends: free" in text
 
 
 def test_a_figure_of_ours_that_fails_makes_the_run_fail_and_the_rest_is_measured() -> None:
     diary: list[str] = []
-    ours = Scripted(OURS, diary, [FigureFailed("late"), 1.0, 1.0, 1.0])
+    ours = Scripted(OURS, diary, [FigureFailed("late"), *([1.0] * 4)])
     good, text = told([Entrant(OURS, ours)], Options())
     assert not good
     assert "zerohop bench failed: write: late" in text
-    assert diary.count(f"{OURS} read cpp") == 3
+    assert diary.count(f"{OURS} read cpp") == 4
 
 
 def test_ours_that_dies_ends_the_run_and_what_was_measured_is_told(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     diary: list[str] = []
-    ours = Scripted(OURS, diary, [1.0] * 3 + [RankFailed(0, "was killed")])
+    ours = Scripted(OURS, diary, [1.0] * 2 + [RankFailed(0, "was killed")])
     good, text = told([Entrant(OURS, ours)], Options(json_path=path))
     assert not good
     assert "zerohop bench failed: rank 0 was killed" in text
@@ -161,7 +216,7 @@ def refuse(facts: object) -> None:
 def test_an_entrant_that_is_needed_ends_the_run_and_others_are_told() -> None:
     diary: list[str] = []
     way = Entrant(OURS, Scripted(OURS, diary, []), check=refuse, label="one way")
-    rest = Entrant(OURS, Scripted(OURS, diary, [1.0] * 6), needed=True)
+    rest = Entrant(OURS, Scripted(OURS, diary, [1.0] * 8), needed=True)
     good, text = told([way, rest], Options())
     assert good
     assert "one way everything the wrong route" in text

@@ -47,7 +47,7 @@ def measured(options: Options) -> tuple[bool, str]:
 @pytest.mark.usefixtures("stand_ins")
 def test_every_figure_is_taken_beside_its_peers(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
-    options = Options("soft0", ("nvshmem",), quick=True, json_path=path, placement=True)
+    options = Options("soft0", ("nvshmem",), quick=True, json_path=path, rings=True)
     good, text = measured(options)
     assert good, text
     head, *rows = json.loads(path.read_text())
@@ -78,7 +78,7 @@ def test_every_figure_is_taken_beside_its_peers(tmp_path: Path) -> None:
         assert said == "not available: no proxies on this host"
     assert absent["nvshmem", "puts_132x512"].endswith("NVSHMEM: peer_put_many: error 700")
     assert (head["nvshmem"], head["nvshmem_memory"]) == ("3.4.5", "mapped")
-    assert "one way of 8 B by soft0" in head["placement"]["CPU / CPU"]
+    assert "one way of 8 B by soft0" in head["rings"]["CPU / CPU"]
     assert "until an entry is done" in text
     assert re.search("proxy: a thread posts an entry <= 1 us not measured", text)
     assert "where a kernel's queue pair lies" in text

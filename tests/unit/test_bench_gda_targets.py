@@ -1,7 +1,7 @@
 """How `zerohop bench gda` judges what it found, and where a queue pair's rings can lie."""
 
 import pytest
-from zerohop.bench.gda.placement import cells
+from zerohop.bench.gda.rings import cells
 from zerohop.bench.gda.targets import verdicts
 from zerohop.bench.plan import KIB, MIB
 from zerohop.bench.rows import Figures, Row

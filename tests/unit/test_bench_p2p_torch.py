@@ -52,6 +52,8 @@ class CpuTorch:
 class Link:
     """Of two ranks of which the other one says the same."""
 
+    size = 2
+
     def __init__(self, rank: int) -> None:
         self.rank = rank
 

@@ -1,4 +1,4 @@
-"""Waits of collectives: nothing that has come is overheard, whatever is waited for when it comes."""
+"""What a rank looks at while it waits in a collective: nothing that has come is overheard, and useless waits end."""
 
 from __future__ import annotations
 
@@ -9,37 +9,49 @@ import pytest
 import zerohop as zh
 from zerohop.collectives import lines as module
 from zerohop.collectives.deadline import Deadline
-from zerohop.collectives.line import OVER
 from zerohop.collectives.lines import Lines
 from zerohop.ending import Told
 
-FIRST, SIZE = 100, 4  # of the slots for messages; those for credits are behind
-CREDITS = FIRST + SIZE
+SIZE = 4
 
 
-class FakeLine:
-    """Its peer lives; what is heard of it counts as news."""
+class FakeCore:
+    """notes: ranks that have sent a message, as listen() comes to know; -rank: that one has rung off."""
 
-    def __init__(self, rank, *_):
-        self.rank, self.far_is_over, self.room = rank, False, 0
-        self.peer = SimpleNamespace(alive=True)
-        self.has_news = False
+    INBOX = EAGER = 1
 
-    def heard(self, value):
-        self.has_news, self.far_is_over = value != OVER, value == OVER
+    def __init__(self, *_):
+        self.notes = deque()
+        self.news, self.ended = set(), []
 
-    def has_room(self, value):
-        self.room = value
+    def add(self, rank, peer, inbox):
+        pass
+
+    def listen(self):
+        if not self.notes:
+            return False
+        rank = self.notes.popleft()
+        if rank < 0:
+            self.ended.append(-rank)
+        else:
+            self.news.add(rank)
+        return True
+
+    def has_news(self, rank):
+        return rank in self.news
+
+    def over(self):
+        return self.ended
 
 
 class FakeRoster:
-    """notes: (slot, value), what the board has."""
-
     def __init__(self):
         self.rank, self.size, self.name = 0, SIZE, "w"
-        self.notes = deque()
         self.history = SimpleNamespace(difference=lambda rank, peer: None)
-        self.endpoint = SimpleNamespace(empty=lambda nbytes: bytearray(nbytes))
+        self.endpoint = SimpleNamespace(
+            empty=lambda nbytes: bytearray(nbytes), share=lambda name, memory: None
+        )
+        self.peers = {}
 
     def check_open(self):
         pass
@@ -47,15 +59,8 @@ class FakeRoster:
     def lost(self, rank):
         return f"rank {rank} is lost"
 
-    def peer(self, rank, timeout):
-        return SimpleNamespace(alive=True)
-
-    def find_note(self, first, count, seconds, *, reset):
-        for note in self.notes:
-            if first <= note[0] < first + count:
-                self.notes.remove(note)
-                return note
-        return None
+    def peer(self, rank, bound):
+        return self.peers.setdefault(rank, SimpleNamespace(alive=True))
 
 
 @pytest.fixture
@@ -71,66 +76,53 @@ def asked():
 
 @pytest.fixture
 def lines(roster, asked, monkeypatch):
-    monkeypatch.setattr(module, "Line", FakeLine)
-    monkeypatch.setattr(module, "Outbox", lambda *_: None)
+    monkeypatch.setattr(module, "_core", SimpleNamespace(Lines=FakeCore))
     ending = SimpleNamespace(
         told_by=lambda peer: asked.get(id(peer)),
         difference=lambda rank, peer: None,
         said_by=lambda rank: None,
         check=lambda: None,
     )
-    made = Lines(roster, range(FIRST, FIRST + 2 * SIZE), ending)
+    made = Lines(roster, range(100, 100 + 2 * SIZE), ending)
     for rank in (1, 2, 3):
-        made.to(rank, Deadline(1))
+        made.connect(rank, Deadline(1), all_needed=True)
     return made
 
 
-def test_what_comes_while_room_is_waited_for_is_not_lost(roster, lines):
-    lines.begin([1, 2], True)
-    roster.notes.append((FIRST + 2, 1))
-    line = lines.to(1, Deadline(1))
-    lines._watch(line, Deadline(1), 0)  # no credit: it listens to everybody
-    assert not roster.notes
-    assert lines.hear(Deadline(1)) == 2
+def test_what_has_come_ends_the_wait(lines):
+    lines.core.notes.append(2)
+    assert lines.hear([1, 2], True, Deadline(0))
+    lines.core.news.clear()
+    assert not lines.hear([1, 2], True, Deadline(1))
     with pytest.raises(zh.TransferTimeout, match="ranks 1, 2 have not come"):
-        lines.hear(Deadline(0))
-
-
-def test_credits_are_told_to_their_line(roster, lines):
-    roster.notes.append((CREDITS + 3, 7))
-    lines._watch(lines.to(1, Deadline(1)), Deadline(1), 0)
-    assert lines.to(3, Deadline(1)).room == 7
+        lines.hear([1, 2], True, Deadline(0))
 
 
 def test_last_words_count(roster, lines):
-    lines.begin([1, 2], True)
-    line = lines.to(1, Deadline(1))
-    line.peer.alive = False
-    roster.notes += [(FIRST + 3, 1), (FIRST + 1, 1)]
-    heard = {lines.hear(Deadline(1)), lines.hear(Deadline(1))}
-    assert heard == {1, 3}
-    line.has_news = False
+    roster.peers[1].alive = False
+    lines.core.notes += [3, 1]
+    assert lines.hear([1, 2], True, Deadline(1))
+    assert lines.core.news == {1, 3}
+    lines.core.news.clear()
     with pytest.raises(zh.PeerLost, match="rank 1 is lost"):
-        lines.hear(Deadline(1))
+        lines.hear([1, 2], True, Deadline(1))
 
 
 def test_room_of_a_lost_rank_is_not_waited_for(roster, lines):
-    line = lines.to(1, Deadline(1))
-    line.peer.alive, line.has_news = False, True
+    roster.peers[1].alive = False
+    lines.core.news.add(1)
     with pytest.raises(zh.PeerLost, match="rank 1 is lost"):
-        lines._watch(line, Deadline(1), 0)
+        lines.wait_on(1, Deadline(1), [], True)
 
 
 @pytest.mark.parametrize("all_needed", [True, False])
 def test_who_rings_off_ends_what_concerns_it(roster, lines, asked, all_needed):
     """Of a call of all any rank; of two ranks' only the other one."""
-    lines.begin([1], all_needed)
-    asked[id(lines.to(3, Deadline(1)).peer)] = ("lost", "rank 2 is lost")
-    roster.notes.append((FIRST + 3, OVER))
-    assert lines.hear(Deadline(1)) == 3
+    asked[id(roster.peers[3])] = ("lost", "rank 2 is lost")
+    lines.core.notes.append(-3)
     if all_needed:
         with pytest.raises(Told) as told:
-            lines.hear(Deadline(1))
+            lines.hear([1], all_needed, Deadline(1))
         assert (told.value.rank, told.value.cause) == (3, ("lost", "rank 2 is lost"))
     else:
-        assert lines.hear(Deadline(1)) is None
+        assert not lines.hear([1], all_needed, Deadline(1))

@@ -9,7 +9,7 @@ import zerohop as zh
 from support.nvcc import compiles
 from zerohop.bench.gda import kernels as bench_kernels
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "gpu"))
+sys.path.append(str(Path(__file__).parents[1] / "gpu"))
 from device_kernels import SOURCE
 
 CALLS = """

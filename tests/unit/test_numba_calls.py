@@ -14,7 +14,7 @@ from support.numba_linker import linked
 from zerohop import numba as zn
 from zerohop.numba import calls, elements
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "gpu"))
+sys.path.append(str(Path(__file__).parents[1] / "gpu"))
 from numba_kernels import SIGNATURES
 
 HEADERS = Path(zh.include_dir()) / "zerohop"
@@ -126,9 +126,25 @@ def test_they_are_called_by_kernels_alone() -> None:
         zn.fetch_add(1, 2, 3)
 
 
-def test_without_numba_the_package_to_install_is_named() -> None:
-    code = "import sys; sys.modules['numba.cuda'] = None; import zerohop.numba"
+ABSENT = "import sys; sys.modules['numba.cuda'] = None; import zerohop.numba"
+TOO_OLD = """
+import sys, numba, numpy
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "numba.cuda":
+            raise AttributeError("module 'numpy' has no attribute 'row_stack'")
+
+sys.meta_path.insert(0, Finder())
+sys.modules.pop("numba.cuda", None)
+import zerohop.numba
+"""
+
+
+@pytest.mark.parametrize(("code", "why"), [(ABSENT, "numba.cuda"), (TOO_OLD, "row_stack")])
+def test_without_a_numba_that_works_the_package_to_install_is_named(code: str, why: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "ImportError: kernels of Numba need numba-cuda" in done.stderr
+    assert why in done.stderr.splitlines()[-1]
     assert done.stderr.endswith("pip install 'numba-cuda[cu13]'\n")

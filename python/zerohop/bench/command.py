@@ -38,6 +38,14 @@ COMMANDS = {
         Peers: ucx (shared memory, CMA, TCP), mpi (mpi4py by mpirun), nixl (its UCX backend), gloo (torch.distributed),
         torch (copy_ into shared memory).""",
     ),
+    "wait": Command(
+        "wait.suite",
+        ("pipe", "tcp", "mpi", "gloo"),
+        """How long processes wait for each other: two of them on a core each, on one core, and free; jobs of 2, 4 and 8.
+
+        Peers: pipe, tcp (a bare socket: waiting in recv, and polling with sched_yield), mpi (Open MPI by mpi4py, with
+        mpi_yield_when_idle), gloo (torch.distributed).""",
+    ),
     "p2p": Command(
         "p2p.between_gpus",
         ("nccl", "torch", "raw"),
@@ -174,6 +182,11 @@ def _options(command: Command) -> list[click.Option]:
             metavar="SIZES",
             help="Message sizes, such as 8,64K,1M.",
         ),
+        click.Option(
+            ["--placement"],
+            is_flag=True,
+            help="Measure with the two ends on a core each, on one core, and unpinned. Default: unpinned; `wait` always measures two ends in all three.",
+        ),
         click.Option(["--quick"], is_flag=True, help="Fewer sizes, shorter runs."),
         click.Option(["--plot", "plot_path"], type=file, callback=_check_plot, help=plot),
         click.Option(
@@ -186,17 +199,19 @@ def _add(name: str, command: Command) -> None:
     def run(**options: Any) -> None:
         from rich.console import Console
 
+        from zerohop.bench.placement import PLACEMENTS
         from zerohop.bench.plan import Options
 
         suite = importlib.import_module(f"zerohop.bench.{command.module}")
-        good = suite.run(Options(**options), Console())
+        placements = PLACEMENTS if options.pop("placement") else ()
+        good = suite.run(Options(placements=placements, **options), Console())
         click.get_current_context().exit(0 if good else 1)
 
     made = click.Command(name, callback=run, help=command.help, params=list(_options(command)))
     device_option(made)
     if name == "gda":
-        said = "Also tell where a kernel's queue pair can lie."
-        made.params.append(click.Option(["--placement"], is_flag=True, help=said))
+        said = "Also tell where the rings of a kernel's queue pair can lie."
+        made.params.append(click.Option(["--rings"], is_flag=True, help=said))
     bench.add_command(made)
 
 

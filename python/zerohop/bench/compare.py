@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from zerohop.bench.placement import FREE
+from zerohop.bench.report import UNSTEADY_MARK
 from zerohop.bench.rows import DRIVERS, Row, read_json
 from zerohop.bench.turns import OURS
 from zerohop.host import decimal_bytes, human_bytes, human_seconds
@@ -116,7 +118,7 @@ def changes_of(
 
 def _key(row: Row) -> Row:
     """What it measures: the device may have another name on another machine."""
-    return dataclasses.replace(row, value=0.0, device="", turns=1, spread=0.0)
+    return dataclasses.replace(row, value=0.0, device="", turns=1, spread=0.0, steady=True)
 
 
 def _by_purpose(rows: Iterable[Row]) -> dict[Row, list[Row]]:
@@ -146,6 +148,11 @@ def _name(row: Row) -> str:
     return f"{row.suite} {row.test}{size}, {row.impl} {DRIVERS.get(row.driver, row.driver)}, {row.metric}"
 
 
+def _where(row: Row) -> str:
+    """Whose memory, and how the ends were placed unless the system did."""
+    return row.memory + (f", {row.placement}" if row.placement != FREE else "")
+
+
 def _print_machines(before: Mapping[str, Any], after: Mapping[str, Any], console: Console) -> None:
     """What the two runs had not in common, which may be why they differ."""
     differ = [
@@ -163,6 +170,9 @@ def _summary(changes: Sequence[Change], quiet: int, gone: Sequence[Row], new: Se
     said = [f"{len(changes)} figures are in both files: {moved}"]
     if counts["?"]:
         said.append(f"{counts['?']} were taken once, so that nothing is known of their noise")
+    unsteady = sum(not (c.before.steady and c.after.steady) for c in changes)
+    if unsteady:
+        said.append(f"{unsteady} are unsteady ({UNSTEADY_MARK}) in either of them")
     if quiet:
         said.append(f"{quiet} are not shown (--all)")
     if gone or new:
@@ -173,7 +183,7 @@ def _summary(changes: Sequence[Change], quiet: int, gone: Sequence[Row], new: Se
 def _table(changes: Sequence[Change], width: int) -> Table:
     """In a narrow terminal what names a figure is one column, which alone is folded, and noise is left to its verdict."""
     wide = width >= _WIDE
-    parts = len({change.before.memory for change in changes}) > 1
+    parts = len({_where(change.before) for change in changes}) > 1
     table = Table(title="changes", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     names = ("test", "who", *(("where",) if parts else ()), "metric", "nbytes")
     for name in names if wide else ("figure",):
@@ -185,7 +195,7 @@ def _table(changes: Sequence[Change], width: int) -> Table:
         named = [
             row.test,
             f"{row.impl} {DRIVERS.get(row.driver, row.driver)}",
-            *((row.memory,) if parts else ()),
+            *((_where(row),) if parts else ()),
             row.metric,
             human_bytes(row.nbytes),
         ]
@@ -202,6 +212,10 @@ def _table(changes: Sequence[Change], width: int) -> Table:
 
 
 def _shown(row: Row) -> str:
+    return ("" if row.steady else UNSTEADY_MARK) + _value(row)
+
+
+def _value(row: Row) -> str:
     if row.unit == "s":
         return human_seconds(row.value)
     if row.unit == "B/s":

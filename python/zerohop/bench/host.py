@@ -11,15 +11,14 @@ from rich.console import Console
 from zerohop.bench.frame import Bench, Entrant, run_bench
 from zerohop.bench.p2p.targets import host_verdicts
 from zerohop.bench.peer import PeerFailed
-from zerohop.bench.peers import mpi, ucx
-from zerohop.bench.peers.gloo import Gloo
+from zerohop.bench.peers import gloo, mpi, ucx
 from zerohop.bench.peers.nixl import Nixl
 from zerohop.bench.peers.torch_shared import TorchShared
 from zerohop.bench.plan import DRIVERS, LARGE_NBYTES, Options, Plan, Step, make_plan
 from zerohop.bench.report import Part, View
 from zerohop.bench.rows import Figures, Row
 from zerohop.bench.turns import OURS, Contestant, Player
-from zerohop.bench.worker import Pair
+from zerohop.bench.worker import BY_DEVICE, Pair
 from zerohop.host import available_memory
 
 SUITE = "host"
@@ -34,6 +33,7 @@ PARTS = {
     CHECKED_DEVICE: "by the device, integrity=1",
 }
 ANY = "host"  # memory of a peer that has one way for all: it stands in each part
+MPI_RANK = "zerohop.bench.peers.mpi_rank"
 PEERS = ("ucx", "mpi", "nixl", "gloo", "torch")
 # Who polls the bytes themselves does not wait for the check, and has the other one change them in it.
 CHECKED_TESTS = ("latency", "send_latency", "write", "read", "send")
@@ -49,7 +49,8 @@ VIEWS = (
     View("read", "read bandwidth"),
     View("send", "send + recv bandwidth"),
 )
-MAKERS: Mapping[str, Callable[..., Any]] = {"nixl": Nixl, "gloo": Gloo, "torch": TorchShared}
+MAKERS: Mapping[str, Callable[..., Any]] = {"nixl": Nixl, "gloo": gloo.Gloo, "torch": TorchShared}
+SETTINGS = {"mpi": mpi.SETTINGS, "gloo": gloo.SETTINGS}
 
 
 def run(options: Options, console: Console) -> bool:
@@ -60,10 +61,10 @@ def make(options: Options) -> Bench:
     arenas = len(PARTS) + len(options.peers)
     plan = make_plan(options, available_memory() // arenas)
     nbytes = 2 * max(plan.sizes)
-    found = [_ours(part, options.device, nbytes) for part in PARTS]
+    found = [_ours(part, options, nbytes) for part in PARTS]
     for name in PEERS:
         if name in options.peers:
-            found += _theirs(name, plan, nbytes)
+            found += _theirs(name, options.placement, plan, nbytes)
     return Bench(SUITE, steps(plan), found, told, plan.seconds, plan.left_out)
 
 
@@ -77,17 +78,21 @@ def steps(plan: Plan) -> list[Step]:
     ]
 
 
-def _ours(part: str, device: str | None, nbytes: int) -> Entrant:
+def _ours(part: str, options: Options, nbytes: int) -> Entrant:
     memory = PLAIN if part == PLAIN else MAPPED
     by_device, checked = part in (DEVICE, CHECKED_DEVICE), part in (CHECKED, CHECKED_DEVICE)
-    setting = (int(not by_device), memory, int(checked))
-    player = Contestant(OURS, 2, BOUND_S, Pair, device, nbytes, *setting)
+    arguments = options.device, nbytes, int(not by_device), memory, int(checked)
+    player = Contestant(OURS, 2, BOUND_S, Pair, *arguments, placement=options.placement)
     check = None if by_device else _check_p2p
     label = f"{OURS}, {PARTS[part]}"
     tests = {test: test for test in CHECKED_TESTS} if checked else None
-    needed = part == DEVICE
     return Entrant(
-        OURS, player, DRIVERS, part, tests=tests, needed=needed, check=check, label=label
+        *(OURS, player, DRIVERS, part),
+        tests=tests,
+        needed=part == DEVICE,
+        check=check,
+        settings=BY_DEVICE if by_device else "",
+        label=label,
     )
 
 
@@ -96,21 +101,22 @@ def _check_p2p(facts: Mapping[str, Any]) -> None:
         raise PeerFailed(f"the route is {facts['route']}, not p2p: {facts['reason']}")
 
 
-def _theirs(name: str, plan: Plan, nbytes: int) -> list[Entrant]:
+def _theirs(name: str, placement: str, plan: Plan, nbytes: int) -> list[Entrant]:
     if name == "ucx":
-        return [_ucx(part, plan) for part in UCX_WAYS]
+        return [_ucx(part, placement, plan) for part in UCX_WAYS]
     player: Player
     if name == "mpi":
-        player = mpi.Mpi(BOUND_S, nbytes)
+        player = mpi.Mpi(BOUND_S, (MPI_RANK, str(nbytes)), placement=placement)
     else:
-        player = Contestant(name, 2, BOUND_S, MAKERS[name], nbytes)
-    return [Entrant(name, player, ("python",), ANY)]
+        player = Contestant(name, 2, BOUND_S, MAKERS[name], nbytes, placement=placement)
+    return [Entrant(name, player, ("python",), ANY, settings=SETTINGS.get(name, ""))]
 
 
-def _ucx(part: str, plan: Plan) -> Entrant:
+def _ucx(part: str, placement: str, plan: Plan) -> Entrant:
     way = UCX_WAYS[part]
-    player = ucx.player(way, plan.ucx_ranks, UCX_TESTS)
-    return Entrant("ucx", player, memory=part, route=way.name, label=f"ucx {way.name}")
+    player = ucx.player(way, plan.ucx_ranks, UCX_TESTS, placement)
+    label = f"ucx {way.name}"
+    return Entrant("ucx", player, memory=part, route=way.name, settings=way.settings, label=label)
 
 
 def told(rows: Sequence[Row]) -> Sequence[Part]:
@@ -121,10 +127,5 @@ def told(rows: Sequence[Row]) -> Sequence[Part]:
         figures = Figures(row for row in rows if row.memory in (part, ANY))
         judge = partial(host_verdicts, figures)
         judged = judge(mapped=part == MAPPED) if part in (MAPPED, PLAIN) else []
-        parts.append(Part(label, figures, VIEWS, judged, notes=_notes(figures)))
+        parts.append(Part(label, figures, VIEWS, judged))
     return parts
-
-
-def _notes(figures: Figures) -> list[str]:
-    found = [name for name in ("gloo", "torch") if figures.has(name)]
-    return [f"{' and '.join(found)}: PyTorch with one thread in each process."] if found else []

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from zerohop.bench.plan import Options
 from zerohop.bench.plot import draw
-from zerohop.bench.report import Part, print_absences, print_report
+from zerohop.bench.report import UNSTEADY_NOTE, Part, print_absences, print_report
 from zerohop.bench.rows import Row, header, write_json
 from zerohop.host import human_bytes
 
@@ -39,6 +39,11 @@ def deliver(outcome: Outcome, options: Options, console: Console) -> bool:
             if part.label:
                 console.rule(part.label)
             print_report(part, console)
+    if not all(row.steady for row in outcome.rows):
+        console.print(UNSTEADY_NOTE, soft_wrap=True, markup=False, highlight=False)
+    for who, settings in outcome.facts.get("settings", {}).items():
+        said = f"Set for {who}: {settings}"
+        console.print(said, soft_wrap=True, markup=False, highlight=False)
     print_absences(outcome.absences, console)
     if outcome.rows:
         _write(outcome, options, console)

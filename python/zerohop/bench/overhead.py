@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from zerohop import _core
 from zerohop.bench.peer import PeerFailed
+from zerohop.stats import percentiles
 
 if TYPE_CHECKING:
     import zerohop as zh
@@ -25,35 +26,33 @@ FIRST_SLOT = 100  # of those that the waits are for
 BOUND_S = 60.0
 
 Found = dict[str, float]
+Samples = Sequence[float]  # seconds a call, of each batch
 
 
-def post_write(side: Side, driver: str) -> float:
+def post_write(side: Side, driver: str) -> Samples:
+    near, far = side.arena[:NBYTES], side.remote[:NBYTES]
     if driver == "cpp":
-        near, far = side.arena[:NBYTES], side.remote[:NBYTES]
-        return statistics.median(_core.bench_post(side.peer, near, far, POSTS, BATCHES, BOUND_S))
-    return python_post(side)
+        return _core.bench_post(side.peer, near, far, POSTS, BATCHES, BOUND_S)
+    write = side.peer.write
+    return _batches(lambda: write(near, far))
 
 
 def python_post(side: Side) -> float:
-    source, target, write = side.arena[:NBYTES], side.remote[:NBYTES], side.peer.write
-    return _batches(lambda: write(source, target))
+    return statistics.median(post_write(side, "python"))
 
 
-def notify(side: Side, driver: str) -> float:
+def notify(side: Side, driver: str) -> Samples:
     if driver == "cpp":
-        seconds = _core.bench_notify(side.peer, FIRST_SLOT, POSTS, BATCHES, BOUND_S)
-        return statistics.median(seconds)
+        return _core.bench_notify(side.peer, FIRST_SLOT, POSTS, BATCHES, BOUND_S)
     call = side.peer.notify
     return _batches(lambda: call(FIRST_SLOT, 1))
 
 
-def wait_notify(side: Side, driver: str) -> float:
+def wait_notify(side: Side, driver: str) -> Samples:
     """For a notification that is there already."""
     endpoint = side.endpoint
     if driver == "cpp":
-        return statistics.median(
-            _core.bench_wait_notify(endpoint, FIRST_SLOT, POSTS, BATCHES, BOUND_S)
-        )
+        return _core.bench_wait_notify(endpoint, FIRST_SLOT, POSTS, BATCHES, BOUND_S)
     seconds = []
     slots = range(FIRST_SLOT, FIRST_SLOT + POSTS)
     wait = endpoint.wait_notify
@@ -64,45 +63,51 @@ def wait_notify(side: Side, driver: str) -> float:
         for slot in slots:
             wait(slot)
         seconds.append((time.perf_counter() - begin) / POSTS)
-    return statistics.median(seconds)
+    return seconds
 
 
-def write_and_wait(side: Side, driver: str) -> float:
+def write_and_wait(side: Side, driver: str) -> Samples:
     source, target, write = side.arena[:NBYTES], side.remote[:NBYTES], side.peer.write
     if driver == "cpp":
         return _cpp_each(side, "write")
     return _each(lambda: write(source, target).wait())
 
 
-def read_and_wait(side: Side, driver: str) -> float:
+def read_and_wait(side: Side, driver: str) -> Samples:
     source, target, read = side.remote[:NBYTES], side.arena[:NBYTES], side.peer.read
     if driver == "cpp":
         return _cpp_each(side, "read")
     return _each(lambda: read(source, target).wait())
 
 
-def write_and_await(side: Side, driver: str) -> float:
+def write_and_await(side: Side, driver: str) -> Samples:
     if driver == "cpp":
         raise PeerFailed("")  # C++ has no coroutines of this package
     source, target, write = side.arena[:NBYTES], side.remote[:NBYTES], side.peer.write
 
-    async def all_of_them() -> float:
+    async def all_of_them() -> Samples:
         return await _each_awaited(lambda: write(source, target))
 
     return asyncio.run(all_of_them())
 
 
-def register_again(side: Side, driver: str) -> float:
+def register_again(side: Side, driver: str) -> Samples:
     """An array that is registered already."""
     if driver == "cpp":
         raise PeerFailed("")  # what it costs is to look at a Python object
     array = np.zeros(64, np.uint8)
     with side.endpoint.register(array):
-        return per_call(lambda: side.endpoint.register(array))
+        return _per_call(lambda: side.endpoint.register(array))
 
 
-def _named(cost: Callable[[Side, str], float]) -> Callable[[Side, str], Found]:
-    return lambda side, driver: {"per_call": cost(side, driver)}
+def _named(cost: Callable[[Side, str], Samples]) -> Callable[[Side, str], Found]:
+    """Of what a call takes in each batch the median and the 99th percentile."""
+
+    def found(side: Side, driver: str) -> Found:
+        told = percentiles(cost(side, driver))
+        return {"per_call": told["p50"], "p99": told["p99"]}
+
+    return found
 
 
 CALLS: dict[str, Callable[[Side, str], Found]] = {
@@ -117,17 +122,22 @@ CALLS: dict[str, Callable[[Side, str], Found]] = {
 
 
 def per_call(call: Callable[[], object], calls: int = REGISTERS) -> float:
-    """Median over ten batches, each kept alive to its end: closing is not what is measured."""
+    """Median over ten batches."""
+    return statistics.median(_per_call(call, calls))
+
+
+def _per_call(call: Callable[[], object], calls: int = REGISTERS) -> Samples:
+    """Of each batch, which is kept alive to its end: closing is not what is measured."""
     seconds = []
     for _ in range(10):
         begin = time.perf_counter()
         kept = [call() for _ in range(calls // 10)]
         seconds.append((time.perf_counter() - begin) / len(kept))
         del kept
-    return statistics.median(seconds)
+    return seconds
 
 
-def _batches(post: Callable[[], zh.Transfer]) -> float:
+def _batches(post: Callable[[], zh.Transfer]) -> Samples:
     """Of the call alone: what it posts is waited for behind every batch."""
     seconds = []
     for _ in range(BATCHES):
@@ -136,33 +146,33 @@ def _batches(post: Callable[[], zh.Transfer]) -> float:
         seconds.append((time.perf_counter() - begin) / POSTS)
         for transfer in transfers:
             transfer.wait()
-    return statistics.median(seconds)
+    return seconds
 
 
-def _each(call: Callable[[], object]) -> float:
+def _each(call: Callable[[], object]) -> Samples:
     seconds = []
     for _ in range(BATCHES):
         begin = time.perf_counter()
         for _ in range(POSTS):
             call()
         seconds.append((time.perf_counter() - begin) / POSTS)
-    return statistics.median(seconds)
+    return seconds
 
 
-async def _each_awaited(call: Callable[[], Awaitable[object]]) -> float:
+async def _each_awaited(call: Callable[[], Awaitable[object]]) -> Samples:
     seconds = []
     for _ in range(BATCHES):
         begin = time.perf_counter()
         for _ in range(POSTS):
             await call()
         seconds.append((time.perf_counter() - begin) / POSTS)
-    return statistics.median(seconds)
+    return seconds
 
 
-def _cpp_each(side: Side, operation: str) -> float:
+def _cpp_each(side: Side, operation: str) -> Samples:
     near, far = side.arena[:NBYTES], side.remote[:NBYTES]
     batches = [
         _core.bench_stream(side.peer, operation, near, far, POSTS, 1, BOUND_S) / POSTS
         for _ in range(BATCHES)
     ]
-    return statistics.median(batches)
+    return batches

@@ -8,11 +8,15 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
+from contextvars import ContextVar
 from pathlib import Path
+
+from zerohop.bench.placement import FREE, placed
 
 LISTEN_S = 10.0  # for the server to open its port
 RUN_S = 120.0  # for one run of the client
 LISTENING = "0A"  # the state TCP_LISTEN in /proc/net/tcp
+PLACEMENT = ContextVar("PLACEMENT", default=FREE)
 
 
 class PeerFailed(RuntimeError):
@@ -40,17 +44,29 @@ def free_port() -> int:
 def run_pair(
     server: list[str], client: list[str], port: int, environment: Mapping[str, str] | None = None
 ) -> str:
-    """Starts `server`, runs `client` once its port is open, and returns what the client printed."""
+    """Starts `server`, runs `client` once its port is open, and returns what the client printed.
+
+    PLACEMENT: of the two.
+    """
+    placement = PLACEMENT.get()
     variables = {**os.environ, **(environment or {})}
     name = " ".join(client)
-    with subprocess.Popen(
-        server, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=variables
-    ) as serving:
+    with placed(placement, 0):
+        serving = subprocess.Popen(
+            server, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=variables
+        )
+    with serving:
         try:
             _await_listener(serving, port)
-            done = subprocess.run(
-                client, capture_output=True, text=True, env=variables, timeout=RUN_S, check=False
-            )
+            with placed(placement, 1):
+                done = subprocess.run(
+                    client,
+                    capture_output=True,
+                    text=True,
+                    env=variables,
+                    timeout=RUN_S,
+                    check=False,
+                )
         except subprocess.TimeoutExpired:
             raise PeerFailed(f"{name}: no end after {RUN_S:.0f} s") from None
         finally:

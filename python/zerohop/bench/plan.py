@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from zerohop.bench.placement import FREE
+
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 FULL_SIZES = (8, 64, 512, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB)
@@ -32,7 +34,9 @@ class Options:
     sizes: tuple[int, ...] | None = None
     json_path: Path | None = None
     plot_path: Path | None = None
-    placement: bool = False  # of gda: where the rings of a queue pair lie
+    placements: tuple[str, ...] = ()  # those that are tried; none: what the command takes by itself
+    placement: str = FREE  # the one that is made ready
+    rings: bool = False  # of gda: where those of a queue pair lie
 
 
 class Order(NamedTuple):
@@ -45,7 +49,7 @@ class Order(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One figure, taken `turns` times by everybody in turn. times 0: as often as fills the plan's time."""
+    """One figure, taken `turns` times by everybody in turn, in each pass. times 0: as often as fills the plan's time."""
 
     test: str
     nbytes: int
@@ -59,7 +63,7 @@ class Plan:
     left_out: tuple[int, ...]  # sizes that memory does not allow
     blocks: tuple[int, ...]  # how many blocks a write_many has
     seconds: float  # of each measurement, about
-    rounds: int  # how often ours and theirs take turns at one figure, which is the median
+    rounds: int  # how often ours and theirs take turns at one figure, in each of two passes
     idle_peers: tuple[int, ...]
     ucx_ranks: tuple[int, ...]  # percentiles of UCX's latency: a run each
 
@@ -69,8 +73,8 @@ class Plan:
         return max(*self.sizes, largest_many)
 
     def step(self, test: str, nbytes: int) -> Step:
-        """Of large messages a run is long enough to be taken twice at most."""
-        return Step(test, nbytes, self.rounds if nbytes <= LARGE_NBYTES else min(2, self.rounds))
+        """Of large messages a run is long enough to be taken once."""
+        return Step(test, nbytes, self.rounds if nbytes <= LARGE_NBYTES else 1)
 
 
 def make_plan(options: Options, free: int) -> Plan:
@@ -87,9 +91,9 @@ def plan_of(options: Options, largest: int, quick_sizes: tuple[int, ...]) -> Pla
         left_out=tuple(size for size in wanted if size > largest and size != min(wanted)),
         blocks=QUICK_BLOCKS if options.quick else FULL_BLOCKS,
         seconds=QUICK_SECONDS if options.quick else FULL_SECONDS,
-        rounds=2 if options.quick else 3,
+        rounds=1 if options.quick else 2,
         idle_peers=(100,) if options.quick else (100, 1000),
-        ucx_ranks=(50,) if options.quick else (50, 90, 99),
+        ucx_ranks=(50, 99) if options.quick else (50, 90, 99),
     )
 
 
@@ -102,4 +106,4 @@ def first_times(test: str, nbytes: int) -> int:
 
 def window(nbytes: int) -> int:
     """How many transfers of `nbytes` a bandwidth loop keeps under way."""
-    return max(SMALLEST_WINDOW, min(LARGEST_WINDOW, WINDOW_NBYTES // nbytes))
+    return max(SMALLEST_WINDOW, min(LARGEST_WINDOW, WINDOW_NBYTES // max(1, nbytes)))

@@ -16,7 +16,7 @@ from zerohop.bench.report import Part, Sheet, View
 from zerohop.bench.rows import Figures, Row
 from zerohop.bench.targets import Verdict
 from zerohop.bench.turns import OURS, Contestant
-from zerohop.bench.worker import Pair
+from zerohop.bench.worker import BY_DEVICE, Pair
 from zerohop.host import available_memory, human_seconds
 
 SUITE = "python"
@@ -50,7 +50,7 @@ def run(options: Options, console: Console) -> bool:
 def make(options: Options) -> Bench:
     sizes = options.sizes or (QUICK_SIZES if options.quick else FULL_SIZES)
     plan = plan_of(replace(options, sizes=sizes), int(available_memory() * SHARE_OF_FREE), ())
-    found = [_ours(part, options.device, 2 * max(plan.sizes)) for part in PARTS]
+    found = [_ours(part, options, 2 * max(plan.sizes)) for part in PARTS]
     return Bench(SUITE, steps(plan), found, told, plan.seconds, plan.left_out)
 
 
@@ -59,11 +59,19 @@ def steps(plan: Plan) -> list[Step]:
     return calls + [plan.step(test, nbytes) for test in LATENCIES for nbytes in plan.sizes]
 
 
-def _ours(part: str, device: str | None, nbytes: int) -> Entrant:
-    player = Contestant(OURS, 2, BOUND_S, Pair, device, nbytes, int(part == "p2p"))
+def _ours(part: str, options: Options, nbytes: int) -> Entrant:
+    arguments = options.device, nbytes, int(part == "p2p")
+    player = Contestant(OURS, 2, BOUND_S, Pair, *arguments, placement=options.placement)
     check = _check_p2p if part == "p2p" else None
     label = f"{OURS}, {PARTS[part]}"
-    return Entrant(OURS, player, DRIVERS, part, needed=part == "device", check=check, label=label)
+    by_device = part == "device"
+    return Entrant(
+        *(OURS, player, DRIVERS, part),
+        needed=by_device,
+        check=check,
+        settings=BY_DEVICE if by_device else "",
+        label=label,
+    )
 
 
 def _check_p2p(facts: Mapping[str, Any]) -> None:

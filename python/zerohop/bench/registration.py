@@ -77,13 +77,14 @@ def make(options: Options) -> Bench:
     else:
         absences.note(OURS, "memory of a GPU", NO_GPU)
     if "raw" in options.peers:
-        raw = Contestant("raw", 1, BOUND_S, Raw, options.device)
+        raw = Contestant("raw", 1, BOUND_S, Raw, options.device, placement=options.placement)
         found.append(Entrant("raw", raw, drivers, HOST, "ibv_reg_mr"))
     return Bench(SUITE, steps(plan), found, told, 0.0, plan.left_out, absences=absences)
 
 
 def _entrant(memory: str, options: Options, gpu: int | None, knobs: dict[str, int]) -> Entrant:
-    player = Contestant(OURS, 1, BOUND_S, Registrar, options.device, gpu, knobs)
+    arguments = options.device, gpu, knobs
+    player = Contestant(OURS, 1, BOUND_S, Registrar, *arguments, placement=options.placement)
     label = f"{OURS}, {LABELS[memory]}"
     return Entrant(OURS, player, ("python",), memory, needed=memory == HOST, label=label)
 

@@ -7,7 +7,7 @@ import datetime
 import json
 import platform
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from zerohop import __version__
+from zerohop.bench.placement import FREE
 from zerohop.host import available_memory, cpu_model, usable_cores
 
+UNSTEADY = 0.2  # of the lesser of two values, by which they may differ
 DRIVERS = {
     "cpp": "C++",
     "python": "Python",
@@ -41,6 +43,8 @@ class Row:
     unit: str
     turns: int = 1  # how often it was taken: value is the median
     spread: float = 0.0  # half of what lies between the least and the greatest of them
+    placement: str = FREE  # of the ends: see placement.py
+    steady: bool = True  # whether it was the same, within UNSTEADY, when it was taken again
 
 
 def header(suite: str, versions: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,17 +64,36 @@ def header(suite: str, versions: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def settled(passes: Sequence[Sequence[Row]]) -> list[Row]:
+    """One row for each figure: the median of its values, and whether those of one pass and of the other agree.
+
+    One that a pass alone has is not known to be steady.
+    """
+    values: dict[Row, list[list[float]]] = {}
+    for number, rows in enumerate(passes):
+        for row in rows:
+            key = dataclasses.replace(row, value=0.0)
+            values.setdefault(key, [[] for _ in passes])[number].append(row.value)
+    return [_settled(row, taken) for row, taken in values.items()]
+
+
 def medians(rows: Iterable[Row]) -> list[Row]:
-    """One row for each figure that was taken several times: the median of its values."""
-    values: dict[Row, list[float]] = {}
-    for row in rows:
-        values.setdefault(dataclasses.replace(row, value=0.0), []).append(row.value)
-    return [
-        dataclasses.replace(
-            row, value=statistics.median(v), turns=len(v), spread=(max(v) - min(v)) / 2
-        )
-        for row, v in values.items()
-    ]
+    """One row for each figure, of one pass: whether it is steady is not asked."""
+    return settled([list(rows)])
+
+
+def _settled(row: Row, taken: Sequence[Sequence[float]]) -> Row:
+    each = [value for some in taken for value in some]
+    medians = [statistics.median(some) for some in taken if some]
+    apart = max(medians) - min(medians)
+    steady = len(medians) == len(taken) and apart <= UNSTEADY * min(map(abs, medians))
+    return dataclasses.replace(
+        row,
+        value=statistics.median(each),
+        turns=len(each),
+        spread=(max(each) - min(each)) / 2,
+        steady=steady,
+    )
 
 
 def write_json(path: Path, head: dict[str, Any], rows: Iterable[Row]) -> None:
@@ -94,32 +117,38 @@ class Figures:
     """Rows by what they measure."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
-        self._values = {
-            (row.test, row.driver, row.nbytes, row.impl, row.metric): row.value for row in rows
-        }
+        self._rows = {(row.test, row.driver, row.nbytes, row.impl, row.metric): row for row in rows}
 
     def get(
         self, test: str, metric: str, nbytes: int, impl: str = "zerohop", driver: str = "cpp"
     ) -> float | None:
-        return self._values.get((test, driver, nbytes, impl, metric))
+        row = self._rows.get((test, driver, nbytes, impl, metric))
+        return None if row is None else row.value
 
     def by_size(
         self, test: str, metric: str, impl: str = "zerohop", driver: str | None = None
     ) -> dict[int, float]:
         """The values over the size of the message, in rising order; driver None: whichever there is."""
+        rows = self.rows_by_size(test, metric, impl, driver)
+        return {nbytes: row.value for nbytes, row in rows.items()}
+
+    def rows_by_size(
+        self, test: str, metric: str, impl: str = "zerohop", driver: str | None = None
+    ) -> dict[int, Row]:
+        """As by_size()."""
         found = {
-            nbytes: value
-            for (name, loop, nbytes, who, what), value in self._values.items()
+            nbytes: row
+            for (name, loop, nbytes, who, what), row in self._rows.items()
             if (name, who, what) == (test, impl, metric) and driver in (None, loop)
         }
         return dict(sorted(found.items()))
 
     def sizes(self, test: str) -> list[int]:
         """The message sizes of `test`, by whomever measured, in rising order."""
-        return sorted({nbytes for name, _, nbytes, _, _ in self._values if name == test})
+        return sorted({nbytes for name, _, nbytes, _, _ in self._rows if name == test})
 
     def tests(self) -> list[str]:
-        return list(dict.fromkeys(test for test, *_ in self._values))
+        return list(dict.fromkeys(test for test, *_ in self._rows))
 
     def has(self, impl: str) -> bool:
-        return any(who == impl for _, _, _, who, _ in self._values)
+        return any(who == impl for _, _, _, who, _ in self._rows)

@@ -14,7 +14,7 @@ from zerohop.bench.report import Part, View
 from zerohop.bench.rows import Figures, Row
 from zerohop.bench.targets import verdicts
 from zerohop.bench.turns import OURS, Contestant
-from zerohop.bench.worker import Pair
+from zerohop.bench.worker import BY_DEVICE, Pair
 from zerohop.host import available_memory
 
 SUITE = "soft"
@@ -33,16 +33,20 @@ def run(options: Options, console: Console) -> bool:
 
 def make(options: Options) -> Bench:
     plan = make_plan(options, available_memory())
-    ours = Contestant(OURS, 2, BOUND_S, Pair, options.device, plan.arena_nbytes)
-    idle = Contestant(OURS, 2, BOUND_S, Idle, options.device)
+    placement = options.placement
+    arguments = options.device, plan.arena_nbytes
+    ours = Contestant(OURS, 2, BOUND_S, Pair, *arguments, placement=placement)
+    idle = Contestant(OURS, 2, BOUND_S, Idle, options.device, placement=placement, anew=True)
     sized = (*SIZED_TESTS, *BLOCK_TESTS)
-    entrants = [Entrant(OURS, ours, DRIVERS, tests={test: test for test in sized}, needed=True)]
+    tests = {test: test for test in sized}
+    entrants = [Entrant(OURS, ours, DRIVERS, tests=tests, needed=True, settings=BY_DEVICE)]
     if "ucx" in options.peers:
-        entrants.append(Entrant("ucx", ucx.player(ucx.TCP, plan.ucx_ranks), route="tcp"))
+        player = ucx.player(ucx.TCP, plan.ucx_ranks, placement=placement)
+        entrants.append(Entrant("ucx", player, route="tcp", settings=ucx.TCP.settings))
     if "tcp" in options.peers:
         entrants.append(Entrant("tcp", ours, route="tcp", tests=TCP_TESTS))
     if "iperf3" in options.peers:
-        entrants.append(Entrant("iperf3", iperf3.player(), route="tcp"))
+        entrants.append(Entrant("iperf3", iperf3.player(placement), route="tcp"))
     weights = {f"idle_peers_{count}": f"idle_peers_{count}" for count in plan.idle_peers}
     entrants.append(Entrant(OURS, idle, tests=weights, label="idle peers"))
     return Bench(SUITE, steps(plan), entrants, told, plan.seconds, plan.left_out)

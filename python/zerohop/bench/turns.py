@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from zerohop.bench.peer import FigureFailed, PeerFailed
+from zerohop.bench.peer import PLACEMENT, FigureFailed, PeerFailed
+from zerohop.bench.placement import FREE, place
 from zerohop.bench.plan import Order, first_times
+from zerohop.bench.stopping import die_with_parent
 from zerohop.errors import Error, RouteUnavailable
 from zerohop.local import Link, RankFailed, Ranks
 from zerohop.stats import percentiles
@@ -32,6 +35,12 @@ class Player(Protocol):
         ...
 
     def measure(self, order: Order, seconds: float) -> Found: ...
+
+    def pause(self) -> None:
+        """It is others' turn: its processes take no processor until resume()."""
+        ...
+
+    def resume(self) -> None: ...
 
     def finish(self) -> None:
         """An orderly end."""
@@ -106,6 +115,12 @@ def serve(link: Link, make: Callable[..., Any], *arguments: Any) -> None:
     player.close()
 
 
+def _serve_placed(link: Link, placement: str, make: Callable[..., Any], *arguments: Any) -> None:
+    die_with_parent()
+    place(placement, link.rank)
+    serve(link, make, *arguments)
+
+
 def _perform(player: Any, order: Order) -> Any:
     perform: Callable[[Order], Any] | None = getattr(player, "perform", None)
     measure: Callable[[int, int], Any] | None = getattr(player, order.test, None)
@@ -135,24 +150,32 @@ def together(link: Link, act: Callable[[], Result]) -> Result:
 
 
 class Contestant:
-    """The Player of worker processes: `size` times `serve(link, make, ...)`.
+    """The Player of worker processes: `size` times `serve(link, make, ...)`, placed.
 
-    What takes longer than `bound` seconds is given up with RankFailed.
+    What takes longer than `bound` seconds is given up with RankFailed. anew: other workers for every figure.
     """
 
     def __init__(
-        self, name: str, size: int, bound: float, make: Callable[..., Any], *arguments: Any
+        self,
+        name: str,
+        size: int,
+        bound: float,
+        make: Callable[..., Any],
+        *arguments: Any,
+        placement: str = FREE,
+        anew: bool = False,
     ) -> None:
         self.name = name
         self._size = size
         self._bound = bound
-        self._arguments = (make, *arguments)
+        self._arguments = (placement, make, *arguments)
+        self._anew = anew
         self._ranks: Ranks | None = None
 
     def start(self) -> Ranks:
         """Its workers, begun unless they run."""
         if self._ranks is None:
-            self._ranks = Ranks(serve, self._size, *self._arguments, silence=self._bound)
+            self._ranks = Ranks(_serve_placed, self._size, *self._arguments, silence=self._bound)
         return self._ranks
 
     def ask(self, order: Any) -> list[Any]:
@@ -168,7 +191,18 @@ class Contestant:
         return found
 
     def measure(self, order: Order, seconds: float) -> Found:
-        return paced(self.ask, order, seconds)
+        found = paced(self.ask, order, seconds)
+        if self._anew:
+            self.finish()
+        return found
+
+    def pause(self) -> None:
+        if self._ranks is not None:
+            self._ranks.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self._ranks is not None:
+            self._ranks.send_signal(signal.SIGCONT)
 
     def finish(self) -> None:
         """Lets the workers close in order. Raises RankFailed."""
@@ -188,6 +222,7 @@ class Programs:
     """The Player of another project's programs, which are run anew for every figure.
 
     look: what they are, for the header. tests: what of ours they can do, from nbytes and seconds.
+    placement: of what they run by run_pair().
     """
 
     def __init__(
@@ -195,8 +230,10 @@ class Programs:
         name: str,
         look: Callable[[], Mapping[str, Any]],
         tests: Mapping[str, Callable[[int, float], Found]],
+        placement: str = FREE,
     ) -> None:
         self.name = name
+        self._placement = placement
         self.facts = look
         self._tests = tests
 
@@ -205,7 +242,15 @@ class Programs:
     def measure(self, order: Order, seconds: float) -> Found:
         if order.test not in self._tests:
             raise PeerFailed("")
-        return self._tests[order.test](order.nbytes, seconds)
+        before = PLACEMENT.set(self._placement)
+        try:
+            return self._tests[order.test](order.nbytes, seconds)
+        finally:
+            PLACEMENT.reset(before)
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
 
     def finish(self) -> None: ...
 

@@ -16,6 +16,8 @@ from zerohop.bench.plan import BLOCK_TESTS, Order
 from zerohop.bench.turns import serve
 from zerohop.local import Link
 
+BY_DEVICE = "p2p=0: the device moves the bytes, as between hosts"  # a setting of ours
+
 
 def work(link: Link, *arguments: Any) -> None:
     """A worker that answers "facts" and Orders until it gets None."""

@@ -1,5 +1,7 @@
-"""All-gather: small blocks by dissemination in log2(size) steps, others around a ring.
+"""All-gather: among a few ranks each sends its block to all others at once; else small blocks go by dissemination in log2(size)
+steps, others around a ring.
 
+Ranks that share cores take turns once in each step, which takes them longer than to send some messages more.
 Dissemination (Bruck, Ho, Kipnis, Upfal, Weathersby: Efficient algorithms for all-to-all communications, 1997): in step k a rank
 hands all it has, 2**k blocks, to the one 2**k before it. Around the ring every rank sends and receives each block once.
 """
@@ -9,19 +11,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zerohop.collectives.blocks import Block
-from zerohop.collectives.line import EAGER
+from zerohop.collectives.lines import EAGER
 from zerohop.collectives.turn import Turn
 
 __all__ = ["all_gather"]
 
+_FEW = 8  # ranks
+
 
 def all_gather(turn: Turn, out: Sequence[Block], block: Block) -> None:
     """out: by rank."""
-    if sum(each.nbytes for each in out) <= EAGER:
+    if turn.size <= _FEW and max(each.nbytes for each in out) <= EAGER:
+        _send_to_all(turn, out, block)
+    elif sum(each.nbytes for each in out) <= EAGER:
         _disseminate(turn, out, block)
     else:
         turn.copy(out[turn.rank], block)
         _go_round(turn, out)
+
+
+def _send_to_all(turn: Turn, out: Sequence[Block], block: Block) -> None:
+    rank, size = turn.rank, turn.size
+    others = [(rank + step) % size for step in range(1, size)]
+    turn.exchange(
+        [turn.move(each, block, part=rank) for each in others],
+        [turn.move(each, out[each], part=each) for each in others],
+    )
+    turn.copy(out[rank], block)
 
 
 def _disseminate(turn: Turn, out: Sequence[Block], block: Block) -> None:

@@ -1,13 +1,14 @@
 """Broadcast: along a binomial tree; a large array in pieces, along a chain where that takes fewer steps.
 
 In a tree of `size` ranks a piece is there after log2(size) steps, and the root sends it as often. In a chain each rank
-sends it once, and passes it on while the next one comes: pieces + size - 2 steps in all.
+sends it once, and passes it on while the next one comes: pieces + size - 2 steps in all. Among a few ranks the root
+sends what is small to all of them at once: ranks that share cores take turns once in each step.
 """
 
 from __future__ import annotations
 
 from zerohop.collectives.blocks import Block
-from zerohop.collectives.line import EAGER
+from zerohop.collectives.lines import EAGER
 from zerohop.collectives.turn import Turn
 
 __all__ = ["PIECE", "broadcast"]
@@ -16,12 +17,17 @@ __all__ = ["PIECE", "broadcast"]
 # of 4 MiB and 19 ms of 16 MiB.
 PIECE = 16 << 20
 
+_FEW = 8  # ranks
+
 
 def broadcast(turn: Turn, block: Block) -> None:
     passed_on = block.nbytes > EAGER and turn.size > 2
     pieces = block.pieces(PIECE) if passed_on else [block]
     position = (turn.rank - turn.root) % turn.size
-    parent, children = _neighbours(position, turn.size, len(pieces))
+    if turn.size <= _FEW and block.nbytes <= EAGER:
+        parent, children = (0 if position else None), list(range(1, 0 if position else turn.size))
+    else:
+        parent, children = _neighbours(position, turn.size, len(pieces))
     source = [] if parent is None else [(parent + turn.root) % turn.size]
     targets = [(child + turn.root) % turn.size for child in children]
     for number in range(len(pieces) + 1):  # one comes while the one before it goes on

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from zerohop.collectives.all_gather import all_gather
 from zerohop.collectives.all_to_all import all_to_all, send_recv
@@ -12,10 +12,22 @@ from zerohop.collectives.broadcast import broadcast
 from zerohop.collectives.desk import Desk, How
 from zerohop.collectives.order import Collective
 from zerohop.collectives.scatter import gather, scatter
+from zerohop.history import ALL_GATHER, ALL_TO_ALL, BROADCAST, GATHER, SCATTER
 
 __all__ = ["CollectiveCalls"]
 
-_REDUCTIONS = ("reduce", "all_reduce", "allreduce", "reduce_scatter", "scan", "exscan")
+
+class _NoReduction:
+    """An attribute that is not there, with advice."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
+        raise AttributeError(
+            f"World has no {self._name!r}: its collectives move arrays and have no reductions yet; use torch.distributed, with NCCL "
+            "between GPUs, or mpi4py"
+        )
 
 
 class CollectiveCalls:
@@ -42,6 +54,14 @@ class CollectiveCalls:
     size: int
     _desk: Desk
 
+    if not TYPE_CHECKING:
+        reduce = _NoReduction()
+        all_reduce = _NoReduction()
+        allreduce = _NoReduction()
+        reduce_scatter = _NoReduction()
+        scan = _NoReduction()
+        exscan = _NoReduction()
+
     def broadcast(
         self,
         array: Any,
@@ -52,13 +72,17 @@ class CollectiveCalls:
         wait: bool = True,
     ) -> Collective:
         """Every rank's array becomes the root's."""
-        root = self._desk.rank(root)
+        if stream is None and wait:
+            done = self._desk.at_once(BROADCAST, root, None, array, timeout)
+            if done is not None:
+                return done
+        root, how = self._desk.rank(root), How(stream, timeout, wait)
         flat = self._desk.flat(array, "array", writable=self.rank != root)
         return self._desk.start(
             "broadcast",
             root,
             [flat],
-            How(stream, timeout, wait),
+            how,
             lambda turn: broadcast(turn, flat.whole()),
             flat.nbytes,
         )
@@ -75,7 +99,11 @@ class CollectiveCalls:
         wait: bool = True,
     ) -> Collective:
         """`out` becomes this rank's part of the root's `parts`, which other ranks need not give. counts: of parts."""
-        root = self._desk.rank(root)
+        if counts is None and stream is None and wait:
+            done = self._desk.at_once(SCATTER, root, out, parts, timeout)
+            if done is not None:
+                return done
+        root, how = self._desk.rank(root), How(stream, timeout, wait)
         target = self._desk.flat(out, "out", writable=True)
         flats = [target]
         blocks: list[Block] = []
@@ -89,7 +117,7 @@ class CollectiveCalls:
             "scatter",
             root,
             flats,
-            How(stream, timeout, wait),
+            how,
             lambda turn: scatter(turn, target.whole(), blocks),
         )
 
@@ -105,7 +133,11 @@ class CollectiveCalls:
         wait: bool = True,
     ) -> Collective:
         """The root's `parts`, None elsewhere, become the arrays of all ranks. counts: of parts."""
-        root = self._desk.rank(root)
+        if counts is None and stream is None and wait:
+            done = self._desk.at_once(GATHER, root, parts, array, timeout)
+            if done is not None:
+                return done
+        root, how = self._desk.rank(root), How(stream, timeout, wait)
         source = self._desk.flat(array, "array")
         flats = [source]
         blocks: list[Block] = []
@@ -119,7 +151,7 @@ class CollectiveCalls:
             "gather",
             root,
             flats,
-            How(stream, timeout, wait),
+            how,
             lambda turn: gather(turn, blocks, source.whole()),
         )
 
@@ -134,6 +166,11 @@ class CollectiveCalls:
         wait: bool = True,
     ) -> Collective:
         """Everybody's `out` becomes the arrays of all ranks, in their order. counts: of out."""
+        if counts is None and stream is None and wait:
+            done = self._desk.at_once(ALL_GATHER, None, out, array, timeout)
+            if done is not None:
+                return done
+        how = How(stream, timeout, wait)
         source = self._desk.flat(array, "array")
         flats, blocks = self._desk.parts(out, "out", counts, writable=True)
         _check_own(source.whole(), blocks[self.rank])
@@ -143,7 +180,7 @@ class CollectiveCalls:
             "all_gather",
             None,
             [source, *flats],
-            How(stream, timeout, wait),
+            how,
             lambda turn: all_gather(turn, blocks, source.whole()),
             sum(block.nbytes for block in blocks),
         )
@@ -160,6 +197,11 @@ class CollectiveCalls:
         wait: bool = True,
     ) -> Collective:
         """Part `i` goes to rank `i`, and into its `out` at this rank's place. counts: of parts; out_counts: of out."""
+        if counts is None and out_counts is None and stream is None and wait:
+            done = self._desk.at_once(ALL_TO_ALL, None, out, parts, timeout)
+            if done is not None:
+                return done
+        how = How(stream, timeout, wait)
         sources, mine = self._desk.parts(parts, "parts", counts)
         targets, theirs = self._desk.parts(out, "out", out_counts, writable=True)
         _check_own(theirs[self.rank], mine[self.rank])
@@ -169,7 +211,7 @@ class CollectiveCalls:
             "all_to_all",
             None,
             [*sources, *targets],
-            How(stream, timeout, wait),
+            how,
             lambda turn: all_to_all(turn, theirs, mine),
         )
 
@@ -192,45 +234,32 @@ class CollectiveCalls:
         """
         if (to is None) != (array is None) or (from_ is None) != (out is None):
             raise ValueError("to= goes with array=, and from_= with out=")
-        sends = (
-            [(self._desk.rank(to, "to="), self._desk.flat(array, "array"))]
-            if to is not None
-            else []
-        )
-        receives = (
-            [(self._desk.rank(from_, "from_="), self._desk.flat(out, "out", writable=True))]
-            if from_ is not None
-            else []
-        )
+        if stream is None and wait:
+            done = self._desk.pair_at_once(to, array, from_, out, timeout)
+            if done is not None:
+                return done
+        desk, how = self._desk, How(stream, timeout, wait)
+        to = None if to is None else desk.rank(to, "to=")
+        from_ = None if from_ is None else desk.rank(from_, "from_=")
+        sends = [] if to is None else [(to, desk.flat(array, "array"))]
+        receives = [] if from_ is None else [(from_, desk.flat(out, "out", writable=True))]
         if (to == self.rank) != (from_ == self.rank):
             raise ValueError("what a rank sends to itself it receives in the same call")
         if sends and receives and to == self.rank:
             _check_own(receives[0][1].whole(), sends[0][1].whole())
             _check_dtypes([sends[0][1], receives[0][1]])
         check_apart([flat.whole() for _, flat in receives], [flat.whole() for _, flat in sends])
-        desk = self._desk
         return desk.start(
             "send_recv",
             None,
             [flat for _, flat in (*sends, *receives)],
-            How(stream, timeout, wait),
+            how,
             lambda turn: send_recv(
                 turn,
                 [desk.sending(turn, rank, flat.whole()) for rank, flat in sends],
                 [desk.receiving(turn, rank, flat.whole()) for rank, flat in receives],
             ),
         )
-
-    if not TYPE_CHECKING:  # which would take any name for an attribute
-
-        def __getattr__(self, name):
-            advice = ""
-            if name in _REDUCTIONS:
-                advice = (
-                    ": its collectives move arrays and add nothing up; take torch.distributed, with NCCL between GPUs, "
-                    "or mpi4py"
-                )
-            raise AttributeError(f"World has no {name!r}{advice}")
 
 
 def _check_own(one: Block, other: Block) -> None:

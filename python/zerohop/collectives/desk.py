@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zerohop import _core
 from zerohop.collectives.blocks import Block, Flat, cut, cut_evenly
 from zerohop.collectives.copies import Copier
-from zerohop.collectives.deadline import Deadline
-from zerohop.collectives.exchange import Move
+from zerohop.collectives.deadline import SLICE, Deadline
+from zerohop.collectives.exchange import Exchange, Move, Stop
 from zerohop.collectives.lines import Lines
-from zerohop.collectives.order import Collective, Order
+from zerohop.collectives.order import Collective, Common, Order
 from zerohop.collectives.turn import Turn
 from zerohop.ending import Ending
 from zerohop.errors import RouteUnavailable
-from zerohop.history import NO_ROOT, Called
+from zerohop.history import KINDS, NO_ROOT, SEND_RECV, Called
 from zerohop.numbers import whole
 
 if TYPE_CHECKING:
@@ -38,16 +38,27 @@ class Desk:
     def __init__(self, roster: Roster, slots: range, ending: Ending) -> None:
         self._roster, self._slots = roster, slots
         self._lines, self._copier = Lines(roster, slots, ending), Copier(roster)
-        self._order = Order(self._lines, ending)
-        # Calls of send_recv concern two ranks: those from each, and to each, have numbers of their own.
-        self._sent: Counter[int] = Counter()
-        self._received: Counter[int] = Counter()
+        self._calls = _core.SmallCollectives(
+            roster.endpoint,
+            self._lines.core,
+            roster.history.log,
+            roster.rank,
+            roster.size,
+            roster.last_words.bell,
+            SLICE,
+            [
+                Collective(f"{kind} of {roster.name!r}", roster.endpoint.timeout, True)
+                for kind in KINDS
+            ],
+        )
+        self._order = Order(self._lines, ending, self._calls)
 
     def rank(self, rank: int, what: str = "root") -> int:
         """what: names the argument. Raises IndexError, TypeError."""
-        if not 0 <= whole(what, rank) < self._roster.size:
+        number = whole(what, rank)
+        if not 0 <= number < self._roster.size:
             raise IndexError(f"{what} {rank}: ranks go from 0 to {self._roster.size - 1}")
-        return whole(what, rank)
+        return number
 
     def flat(self, array: Any, what: str, *, writable: bool = False) -> Flat:
         return Flat(self._roster.endpoint, array, what, writable=writable)
@@ -85,6 +96,65 @@ class Desk:
         agreed: int | None = None,
     ) -> Collective:
         """body: the algorithm. agreed: bytes, where all ranks must have as many. Raises what ends it, if it is waited for."""
+
+        def run(call: Called, deadline: Deadline) -> None:
+            body(Turn(call, self._lines, self._copier, deadline))
+
+        common = (NO_ROOT if root is None else root, agreed, flats[0].dtype if flats else "")
+        return self._start(kind, common, run, flats, how)
+
+    def at_once(
+        self, kind: int, root: int | None, out: Any, array: Any, timeout: float | None
+    ) -> Collective | None:
+        """A call among a few ranks with small arrays of the host. None: it is another one, or wrong: start() has its say.
+
+        kind: place in KINDS. root: None for none. out: what is written; of a broadcast None. Raises what ends it.
+        """
+        seconds = None if timeout is None else self._roster.bound(timeout)
+        return self._at_once(kind, self._calls.of_all, kind, root, out, array, seconds)
+
+    def pair_at_once(
+        self, to: int | None, array: Any, source: int | None, out: Any, timeout: float | None
+    ) -> Collective | None:
+        """The same of a send_recv."""
+        seconds = None if timeout is None else self._roster.bound(timeout)
+        return self._at_once(SEND_RECV, self._calls.of_pair, to, array, source, out, seconds)
+
+    def _at_once(self, kind: int, call: Callable[..., Any], *given: Any) -> Collective | None:
+        try:
+            found = call(*given)
+            if found is None or type(found) is Collective:
+                return found
+            return self._go_on(KINDS[kind], found)
+        except BaseException as error:  # noqa: BLE001 raised again, once the other ranks are told
+            return self._go_on(KINDS[kind], error)
+
+    def _go_on(self, kind: str, stop: Stop | BaseException) -> Collective:
+        """With what has stopped a call, which holds the lock; an error that comes without one is raised."""
+        exchange: _core.Exchange | None = None
+
+        def body(deadline: Deadline) -> None:
+            assert exchange is not None
+            Exchange(kind, self._lines, self._copier, deadline).go_on_with(exchange, stop)
+
+        try:
+            exchange = self._calls.stopped()
+            if exchange is None:
+                assert isinstance(stop, BaseException)
+                raise stop
+            return self._order.go_on(kind, exchange.number, body, self._calls.left)
+        finally:
+            exchange = None  # its end changes the lines, which takes the lock
+            self._calls.release()
+
+    def _start(
+        self,
+        kind: str,
+        common: Common,
+        run: Callable[[Called, Deadline], None],
+        flats: Sequence[Flat],
+        how: How,
+    ) -> Collective:
         self._roster.check_open()
         if not self._slots and self._roster.size > 1:
             raise RouteUnavailable(
@@ -93,11 +163,6 @@ class Desk:
         seconds = self._roster.bound(how.timeout)
         if how.stream is not None:
             self._copier.wait_for(how.stream, Deadline(seconds))
-
-        def run(call: Called, deadline: Deadline) -> None:
-            body(Turn(call, self._lines, self._copier, deadline))
-
-        common = (NO_ROOT if root is None else root, agreed, flats[0].dtype if flats else "")
         return self._order.start(kind, common, run, flats, seconds, how.wait)
 
     def untaken(self) -> str:
@@ -106,9 +171,7 @@ class Desk:
 
     def sending(self, turn: Turn, to: int, block: Block) -> Move:
         """The next send_recv to that rank."""
-        self._sent[to] += 1
-        return turn.move(to, block, number=self._sent[to])
+        return turn.move(to, block, number=self._calls.count_sent(to))
 
     def receiving(self, turn: Turn, source: int, block: Block) -> Move:
-        self._received[source] += 1
-        return turn.move(source, block, number=self._received[source])
+        return turn.move(source, block, number=self._calls.count_received(source))

@@ -1,148 +1,145 @@
 """What collectives are made of: blocks that go to some ranks while others come from some.
 
-A small block goes along with its header (DATA). Of a large one the receiver says at once where it belongs (READY), and the
-sender writes it there and says so (DONE). So does the sender of a block on a GPU, however small; the receiver cannot know
-and is told before (ANNOUNCE). A sender who waits for long announces a large block, too: a receiver who has made another call,
-and does not know of any large one, finds that.
+The messages are in C++ (_core.Exchange); here is what an Exchange needs of the program, and what is done when it does not go on.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, NamedTuple, TypeAlias
 
 from zerohop import _core
-from zerohop.collectives.blocks import Block
+from zerohop.collectives.blocks import Block, Flat
 from zerohop.collectives.copies import Copier
 from zerohop.collectives.deadline import Deadline
-from zerohop.collectives.header import Label, Message, What
-from zerohop.collectives.line import EAGER, Line
-from zerohop.collectives.lines import Lines
+from zerohop.collectives.lines import EAGER, Lines
 from zerohop.ending import Mismatch
+from zerohop.errors import Error
+from zerohop.history import KINDS, Called
 
-__all__ = ["Exchange", "Move"]
+__all__ = ["Exchange", "Move", "Stop"]
 
-_NOTHING = np.empty(0, np.uint8)
+
+# As _core.Exchange.run() has it: what is to be looked at, the rank that it is about, and more.
+Stop: TypeAlias = tuple[str, int, Any]
 
 
 class Move(NamedTuple):
-    """A block to a rank, or from it."""
+    """A block to a rank, or from it. number: of the call; whole: bytes of the block of which this one is a part."""
 
     rank: int
     block: Block
-    label: Label
+    number: int
+    whole: int
+    part: int
 
 
 class Exchange:
     """Of one call; run() once."""
 
-    def __init__(self, lines: Lines, copier: Copier, deadline: Deadline) -> None:
+    def __init__(self, kind: str, lines: Lines, copier: Copier, deadline: Deadline) -> None:
         self._lines, self._copier, self._deadline = lines, copier, deadline
-        self._outgoing: defaultdict[int, deque[Move]] = defaultdict(deque)  # wait for READY
-        self._incoming: defaultdict[int, deque[Move]] = defaultdict(deque)
-        self._missing: dict[int, int] = {}  # messages by rank without which run() does not end
-        self._announced = False
-        self._of_all = False
+        self._of_all = kind != "send_recv"
+        self._receives: Sequence[Move] = ()  # none of what is planned
+        self._flats: list[Flat] = []  # of such
 
-    def run(self, sends: Sequence[Move], receives: Sequence[Move]) -> None:
+    def run(self, call: Called, sends: Sequence[Move], receives: Sequence[Move]) -> None:
         """Returns when all that is to come is there and what is sent may be changed."""
-        moves = (*receives, *sends)
-        self._of_all = any(move.label.kind != "send_recv" for move in moves)
-        self._lines.begin(self._missing, self._of_all)
-        # A sender may wait until its partner has an inbox for it.
-        lines = {move.rank: self._lines.to(move.rank, self._deadline) for move in moves}
-        for move in receives:
-            self._expect(self._incoming, move)
-            if move.block.nbytes > EAGER:
-                self._offer(move)
-        for move in sends:
-            self._begin(move)
-        for rank in list(self._missing):
-            self._take_from(rank)
-        while self._missing:
-            heard = self._lines.hear(self._deadline)
-            if heard is not None:
-                self._take_from(heard)
-            else:
-                for line in lines.values():  # what has failed is never answered
-                    line.look()
-                self._announce()
-        for line in lines.values():
-            line.finish(self._deadline)
+        for move in (*receives, *sends):
+            # A sender may wait until its partner has an inbox for it.
+            self._lines.connect(move.rank, self._deadline, all_needed=self._of_all)
+        self._receives = receives
+        self._exchange = _core.Exchange(
+            self._lines.roster.endpoint,
+            self._lines.core,
+            [_row(move) for move in sends],
+            [_row(move) for move in receives],
+            KINDS.index(call.kind),
+            call.root,
+            call.digest,
+            self._of_all,
+        )
+        self._go_on()
 
-    def _expect(self, queues: defaultdict[int, deque[Move]], move: Move) -> None:
-        queues[move.rank].append(move)
-        self._missing[move.rank] = self._missing.get(move.rank, 0) + 1
+    def go_on_with(self, exchange: _core.Exchange, stop: Stop | BaseException) -> None:
+        """With one that has run. stop: what it has returned, or raised."""
+        self._exchange = exchange
+        if isinstance(stop, Error):
+            raise self._named(stop) from None
+        if isinstance(stop, BaseException):
+            raise stop
+        self._go_on(stop)
 
-    def _got(self, queues: defaultdict[int, deque[Move]], rank: int) -> None:
-        queues[rank].popleft()
-        self._missing[rank] -= 1
-        if self._missing[rank] == 0:
-            del self._missing[rank]
+    def _go_on(self, stop: Stop | None = None) -> None:
+        exchange, deadline = self._exchange, self._deadline
+        try:
+            while True:
+                if stop is not None:
+                    self._answer(*stop)
+                try:
+                    stop = exchange.run(deadline.slice, deadline.left)
+                except Error as error:
+                    raise self._named(error) from None
+                if stop is None:
+                    return
+        finally:
+            for flat in self._flats:
+                flat.close()
 
-    def _tell(self, move: Move, what: What, payload: NDArray[np.uint8] = _NOTHING) -> None:
-        line = self._lines.to(move.rank, self._deadline)
-        line.send(what, move.label, payload, self._deadline)
-
-    def _offer(self, move: Move) -> None:
-        where = move.block.memory.remote.to_bytes()
-        self._tell(move, What.READY, np.frombuffer(where, np.uint8))
-
-    def _begin(self, move: Move) -> None:
-        block = move.block
-        if block.nbytes == 0:
-            self._tell(move, What.DATA)
-        elif block.nbytes <= EAGER and block.on_host:
-            self._tell(move, What.DATA, block.bytes)
+    def _answer(self, news: str, rank: int, detail: Any) -> None:
+        """What keeps it from going on."""
+        lines, deadline = self._lines, self._deadline
+        if news == "quiet":
+            self._wait()
+        elif news == "full":
+            lines.wait_on(rank, deadline, self._exchange.missing(), self._of_all)
+        elif news == "unmet":
+            lines.meet(rank, deadline, self._exchange.missing(), self._of_all)
+        elif news == "unregistered":
+            self._exchange.set_memory(detail, self._place(detail).memory)
+        elif news == "under_way":
+            try:
+                detail.wait(deadline.left)
+            except Error as error:
+                raise lines.roster.named(error, rank) from None
+        elif news == "payload":
+            number, payload = detail
+            self._copier.fill(self._place(number), payload, deadline)
+        elif news == "length":
+            raise Mismatch(f"rank {rank} has sent {detail} bytes of it")
         else:
-            self._expect(self._outgoing, move)
-            if block.nbytes <= EAGER:
-                self._tell(move, What.ANNOUNCE)
+            raise lines.mismatch(rank, *detail)
 
-    def _announce(self) -> None:
-        """Once: those that wait are told of what they have not asked for."""
-        if not self._announced:
-            self._announced = True
-            for moves in self._outgoing.values():
-                for move in moves:
-                    if move.block.nbytes > EAGER:
-                        self._tell(move, What.ANNOUNCE)
+    def _place(self, number: int) -> Block:
+        """Into which that receive goes."""
+        if self._receives:
+            return self._receives[number].block
+        out, begin, nbytes = self._exchange.place(number)
+        flat = Flat(self._lines.roster.endpoint, out, "out", writable=True)
+        self._flats.append(flat)
+        return Block(flat, begin, nbytes)
 
-    def _take_from(self, rank: int) -> None:
-        line = self._lines.to(rank, self._deadline)
-        while rank in self._missing:
-            wanted = {What.READY} if self._outgoing[rank] else set()
-            if self._incoming[rank]:
-                wanted |= {What.DATA, What.ANNOUNCE, What.DONE}
-            message = line.take(wanted, of_all=self._of_all)
-            if message is None:
-                return
-            self._on(line, message)
+    def _wait(self) -> None:
+        exchange = self._exchange
+        if self._lines.hear(exchange.missing(), self._of_all, self._deadline):
+            return
+        try:
+            exchange.look()
+        except Error as error:
+            raise self._named(error) from None
+        exchange.announce()
 
-    def _on(self, line: Line, message: Message) -> None:
-        queues = self._outgoing if message.what == What.READY else self._incoming
-        expected = queues[line.rank] or self._incoming[line.rank] or self._outgoing[line.rank]
-        move = expected[0]
-        if not queues[line.rank] or message.label != move.label:
-            raise self._lines.mismatch(line, message.label, move.label)
-        if message.what == What.READY:
-            self._write(line, move, message.payload)
-        elif message.what == What.DATA:
-            if len(message.payload) != move.block.nbytes:
-                raise Mismatch(f"rank {line.rank} has sent {len(message.payload)} bytes of it")
-            self._copier.fill(move.block, message.payload, self._deadline)
-            self._got(self._incoming, line.rank)
-        elif message.what == What.DONE:
-            self._got(self._incoming, line.rank)
-        elif move.block.nbytes <= EAGER:  # of a larger one it knows already
-            self._offer(move)
+    def _named(self, error: Error) -> Error:
+        """Whose message says which rank it is about."""
+        rank = self._exchange.culprit
+        return error if rank is None else self._lines.roster.named(error, rank)
 
-    def _write(self, line: Line, move: Move, where: bytes) -> None:
-        remote = _core.RemoteMemory.from_bytes(where)
-        line.write(move.block.memory, remote, self._deadline)
-        self._tell(move, What.DONE)  # behind the data, as every notification is
-        self._got(self._outgoing, line.rank)
+
+def _row(move: Move) -> tuple[Any, ...]:
+    """As _core.Exchange takes it. What is large or on a GPU is registered."""
+    rank, block, number, whole, part = move
+    on_host = block.on_host
+    needed = block.nbytes > EAGER or (not on_host and block.nbytes > 0)
+    memory = block.memory if needed else None
+    address = block.address if on_host else None
+    return (rank, address, block.nbytes, memory, number, whole, part, block.flat.dtype)

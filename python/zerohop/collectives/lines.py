@@ -1,181 +1,158 @@
-"""The lines of this rank to others, each made when it is first needed, and waits for what comes over them."""
+"""The lines of this rank to others, over which messages go: made when they are first needed, and watched while it waits.
+
+What goes over them is in C++ (_core.Lines, _core.Exchange).
+"""
 
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from zerohop import _core
 from zerohop.bound import Bound
 from zerohop.collectives.deadline import SLICE, Deadline
-from zerohop.collectives.header import Label
-from zerohop.collectives.line import CELL, Line, Slots
-from zerohop.collectives.outbox import Outbox
 from zerohop.ending import Ending, Mismatch, Told
-from zerohop.errors import PeerLost, TransferTimeout
+from zerohop.errors import Error, PeerLost, TransferTimeout
+from zerohop.history import KINDS, called
+from zerohop.roster import who_has
 
 if TYPE_CHECKING:
     from zerohop.roster import Roster
 
-__all__ = ["Lines"]
+__all__ = ["EAGER", "Label", "Lines", "label_text"]
 
+EAGER = _core.Lines.EAGER  # bytes of a block that goes along with its header
 _STEP = 1.0  # seconds of waiting for a rank that has not started, between two looks
+
+# Of a block, as its sender and its receiver have it: kind, number, root, nbytes, dtype.
+Label = tuple[int, int, int, int, str]
+
+
+def label_text(label: Label) -> str:
+    kind, number, root, nbytes, dtype = label
+    return called(KINDS[kind], number, root, nbytes, dtype)
 
 
 class Lines:
     """slots: of this rank's board and of all others'."""
 
     def __init__(self, roster: Roster, slots: range, ending: Ending) -> None:
-        self.roster, self._slots = roster, Slots(slots)
+        self.roster = roster
         self._ending, self._history = ending, roster.history
-        self._made: dict[int, Line] = {}
-        self._outbox: Outbox | None = None
+        self.core = _core.Lines(roster.endpoint, roster.rank, slots.start, len(slots) // 2)
+        self._peers: dict[int, _core.Peer] = {}
+        self._inboxes: dict[int, _core.Memory] = {}
         self._turns = itertools.count()  # whom to ask next
-        self._needed: Collection[int] = ()
-        self._all_needed = False
-        self._heard: set[int] = set()  # from whom something has come that hear() has not told
-        self._over: dict[int, Line] = {}  # that have rung off
 
-    def begin(self, needed: Collection[int], all_needed: bool) -> None:
-        """For one exchange: the ranks from which it has yet to hear, and whether the call is everybody's.
-
-        Then one that has rung off ends it, although it may not be the next one to be heard.
-        """
-        self._needed, self._all_needed = needed, all_needed
-
-    def to(self, rank: int, deadline: Deadline) -> Line:
-        """Connects at the first use. Raises TransferTimeout, PeerLost, Told."""
-        line = self._made.get(rank)
-        if line is None:
-            roster = self.roster
-            peer = self._connect(rank, deadline)
-            if self._outbox is None:
-                self._outbox = Outbox(roster, CELL)
-            lines = weakref.proxy(self)  # no cycle: who drops a World has its inboxes freed at once
-
-            def watch(line: Line, deadline: Deadline, seconds: float) -> None:
-                lines._watch(line, deadline, seconds)
-
-            line = Line(rank, peer, roster, self._outbox, self._slots, watch)
-            self._made[rank] = line
-        return line
-
-    def hear(self, deadline: Deadline) -> int | None:
-        """A rank from which something has come, any; None: nothing yet.
-
-        Raises PeerLost and Told for what makes waiting useless, TransferTimeout.
-        """
-        if not self._heard and not self._rung_off():
-            self._listen(deadline.slice)
-        if not self._heard:
-            self._check(self._waited_for())
-        if self._heard:
-            return self._heard.pop()
-        if deadline.passed:
-            raise TransferTimeout(f"{_named(self._needed)} not come in time")
-        return None
-
-    def mismatch(self, line: Line, its: Label, own: Label) -> Mismatch:
-        """Of what has come over a line and what this rank expects there; perhaps it began with an earlier call."""
-        earlier = self._history.difference(line.rank, line.peer)
-        if earlier is not None:
-            return Mismatch(earlier)
-        return Mismatch(
-            f"rank {line.rank} has called {its}, rank {self.roster.rank} {own}: all ranks make the same calls in the "
-            "same order"
-        )
-
-    def untaken(self) -> dict[int, list[Label]]:
-        """What has come from which rank and no call has taken; while none is under way."""
-        if not self._made or self.roster.endpoint.closed:
-            return {}
-        while self._listen(0):
-            pass
-        labels = {rank: line.untaken() for rank, line in self._made.items()}
-        return {rank: found for rank, found in labels.items() if found}
-
-    def ring_off(self) -> None:
-        deadline = Deadline(SLICE)  # one for all of them
-        for line in list(self._made.values()):  # another thread may be making one
-            line.ring_off(deadline)
-
-    def _connect(self, rank: int, deadline: Deadline) -> _core.Peer:
+    def connect(self, rank: int, deadline: Deadline, *, all_needed: bool) -> None:
+        """At the first use. all_needed: the call is everybody's. Raises TransferTimeout, PeerLost, Told."""
+        if rank in self._peers:
+            return
+        roster = self.roster
         while True:
             try:
-                return self.roster.peer(rank, Bound(min(_STEP, deadline.left)))
+                peer = roster.peer(rank, Bound(min(_STEP, deadline.left)))
+                break
             except TransferTimeout:
-                self._listen(0)
-                self._check(self._waited_for())
+                self.check((), all_needed=all_needed)
                 if deadline.passed:
                     raise
+        inbox = roster.endpoint.empty(_core.Lines.INBOX)
+        self.core.add(rank, peer, inbox)
+        self._peers[rank], self._inboxes[rank] = peer, inbox
+        roster.endpoint.share(_inbox_name(roster.name, rank, roster.rank), inbox)
 
-    def _listen(self, seconds: float) -> bool:
-        """Whether a notification of a message has come."""
-        slots = self._slots
-        found = self.roster.find_note(slots.messages, slots.size, seconds, reset=True)
-        if found is None:
-            return False
-        rank = found[0] - slots.messages
-        line = self._made.get(rank)
-        if line is None:  # it has given up; should this rank come to need it, it asks
-            return True
-        line.heard(found[1])
-        self._heard.add(rank)
-        if line.far_is_over:
-            self._over[rank] = line
-        return True
+    def meet(
+        self, rank: int, deadline: Deadline, needed: Collection[int], all_needed: bool
+    ) -> None:
+        """Looks that rank's inbox up, until it is there. needed: as check() has it. Raises as wait_on() does."""
+        roster, peer = self.roster, self._peers[rank]
+        name = _inbox_name(roster.name, roster.rank, rank)
+        while True:
+            try:
+                inbox = peer.lookup(name, deadline.slice)
+                break
+            except TransferTimeout:
+                self.wait_on(rank, deadline, needed, all_needed)
+            except Error as error:
+                raise roster.named(error, rank) from None
+        settings = peer.route(self._inboxes[rank], inbox).settings
+        self.core.meet(rank, inbox, bool(settings["integrity"]))
 
-    def _watch(self, line: Line, deadline: Deadline, seconds: float) -> None:
-        """As Line has it. What makes the call useless ends this wait, too."""
-        slots = self._slots
-        found = self.roster.find_note(slots.credits, slots.size, seconds, reset=True)
-        if found is not None:
-            rank = found[0] - slots.credits
-            if rank in self._made:
-                self._made[rank].has_room(found[1])
-            return
-        if not line.peer.alive:
-            raise self._lost(line.rank)
-        self._listen(0)
-        self._check([line, *self._waited_for()])
+    def wait_on(
+        self, rank: int, deadline: Deadline, needed: Collection[int], all_needed: bool
+    ) -> None:
+        """While that rank keeps this one waiting. Raises PeerLost, Told and Mismatch for what makes that useless, TransferTimeout."""
+        if not self._peers[rank].alive:
+            raise self._lost(rank)
+        self.check([rank, *needed], all_needed=all_needed)
         if deadline.passed:
-            raise TransferTimeout(f"{_named([line.rank])} not come in time")
+            raise TransferTimeout(f"{who_has([rank])} not come in time")
 
-    def _waited_for(self) -> list[Line]:
-        """Those that have yet to say something."""
-        lines = [self._made[rank] for rank in self._needed if rank in self._made]
-        return [line for line in lines if not line.has_news]
+    def hear(self, needed: Collection[int], all_needed: bool, deadline: Deadline) -> bool:
+        """Whether one of those has said something after all, when nothing has come for a while. Raises as wait_on() does."""
+        self.check(needed, all_needed=all_needed)
+        if any(self.core.has_news(rank) for rank in needed):
+            return True
+        if deadline.passed:
+            raise TransferTimeout(f"{who_has(needed)} not come in time")
+        return False
 
-    def _rung_off(self) -> list[Line]:
-        lines = self._over.values()
-        return [line for line in lines if self._all_needed or line.rank in self._needed]
+    def check(self, needed: Collection[int], *, all_needed: bool) -> None:
+        """needed: those that have yet to say something. What one has said before it was lost still counts.
 
-    def _check(self, waited_for: list[Line]) -> None:
-        """As hear(): what a rank has said before it was lost still counts."""
+        all_needed: the call is everybody's; then one that has rung off ends it, although it may not be the next one to be heard.
+        """
+        while self.core.listen():
+            pass
         self.roster.check_open()
         self._ending.check()
-        lost = [line for line in waited_for if not line.peer.alive]
-        while lost and self._listen(0):
+        waited_for = [rank for rank in needed if not self.core.has_news(rank)]
+        lost = [rank for rank in waited_for if not self._peers[rank].alive]
+        while lost and self.core.listen():
             pass
-        for line in lost:
-            if not line.has_news:
-                raise self._lost(line.rank)
-        over = self._rung_off() or [line for line in waited_for if line.far_is_over]
-        silent = over or [line for line in waited_for if line not in lost]
+        for rank in lost:
+            if not self.core.has_news(rank):
+                raise self._lost(rank)
+        over = [rank for rank in self.core.over() if all_needed or rank in needed]
+        silent = over or [rank for rank in waited_for if rank not in lost]
         if silent:
             self._ask(silent[next(self._turns) % len(silent)])
 
-    def _ask(self, line: Line) -> None:
+    def mismatch(self, rank: int, its: Label, own: Label) -> Mismatch:
+        """Of what has come over a line and what this rank expects there; perhaps it began with an earlier call."""
+        earlier = self._history.difference(rank, self._peers[rank])
+        if earlier is not None:
+            return Mismatch(earlier)
+        return Mismatch(
+            f"rank {rank} has called {label_text(its)}, rank {self.roster.rank} {label_text(own)}: all ranks make the same calls "
+            "in the same order"
+        )
+
+    def untaken(self) -> dict[int, list[str]]:
+        """What has come from which rank and no call has taken, in words; while none is under way."""
+        if not self._peers or self.roster.endpoint.closed:
+            return {}
+        while self.core.listen():
+            pass
+        return {rank: list(map(label_text, found)) for rank, found in self.core.untaken().items()}
+
+    def ring_off(self) -> None:
+        with suppress(Error):
+            self.core.ring_off(SLICE)
+
+    def _ask(self, rank: int) -> None:
         """Also those who have given up before they knew of this rank, and so did not ring."""
+        peer = self._peers[rank]
         try:
-            cause = self._ending.told_by(line.peer)
+            cause = self._ending.told_by(peer)
             if cause is not None:
-                raise Told(line.rank, cause)
-            different = self._ending.difference(line.rank, line.peer)
+                raise Told(rank, cause)
+            different = self._ending.difference(rank, peer)
         except PeerLost:
-            raise self._lost(line.rank) from None
+            raise self._lost(rank) from None
         if different is not None:
             raise Mismatch(different)
 
@@ -187,9 +164,5 @@ class Lines:
         return PeerLost(f"{self.roster.lost(rank)}; state() tells who is left")
 
 
-def _named(waited_for: Collection[int]) -> str:
-    ranks = [str(rank) for rank in waited_for]
-    if len(ranks) == 1:
-        return f"rank {ranks[0]} has"
-    shown = ", ".join(ranks[:8]) + (", ..." if len(ranks) > 8 else "")
-    return f"ranks {shown} have"
+def _inbox_name(name: str, source: int, target: int) -> str:
+    return f"collectives of {name!r}, from rank {source} to {target}"

@@ -25,15 +25,18 @@ Common: TypeAlias = tuple[int, "int | None", str]
 class Collective:
     """One call, which may be under way. Dropping it changes nothing.
 
-    timeout: bound of the call, from when those before it have ended; seconds.
+    Small calls that have ended when they return share one object for each kind, whose timeout is the Endpoint's.
+
+    timeout: bound of the call in seconds, from when those before it have ended.
     """
 
-    def __init__(self, text: str, timeout: float) -> None:
-        self._text, self.timeout = text, timeout
-        self._under_way = threading.Lock()  # a latch, open when it ends; an Event costs 10 us more
-        self._under_way.acquire()
-        self._done = False
+    def __init__(self, text: str, timeout: float, done: bool = False) -> None:
+        self._text, self.timeout, self._done = text, timeout, done
         self._error: BaseException | None = None
+        if not done:
+            # A latch, open when it ends; an Event costs 10 us more.
+            self._under_way = threading.Lock()
+            self._under_way.acquire()
 
     @property
     def done(self) -> bool:
@@ -92,11 +95,10 @@ class _Work:
 
 
 class Order:
-    def __init__(self, lines: Lines, ending: Ending) -> None:
-        self._lines, self._ending = lines, ending
+    def __init__(self, lines: Lines, ending: Ending, calls: _core.SmallCollectives) -> None:
+        self._lines, self._ending, self._calls = lines, ending, calls
         self._history = lines.roster.history
         self._lock = threading.Lock()  # around the following; never held while waiting
-        self._number = 0  # of collectives that all ranks call
         self._last: Collective | None = None
         self._behind: deque[_Work] = deque()  # for the thread, which ends when there is no more
         self._thread: threading.Thread | None = None
@@ -113,16 +115,16 @@ class Order:
         """body: runs it, as it was called. flats: closed when it has ended. Raises what ends it, if it is waited for."""
         self._ending.look()
         with self._lock:
-            if kind != "send_recv":  # those concern two ranks, which count them by themselves
-                self._number += 1
-            number = self._number
-            text = f"{kind} of {self._lines.roster.name!r}"
-            if kind != "send_recv":
-                text += f", call {number}"
-            refusal = self._ending.refusal(text)
+            refusal = self._ending.refusal(self._text(kind, 0))
             if refusal is not None:
                 raise refusal
-            call = self._add(kind, number, common)
+            self._calls.started()  # before it has a number: the next one is not to overtake it
+            try:
+                call = self._add(kind, common)
+            except BaseException:
+                self._calls.finished()
+                raise
+            text = self._text(kind, call.number)
             collective = Collective(text, seconds)
             work = _Work(collective, text, lambda until: body(call, until), flats, self._last)
             self._last = collective
@@ -134,9 +136,25 @@ class Order:
             collective.wait()
         return collective
 
-    def _add(self, kind: str, number: int, common: Common) -> Called:
+    def go_on(
+        self, kind: str, number: int, body: Callable[[Deadline], None], seconds: float
+    ) -> Collective:
+        """With what has begun, in the thread that holds the lock. Raises what ends it."""
+        text = self._text(kind, number)
+        collective = Collective(text, seconds)
+        self._calls.started()
+        self._run(_Work(collective, text, body, (), None), begun=True)
+        collective.wait()
+        return collective
+
+    def _text(self, kind: str, number: int) -> str:
+        """number: 0 for a send_recv, which concerns two ranks, and for a call that is none."""
+        text = f"{kind} of {self._lines.roster.name!r}"
+        return f"{text}, call {number}" if number else text
+
+    def _add(self, kind: str, common: Common) -> Called:
         if kind != "send_recv":
-            return self._history.add(kind, number, *common)
+            return self._history.add(kind, *common)
         return Called(0, 0, 0, kind, *common)
 
     def untaken(self) -> str:
@@ -145,10 +163,15 @@ class Order:
             under_way = self._last is not None and not self._last.done
         if under_way or self._ending.cause is not None:
             return ""
-        told = []
-        for rank, labels in self._lines.untaken().items():
-            more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
-            told.append(f"rank {rank} has called {labels[0]}{more}")
+        if not self._calls.acquire(0.0):
+            return ""
+        try:
+            told = []
+            for rank, labels in self._lines.untaken().items():
+                more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+                told.append(f"rank {rank} has called {labels[0]}{more}")
+        finally:
+            self._calls.release()
         return "; ".join(told)
 
     def _start_thread(self) -> None:
@@ -170,12 +193,23 @@ class Order:
             except Exception as failure:  # noqa: BLE001 it is in the Collective; the next has its turn
                 _core.report(f"{work.text}: {failure!r}")
 
-    def _run(self, work: _Work) -> None:
+    def _run(self, work: _Work, *, begun: bool = False) -> None:
+        """begun: it holds the lock."""
         error: BaseException | None = None
+        nested = not begun and self._calls.mine
         try:
+            if nested:
+                raise Error(
+                    "this thread is in a collective of this World: nothing that runs in it can call another one"
+                )
             if work.before is not None:
                 work.before.join()  # within its own timeout
-            error = self._ending.refusal(work.text)
+            if not begun and not self._calls.acquire(work.collective.timeout):
+                raise TransferTimeout(
+                    "another thread of this rank has been in a collective all the time"
+                )
+            if not begun:
+                error = self._ending.refusal(work.text)
             if error is None:
                 work.body(Deadline(work.collective.timeout))
         except BaseException as caught:
@@ -184,6 +218,9 @@ class Order:
             if not isinstance(caught, Exception):
                 raise
         finally:
+            if not begun and not nested:
+                self._calls.release()
+            self._calls.finished()
             work.finish(error)
 
     def _give_up(self, caught: BaseException, text: str) -> BaseException:
@@ -193,7 +230,8 @@ class Order:
             caught = Told(self._lines.roster.rank, self._ending.cause)
         cause, error = _diagnosis(caught, text, self._lines.roster.rank)
         self._ending.declare(cause)
-        self._lines.ring_off()
+        if self._calls.mine:  # else another thread is among the lines
+            self._lines.ring_off()
         return error
 
 

@@ -9,7 +9,6 @@ from zerohop.collectives.blocks import Block
 from zerohop.collectives.copies import Copier
 from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.exchange import Exchange, Move
-from zerohop.collectives.header import Label
 from zerohop.collectives.lines import Lines
 from zerohop.history import Called
 
@@ -47,15 +46,13 @@ class Turn:
         number: int | None = None,
     ) -> Move:
         """whole: bytes of the block of which this one is a part."""
-        call = self.call
-        number = call.number if number is None else number
-        nbytes = block.nbytes if whole is None else whole
-        label = Label(call.kind, number, call.root, nbytes, part, block.flat.dtype, call.digest)
-        return Move(rank, block, label)
+        number = self.call.number if number is None else number
+        return Move(rank, block, number, block.nbytes if whole is None else whole, part)
 
     def exchange(self, sends: Sequence[Move], receives: Sequence[Move]) -> None:
         if sends or receives:
-            Exchange(self.lines, self.copier, self.deadline).run(sends, receives)
+            exchange = Exchange(self.call.kind, self.lines, self.copier, self.deadline)
+            exchange.run(self.call, sends, receives)
 
     def copy(self, target: Block, source: Block) -> None:
         self.copier.copy(target, source, self.deadline)

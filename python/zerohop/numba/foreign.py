@@ -13,7 +13,7 @@ from zerohop.device import include_dir
 try:
     _cuda: Any = import_module("numba.cuda")
     _extending: Any = import_module("numba.cuda.extending")
-except ImportError as error:
+except (ImportError, AttributeError) as error:  # an older one misses what NumPy has given up
     raise ImportError(
         f"kernels of Numba need numba-cuda ({error}): pip install 'numba-cuda[cu13]'"
     ) from error

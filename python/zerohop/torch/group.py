@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from types import FrameType
+from functools import partial
 from typing import Any, NamedTuple
 
 from zerohop.torch.calls import Calls
 from zerohop.torch.foreign import c10d, dist, torch
 from zerohop.world import World
 
-__all__ = ["ProcessGroup", "create"]
+__all__ = ["ProcessGroup", "create", "creators"]
 
 _NAME = "zerohop"
+_DEVICES = ("cpu", "cuda")
+_OTHERS = ("gloo", "nccl", "mpi", "ucc")  # backends of PyTorch's own
 _GOODBYE = (
     2.0  # seconds that the others have to leave, too, be it several groups one after the other
 )
@@ -43,10 +44,29 @@ class Beside(NamedTuple):
     group: Any
 
 
-def create(options: Any, _: Any = None) -> ProcessGroup:
-    """For torch.distributed, whose options are those of one group."""
+def creators() -> Iterator[tuple[str, Mapping[str, str], Callable[..., ProcessGroup]]]:
+    """Each string of backends with zerohop in it, who serves which type of device by that, and what makes the group.
+
+    torch.distributed would make the backends of a string one by one, and drop the others for a group that is made in
+    Python. A string that is registered as a whole is left to its creator.
+    """
+    yield _NAME, *_creator(dict.fromkeys(_DEVICES, _NAME))
+    for first, second in (_DEVICES, _DEVICES[::-1]):
+        yield f"{first}:{_NAME}", *_creator({first: _NAME})
+        yield f"{first}:{_NAME},{second}:{_NAME}", *_creator({first: _NAME, second: _NAME})
+        for other in _OTHERS:
+            yield f"{first}:{_NAME},{second}:{other}", *_creator({first: _NAME, second: other})
+            yield f"{first}:{other},{second}:{_NAME}", *_creator({first: other, second: _NAME})
+
+
+def _creator(backends: Mapping[str, str]) -> tuple[Mapping[str, str], Callable[..., ProcessGroup]]:
+    return backends, partial(create, backends)
+
+
+def create(backends: Mapping[str, str], options: Any, _: Any = None) -> ProcessGroup:
+    """For torch.distributed, whose options are those of one group. backends: by type of device."""
     store, rank, size = options.store, options.group_rank, options.group_size
-    beside = _beside(sys._getframe(1))
+    beside = Beside(backends, _others(backends, options))
     # A store may serve one group after the other: the n-th of each rank is the others' n-th.
     number = store.add(f"zerohop/groups of rank {rank}", 1)
     ranks = list(options.global_ranks_in_group)
@@ -59,26 +79,44 @@ def create(options: Any, _: Any = None) -> ProcessGroup:
     return ProcessGroup(World(store, rank, size, name=name, timeout=seconds), seconds, beside)
 
 
-def _beside(frame: FrameType | None) -> Beside:
-    """torch.distributed replaces its group, which has the backends of the string so far, by one that is made in Python, and
-    makes no more of them; nor does it tell of them. So they are looked up where it makes them.
+def _others(backends: Mapping[str, str], options: Any) -> Any:
+    """A group of the backends that are not zerohop; None if there is none."""
+    others = {device: name for device, name in backends.items() if name != _NAME}
+    if not others:
+        return None
+    group = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
+    for device, name in others.items():
+        if name not in _MAKERS:
+            raise ValueError(
+                f"zerohop shares a group with {' or '.join(_MAKERS)}, not with {name}: make a second one, "
+                f'new_group(backend="{name}")'
+            )
+        if not dist.is_backend_available(name):
+            raise ValueError(f"this PyTorch has no {name}")
+        kind, backend = _MAKERS[name](dist.PrefixStore(f"{device}/", options.store), options)
+        group._set_default_backend(kind)
+        group._register_backend(torch.device(device), kind, backend)
+    return group
 
-    Raises ValueError for backends that it would drop.
-    """
-    while frame is not None and frame.f_code.co_name != "_new_process_group_helper":
-        frame = frame.f_back
-    found = {} if frame is None else frame.f_locals
-    if "backend_config" not in found:
-        return Beside(dict.fromkeys(("cpu", "cuda"), _NAME), None)
-    backends = found["backend_config"].get_device_backend_map()
-    order = list(backends.items())
-    first = next(number for number, (_, name) in enumerate(order) if name == _NAME)
-    if any(name != _NAME for _, name in order[first:]):
-        others = [each for each in order if each[1] != _NAME]
-        own = [each for each in order if each[1] == _NAME]
-        wanted = ",".join(f"{device}:{name}" for device, name in (*others, *own))
-        raise ValueError(f'zerohop comes last in the list of backends: "{wanted}"')
-    return Beside(backends, found["pg"] if first else None)
+
+def _gloo(store: Any, options: Any) -> tuple[Any, Any]:
+    rank, size = options.group_rank, options.group_size
+    backend = dist.ProcessGroupGloo(store, rank, size, timeout=options.timeout)
+    backend._set_sequence_number_for_group()
+    return dist.ProcessGroup.BackendType.GLOO, backend
+
+
+def _nccl(store: Any, options: Any) -> tuple[Any, Any]:
+    chosen = dist.ProcessGroupNCCL.Options()
+    chosen._timeout = options.timeout
+    chosen.global_ranks_in_group = options.global_ranks_in_group
+    chosen.group_name = options.group_id
+    backend = dist.ProcessGroupNCCL(store, options.group_rank, options.group_size, chosen)
+    backend._set_sequence_number_for_group()
+    return dist.ProcessGroup.BackendType.NCCL, backend
+
+
+_MAKERS = {"gloo": _gloo, "nccl": _nccl}
 
 
 def _routed(name: str) -> Callable[..., Any]:
@@ -98,7 +136,7 @@ def _refused(name: str) -> Callable[..., Any]:
         other = self._serving(args, name)
         if other is self._calls:
             raise NotImplementedError(
-                f"zerohop moves tensors and adds nothing up: no {name} of {_type_of(args)} tensors. Reduce by another backend: "
+                f"zerohop has no reductions: it cannot {name} {_type_of(args)} tensors. Reduce by another backend: "
                 'in the same group for another device ("cpu:gloo,cuda:zerohop"), or in a second one, '
                 'new_group(backend="nccl"), or "gloo"'
             )

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from zerohop._core import Memory, Peer, RemoteMemory
+from zerohop._core import Memory, Peer, RemoteMemory, wire_text
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error, IntegrityError, RouteUnavailable
 from zerohop.verify.patterns import Bytes
@@ -38,7 +38,7 @@ class Way:
             said = peer[NO_GPU]
             reason = np.zeros(said.nbytes, np.uint8)
             peer.read(said, reason).wait()
-            return f": {reason.tobytes().decode(errors='replace')}"
+            return f": {wire_text(reason.tobytes())}"
         return ""
 
     def put(self, content: Bytes, offset: int, shift: int) -> None:

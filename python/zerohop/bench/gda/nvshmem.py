@@ -29,6 +29,7 @@ LOCAL = {  # both ranks are on this machine
     "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME": "lo",
     "NVSHMEM_REMOTE_TRANSPORT": "none",
 }
+SETTINGS = " ".join(f"{name}={value}" for name, value in {**SAFE, **LOCAL}.items())
 BOOTSTRAP = "nvshmem_bootstrap_uid.so.3"  # which NVSHMEM opens by its name
 u32, u64 = ctypes.c_uint32, ctypes.c_uint64
 

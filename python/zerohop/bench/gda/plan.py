@@ -36,7 +36,7 @@ def gda_plan(options: Options, one_gpu: bool) -> GdaPlan:
     rounds, slow_rounds = (20, 10) if one_gpu else (2000, 200)
     wanted = options.sizes or (QUICK_SIZES if options.quick else FULL_SIZES)
     sizes = tuple(size for size in wanted if size <= WIDE_NBYTES)
-    turns = 5 if options.quick else 11
+    turns = 3 if options.quick else 6
     figures = [(test, size, rounds) for test in ("put_notify", "put_notify_both") for size in sizes]
     figures += [("word", WORD_NBYTES, rounds), ("put_wide", WIDE_NBYTES, 1)]
     for test in ("puts", "values"):

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from zerohop import _core
 from zerohop.bench.frame import Bench, Entrant, conduct
-from zerohop.bench.gda.nvshmem import Nvshmem
+from zerohop.bench.gda.nvshmem import SETTINGS, Nvshmem
 from zerohop.bench.gda.ours import Ours
-from zerohop.bench.gda.placement import cells, print_placement
 from zerohop.bench.gda.plan import DRIVER, HOST_TESTS, RING_WAYS, gda_plan
+from zerohop.bench.gda.rings import cells, print_rings
 from zerohop.bench.gda.targets import verdicts
 from zerohop.bench.gda.views import SHEETS, VIEWS
 from zerohop.bench.outcome import deliver
@@ -45,13 +45,13 @@ def run(options: Options, console: Console) -> bool:
         console.print(ONE_GPU, soft_wrap=True)
     outcome = conduct(partial(make, gpus=(0, min(1, count - 1))), options)
     placed = {}
-    if options.placement:
+    if options.rings:
         placed = cells(Figures(outcome.rows), outcome.facts.get("device", "no device"))
         said = {" / ".join(places): text for places, text in placed.items()}
-        outcome = replace(outcome, facts={**outcome.facts, "placement": said})
+        outcome = replace(outcome, facts={**outcome.facts, "rings": said})
     good = deliver(outcome, options, console)
     if placed and outcome.rows:
-        print_placement(placed, console)
+        print_rings(placed, console)
     return good
 
 
@@ -72,7 +72,8 @@ def make_entrants(
 ) -> list[Entrant]:
     """kernels: the tests of which a kernel is the driver."""
     memory = f"cuda:{gpus[0]} -> cuda:{gpus[1]}"
-    ours = Contestant(OURS, 2, BOUND_S, Ours, options.device, gpus)
+    placement = options.placement
+    ours = Contestant(OURS, 2, BOUND_S, Ours, options.device, gpus, placement=placement)
     found = [Entrant(OURS, ours, (DRIVER,), memory, _route, kernels, needed=True)]
     found.append(Entrant(BARE, ours, (DRIVER,), memory, BARE, BARE_TESTS))
     for driver, test in HOST_TESTS.items():
@@ -81,8 +82,10 @@ def make_entrants(
         if gpus[0] == gpus[1]:
             absences.note("nvshmem", "", NVSHMEM_ONE_GPU)
         else:
-            peer = Contestant("nvshmem", 2, BOUND_S, Nvshmem, gpus)
-            found.append(Entrant("nvshmem", peer, (DRIVER,), memory, tests=kernels))
+            peer = Contestant("nvshmem", 2, BOUND_S, Nvshmem, gpus, placement=placement)
+            found.append(
+                Entrant("nvshmem", peer, (DRIVER,), memory, tests=kernels, settings=SETTINGS)
+            )
     return found
 
 

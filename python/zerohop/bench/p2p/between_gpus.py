@@ -10,8 +10,8 @@ from rich.console import Console
 
 from zerohop import _core
 from zerohop.bench.frame import Bench, Entrant, run_bench
+from zerohop.bench.p2p import nccl, torch_ipc
 from zerohop.bench.p2p.driver import Driver
-from zerohop.bench.p2p.nccl import Nccl
 from zerohop.bench.p2p.ours import Ours
 from zerohop.bench.p2p.plan import (
     BLOCK_TESTS,
@@ -25,7 +25,6 @@ from zerohop.bench.p2p.plan import (
 )
 from zerohop.bench.p2p.raw import Raw
 from zerohop.bench.p2p.targets import gpu_verdicts
-from zerohop.bench.p2p.torch_ipc import Torch
 from zerohop.bench.peer import PeerFailed
 from zerohop.bench.plan import LARGE_NBYTES, Options, Step
 from zerohop.bench.report import Part, View
@@ -36,7 +35,12 @@ from zerohop.local import Link, Ranks
 
 SUITE = "p2p"
 BOUND_S = 90.0  # for any one answer of a contestant; of the first, its start included
-MAKERS: dict[str, tuple[Any, int]] = {"raw": (Raw, 1), "torch": (Torch, 2), "nccl": (Nccl, 2)}
+MAKERS: dict[str, tuple[Any, int]] = {
+    "raw": (Raw, 1),
+    "torch": (torch_ipc.Torch, 2),
+    "nccl": (nccl.Nccl, 2),
+}
+SETTINGS = {"nccl": nccl.SETTINGS, "torch": torch_ipc.SETTINGS}
 DRIVER = ("python",)
 VIEWS = (
     View("write_latency", "write, waited for by the CPU", "p50"),
@@ -99,7 +103,9 @@ def entrants(
 ) -> list[Entrant]:
     """`absences` gets those that one GPU alone leaves out."""
     memory = f"cuda:{gpus[0]} -> cuda:{gpus[1]}"
-    ours = Contestant(OURS, 2, BOUND_S, Ours, options.device, gpus, nbytes)
+    placement = options.placement
+    arguments = options.device, gpus, nbytes
+    ours = Contestant(OURS, 2, BOUND_S, Ours, *arguments, placement=placement)
     found = [Entrant(OURS, ours, DRIVER, memory, needed=True, check=partial(_check, absences))]
     for name in PEERS:
         if name not in options.peers:
@@ -108,8 +114,9 @@ def entrants(
             absences.note(name, "", "NCCL takes one process per GPU, and there is one GPU here")
             continue
         make_peer, size = MAKERS[name]
-        peer = Contestant(name, size, BOUND_S, make_peer, gpus, nbytes)
-        found.append(Entrant(name, peer, DRIVER, memory))
+        peer = Contestant(name, size, BOUND_S, make_peer, gpus, nbytes, placement=placement)
+        settings = SETTINGS.get(name, "")
+        found.append(Entrant(name, peer, DRIVER, memory, settings=settings))
     return found
 
 

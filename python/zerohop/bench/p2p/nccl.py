@@ -10,18 +10,21 @@ from datetime import timedelta
 from typing import Any
 
 from zerohop.bench.p2p.plan import ROUNDS
+from zerohop.bench.p2p.torch_ipc import SETTINGS as SAFE_SETTINGS
 from zerohop.bench.p2p.torch_ipc import call_cost, torch_with_gpus
 from zerohop.bench.peers.gloo import torch_store
 from zerohop.local import Link
 
 BOUND_S = 30.0  # of NCCL's own waits
+LOOPBACK = ("NCCL_SOCKET_IFNAME", "lo")  # both ranks are on this machine
+SETTINGS = f"{SAFE_SETTINGS} {'='.join(LOOPBACK)}"
 CYCLES_PER_S = 2e9  # of a GPU's clock, about, or fewer: the gate may hold longer than asked for
 GATE_S = 5e-3  # what it holds longer than the enqueueing took before
 
 
 class Nccl:
     def __init__(self, link: Link, gpus: tuple[int, int], arena_nbytes: int) -> None:
-        os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")  # both ranks are on this machine
+        os.environ.setdefault(*LOOPBACK)
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         self._torch = torch_with_gpus()
         self._dist: Any = importlib.import_module("torch.distributed")

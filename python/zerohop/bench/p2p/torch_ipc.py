@@ -18,6 +18,7 @@ SAFE = {  # NVLink multicast can put the GPUs of a shared host out of service
     "NCCL_NVLS_ENABLE": "0",
     "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
 }
+SETTINGS = " ".join(f"{name}={value}" for name, value in SAFE.items())
 # Found out by an illegal memory access, which ends the process.
 NO_KERNEL = (
     "PyTorch opens the other process's memory for the GPU alone on which it lies, so that a kernel of another "

@@ -15,22 +15,18 @@ from zerohop.local import Link
 
 BOUND_S = 60.0
 INSTALL = "pip install torch"
+LOOPBACK = (
+    "GLOO_SOCKET_IFNAME",
+    "lo",
+)  # all ranks are on this machine, whose name may lead nowhere
+SETTINGS = "=".join(LOOPBACK)
 
 
 class Gloo:
     def __init__(self, link: Link, arena_nbytes: int) -> None:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # both ranks are on this machine
-        self._torch = torch_of_one_thread()
-        self._dist = require_module("torch.distributed", INSTALL)
+        self._torch, self._dist = begin_gloo(link)
         self._first = link.rank == 0
         self._other = 1 - link.rank
-        self._dist.init_process_group(
-            "gloo",
-            store=torch_store(self._dist, link),
-            rank=link.rank,
-            world_size=2,
-            timeout=timedelta(seconds=BOUND_S),
-        )
         half = arena_nbytes // 2
         arena = self._torch.zeros(arena_nbytes, dtype=self._torch.uint8)
         self._outbox, self._inbox = arena[:half], arena[half:]
@@ -70,11 +66,19 @@ class Gloo:
         return time.perf_counter() - begin
 
 
-def torch_of_one_thread() -> Any:
-    """As what it stands beside. It would take one for each core, which wait for each other where others use the cores."""
+def begin_gloo(link: Link) -> tuple[Any, Any]:
+    """(torch, torch.distributed), whose group are the ranks of the link."""
+    os.environ.setdefault(*LOOPBACK)
     torch = require_module("torch", INSTALL)
-    torch.set_num_threads(1)
-    return torch
+    dist = require_module("torch.distributed", INSTALL)
+    dist.init_process_group(
+        "gloo",
+        store=torch_store(dist, link),
+        rank=link.rank,
+        world_size=link.size,
+        timeout=timedelta(seconds=BOUND_S),
+    )
+    return torch, dist
 
 
 def torch_facts(torch: Any) -> dict[str, Any]:
@@ -85,8 +89,10 @@ def torch_store(dist: Any, link: Link) -> Any:
     """Where PyTorch's ranks meet: a port of rank 0 that the system chooses."""
     bound = timedelta(seconds=BOUND_S)
     if link.rank == 0:
-        store = dist.TCPStore("127.0.0.1", 0, 2, True, timeout=bound, wait_for_workers=False)
+        store = dist.TCPStore(
+            "127.0.0.1", 0, link.size, True, timeout=bound, wait_for_workers=False
+        )
         link.exchange(store.port)
         return store
     port = link.exchange(None)[0]
-    return dist.TCPStore("127.0.0.1", port, 2, False, timeout=bound)
+    return dist.TCPStore("127.0.0.1", port, link.size, False, timeout=bound)

@@ -6,15 +6,16 @@ import json
 import subprocess
 
 from zerohop.bench.peer import PeerFailed, free_port, require_program, run_pair
+from zerohop.bench.placement import FREE
 from zerohop.bench.turns import Found, Programs
 
 PACKAGE = "iperf3"
 LARGEST_WRITE = 1 << 20  # iperf3 refuses larger ones (-l)
 
 
-def player() -> Programs:
+def player(placement: str = FREE) -> Programs:
     """Of its writes of a size it can show; what small ones reach is the cost of a system call."""
-    return Programs("iperf3", lambda: {"iperf3": version()}, {"write": _write})
+    return Programs("iperf3", lambda: {"iperf3": version()}, {"write": _write}, placement)
 
 
 def _write(nbytes: int, seconds: float) -> Found:

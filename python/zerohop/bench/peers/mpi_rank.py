@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
-import socket
 import sys
 import time
 from collections import deque
@@ -13,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from zerohop.bench.peers.mpi_orders import mpi_facts, serve
 from zerohop.bench.plan import window
 
 TAG = 7
@@ -22,9 +21,9 @@ class Rank:
     def __init__(self, arena_nbytes: int) -> None:
         self.mpi: Any = importlib.import_module("mpi4py.MPI")
         self.world = self.mpi.COMM_WORLD
-        self.number = int(self.world.rank)
-        self.first = self.number == 0
-        self._other = 1 - self.number
+        self.rank = int(self.world.rank)
+        self.first = self.rank == 0
+        self._other = 1 - self.rank
         half = arena_nbytes // 2
         # Where MPI likes its memory to be, for it to be reached by the other process's stores.
         self._window = self.mpi.Win.Allocate(half, 1, comm=self.world)
@@ -38,10 +37,8 @@ class Rank:
         self._window.Unlock_all()
         self._window.Free()
 
-    def facts(self, nbytes: int, times: int) -> dict[str, str]:
-        library = self.mpi.Get_library_version().strip().split("\n")[0].split(",")[0]
-        mpi4py = importlib.import_module("mpi4py")
-        return {"mpi": library.rstrip("\x00"), "mpi4py": mpi4py.__version__}
+    def facts(self) -> dict[str, str]:
+        return mpi_facts(self.mpi)
 
     def send_latency(self, nbytes: int, times: int) -> Sequence[float]:
         send, recv, clock = self.world.Send, self.world.Recv, time.perf_counter
@@ -93,18 +90,5 @@ class Rank:
         return time.perf_counter() - begin
 
 
-def main(path: str, arena_nbytes: int) -> None:
-    rank = Rank(arena_nbytes)
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(path)
-        with connection.makefile("rw") as orders:
-            for line in orders:
-                test, nbytes, times = json.loads(line)
-                measure = getattr(rank, test, None)
-                answer = {"error": ""} if measure is None else measure(nbytes, times)
-                print(json.dumps([rank.number, answer]), file=orders, flush=True)
-    rank.close()
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    serve(lambda: Rank(int(sys.argv[-1])))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from zerohop import verbs
 from zerohop.bench.peer import PeerFailed, free_port, require_program, run_pair
+from zerohop.bench.placement import FREE
 from zerohop.bench.plan import first_times, window
 from zerohop.bench.turns import Found, Programs
 
@@ -56,7 +57,7 @@ class Perftest:
         return {"p50": figures[2] * 1e-6, "mean": figures[3] * 1e-6, "p99": figures[5] * 1e-6}
 
 
-def player(name: str) -> Programs:
+def player(name: str, placement: str = FREE) -> Programs:
     """On the device of that name. It says why not where that is none of libibverbs."""
     tests: dict[str, Callable[[int, float], Found]] = {}
     if not name.startswith(SOFT):
@@ -73,7 +74,7 @@ def player(name: str) -> Programs:
             raise PeerFailed(f"its programs run on devices of libibverbs, of which {name} is none")
         return {"perftest": version()}
 
-    return Programs("perftest", look, tests)
+    return Programs("perftest", look, tests, placement)
 
 
 def version() -> str:

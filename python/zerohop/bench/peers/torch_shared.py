@@ -9,14 +9,14 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from zerohop.bench.loops import poll_for
-from zerohop.bench.peers.gloo import INSTALL, torch_facts, torch_of_one_thread
+from zerohop.bench.peers.gloo import INSTALL, torch_facts
 from zerohop.bench.turns import require_module
 from zerohop.local import Link
 
 
 class TorchShared:
     def __init__(self, link: Link, arena_nbytes: int) -> None:
-        self._torch = torch_of_one_thread()
+        self._torch = require_module("torch", INSTALL)
         multiprocessing = require_module("torch.multiprocessing", INSTALL)
         # Named, so that the name alone is sent; by descriptor the processes would have to be relatives.
         multiprocessing.set_sharing_strategy("file_system")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from zerohop.bench.peer import PeerFailed, free_port, require_program, run_pair
+from zerohop.bench.placement import FREE
 from zerohop.bench.plan import LARGE_NBYTES, MIB
 from zerohop.bench.turns import Found, Programs
 
@@ -23,6 +24,12 @@ class Way:
     tests: Mapping[str, str]
     options: tuple[str, ...] = ()
 
+    @property
+    def settings(self) -> str:
+        """What makes UCX go this way."""
+        chosen = {name: text for name, text in self.environment.items() if name not in QUIET}
+        return " ".join((*(f"{name}={text}" for name, text in chosen.items()), *self.options))
+
 
 UCP_TESTS = {"latency": "ucp_put_lat", "write": "ucp_put_bw", "read": "ucp_get", "send": "tag_bw"}
 UCT_TESTS = {"latency": "put_lat", "write": "put_bw", "read": "get"}
@@ -35,14 +42,19 @@ UNIT = 1 << 20  # ucx_perftest's "MB/s" are 2**20 bytes a second
 FEW, MOST = 3, 50_000  # iterations
 
 
-def player(way: Way, ranks: tuple[int, ...], ours: Mapping[str, str] | None = None) -> Programs:
+def player(
+    way: Way,
+    ranks: tuple[int, ...],
+    ours: Mapping[str, str] | None = None,
+    placement: str = FREE,
+) -> Programs:
     """ours: by our test's name that of this file; those whose name ends in latency are half round trips.
 
     ranks: which percentiles of a latency are measured.
     """
     names = {test: test for test in way.tests} if ours is None else ours
     tests = {test: _test(way, name, ranks) for test, name in names.items() if name in way.tests}
-    return Programs("ucx", lambda: {"ucx": version()}, tests)
+    return Programs("ucx", lambda: {"ucx": version()}, tests, placement)
 
 
 def _test(way: Way, name: str, ranks: tuple[int, ...]) -> Callable[[int, float], Found]:

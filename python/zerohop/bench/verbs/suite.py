@@ -31,12 +31,14 @@ def run(options: Options, console: Console) -> bool:
 def make(options: Options) -> Bench:
     plan = plan_of(options, int(available_memory() * SHARE_OF_FREE), QUICK_SIZES)
     device = choose_device(options.device)
-    ours = Contestant(OURS, 2, BOUND_S, End, device, 2 * max(*plan.sizes, ATOMIC_NBYTES))
+    placement = options.placement
+    nbytes = 2 * max(*plan.sizes, ATOMIC_NBYTES)
+    ours = Contestant(OURS, 2, BOUND_S, End, device, nbytes, placement=placement)
     found = [Entrant(OURS, ours, ("python",), needed=True)]
     if "raw" in options.peers:
         found.append(Entrant("raw", ours, ("cpp",), route="verbs"))
     if "perftest" in options.peers:
-        found.append(Entrant("perftest", perftest.player(device), route="verbs"))
+        found.append(Entrant("perftest", perftest.player(device, placement), route="verbs"))
     return Bench(SUITE, steps(plan), found, told, plan.seconds, plan.left_out)
 
 

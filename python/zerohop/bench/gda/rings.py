@@ -43,7 +43,7 @@ def cells(figures: Figures, device: str) -> dict[tuple[str, str], str]:
     return {("CPU", "CPU"): took or UNMEASURED, **REASONS}
 
 
-def print_placement(found: dict[tuple[str, str], str], console: Console) -> None:
+def print_rings(found: dict[tuple[str, str], str], console: Console) -> None:
     table = Table(title="where a kernel's queue pair lies", title_justify="left", show_lines=True)
     table.add_column("send queue")
     for place in PLACES:

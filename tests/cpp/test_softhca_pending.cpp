@@ -1,5 +1,5 @@
-// Strangers at the door of soft0: nobody who does not know everything gets in, and no crowd keeps
-// the real peer out.
+// Pending connections at the door of soft0: nobody who does not know everything gets in, and no
+// crowd keeps the real peer out.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 

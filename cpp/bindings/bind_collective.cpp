@@ -1,0 +1,150 @@
+// The steps of a World's barrier, and the log of what a rank has called. What is to be done when
+// something goes wrong is in zerohop/barrier.py and zerohop/history.py.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bindings/collective_names.hpp"
+#include "bindings/handles.hpp"
+#include "bindings/topics.hpp"
+#include "engine/collective/barrier.hpp"
+#include "engine/collective/call_log.hpp"
+
+namespace zerohop::bindings {
+namespace collective {
+namespace {
+
+using engine::collective::Barrier;
+using engine::collective::Call;
+using engine::collective::CallLog;
+using engine::collective::CallRecord;
+using engine::collective::Kind;
+using LogHandle = std::shared_ptr<CallLog>;
+
+LogHandle make_log(const py::object& memory) {
+  const auto view = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(memory.ptr()));
+  if (!view) throw py::error_already_set();
+  const Py_buffer& buffer = *PyMemoryView_GET_BUFFER(view.ptr());
+  if (buffer.readonly != 0) throw py::value_error("a log of calls is written");
+  const std::span bytes(static_cast<std::byte*>(buffer.buf), static_cast<std::size_t>(buffer.len));
+  return std::make_shared<CallLog>(bytes, own_object(view));  // the view holds the bytes
+}
+
+// position, number, digest, kind, root, nbytes (None: any), dtype
+using Row = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, int, std::int32_t,
+                       std::optional<std::uint64_t>, py::str>;
+
+Row row_of(const CallRecord& record) {
+  const Call& call = record.call;
+  std::optional<std::uint64_t> nbytes;
+  if (call.nbytes != engine::collective::kAnyBytes) nbytes = call.nbytes;
+  return {record.position, record.number, record.digest,     static_cast<int>(call.kind),
+          call.root,       nbytes,        to_str(call.dtype)};
+}
+
+std::vector<Row> rows_of(const std::vector<CallRecord>& records) {
+  std::vector<Row> rows;
+  for (const CallRecord& record : records) rows.push_back(row_of(record));
+  return rows;
+}
+
+void bind_log(py::module_& m) {
+  py::class_<CallLog, LogHandle>(m, "CallLog", R"(
+What a rank has called, in memory that the other ranks read: 64 records of 64 bytes, all zero in the beginning. See
+zerohop.history. A row is (position, number, digest, kind, root, nbytes, dtype); nbytes is None where ranks may differ in it.)")
+      .def(py::init(&make_log), py::arg("memory"))
+      .def(
+          "add",
+          [](CallLog& self, std::uint8_t kind, std::int32_t root,
+             std::optional<std::uint64_t> nbytes, const std::string& dtype) {
+            const auto bytes = nbytes.value_or(engine::collective::kAnyBytes);
+            return row_of(self.add({.kind = static_cast<Kind>(kind),
+                                    .root = root,
+                                    .nbytes = bytes,
+                                    .dtype = to_dtype_name(dtype)}));
+          },
+          py::arg("kind"), py::arg("root"), py::arg("nbytes"), py::arg("dtype"),
+          "Numbers it: collectives from 1, and barriers by themselves.")
+      .def("end", &CallLog::end, "There are no more collectives: only barriers go in.")
+      .def("rows", [](const CallLog& self) { return rows_of(self.read()); })
+      .def_static(
+          "rows_in",
+          [](const py::bytes& memory) {
+            const auto bytes = static_cast<std::string_view>(memory);
+            return rows_of(CallLog::read(std::as_bytes(std::span(bytes))));
+          },
+          py::arg("memory"), "The same of another rank's.");
+}
+
+const char* name_of(Barrier::News news) {
+  switch (news) {
+    case Barrier::News::through: return "through";
+    case Barrier::News::unknown: return "unknown";
+    case Barrier::News::lost: return "lost";
+    case Barrier::News::told: return "told";
+    case Barrier::News::different: return "different";
+    case Barrier::News::quiet: return "quiet";
+  }
+  return "";
+}
+
+using News = std::optional<std::pair<const char*, std::int64_t>>;
+
+News run_barrier(Barrier& self, double seconds, bool with_digest) {
+  if (self.rung()) return std::pair("rung", -1);
+  self.begin();
+  const auto found = without_gil(
+      [&] { return self.run(with_digest, Deadline::after(Deadline::Seconds{seconds})); });
+  if (found.news == Barrier::News::through) return std::nullopt;
+  return std::pair(name_of(found.news), found.rank);
+}
+
+void bind_barrier(py::module_& m) {
+  py::class_<Barrier> barrier(m, "Barrier", R"(
+The steps of a World's barrier; see zerohop.barrier. One thread at a time.)");
+  barrier
+      .def(
+          py::init([](const EndpointHandle& endpoint, const LogHandle& log, std::uint32_t rank,
+                      std::uint32_t size, std::uint32_t first_slot, std::uint32_t bell) {
+            return std::make_unique<Barrier>(
+                endpoint, log,
+                Barrier::Place{.rank = rank, .size = size, .first_slot = first_slot, .bell = bell});
+          }),
+          py::arg("endpoint"), py::arg("log"), py::arg("rank"), py::arg("size"),
+          py::arg("first_slot"), py::arg("bell"))
+      .def(
+          "connect",
+          [](Barrier& self, Barrier::Rank rank, const PeerHandle& peer) {
+            self.connect(rank, peer.peer);
+          },
+          py::arg("rank"), py::arg("peer"))
+      .def("run", &run_barrier, py::arg("seconds"), py::arg("with_digest"), R"(
+Goes on with the barrier that is under way, or begins one. None: all have come. Else what is to be looked at, and the rank that
+it is about: "quiet" (nothing came in time), "rung" (somebody has found that calls differ), "unknown" (that rank is to be
+connected), "lost" (it is), "told" (another one says so; -1: it has called shrink()), "different" (it has made other calls).)")
+      .def_property_readonly("number", &Barrier::number, "Of the one that is under way.")
+      .def("missing", &Barrier::missing, "Ranks that have yet to be heard, in this step.")
+      .def("untold", &Barrier::untold,
+           "(rank, slot on its board) of those that this rank has yet to tell.");
+  barrier.attr("SLOTS") = Barrier::kSlots;
+  barrier.attr("FREE") = Barrier::kSteps - 1;
+  barrier.attr("LOST") = Barrier::kLost;
+}
+
+}  // namespace
+}  // namespace collective
+
+void bind_collective(py::module_& m) {
+  collective::bind_log(m);
+  collective::bind_barrier(m);
+}
+
+}  // namespace zerohop::bindings

@@ -1,0 +1,259 @@
+// The messages of a World's collectives. What is to be done when something goes wrong is in
+// zerohop/collectives.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "bindings/collective_names.hpp"
+#include "bindings/exchange_handle.hpp"
+#include "bindings/handles.hpp"
+#include "bindings/topics.hpp"
+#include "engine/collective/exchange.hpp"
+
+namespace zerohop::bindings {
+namespace collective {
+namespace {
+
+using engine::collective::Exchange;
+using engine::collective::Kind;
+using engine::collective::Label;
+using engine::collective::Lines;
+using engine::collective::Move;
+using engine::collective::Rank;
+
+// kind, number, root, nbytes, dtype
+using LabelRow = std::tuple<int, std::uint64_t, std::int32_t, std::uint64_t, py::str>;
+
+LabelRow label_row(const Label& label) {
+  return {static_cast<int>(label.kind), label.number, label.root, label.nbytes,
+          to_str(label.dtype)};
+}
+
+std::map<Rank, std::vector<LabelRow>> untaken(const Lines& self) {
+  std::map<Rank, std::vector<LabelRow>> found;
+  for (const auto& [rank, line] : self.all()) {
+    for (const Label& label : line->untaken()) found[rank].push_back(label_row(label));
+  }
+  return found;
+}
+
+// Not while another thread exchanges: that one does so itself when it ends.
+void ring_off(Lines& self, double seconds) {
+  without_gil([&] {
+    const Lines::Entered entered(self);
+    const Deadline deadline = Deadline::after(Deadline::Seconds{seconds});  // one for all of them
+    if (!entered) return;
+    for (const auto& [rank, line] : self.all()) line->ring_off(deadline);
+  });
+}
+
+void bind_lines(py::module_& m) {
+  py::class_<Lines, LinesHandle> lines(m, "Lines", R"(
+The lines of a rank to others, over which messages of collectives go. messages, credits: the first slots of two ranges, one
+behind the other, that have `each` slots on every rank's board. One thread at a time. See zerohop.collectives.)");
+  lines
+      .def(py::init([](const EndpointHandle& endpoint, Rank rank, std::uint32_t messages,
+                       std::uint32_t each) {
+             return std::make_shared<Lines>(
+                 endpoint, rank,
+                 Lines::Slots{.messages = messages, .credits = messages + each, .each = each});
+           }),
+           py::arg("endpoint"), py::arg("rank"), py::arg("messages"), py::arg("each"))
+      .def(
+          "add",
+          [](Lines& self, Rank rank, const PeerHandle& peer, const engine::Memory& inbox) {
+            self.add(rank, peer.peer, inbox);
+          },
+          py::arg("rank"), py::arg("peer"), py::arg("inbox"), "inbox: of INBOX bytes.")
+      .def(
+          "meet",
+          [](Lines& self, Rank rank, const engine::RemoteMemory& inbox, bool checked) {
+            self.at(rank).meet(inbox, checked);
+          },
+          py::arg("rank"), py::arg("inbox"), py::arg("checked"),
+          "inbox: the other rank's for this one. checked: the two compare what arrives "
+          "(integrity=1).")
+      .def(
+          "has_news", [](const Lines& self, Rank rank) { return self.at(rank).has_news(); },
+          py::arg("rank"), "Whether a message has come that nobody has taken.")
+      .def(
+          "is_over", [](const Lines& self, Rank rank) { return self.at(rank).is_over(); },
+          py::arg("rank"), "Whether that rank has rung off.")
+      .def("over",
+           [](const Lines& self) {
+             std::vector<Rank> ranks;
+             for (const auto* line : self.over()) ranks.push_back(line->rank());
+             return ranks;
+           })
+      .def(
+          "listen",
+          [](Lines& self) { return self.listen(Deadline::after(Deadline::Seconds{0})).any; },
+          "Whether a notification had come. Never blocks.")
+      .def("untaken", &untaken,
+           "By rank: (kind, number, root, nbytes, dtype) of what has come and no call has taken.")
+      .def("ring_off", &ring_off, py::arg("seconds"),
+           "Tells all that there is nothing more to wait for here.");
+  lines.attr("EAGER") = engine::collective::kEager;
+  lines.attr("INBOX") = engine::collective::kInbox;
+}
+
+// What all moves of a call have in common.
+struct Common {
+  Kind kind;
+  std::int32_t root;
+  std::uint32_t digest;
+};
+
+// (rank, address or None, nbytes, Memory or None, number, whole, part, dtype)
+Move move_of(py::handle item, const Common& common) {
+  const auto fields = py::reinterpret_borrow<py::tuple>(item);
+  Move move;
+  move.rank = fields[0].cast<Rank>();
+  if (!fields[1].is_none()) {
+    move.bytes = reinterpret_cast<std::byte*>(fields[1].cast<std::uintptr_t>());
+  }
+  move.nbytes = fields[2].cast<std::uint64_t>();
+  if (const auto* memory = find_memory(fields[3])) move.memory = *memory;
+  move.label = {.kind = common.kind,
+                .root = common.root,
+                .number = fields[4].cast<std::uint64_t>(),
+                .nbytes = fields[5].cast<std::uint64_t>(),
+                .part = fields[6].cast<std::uint32_t>(),
+                .digest = common.digest,
+                .dtype = to_dtype_name(fields[7].cast<std::string>())};
+  if (!move.eager() && !move.memory) throw py::value_error("a large block needs its Memory");
+  return move;
+}
+
+std::vector<Move> moves_of(const py::list& items, const Common& common) {
+  std::vector<Move> moves;
+  moves.reserve(items.size());
+  for (const py::handle item : items) moves.push_back(move_of(item, common));
+  return moves;
+}
+
+const char* news_name(Exchange::News news) {
+  switch (news) {
+    case Exchange::News::complete: return "complete";
+    case Exchange::News::quiet: return "quiet";
+    case Exchange::News::full: return "full";
+    case Exchange::News::unmet: return "unmet";
+    case Exchange::News::under_way: return "under_way";
+    case Exchange::News::unregistered: return "unregistered";
+    case Exchange::News::other: return "other";
+    case Exchange::News::length: return "length";
+    case Exchange::News::payload: return "payload";
+  }
+  return "";
+}
+
+py::object detail_of(const ExchangeHandle& self, const Exchange::Outcome& found) {
+  switch (found.news) {
+    case Exchange::News::under_way:
+      return py::cast(
+          TransferHandle{self.endpoint, found.transfer, ResultKind::none, {"write", "to"}});
+    case Exchange::News::unregistered: return py::cast(self.exchange->number_of(*found.move));
+    case Exchange::News::other:
+      return py::cast(std::pair(label_row(found.label), label_row(found.move->label)));
+    case Exchange::News::length: return py::cast(found.nbytes);
+    case Exchange::News::payload: {
+      const auto* const bytes = reinterpret_cast<const char*>(found.payload.data());
+      return py::cast(
+          std::pair(self.exchange->number_of(*found.move), py::bytes(bytes, found.payload.size())));
+    }
+    default: return py::none();
+  }
+}
+
+}  // namespace
+
+Stop run_exchange(ExchangeHandle& self, double slice, double left) {
+  const auto found = without_gil([&] {
+    const Lines::Entered entered(*self.lines);
+    if (!entered) throw Error("another thread of this rank exchanges over the same lines");
+    auto stop =
+        self.exchange->run(Deadline::Seconds{slice}, Deadline::after(Deadline::Seconds{left}));
+    const Plan* const plan = self.plan.get();
+    if (stop.news == Exchange::News::complete && plan && plan->own_nbytes > 0) {
+      std::memcpy(plan->own_target, plan->own_source, plan->own_nbytes);
+    }
+    return stop;
+  });
+  if (found.news == Exchange::News::complete) return std::nullopt;
+  return std::tuple(news_name(found.news), found.rank, detail_of(self, found));
+}
+
+namespace {
+
+void bind_exchanges(py::module_& m) {
+  py::class_<ExchangeHandle>(m, "Exchange", R"(
+Blocks that go to some ranks while others come from some. sends, receives: lists of (rank, address, nbytes, Memory, number of
+the call, bytes of the whole block, part, dtype), with None for the address of what a CPU does not reach, and for the Memory of
+a block of EAGER bytes or fewer that it does, which a receive may have to be given later. of_all: the call is everybody's. See zerohop.collectives.)")
+      .def(py::init([](const EndpointHandle& endpoint, const LinesHandle& lines,
+                       const py::list& sends, const py::list& receives, std::uint8_t kind,
+                       std::int32_t root, std::uint32_t digest, bool of_all) {
+             const Common common{static_cast<Kind>(kind), root, digest};
+             return ExchangeHandle{endpoint, lines, nullptr,
+                                   std::make_unique<Exchange>(lines, moves_of(sends, common),
+                                                              moves_of(receives, common), of_all)};
+           }),
+           py::arg("endpoint"), py::arg("lines"), py::arg("sends"), py::arg("receives"),
+           py::arg("kind"), py::arg("root"), py::arg("digest"), py::arg("of_all"))
+      .def("run", &run_exchange, py::arg("slice"), py::arg("left"), R"(
+Goes on. None: it is complete. Else what is to be looked at, the rank that it is about, and more: "quiet" (nothing has come in
+`slice` seconds, or a rank has rung off), "full" (that rank takes nothing), "unmet" (its inbox is to be looked up), "under_way"
+(the Transfer has not ended), "unregistered" (number of the receive), "other" (the labels of what has come and of what should), "length" (of what has come), "payload"
+(number of the receive, and the bytes that belong there). left: seconds that posting may wait.)")
+      .def_readonly(
+          "number", &ExchangeHandle::number,
+          "Of the call, among those that all ranks make; of send_recv, and of what Python "
+          "has begun, 0.")
+      .def_property_readonly(
+          "culprit", [](const ExchangeHandle& self) { return self.exchange->culprit(); },
+          "Of a run() or look() that has raised: the rank that it is about, None for none.")
+      .def(
+          "set_memory",
+          [](const ExchangeHandle& self, std::size_t receive, const engine::Memory& memory) {
+            self.exchange->set_memory(receive, memory);
+          },
+          py::arg("receive"), py::arg("memory"))
+      .def(
+          "place",
+          [](const ExchangeHandle& self, std::size_t receive) {
+            const Move& move = self.exchange->receive(receive);
+            const auto address = reinterpret_cast<std::uint64_t>(move.bytes);
+            return std::tuple(self.plan->out, address - self.plan->out_address, move.nbytes);
+          },
+          py::arg("receive"),
+          "Of what SmallCollectives has begun: the array into which it goes, where there, and its "
+          "bytes.")
+      .def(
+          "missing", [](const ExchangeHandle& self) { return self.exchange->missing(); },
+          "Ranks from which something has yet to come.")
+      .def(
+          "look", [](const ExchangeHandle& self) { self.exchange->look(); },
+          "Raises what has failed.")
+      .def(
+          "announce", [](const ExchangeHandle& self) { self.exchange->announce(); },
+          "Tells those that wait of large blocks, once.");
+}
+
+}  // namespace
+}  // namespace collective
+
+void bind_exchange(py::module_& m) {
+  collective::bind_lines(m);
+  collective::bind_exchanges(m);
+}
+
+}  // namespace zerohop::bindings

@@ -1,0 +1,80 @@
+// What a rank has called that all ranks call: collectives and barriers, in memory that the other
+// ranks may read.
+//
+// Every call has a digest of itself and of all before it, which goes along with its messages. Ranks
+// whose digests differ have made different calls, though perhaps long ago; the records tell which.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace zerohop::engine::collective {
+
+enum class Kind : std::uint8_t {
+  broadcast,
+  scatter,
+  gather,
+  all_gather,
+  all_to_all,
+  send_recv,
+  barrier,
+};
+inline constexpr std::uint8_t kKinds = static_cast<std::uint8_t>(Kind::barrier) + 1;
+
+inline constexpr std::int32_t kNoRoot = -1;
+inline constexpr std::uint64_t kAnyBytes = ~std::uint64_t{0};  // they differ from rank to rank
+using DTypeName = std::array<char, 24>;                        // padded with zeros
+
+// What must be the same everywhere.
+struct Call {
+  Kind kind{};
+  std::array<std::uint8_t, 3> unused{};
+  std::int32_t root = kNoRoot;
+  std::uint64_t nbytes = kAnyBytes;
+  DTypeName dtype{};
+};
+static_assert(sizeof(Call) == 40, "it lies in memory that other processes read");
+
+struct CallRecord {
+  std::uint64_t position = 0;  // among all calls, from 1
+  std::uint64_t number = 0;    // among the collectives, or the barriers
+  std::uint32_t digest = 0;
+  std::uint32_t checksum = 0;  // of the record without it
+  Call call;
+};
+static_assert(sizeof(CallRecord) == 64, "it lies in memory that other processes read");
+
+// One thread at a time.
+class CallLog {
+ public:
+  static constexpr std::size_t kRecords = 64;  // of the latest calls
+
+  // memory: of kRecords, all zero; `owner` keeps it.
+  CallLog(std::span<std::byte> memory, std::shared_ptr<void> owner);
+
+  // Numbers it: collectives from 1, and barriers by themselves.
+  CallRecord add(const Call& call);
+
+  // There are no more collectives: only barriers go in.
+  void end() noexcept { over_ = true; }
+  bool is_over() const noexcept { return over_; }
+
+  // Those that are there. What is being written, or was never one, is passed over.
+  static std::vector<CallRecord> read(std::span<const std::byte> memory);
+  std::vector<CallRecord> read() const { return read(memory_); }
+
+ private:
+  const std::span<std::byte> memory_;
+  const std::shared_ptr<void> owner_;
+  std::uint64_t position_ = 0;
+  std::uint64_t collectives_ = 0, barriers_ = 0;
+  std::uint32_t digest_ = 0;
+  bool over_ = false;
+};
+
+}  // namespace zerohop::engine::collective

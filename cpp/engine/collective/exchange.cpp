@@ -1,0 +1,266 @@
+#include "engine/collective/exchange.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+namespace zerohop::engine::collective {
+namespace {
+
+constexpr unsigned bit(What what) { return 1U << static_cast<unsigned>(what); }
+
+}  // namespace
+
+Exchange::Exchange(std::shared_ptr<Lines> lines, std::vector<Move> sends,
+                   std::vector<Move> receives, bool of_all)
+    : lines_(std::move(lines)),
+      sends_(std::move(sends)),
+      receives_(std::move(receives)),
+      of_all_(of_all) {
+  for (const std::span<const Move> moves : {std::span<const Move>(receives_), std::span(sends_)}) {
+    for (const Move& move : moves) {
+      Line* const line = &lines_->at(move.rank);
+      if (std::ranges::find(partners_, line) == partners_.end()) partners_.push_back(line);
+    }
+  }
+  for (Line* line : partners_) {
+    line->incoming.clear();
+    line->outgoing.clear();
+  }
+  lines_->outbox().forget();
+  for (const Move& move : receives_) {
+    lines_->at(move.rank).incoming.add(&move);
+    ++missing_;
+    if (!move.small()) say(What::ready, move);
+  }
+  for (const Move& move : sends_) {
+    if (move.eager()) {
+      say(What::data, move);
+      continue;
+    }
+    lines_->at(move.rank).outgoing.add(&move);
+    ++missing_;
+    if (move.small()) say(What::announce, move);
+  }
+}
+
+Exchange::~Exchange() {
+  for (Line* line : partners_) {
+    line->incoming.clear();
+    line->outgoing.clear();
+  }
+}
+
+Deadline Exchange::until() const {
+  const Deadline slice = Deadline::after(slice_);
+  return slice.at() < last_.at() ? slice : last_;
+}
+
+Exchange::Outcome Exchange::run(Deadline::Seconds slice, const Deadline& last) {
+  slice_ = slice;
+  last_ = last;
+  to_take_ = partners_;  // others may have listened meanwhile
+  for (;;) {
+    if (!to_say_.empty() && (to_take_.empty() || fits(to_say_.front()))) {
+      if (Stop stop = say_next()) return std::move(*stop);
+    } else if (!to_take_.empty()) {
+      Line& line = *to_take_.back();
+      if (Stop stop = take_from(line)) return std::move(*stop);
+      std::erase(to_take_, &line);
+    } else if (missing_ == 0) {
+      if (Stop stop = finish()) return std::move(*stop);
+      return {};
+    } else if (!hear()) {
+      return {.news = News::quiet};
+    }
+  }
+}
+
+// --- what goes out ---
+
+bool Exchange::fits(const Saying& saying) noexcept {
+  switch (saying.what) {
+    case What::data: return saying.line->fits(saying.move->nbytes);
+    case What::ready: return saying.line->fits(kMostReady);
+    default: return saying.line->fits(0);
+  }
+}
+
+void Exchange::say(What what, const Move& move) {
+  to_say_.push_back({&lines_->at(move.rank), what, &move});
+}
+
+Exchange::Stop Exchange::say_next() {
+  Line& line = *to_say_.front().line;
+  if (!fits(to_say_.front())) {
+    culprit_ = line.rank();
+    line.look();
+    culprit_.reset();
+    const auto heard = lines_->listen(until());
+    if (heard.line != nullptr) to_take_.push_back(heard.line);
+    if (line.is_over() || !heard.any) return Outcome{.news = News::full, .rank = line.rank()};
+    return std::nullopt;
+  }
+  if (!line.met()) return Outcome{.news = News::unmet, .rank = line.rank()};
+  const Saying& next = to_say_.front();
+  if (next.what == What::ready && !next.move->memory) {
+    return Outcome{.news = News::unregistered, .rank = line.rank(), .move = next.move};
+  }
+  while (line.checked() && line.oldest()) {
+    if (Stop stop = await(line, line.oldest())) return stop;
+  }
+  for (const Outbox::Use& use : lines_->outbox().uses_of_next()) {
+    if (Stop stop = await(*use.line, use.transfer)) return stop;
+  }
+  culprit_ = line.rank();
+  line.look();
+  send(line, next);
+  culprit_.reset();
+  to_say_.pop_front();
+  return std::nullopt;
+}
+
+void Exchange::send(Line& line, const Saying& saying) {
+  const Move& move = *saying.move;
+  Header header{.label = move.label, .what = saying.what, .emptied = line.taken_count()};
+  std::vector<std::byte> where;
+  std::span<const std::byte> payload;
+  if (saying.what == What::data) payload = {move.bytes, move.nbytes};
+  if (saying.what == What::ready) {
+    where = move.memory->remote().to_bytes();
+    payload = where;
+  }
+  header.length = static_cast<std::uint32_t>(payload.size());
+  Outbox& outbox = lines_->outbox();
+  const Memory message = outbox.put(header, payload);
+  if (saying.what != What::data) outbox.forget();
+  auto posted = line.send(message, last_);
+  if (!posted->done() || posted->failed()) outbox.use({std::move(posted), &line});
+}
+
+// For a transfer over that line. Throws what ended it.
+Exchange::Stop Exchange::await(Line& line, const std::shared_ptr<Transfer>& transfer) {
+  if (!transfer->done() && !transfer->wait(until())) {
+    return Outcome{.news = News::under_way, .rank = line.rank(), .transfer = transfer};
+  }
+  culprit_ = line.rank();
+  (void)transfer->result();
+  line.look();
+  culprit_.reset();
+  return std::nullopt;
+}
+
+void Exchange::announce() {
+  if (std::exchange(announced_, true)) return;
+  for (Line* line : partners_) {
+    for (const Move* move : line->outgoing.all()) {
+      if (!move->small()) say(What::announce, *move);
+    }
+  }
+}
+
+void Exchange::look() {
+  for (Line* line : partners_) {
+    culprit_ = line->rank();
+    line->look();
+    culprit_.reset();
+  }
+}
+
+// --- what comes in ---
+
+bool Exchange::is_over() const noexcept {
+  return std::ranges::any_of(lines_->over(), [&](const Line* line) {
+    return of_all_ || !line->incoming.empty() || !line->outgoing.empty();
+  });
+}
+
+// False: nothing has come, and where a rank has rung off, nothing is waited for.
+bool Exchange::hear() {
+  const auto heard = lines_->listen(is_over() ? Deadline::after(Deadline::Seconds{0}) : until());
+  if (heard.line != nullptr) to_take_.push_back(heard.line);
+  return heard.any;
+}
+
+Exchange::Stop Exchange::take_from(Line& line) {
+  while (!line.incoming.empty() || !line.outgoing.empty()) {
+    unsigned wanted = 0;
+    if (!line.outgoing.empty()) wanted |= bit(What::ready);
+    if (!line.incoming.empty()) wanted |= bit(What::data) | bit(What::announce) | bit(What::done);
+    auto message = line.take(wanted, of_all_);
+    if (!message) break;
+    Stop stop = on(line, *message);
+    line.emptied(*message);
+    if (stop) return stop;
+  }
+  return std::nullopt;
+}
+
+Exchange::Stop Exchange::on(Line& line, Message& message) {
+  const auto& [label, what, unused, emptied, length] = message.header;
+  Expected& expected = what == What::ready ? line.outgoing : line.incoming;
+  const Move& move = (!expected.empty()        ? expected
+                      : !line.incoming.empty() ? line.incoming
+                                               : line.outgoing)
+                         .first();
+  Outcome outcome{.rank = line.rank(), .move = &move, .label = label, .nbytes = length};
+  if (expected.empty() || label != move.label) {
+    outcome.news = News::other;
+    return outcome;
+  }
+  switch (what) {
+    case What::ready: write(line, move, message.payload); break;
+    case What::announce:
+      if (move.small()) say(What::ready, move);  // of a larger one it knows already
+      return std::nullopt;
+    case What::done: break;
+    case What::data:
+      if (length != move.nbytes) {
+        outcome.news = News::length;
+        return outcome;
+      }
+      if (move.bytes == nullptr && length > 0) {
+        outcome.news = News::payload;
+        outcome.payload.assign(message.payload.begin(), message.payload.end());
+      } else if (length > 0) {
+        std::memcpy(move.bytes, message.payload.data(), length);
+      }
+  }
+  expected.pop();
+  --missing_;
+  if (outcome.news == News::payload) return outcome;
+  return std::nullopt;
+}
+
+void Exchange::write(Line& line, const Move& move, std::span<const std::byte> where) {
+  const RemoteMemory there = RemoteMemory::from_bytes(where);
+  culprit_ = line.rank();
+  line.write(*move.memory, there, last_);
+  culprit_.reset();
+  say(What::done, move);  // behind the data, as every notification is
+}
+
+std::vector<Rank> Exchange::missing() const {
+  std::vector<Rank> found;
+  for (const Line* line : partners_) {
+    if (!line->incoming.empty() || !line->outgoing.empty()) found.push_back(line->rank());
+  }
+  return found;
+}
+
+Exchange::Stop Exchange::finish() {
+  for (Line* line : partners_) {
+    while (auto transfer = line->oldest_before_blocks_end()) {
+      if (Stop stop = await(*line, transfer)) return stop;
+    }
+    while (line->checked() && line->oldest()) {
+      if (Stop stop = await(*line, line->oldest())) return stop;
+    }
+  }
+  // A small message may have failed: the next one over its line says so. Its rank may have taken
+  // it, and left: what this call waited for is there.
+  return std::nullopt;
+}
+
+}  // namespace zerohop::engine::collective

@@ -1,0 +1,131 @@
+// A line: messages between this rank and another one, in order both ways.
+//
+// Each side has an inbox, which the other one fills (inbox_layout.hpp); a notification tells how
+// many messages there have been so far. The next message back says how many have been taken; if
+// there is none for a while, a notification does. Such a count covers all messages up to it, also
+// one whose own notification was withheld because its bytes did not arrive: so none is told behind
+// a failure.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/collective/inbox_layout.hpp"
+#include "engine/collective/message.hpp"
+#include "engine/memory.hpp"
+#include "engine/peer.hpp"
+#include "engine/remote_memory.hpp"
+#include "engine/transfer.hpp"
+
+namespace zerohop::engine::collective {
+
+struct Move;
+
+// The moves that wait for the other rank's word, the first one first.
+class Expected {
+ public:
+  void add(const Move* move) { moves_.push_back(move); }
+  bool empty() const noexcept { return next_ == moves_.size(); }
+  const Move& first() const noexcept { return *moves_[next_]; }
+  void pop() noexcept { ++next_; }
+  void clear() noexcept {
+    moves_.clear();
+    next_ = 0;
+  }
+  std::span<const Move* const> all() const noexcept { return std::span(moves_).subspan(next_); }
+
+ private:
+  std::vector<const Move*> moves_;
+  std::size_t next_ = 0;
+};
+
+class Line {
+ public:
+  // Set in a slot beside the count: that rank's collectives have come to an end.
+  static constexpr std::uint32_t kOver = std::uint32_t{1} << 31;
+
+  // Where this rank writes on the other's board.
+  struct Slots {
+    std::uint32_t messages = 0;
+    std::uint32_t credits = 0;
+  };
+  Line(Rank rank, std::shared_ptr<Peer> peer, Memory inbox, const Slots& slots);
+
+  Rank rank() const noexcept { return rank_; }
+  const Memory& inbox() const noexcept { return inbox_; }
+  // checked: the two ends compare what arrives (integrity=1).
+  void meet(RemoteMemory inbox, bool checked);
+  bool met() const noexcept { return far_.has_value(); }
+  bool checked() const noexcept { return checked_; }
+
+  // --- what the slots tell ---
+  void heard(std::uint32_t value) noexcept;     // of the other side's messages
+  void has_room(std::uint32_t value) noexcept;  // of this side's, over there
+  bool is_over() const noexcept { return over_; }
+  bool fits(std::size_t length) const noexcept { return room_.fits(length); }
+  // Of the other side's messages, modulo 2^16: goes along with the next one to it.
+  std::uint16_t taken_count() const noexcept { return static_cast<std::uint16_t>(taken_); }
+
+  // --- messages ---
+  bool has_news() const noexcept { return taken_ < arrived_; }  // that nobody has taken
+  // `from`: the message, in registered memory. Met, and it fits. Throws what Peer::write does.
+  std::shared_ptr<Transfer> send(const Memory& from, const Deadline& deadline);
+  // Posts it; the next message is behind it.
+  void write(const Memory& block, const RemoteMemory& there, const Deadline& deadline);
+  // Of those that are wanted (a bit for each What) the next one; of_all: any, as for a collective
+  // of all ranks, before which everything of send_recv has to be received. One of send_recv that is
+  // not wanted yet is kept for later. To be followed by emptied(). Throws ProtocolError.
+  std::optional<Message> take(unsigned wanted, bool of_all);
+  void emptied(const Message& message);
+  std::vector<Label> untaken() const;  // of what has come and nobody has taken
+
+  // --- what was posted ---
+  // Throws what ended an earlier transfer. Never blocks.
+  void look();
+  // Of which nobody knows yet that it ended well, the oldest one; null: none, or no block.
+  std::shared_ptr<Transfer> oldest() const;
+  std::shared_ptr<Transfer> oldest_before_blocks_end() const;
+
+  // Tells the other side that there is nothing more to wait for here, behind the messages that are
+  // over there. While something is still under way, which may fail, it tells nothing: the other
+  // side asks.
+  void ring_off(const Deadline& deadline);
+
+  Expected incoming, outgoing;  // of the Exchange that runs
+
+ private:
+  struct Posted {
+    std::shared_ptr<Transfer> transfer;
+    std::uint64_t messages;  // that are over there once it and all before it have ended well
+    bool is_block;
+  };
+  void post(std::shared_ptr<Transfer> transfer, bool is_block);
+  std::span<const std::byte> at(std::size_t offset) const noexcept;
+  void count_taken(std::size_t length);
+  void count_free(std::uint64_t more) noexcept;
+
+  const Rank rank_;
+  const std::shared_ptr<Peer> peer_;
+  const Slots slots_;
+  const Memory inbox_;
+  const std::shared_ptr<const Pinned> pinned_;  // the bytes stay when the Endpoint is closed
+  std::optional<RemoteMemory> far_;
+  bool checked_ = false;
+  bool over_ = false;
+  // Counts of messages. sent_: to the other side; free_: of those, taken there; good_: of those,
+  // known to have arrived. arrived_: from the other side; taken_: of those, taken here; told_: of
+  // those, reported to it.
+  std::uint64_t sent_ = 0, free_ = 0, arrived_ = 0, taken_ = 0, told_ = 0, good_ = 0;
+  Room room_;  // over there
+  // In the inbox: where the next message will be, and the next one to be taken is.
+  Position arriving_, taking_;
+  std::size_t untold_bytes_ = 0;  // emptied, not reported
+  std::deque<Posted> posted_;
+  std::deque<Message> early_;  // of send_recv, for a later call
+};
+
+}  // namespace zerohop::engine::collective

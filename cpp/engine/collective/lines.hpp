@@ -1,0 +1,105 @@
+// The lines of a rank to others, and what they have in common: the slots of the board where others
+// tell of messages and of room, and the registered memory from which messages go out.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "engine/collective/line.hpp"
+#include "engine/endpoint.hpp"
+
+namespace zerohop::engine::collective {
+
+// Cells of registered memory, used in turn.
+class Outbox {
+ public:
+  static constexpr std::size_t kCellCount = 16;
+
+  explicit Outbox(Memory memory);
+
+  // What may go out of a cell still, and over which line.
+  struct Use {
+    std::shared_ptr<Transfer> transfer;
+    Line* line;
+  };
+  using Uses = std::vector<Use>;
+  const Uses& uses_of_next() const noexcept { return uses_[next_]; }
+  // Puts a message into the next cell, whose uses have ended, unless the last one has the same: of
+  // one block to several ranks. Until forget() a block keeps its bytes.
+  Memory put(const Header& header, std::span<const std::byte> payload);
+  void use(Use use) { uses_[last_].push_back(std::move(use)); }
+  void forget() noexcept { payload_ = {}; }
+
+ private:
+  bool has(const Header& header, std::span<const std::byte> payload) const noexcept;
+
+  const Memory memory_;
+  const std::shared_ptr<const Pinned> pinned_;  // the bytes stay when the Endpoint is closed
+  std::array<Uses, kCellCount> uses_{};
+  std::size_t next_ = 0, last_ = 0;
+  Header header_{};                       // of the last one
+  std::span<const std::byte> payload_{};  // ..., as it lies in the program's memory; empty: none
+};
+
+// One thread at a time, which enters.
+class Lines {
+ public:
+  // Whether another thread is in here.
+  class Entered {
+   public:
+    explicit Entered(Lines& lines) noexcept
+        : lines_(lines), alone_(!lines.in_use_.test_and_set(std::memory_order_acquire)) {}
+    ~Entered() {
+      if (alone_) lines_.in_use_.clear(std::memory_order_release);
+    }
+    Entered(const Entered&) = delete;
+    Entered& operator=(const Entered&) = delete;
+    explicit operator bool() const noexcept { return alone_; }
+
+   private:
+    Lines& lines_;
+    const bool alone_;
+  };
+
+  // On every rank's board; each a range of one slot for every rank that writes there.
+  struct Slots {
+    std::uint32_t messages = 0;
+    std::uint32_t credits = 0;  // right behind the messages
+    std::uint32_t each = 0;
+  };
+  Lines(std::shared_ptr<Endpoint> endpoint, Rank rank, const Slots& slots);
+
+  // inbox: of kInbox bytes.
+  Line& add(Rank rank, std::shared_ptr<Peer> peer, Memory inbox);
+  Line* find(Rank rank) const noexcept;  // null: there is none
+  Line& at(Rank rank) const;             // throws std::out_of_range
+  const std::map<Rank, std::unique_ptr<Line>>& all() const noexcept { return lines_; }
+  Outbox& outbox();
+
+  // Takes a notification that has come, or comes in time; false: none has.
+  struct Heard {
+    bool any = false;
+    Line* line = nullptr;  // that has a message; null: it told of room, or is nobody's
+  };
+  Heard listen(const Deadline& deadline);
+  // That have rung off.
+  const std::vector<Line*>& over() const noexcept { return over_; }
+
+ private:
+  const std::shared_ptr<Endpoint> endpoint_;
+  const Rank rank_;
+  const Slots slots_;
+  std::atomic_flag in_use_;
+  std::map<Rank, std::unique_ptr<Line>> lines_;
+  std::vector<Line*> over_;
+  std::unique_ptr<Outbox> outbox_;  // made at the first need
+};
+
+}  // namespace zerohop::engine::collective

@@ -1,0 +1,47 @@
+// Many small pieces of a GPU's memory, in a row in pinned memory of the host: by a kernel, as a
+// copy of its own for each would take microseconds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/deadline.hpp"
+#include "gpu/handles.hpp"
+#include "gpu/list_copier.hpp"
+
+namespace zerohop::gpu {
+
+// Not thread safe.
+class Gatherer {
+ public:
+  // Pins `nbytes`, and what ListCopier does. Throws CudaError, RouteUnavailable (a build without
+  // kernels).
+  Gatherer(std::shared_ptr<const Device> device, std::size_t nbytes);
+  ~Gatherer();
+  Gatherer(const Gatherer&) = delete;
+  Gatherer& operator=(const Gatherer&) = delete;
+
+  std::byte* data() const noexcept { return static_cast<std::byte*>(parts_->pages.get()); }
+  std::size_t nbytes() const noexcept { return nbytes_; }
+
+  // Copies the pieces, which have `nbytes` together and go to data(), and waits for them. Throws
+  // CudaError, TransferTimeout: then they may still be copied, before those of the next call.
+  void gather(PieceSource& pieces, std::uint64_t nbytes, const Deadline& deadline);
+
+ private:
+  // What the driver knows: destroyed apart.
+  struct Parts {
+    PinnedPages pages;
+    Stream stream;
+    std::unique_ptr<ListCopier> lists;
+  };
+
+  const std::shared_ptr<const Device> device_;
+  const std::size_t nbytes_;
+  const unsigned generation_;  // of the process (fork)
+  std::unique_ptr<Parts> parts_ = std::make_unique<Parts>();
+  bool at_work_ = false;  // the GPU may write to the pages
+};
+
+}  // namespace zerohop::gpu

@@ -1,0 +1,1 @@
+"""How long processes wait for each other: `zerohop bench wait`."""

@@ -1,0 +1,273 @@
+// What collectives are made of, between two ranks: the log of calls, the barrier's steps, and
+// exchanges, which stop for whatever is not theirs to decide.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "couple.hpp"
+#include "engine/collective/barrier.hpp"
+#include "engine/collective/exchange.hpp"
+
+namespace zerohop::engine::collective {
+namespace {
+
+using testing::Couple;
+using testing::soon;
+
+constexpr DType kBytes{kDTypeUInt, 8, 1};
+constexpr Deadline::Seconds kSoon{testing::kTimeout};
+constexpr Deadline::Seconds kAtOnce{0};
+
+struct Log {
+  std::vector<std::byte> memory = std::vector<std::byte>(CallLog::kRecords * sizeof(CallRecord));
+  std::shared_ptr<CallLog> log = std::make_shared<CallLog>(memory, nullptr);
+};
+
+TEST_CASE("the log tells equal calls from others, and passes over what is being written") {
+  Log first, second;
+  const Call barrier{.kind = Kind::barrier};
+  CHECK(first.log->add(barrier).digest == second.log->add(barrier).digest);
+  const Call call{.kind = Kind::broadcast, .unused = {}, .root = 1, .nbytes = 8, .dtype = {}};
+  CHECK(first.log->add(call).digest != second.log->add({.kind = Kind::gather}).digest);
+  CHECK(first.log->add(call).digest != second.log->add(call).digest);  // for good
+  CHECK(first.log->add(call).number == 3);
+  CHECK(first.log->add(barrier).number == 2);
+  CHECK(first.log->read().size() == 5);
+  first.memory[2 * sizeof(CallRecord) + 3] ^= std::byte{1};
+  CHECK(first.log->read().size() == 4);
+  for (std::size_t more = 0; more < 2 * CallLog::kRecords; ++more) first.log->add(call);
+  CHECK(first.log->read().size() == CallLog::kRecords);
+}
+
+// Two ranks in one thread: each does what it can at once.
+struct Pair : Couple {
+  static constexpr std::uint32_t kFirst = 100, kBell = 99, kMessages = 200;
+
+  std::shared_ptr<Endpoint> hold(Endpoint& endpoint) {
+    return {std::shared_ptr<void>(), &endpoint};
+  }
+
+  std::shared_ptr<Lines> lines_of(Endpoint& endpoint, Rank rank,
+                                  const std::shared_ptr<Peer>& peer) {
+    auto lines = std::make_shared<Lines>(
+        hold(endpoint), rank,
+        Lines::Slots{.messages = kMessages, .credits = kMessages + 2, .each = 2});
+    lines->add(1 - rank, peer, endpoint.empty(std::array{std::int64_t{kInbox}}, kBytes));
+    return lines;
+  }
+};
+
+TEST_CASE_FIXTURE(Pair, "a barrier ends when both have come, and stops for what is new") {
+  const auto make = [&](Endpoint& endpoint, Rank rank, const Log& log) {
+    return Barrier(hold(endpoint), log.log,
+                   {.rank = rank, .size = 2, .first_slot = kFirst, .bell = kBell});
+  };
+  Log log, other;
+  Barrier first = make(left, 0, log), second = make(right, 1, other);
+  const auto run = [](Barrier& barrier, Deadline::Seconds seconds) {
+    barrier.begin();
+    return barrier.run(true, Deadline::after(seconds));
+  };
+  CHECK(run(first, kAtOnce).news == Barrier::News::unknown);
+  first.connect(1, to_right);
+  second.connect(0, to_left);
+  CHECK(run(first, kAtOnce).news == Barrier::News::quiet);
+  CHECK(first.missing() == std::vector<Rank>{1});
+  CHECK(first.untold().empty());
+  CHECK(second.untold() == std::vector{std::pair{Rank{0}, kFirst}});
+  for (int round = 0; round < 3; ++round) {
+    CHECK(run(second, kSoon).news == Barrier::News::through);  // one may be ahead of the other
+    CHECK(run(first, kSoon).news == Barrier::News::through);
+    CHECK(run(first, kAtOnce).news == Barrier::News::quiet);
+  }
+  other.log->add({.kind = Kind::gather});
+  const std::uint32_t slot = kFirst + Barrier::kSteps;
+  right.wait_notify(slot, 1, false, soon());
+  right.notify({slot, Barrier::kLost + 7});  // as if the first one said that, instead
+  const auto told = run(second, kSoon);
+  CHECK(told.news == Barrier::News::told);
+  CHECK(told.rank == 7);
+  CHECK(run(first, kSoon).news == Barrier::News::different);
+}
+
+struct Exchanged : Pair {
+  std::shared_ptr<Lines> lines = lines_of(left, 0, to_right);
+  std::shared_ptr<Lines> others = lines_of(right, 1, to_left);
+  std::array<std::byte, 64> source{}, target{};
+
+  Exchanged() {
+    source.fill(std::byte{7});
+    lines->at(1).meet(others->at(0).inbox().remote(), false);
+    others->at(0).meet(lines->at(1).inbox().remote(), false);
+  }
+  Move move(Rank rank, std::array<std::byte, 64>& bytes, std::uint64_t number = 1) {
+    Move made;
+    made.rank = rank;
+    made.bytes = bytes.data();
+    made.nbytes = bytes.size();
+    made.label.kind = Kind::send_recv;
+    made.label.number = number;
+    made.label.nbytes = bytes.size();
+    return made;
+  }
+  static Exchange::Outcome run(Exchange& exchange, Deadline::Seconds seconds) {
+    return exchange.run(seconds, Deadline::after(seconds));
+  }
+};
+
+TEST_CASE_FIXTURE(Exchanged, "a small block arrives with its header") {
+  Exchange sending(lines, {move(1, source)}, {}, false);
+  CHECK(run(sending, kSoon).news == Exchange::News::complete);
+  Exchange receiving(others, {}, {move(0, target)}, false);
+  CHECK(run(receiving, kSoon).news == Exchange::News::complete);
+  CHECK(target == source);
+}
+
+TEST_CASE_FIXTURE(Exchanged,
+                  "what belongs to another call stops it, and a rank that is silent, too") {
+  Exchange waiting(others, {}, {move(0, target)}, false);
+  CHECK(run(waiting, kAtOnce).news == Exchange::News::quiet);
+  CHECK(waiting.missing() == std::vector<Rank>{0});
+  Exchange sending(lines, {move(1, source, 2)}, {}, false);
+  CHECK(run(sending, kSoon).news == Exchange::News::complete);
+  const auto found = run(waiting, kSoon);
+  CHECK(found.news == Exchange::News::other);
+  CHECK(found.label.number == 2);
+  CHECK(found.move->label.number == 1);
+  CHECK(target != source);
+}
+
+TEST_CASE_FIXTURE(Exchanged,
+                  "who has filled the inbox waits for room, and overhears nothing meanwhile") {
+  for (std::uint64_t number = 1; number <= kMostMessages; ++number) {
+    Exchange sending(lines, {move(1, source, number)}, {}, false);
+    CHECK(run(sending, kSoon).news == Exchange::News::complete);
+  }
+  Exchange back(others, {move(0, source)}, {}, false);
+  CHECK(run(back, kSoon).news == Exchange::News::complete);
+  Exchange both(lines, {move(1, source, kMostMessages + 1)}, {move(1, target)}, false);
+  for (int look = 0; look < 100 && target != source; ++look)
+    CHECK(run(both, Deadline::Seconds{0.01}).news == Exchange::News::full);
+  for (std::uint64_t number = 1; number <= kMostMessages; ++number) {
+    Exchange receiving(others, {}, {move(0, target, number)}, false);
+    CHECK(run(receiving, kSoon).news == Exchange::News::complete);
+  }
+  CHECK(run(both, kSoon).news == Exchange::News::complete);
+  CHECK(others->at(0).untaken().empty());
+}
+
+TEST_CASE_FIXTURE(Exchanged, "a message tells of room, whether or not anybody takes it") {
+  for (std::uint64_t number = 1; number <= kMostMessages; ++number) {
+    Exchange sending(lines, {move(1, source, number)}, {}, false);
+    CHECK(run(sending, kSoon).news == Exchange::News::complete);
+  }
+  Exchange one_more(lines, {move(1, source, kMostMessages + 1)}, {}, false);
+  CHECK(run(one_more, kAtOnce).news == Exchange::News::full);
+  Exchange taking(others, {move(0, source)}, {move(0, target)}, false);
+  CHECK(run(taking, kSoon).news == Exchange::News::complete);
+  // It was sent before the other was taken.
+  CHECK(run(one_more, Deadline::Seconds{0.05}).news == Exchange::News::full);
+  Exchange telling(others, {move(0, source, 2)}, {}, false);
+  CHECK(run(telling, kSoon).news == Exchange::News::complete);
+  CHECK(run(one_more, kSoon).news == Exchange::News::complete);
+  CHECK(lines->at(1).untaken().size() == 2);
+}
+
+TEST_CASE_FIXTURE(Exchanged, "messages both ways need no notification of room within a lap") {
+  for (std::uint64_t number = 1; number < kMostMessages; ++number) {
+    Exchange there(lines, {move(1, source, number)}, {}, false);
+    CHECK(run(there, kSoon).news == Exchange::News::complete);
+    Exchange back(others, {move(0, source, number)}, {move(0, target, number)}, false);
+    CHECK(run(back, kSoon).news == Exchange::News::complete);
+    Exchange taken(lines, {}, {move(1, target, number)}, false);
+    CHECK(run(taken, kSoon).news == Exchange::News::complete);
+  }
+  CHECK(left.peek_notify(kMessages + 2 + 1) == 0);
+  CHECK(right.peek_notify(kMessages + 2) == 0);
+}
+
+TEST_CASE("no message is put over one that nobody has taken, and an empty inbox takes any") {
+  std::mt19937 random(7);
+  struct Span {
+    std::size_t begin, end;
+  };
+  Room room;
+  std::deque<Span> untaken;
+  for (int step = 0; step < 20000; ++step) {
+    const std::size_t most = step % 3 == 0 ? kEager : 300;
+    const std::size_t length = random() % (most + 1);
+    if (room.fits(length)) {
+      const Span span{room.next(), room.next() + room_of(length)};
+      CHECK(span.end <= kInbox);
+      CHECK(std::ranges::all_of(untaken, [&](const Span& other) {
+        return span.end <= other.begin || other.end <= span.begin;
+      }));
+      untaken.push_back(span);
+      room.put(length);
+    }
+    CHECK(untaken.size() <= kMostMessages);
+    const std::size_t taken = random() % 4 == 0 ? random() % (untaken.size() + 1) : 0;
+    room.free(taken);
+    untaken.erase(untaken.begin(), untaken.begin() + static_cast<std::ptrdiff_t>(taken));
+    if (untaken.empty()) CHECK(room.fits(kEager));
+  }
+}
+
+TEST_CASE_FIXTURE(Exchanged, "messages of any length arrive, however far ahead their sender is") {
+  std::mt19937 random(7);
+  std::vector<std::byte> out(kEager), in(kEager);
+  std::deque<Move> under_way;
+  const auto move_of = [&](Rank rank, std::vector<std::byte>& bytes, std::uint64_t number,
+                           std::size_t nbytes) {
+    Move made = move(rank, source, number);
+    made.bytes = bytes.data();
+    made.nbytes = made.label.nbytes = nbytes;
+    return made;
+  };
+  const auto take_one = [&] {
+    Move next = under_way.front();
+    under_way.pop_front();
+    Exchange taking(others, {}, {next}, false);
+    REQUIRE(run(taking, kSoon).news == Exchange::News::complete);
+    const auto value = static_cast<std::byte>(next.label.number);
+    CHECK(std::ranges::count(std::span(in).first(next.nbytes), value) ==
+          static_cast<std::ptrdiff_t>(next.nbytes));
+  };
+  std::size_t furthest = 0;
+  for (std::uint64_t number = 1; number <= 2000; ++number) {
+    const std::size_t nbytes = random() % (number % 5 == 0 ? kEager : 100) + 1;
+    std::fill_n(out.begin(), nbytes, static_cast<std::byte>(number));
+    Exchange sending(lines, {move_of(1, out, number, nbytes)}, {}, false);
+    for (;;) {
+      const auto news = run(sending, kAtOnce).news;
+      if (news == Exchange::News::complete) break;
+      if (news == Exchange::News::full) take_one();
+    }
+    under_way.push_back(move_of(0, in, number, nbytes));
+    furthest = std::max(furthest, under_way.size());
+    if (random() % 50 == 0) {
+      while (!under_way.empty()) take_one();
+    }
+  }
+  CHECK(furthest > 8);
+}
+
+TEST_CASE_FIXTURE(Exchanged, "who rings off ends the wait of the others, behind what has arrived") {
+  Exchange sending(lines, {move(1, source)}, {}, false);
+  CHECK(run(sending, kSoon).news == Exchange::News::complete);
+  lines->at(1).ring_off(soon());
+  Exchange receiving(others, {}, {move(0, target), move(0, target, 2)}, false);
+  CHECK(run(receiving, kSoon).news == Exchange::News::quiet);  // at once
+  CHECK(target == source);
+  CHECK(others->at(0).is_over());
+}
+
+}  // namespace
+}  // namespace zerohop::engine::collective
