@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 import zerohop as zh
-from support.arrays import array, pattern
+from support.arrays import GPUS, array, pattern
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.forking import forking
 from support.keeper import Keeper, keep
@@ -68,7 +68,8 @@ def test_what_is_closed_in_mid_copy_is_left_alone(near, kind, what):
         writing = Attempt(for_ever)
         s.link.meet("writing")
         error = writing.failure(expected)
-        assert error.effect in ("nothing", "some")
+        # A GPU may have ended a whole copy before anyone looks.
+        assert error.effect in ("nothing", "some", *["all"] * bool(GPUS))
         s.link.meet("written")
         assert s.peer.alive == (what == "memory")
 
