@@ -40,8 +40,9 @@ LabelRow label_row(const Label& label) {
 
 std::map<Rank, std::vector<LabelRow>> untaken(const Lines& self) {
   std::map<Rank, std::vector<LabelRow>> found;
-  for (const auto& [rank, line] : self.all()) {
-    for (const Label& label : line->untaken()) found[rank].push_back(label_row(label));
+  for (const auto& line : self.all()) {
+    if (!line) continue;
+    for (const Label& label : line->untaken()) found[line->rank()].push_back(label_row(label));
   }
   return found;
 }
@@ -52,7 +53,9 @@ void ring_off(Lines& self, double seconds) {
     const Lines::Entered entered(self);
     const Deadline deadline = Deadline::after(Deadline::Seconds{seconds});  // one for all of them
     if (!entered) return;
-    for (const auto& [rank, line] : self.all()) line->ring_off(deadline);
+    for (const auto& line : self.all()) {
+      if (line) line->ring_off(deadline);
+    }
   });
 }
 
@@ -96,7 +99,10 @@ behind the other, that have `each` slots on every rank's board. One thread at a 
            })
       .def(
           "listen",
-          [](Lines& self) { return self.listen(Deadline::after(Deadline::Seconds{0})).any; },
+          [](Lines& self) {
+            std::vector<engine::collective::Line*> found;
+            return self.listen(Deadline::after(Deadline::Seconds{0}), found);
+          },
           "Whether a notification had come. Never blocks.")
       .def("untaken", &untaken,
            "By rank: (kind, number, root, nbytes, dtype) of what has come and no call has taken.")

@@ -130,6 +130,10 @@ class Endpoint {
   // and PeerLost when there were peers and none is left that could notify.
   Notified wait_notify(std::uint32_t first, std::uint32_t count, bool reset,
                        const Deadline& deadline);
+  // The same with reset, and all the others that are there by then, in `taken`: it is cleared
+  // first.
+  void wait_notifies(std::uint32_t first, std::uint32_t count, std::vector<Notified>& taken,
+                     const Deadline& deadline);
   // Has a stream of the program wait for a notification, or for a transfer, `timeout` seconds at
   // most from when it gets there; see StreamWaits. Throws RouteUnavailable, CudaError.
   std::shared_ptr<Transfer> wait_notify_on(driver::CudaStream stream, std::uint32_t slot,

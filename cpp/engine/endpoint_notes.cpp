@@ -58,6 +58,19 @@ Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t coun
   throw TransferTimeout(no_notification(first, count));
 }
 
+void Endpoint::wait_notifies(std::uint32_t first, std::uint32_t count, std::vector<Notified>& taken,
+                             const Deadline& deadline) {
+  taken.clear();
+  taken.push_back(wait_notify(first, count, true, deadline));
+  const std::uint32_t end = first + count;
+  for (std::uint32_t next = taken.back().first + 1; next < end; next = taken.back().first + 1) {
+    const auto another = services_.board->find(next, end - next, true);
+    if (!another) return;
+    taken.push_back(*another);
+    record_taken({.what = "wait_notify"}, another->first, another->second);
+  }
+}
+
 std::optional<Endpoint::Notified> Endpoint::find_notify(std::uint32_t first, std::uint32_t count,
                                                         bool reset) {
   const Entered entered = enter();

@@ -111,6 +111,10 @@ class Memory {
   Memory slice(std::span<const Index> indices) const;
   Memory reshape(std::span<const std::int64_t> shape) const;
   Memory range(std::uint64_t address, std::uint64_t nbytes) const;  // those bytes of it
+  // Makes this one such a range of the same memory: for a caller that sends many.
+  void aim(std::uint64_t address, std::uint64_t nbytes) {
+    layout_ = Layout::bytes(address, nbytes);
+  }
   Memory view(DType dtype) const;
 
   // Ends the right to use this memory, here and at the peers who have its RemoteMemory. Transfers

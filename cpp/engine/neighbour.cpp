@@ -133,6 +133,11 @@ std::shared_ptr<const Neighbour::Way> Neighbour::known(std::uint64_t local_key) 
   return found == ways_.end() ? nullptr : found->second;
 }
 
+std::shared_ptr<ipc::Visit> Neighbour::known_board() const {
+  const std::lock_guard lock(mutex_);
+  return entered_ ? visit_ : nullptr;
+}
+
 void Neighbour::remember(std::uint64_t local_key, const Reached& reached) {
   std::vector<Ways::node_type> closed;  // unmapped outside the lock
   const std::lock_guard lock(mutex_);

@@ -126,6 +126,7 @@ class Neighbour {
   }
   // The board alone.
   Reached reach_board(const Patience& patience);
+  std::shared_ptr<ipc::Visit> known_board() const;  // null: it is to be reached
 
   // What a GPU has put there by itself.
   static void announce(std::byte* board, const ipc::Visit& visit) noexcept;

@@ -246,6 +246,16 @@ class Peer : public std::enable_shared_from_this<Peer> {
   bool waits_for_room(NeighbourCopy& copy) const noexcept;
   Failure why_not_copied(ipc::Copied outcome, Effect effect) const noexcept;
   Transferring copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options);
+  // Bytes copied in the call: a fraction of a millisecond, and far longer than it takes to wake the
+  // thread.
+  static constexpr std::uint64_t kCopiedInCall = std::uint64_t{1} << 20;
+  Transferring move_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                            const TransferOptions& options);
+  Transferring notify_at_once(const TransferOptions& options);
+  bool may_be_at_once(const TransferOptions& options) const;
+  template <typename MoveIt>
+  Transferring at_once(Operation operation, std::uint64_t nbytes, const ipc::Window* window,
+                       const TransferOptions& options, MoveIt&& move);
   void finish_copy(const NeighbourEnd& copy, Room room) noexcept;
   void notify_by_device(const Transferring& transfer, Message message, Room room) noexcept;
 

@@ -5,20 +5,15 @@
 // by waiting: a copy waits for the devices a moment, and leaves itself to them where that is not
 // enough; a device's work waits for the copies.
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/ticks.hpp"
 #include "engine/peer.hpp"
 
 namespace zerohop::engine {
 namespace {
 
 constexpr Deadline::Seconds kDeviceMoment{1e-3};
-// Bytes copied in the call: a fraction of a millisecond, and far longer than it takes to wake the
-// thread.
-constexpr std::uint64_t kInCall = std::uint64_t{1} << 20;
 
 ipc::Copied copy_piece(const NeighbourCopy& copy, const NeighbourCopy::Piece& piece,
                        std::uint64_t& copied) noexcept {
@@ -192,51 +187,9 @@ Peer::Transferring Peer::finish_behind_gpus(NeighbourCopy&& copy, const Transfer
   return transfer;
 }
 
-// The short way, without any list: one range, mapped and reached before, with nothing under way.
-// Null: not this one.
-Peer::Transferring Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
-                                      const TransferOptions& options) {
-  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
-  if (!neighbour_ || options.stream) return nullptr;
-  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  check_pair(pair, is_write ? kRemoteWrite : kRemoteRead);
-  const Run run{local.layout().address, remote.layout.address, local.layout().nbytes()};
-  if (run.nbytes == 0 || run.nbytes > kInCall || !local.layout().is_contiguous() ||
-      !remote.layout.is_contiguous()) {
-    return nullptr;
-  }
-  const auto way = neighbour_->known(remote.local_key);
-  if (!way || !way->window->covers(run.b_address, run.b_address + run.nbytes) ||
-      (is_write && !way->window->writable)) {
-    return nullptr;
-  }
-  if (copies_queued_.load(std::memory_order_acquire) > 0 || gpu_copies_->pending()) return nullptr;
-  const DeviceWork work = device_work();
-  if (work.pending || (work.unseen && options.notify)) return nullptr;
-  const Memory::Use used = local.use();  // alive while it is copied
-  if (!used) return nullptr;
-  auto transfer = std::make_shared<Transfer>(nullptr, run.nbytes, neighbour_->route(&*way->window));
-  const auto operation = is_write ? Operation::write : Operation::read;
-  transfer->show(operation, identity_.name);
-  transfer->note_begun();
-  RouteStats& stats = *transfer->route().stats;
-  const std::uint64_t times = stats.times_of_next(operation);
-  const std::uint64_t begun = times > 0 ? ticks::now() : 0;
-  const auto notify = [&](std::byte* board) noexcept {
-    if (options.notify) Neighbour::notify(board, *way->visit, notify_message(*options.notify));
-  };
-  const auto direction = is_write ? ipc::Direction::write : ipc::Direction::read;
-  if (way->visit->copy(*way->window, direction, run, notify) != ipc::Copied::all) return nullptr;
-  if (options.notify) RouteStats::add(stats.notifications, 1);
-  stats.begin(operation, run.nbytes);
-  if (times > 0) stats.end(operation, ticks::nanoseconds(begun, ticks::now()), times);
-  transfer->end_at_once();
-  return transfer;
-}
-
 Peer::Transferring Peer::begin_copy(NeighbourCopy&& copy) {
   auto transfer = copy.transfer;
-  if (transfer->nbytes() <= kInCall && copies_queued_.load(std::memory_order_acquire) == 0) {
+  if (transfer->nbytes() <= kCopiedInCall && copies_queued_.load(std::memory_order_acquire) == 0) {
     make_copy(copy);
     return transfer;
   }

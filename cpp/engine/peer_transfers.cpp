@@ -179,12 +179,7 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
   check_call(options);
   try {
     if (options.may_be_p2p()) {
-      if (pairs.size() == 1) {
-        const Pair& pair = pairs.front();
-        auto begun = touch_gpus(pairs) ? copy_by_gpu_at_once(opcode, pair, options)
-                                       : copy_at_once(opcode, pair, options);
-        if (begun) return begun;
-      }
+      if (auto done = move_at_once(opcode, pairs, options)) return done;
       std::string reason;
       if (auto copying = copy_as_neighbour(opcode, pairs, options, reason)) return copying;
       check_not_insisted(options, reason);
@@ -197,6 +192,15 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
     name_wrong_pair(opcode, pairs);
     throw;
   }
+}
+
+// By the short ways of p2p; null: none of them is open.
+Peer::Transferring Peer::move_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                                      const TransferOptions& options) {
+  if (pairs.empty()) return notify_at_once(options);
+  if (pairs.size() > 1) return nullptr;
+  return touch_gpus(pairs) ? copy_by_gpu_at_once(opcode, pairs.front(), options)
+                           : copy_at_once(opcode, pairs.front(), options);
 }
 
 // Throws again what is wrong with the first pair that has something, and which of them it is.

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+# What numba-cuda imports at the first compilation of a kernel; numba-cuda itself may come without.
+COMPILER = "numba.cuda.cudaimpl"
 unusable: dict[str, str] = {}  # why, by name: a row for each, and a line at the end of the run
 
 

@@ -14,9 +14,10 @@ import torch
 import zerohop as zh
 from device_kernels import fetch
 from far_side import POISON
-from frameworks import usable
+from frameworks import COMPILER, usable
 from test_device_queue import NBYTES, PATIENCE, TEAMS, THEIRS, Ends, both_ends
 
+usable(COMPILER, "numba-cuda")
 zn = usable("zerohop.numba", "numba-cuda")
 numba_kernels = usable("numba_kernels", "numba-cuda")
 

@@ -5,13 +5,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from frameworks import COMPILER, usable
 from support.pages import GPU, program, promised
 
 
 @pytest.mark.parametrize("page", ["docs/kernels.md", "docs/streams.md"])
 def test_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
+    text = program(page, GPU)
+    if "from numba import" in text:
+        usable(COMPILER, "numba-cuda")
     file = tmp_path / "page.py"
-    file.write_text(program(page, GPU))
+    file.write_text(text)
     done = subprocess.run(
         [sys.executable, file], capture_output=True, text=True, timeout=100, check=False
     )

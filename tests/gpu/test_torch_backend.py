@@ -96,7 +96,7 @@ def beside_gloo(gpus: int) -> None:
     tensor = torch.full((3,), float(dist.get_rank()), device=device)
     dist.broadcast(tensor, 1)
     assert tensor.tolist() == [1.0] * 3
-    with pytest.raises(NotImplementedError, match="no allreduce of cuda tensors"):
+    with pytest.raises(NotImplementedError, match="cannot allreduce cuda tensors"):
         dist.all_reduce(tensor)
 
 

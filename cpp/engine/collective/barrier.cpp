@@ -74,24 +74,28 @@ Barrier::Outcome Barrier::tell(std::uint32_t value) {
 
 Barrier::Outcome Barrier::hear(std::uint32_t own, const Deadline& deadline) {
   const std::uint32_t all = (std::uint32_t{1} << partners(step_)) - 1;
-  while (heard_ != all) {
-    Endpoint::Notified note;
+  Outcome outcome;
+  while (heard_ != all && outcome.news == News::through) {
     try {
-      note = endpoint_->wait_notify(slot(step_, 0), partners(step_), true, deadline);
+      endpoint_->wait_notifies(slot(step_, 0), partners(step_), taken_, deadline);
     } catch (const TransferTimeout&) {
       return {News::quiet};
     } catch (const PeerLost&) {  // the last one that could tell anything
       return {News::quiet};
     }
-    const std::uint32_t partner = note.first - slot(step_, 0);
-    const std::uint32_t value = note.second;
-    if (value < kArrived) return {News::told, std::int64_t{value} - kLost};
-    heard_ |= std::uint32_t{1} << partner;
-    if (value > kArrived && own > kArrived && value != own) {
-      return {News::different, source(step_, partner)};
+    for (const auto& [slot, value] : taken_) {
+      const Outcome heard = hear(slot - this->slot(step_, 0), value, own);
+      if (outcome.news == News::through) outcome = heard;
     }
   }
-  return {};
+  return outcome;
+}
+
+Barrier::Outcome Barrier::hear(std::uint32_t partner, std::uint32_t value, std::uint32_t own) {
+  if (value < kArrived) return {News::told, std::int64_t{value} - kLost};
+  heard_ |= std::uint32_t{1} << partner;
+  if (value == kArrived || own == kArrived || value == own) return {};
+  return {News::different, source(step_, partner)};
 }
 
 std::vector<Barrier::Rank> Barrier::missing() const {

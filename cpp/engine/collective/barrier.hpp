@@ -73,6 +73,7 @@ class Barrier {
   Rank source(std::uint32_t step, std::uint32_t partner) const noexcept;
   Outcome tell(std::uint32_t value);
   Outcome hear(std::uint32_t own, const Deadline& deadline);
+  Outcome hear(std::uint32_t partner, std::uint32_t value, std::uint32_t own);
 
   const std::shared_ptr<Endpoint> endpoint_;
   const std::shared_ptr<CallLog> log_;
@@ -83,8 +84,9 @@ class Barrier {
   // Two rows of slots, taken in turns: a rank may be one barrier ahead of another, but not two.
   std::uint32_t row_ = 0;
   std::uint32_t step_ = 0;
-  std::uint32_t told_ = 0;   // partners of this step
-  std::uint32_t heard_ = 0;  // ..., a bit for each
+  std::uint32_t told_ = 0;                 // partners of this step
+  std::uint32_t heard_ = 0;                // ..., a bit for each
+  std::vector<Endpoint::Notified> taken_;  // by hear(), which keeps the room
 };
 
 }  // namespace zerohop::engine::collective

@@ -97,9 +97,8 @@ Exchange::Stop Exchange::say_next() {
     culprit_ = line.rank();
     line.look();
     culprit_.reset();
-    const auto heard = lines_->listen(until());
-    if (heard.line != nullptr) to_take_.push_back(heard.line);
-    if (line.is_over() || !heard.any) return Outcome{.news = News::full, .rank = line.rank()};
+    const bool any = lines_->listen(until(), to_take_);
+    if (line.is_over() || !any) return Outcome{.news = News::full, .rank = line.rank()};
     return std::nullopt;
   }
   if (!line.met()) return Outcome{.news = News::unmet, .rank = line.rank()};
@@ -133,7 +132,7 @@ void Exchange::send(Line& line, const Saying& saying) {
   }
   header.length = static_cast<std::uint32_t>(payload.size());
   Outbox& outbox = lines_->outbox();
-  const Memory message = outbox.put(header, payload);
+  const Memory& message = outbox.put(header, payload);
   if (saying.what != What::data) outbox.forget();
   auto posted = line.send(message, last_);
   if (!posted->done() || posted->failed()) outbox.use({std::move(posted), &line});
@@ -178,9 +177,7 @@ bool Exchange::is_over() const noexcept {
 
 // False: nothing has come, and where a rank has rung off, nothing is waited for.
 bool Exchange::hear() {
-  const auto heard = lines_->listen(is_over() ? Deadline::after(Deadline::Seconds{0}) : until());
-  if (heard.line != nullptr) to_take_.push_back(heard.line);
-  return heard.any;
+  return lines_->listen(is_over() ? Deadline::after(Deadline::Seconds{0}) : until(), to_take_);
 }
 
 Exchange::Stop Exchange::take_from(Line& line) {

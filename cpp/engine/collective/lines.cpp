@@ -9,7 +9,10 @@
 
 namespace zerohop::engine::collective {
 
-Outbox::Outbox(Memory memory) : memory_(std::move(memory)), pinned_(memory_.pinned()) {}
+Outbox::Outbox(Memory memory)
+    : message_(std::move(memory)),
+      address_(message_.layout().address),
+      pinned_(message_.pinned()) {}
 
 bool Outbox::has(const Header& header, std::span<const std::byte> payload) const noexcept {
   return !payload.empty() && payload.data() == payload_.data() &&
@@ -17,19 +20,20 @@ bool Outbox::has(const Header& header, std::span<const std::byte> payload) const
          header.what == header_.what && header.emptied == header_.emptied;
 }
 
-Memory Outbox::put(const Header& header, std::span<const std::byte> payload) {
+const Memory& Outbox::put(const Header& header, std::span<const std::byte> payload) {
   if (!has(header, payload)) {
     last_ = next_;
     next_ = (next_ + 1) % kCellCount;
     uses_[last_].clear();
-    auto* const cell = reinterpret_cast<std::byte*>(memory_.layout().address) + last_ * kLongest;
+    const std::uint64_t address = address_ + last_ * kLongest;
+    auto* const cell = reinterpret_cast<std::byte*>(address);
     std::memcpy(cell, &header, sizeof(header));
     if (!payload.empty()) std::memcpy(cell + sizeof(header), payload.data(), payload.size());
     header_ = header;
     payload_ = payload;
+    message_.aim(address, sizeof(header) + payload.size());
   }
-  return memory_.range(memory_.layout().address + last_ * kLongest,
-                       sizeof(header) + payload.size());
+  return message_;
 }
 
 Lines::Lines(std::shared_ptr<Endpoint> endpoint, Rank rank, const Slots& slots)
@@ -38,12 +42,13 @@ Lines::Lines(std::shared_ptr<Endpoint> endpoint, Rank rank, const Slots& slots)
 Line& Lines::add(Rank rank, std::shared_ptr<Peer> peer, Memory inbox) {
   const Line::Slots there{slots_.messages + rank_, slots_.credits + rank_};
   auto line = std::make_unique<Line>(rank, std::move(peer), std::move(inbox), there);
-  return *lines_.emplace(rank, std::move(line)).first->second;
+  if (rank >= lines_.size()) lines_.resize(std::size_t{rank} + 1);
+  if (!lines_[rank]) lines_[rank] = std::move(line);
+  return *lines_[rank];
 }
 
 Line* Lines::find(Rank rank) const noexcept {
-  const auto found = lines_.find(rank);
-  return found == lines_.end() ? nullptr : found->second.get();
+  return rank < lines_.size() ? lines_[rank].get() : nullptr;
 }
 
 Line& Lines::at(Rank rank) const {
@@ -59,23 +64,30 @@ Outbox& Lines::outbox() {
   return *outbox_;
 }
 
-Lines::Heard Lines::listen(const Deadline& deadline) {
-  Endpoint::Notified note;
+bool Lines::listen(const Deadline& deadline, std::vector<Line*>& found) {
   try {
-    note = endpoint_->wait_notify(slots_.messages, 2 * slots_.each, true, deadline);
+    endpoint_->wait_notifies(slots_.messages, 2 * slots_.each, taken_, deadline);
   } catch (const TransferTimeout&) {
-    return {};
+    return false;
   } catch (const PeerLost&) {  // the last one that could tell anything
-    return {};
+    return false;
   }
+  for (const Endpoint::Notified& note : taken_) {
+    if (Line* const line = hear(note)) found.push_back(line);
+  }
+  return true;
+}
+
+// The line that has messages; null: it told of room, or is nobody's.
+Line* Lines::hear(const Endpoint::Notified& note) {
   const bool is_credit = note.first >= slots_.credits;
   Line* const line = find(note.first - (is_credit ? slots_.credits : slots_.messages));
-  // It has given up; should this rank come to need it, it asks.
-  if (line == nullptr) return {.any = true};
+  if (line == nullptr)
+    return nullptr;  // it has given up; should this rank come to need it, it asks
   const bool was_over = line->is_over();
   is_credit ? line->has_room(note.second) : line->heard(note.second);
   if (line->is_over() && !was_over) over_.push_back(line);
-  return {.any = true, .line = is_credit ? nullptr : line};
+  return is_credit ? nullptr : line;
 }
 
 }  // namespace zerohop::engine::collective

@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,14 +32,16 @@ class Outbox {
   const Uses& uses_of_next() const noexcept { return uses_[next_]; }
   // Puts a message into the next cell, whose uses have ended, unless the last one has the same: of
   // one block to several ranks. Until forget() a block keeps its bytes.
-  Memory put(const Header& header, std::span<const std::byte> payload);
+  // What is returned is valid until the next put().
+  const Memory& put(const Header& header, std::span<const std::byte> payload);
   void use(Use use) { uses_[last_].push_back(std::move(use)); }
   void forget() noexcept { payload_ = {}; }
 
  private:
   bool has(const Header& header, std::span<const std::byte> payload) const noexcept;
 
-  const Memory memory_;
+  Memory message_;  // the last one, in the cells
+  const std::uint64_t address_;
   const std::shared_ptr<const Pinned> pinned_;  // the bytes stay when the Endpoint is closed
   std::array<Uses, kCellCount> uses_{};
   std::size_t next_ = 0, last_ = 0;
@@ -80,26 +81,27 @@ class Lines {
   Line& add(Rank rank, std::shared_ptr<Peer> peer, Memory inbox);
   Line* find(Rank rank) const noexcept;  // null: there is none
   Line& at(Rank rank) const;             // throws std::out_of_range
-  const std::map<Rank, std::unique_ptr<Line>>& all() const noexcept { return lines_; }
+  // By rank; null: there is none.
+  const std::vector<std::unique_ptr<Line>>& all() const noexcept { return lines_; }
   Outbox& outbox();
 
-  // Takes a notification that has come, or comes in time; false: none has.
-  struct Heard {
-    bool any = false;
-    Line* line = nullptr;  // that has a message; null: it told of room, or is nobody's
-  };
-  Heard listen(const Deadline& deadline);
+  // Takes the notifications that have come, or the first that comes in time; false: none has. Adds
+  // to `found` the lines that have messages.
+  bool listen(const Deadline& deadline, std::vector<Line*>& found);
   // That have rung off.
   const std::vector<Line*>& over() const noexcept { return over_; }
 
  private:
+  Line* hear(const Endpoint::Notified& note);
+
   const std::shared_ptr<Endpoint> endpoint_;
   const Rank rank_;
   const Slots slots_;
   std::atomic_flag in_use_;
-  std::map<Rank, std::unique_ptr<Line>> lines_;
+  std::vector<std::unique_ptr<Line>> lines_;
   std::vector<Line*> over_;
-  std::unique_ptr<Outbox> outbox_;  // made at the first need
+  std::vector<Endpoint::Notified> taken_;  // by listen(), which keeps the room
+  std::unique_ptr<Outbox> outbox_;         // made at the first need
 };
 
 }  // namespace zerohop::engine::collective
