@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 // Often enough for who shares the core, as the first yield finds out; a tenth of the time alone.
 constexpr auto kBetweenYields = 4us;
 // Between what a yield takes where nobody else runs and what two changes of threads take.
-constexpr auto kNobodyRan = 1us;
+constexpr auto kNobodyRan = 750ns;
 // Looks take less, so that the thread has lost the core between two of them.
 constexpr auto kPreempted = 100us;
 // Time slices of Linux last 3 ms and more; a process that polls runs for some microseconds.

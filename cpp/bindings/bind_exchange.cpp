@@ -128,7 +128,9 @@ Move move_of(py::handle item, const Common& common) {
     move.bytes = reinterpret_cast<std::byte*>(fields[1].cast<std::uintptr_t>());
   }
   move.nbytes = fields[2].cast<std::uint64_t>();
-  if (const auto* memory = find_memory(fields[3])) move.memory = *memory;
+  if (const auto* memory = find_memory(fields[3])) {
+    move.memory = std::make_shared<const engine::Memory>(*memory);
+  }
   move.label = {.kind = common.kind,
                 .root = common.root,
                 .number = fields[4].cast<std::uint64_t>(),

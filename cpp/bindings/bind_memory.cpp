@@ -133,6 +133,14 @@ writable. Raises RegistrationError once closed.)")
                 "= 1, or torch.from_dlpack(memory)[...] = 1 for memory of a GPU");
           },
           "TypeError: assign to the array, ``numpy.asarray(m)[0] = 1``.")
+      .def(
+          "__reduce__",
+          [](const Memory&) -> py::tuple {
+            throw py::type_error(
+                "a Memory stays in its process: send memory.remote to a peer, or a copy of its "
+                "array, numpy.array(memory)");
+          },
+          "TypeError: it stays in its process; ``m.remote`` is what travels.")
       .def("reshape", &reshape_memory, R"(
 The same memory in another shape, as numpy has it: ``m.reshape(2, 3)``, ``m.reshape((2, -1))``. ValueError for
 memory with gaps, which would have to be copied. Raises RegistrationError once closed.)")

@@ -89,6 +89,9 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Transferring compare_swap(const RemoteMemory& word, std::uint64_t expected, std::uint64_t desired,
                             bool for_kernel = false);
   Transferring notify(const Notification& notification);
+  // As write() and notify(), for who may not need the Transfer: null if all has ended well already.
+  Transferring put(const Pair& pair, const TransferOptions& options);
+  Transferring put(const Notification& notification);
   Transferring send(const Memory& from, std::uint32_t tag);
   Transferring receive(const Memory& into, std::uint32_t tag);
 
@@ -245,17 +248,19 @@ class Peer : public std::enable_shared_from_this<Peer> {
   CopyQueue::Step take_step(NeighbourCopy& copy) noexcept;
   bool waits_for_room(NeighbourCopy& copy) const noexcept;
   Failure why_not_copied(ipc::Copied outcome, Effect effect) const noexcept;
-  Transferring copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options);
+  bool copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options,
+                    Transferring* made);
   // Bytes copied in the call: a fraction of a millisecond, and far longer than it takes to wake the
   // thread.
   static constexpr std::uint64_t kCopiedInCall = std::uint64_t{1} << 20;
   Transferring move_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                             const TransferOptions& options);
-  Transferring notify_at_once(const TransferOptions& options);
+  bool notify_at_once(const TransferOptions& options, Transferring* made);
   bool may_be_at_once(const TransferOptions& options) const;
   template <typename MoveIt>
-  Transferring at_once(Operation operation, std::uint64_t nbytes, const ipc::Window* window,
-                       const TransferOptions& options, MoveIt&& move);
+  bool at_once(Operation operation, std::uint64_t nbytes, const ipc::Window* window,
+               const TransferOptions& options, Transferring* made, MoveIt&& move);
+  bool is_unseen(const TransferOptions& options) const;
   void finish_copy(const NeighbourEnd& copy, Room room) noexcept;
   void notify_by_device(const Transferring& transfer, Message message, Room room) noexcept;
 

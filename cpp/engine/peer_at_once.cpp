@@ -1,51 +1,53 @@
 // The short ways of p2p between host arrays: what ends within the call, where nothing is under way.
+// Each is taken, or says false. made: gets the Transfer; null: nobody wants one.
 #include <tuple>
 
 #include "base/ticks.hpp"
+#include "base/trace.hpp"
 #include "engine/peer.hpp"
 
 namespace zerohop::engine {
 
-// The short way, without any list: one range, mapped and reached before, with nothing under way.
-// Null: not this one.
-Peer::Transferring Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
-                                      const TransferOptions& options) {
+// One range, mapped and reached before.
+bool Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options,
+                        Transferring* made) {
   const auto& [local, remote] = std::tie(*pair.first, *pair.second);
-  if (!neighbour_ || options.stream) return nullptr;
+  if (!neighbour_ || options.stream) return false;
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   check_pair(pair, is_write ? kRemoteWrite : kRemoteRead);
   const Run run{local.layout().address, remote.layout.address, local.layout().nbytes()};
   if (run.nbytes == 0 || run.nbytes > kCopiedInCall || !local.layout().is_contiguous() ||
       !remote.layout.is_contiguous()) {
-    return nullptr;
+    return false;
   }
   const auto way = neighbour_->known(remote.local_key);
   if (!way || !way->window->covers(run.b_address, run.b_address + run.nbytes) ||
       (is_write && !way->window->writable)) {
-    return nullptr;
+    return false;
   }
-  if (!may_be_at_once(options)) return nullptr;
+  if (!may_be_at_once(options)) return false;
   const Memory::Use used = local.use();  // alive while it is copied
-  if (!used) return nullptr;
+  if (!used) return false;
   const auto notify = [&](std::byte* board) noexcept {
     if (options.notify) Neighbour::notify(board, *way->visit, notify_message(*options.notify));
   };
   return at_once(is_write ? Operation::write : Operation::read, run.nbytes, &*way->window, options,
-                 [&] {
+                 made, [&] {
                    const auto direction = is_write ? ipc::Direction::write : ipc::Direction::read;
                    return way->visit->copy(*way->window, direction, run, notify);
                  });
 }
 
-// The same for a notification alone.
-Peer::Transferring Peer::notify_at_once(const TransferOptions& options) {
-  if (!neighbour_ || options.stream || !options.notify) return nullptr;
+// A notification alone.
+bool Peer::notify_at_once(const TransferOptions& options, Transferring* made) {
+  if (!neighbour_ || options.stream || !options.notify) return false;
   const auto visit = neighbour_->known_board();
-  if (!visit || !may_be_at_once(options)) return nullptr;
+  if (!visit || !may_be_at_once(options)) return false;
   const auto notify = [&](std::byte* board) noexcept {
     Neighbour::notify(board, *visit, notify_message(*options.notify));
   };
-  return at_once(Operation::notify, 0, nullptr, options, [&] { return visit->at_board(notify); });
+  return at_once(Operation::notify, 0, nullptr, options, made,
+                 [&] { return visit->at_board(notify); });
 }
 
 // Whether nothing is under way that it would overtake.
@@ -55,23 +57,49 @@ bool Peer::may_be_at_once(const TransferOptions& options) const {
   return !work.pending && !(work.unseen && options.notify);
 }
 
-// Null: move() could not.
 template <typename MoveIt>
-Peer::Transferring Peer::at_once(Operation operation, std::uint64_t nbytes,
-                                 const ipc::Window* window, const TransferOptions& options,
-                                 MoveIt&& move) {
-  auto transfer = std::make_shared<Transfer>(nullptr, nbytes, neighbour_->route(window));
-  transfer->show(operation, identity_.name);
-  transfer->note_begun();
-  RouteStats& stats = *transfer->route().stats;
+bool Peer::at_once(Operation operation, std::uint64_t nbytes, const ipc::Window* window,
+                   const TransferOptions& options, Transferring* made, MoveIt&& move) {
+  const std::shared_ptr<const Route>& route = neighbour_->route(window);
+  RouteStats& stats = *route->stats;
+  Transferring transfer;
+  if (made != nullptr) {
+    transfer = std::make_shared<Transfer>(nullptr, nbytes, route);
+    transfer->show(operation, identity_.name);
+    transfer->note_begun();
+  } else if (!stats.told.load(std::memory_order_relaxed)) {
+    return false;  // the first one by a route goes to the log
+  }
   const std::uint64_t times = stats.times_of_next(operation);
   const std::uint64_t begun = times > 0 ? ticks::now() : 0;
-  if (move() != ipc::Copied::all) return nullptr;
+  if (move() != ipc::Copied::all) return false;
   if (options.notify) RouteStats::add(stats.notifications, 1);
   stats.begin(operation, nbytes);
   if (times > 0) stats.end(operation, ticks::nanoseconds(begun, ticks::now()), times);
-  transfer->end_at_once();
-  return transfer;
+  if (transfer) {
+    transfer->end_at_once();
+    *made = std::move(transfer);
+  }
+  return true;
+}
+
+// Whether a short way may be taken without a Transfer: nobody looks on.
+bool Peer::is_unseen(const TransferOptions& options) const {
+  return options.may_be_p2p() && !checks(options) && !trace::records() && trace::tool() == nullptr;
+}
+
+Peer::Transferring Peer::put(const Pair& pair, const TransferOptions& options) {
+  check_call(options);
+  const bool is_short = is_unseen(options) && !touch_gpus({&pair, 1});
+  if (is_short && copy_at_once(IBV_WR_RDMA_WRITE, pair, options, nullptr)) return nullptr;
+  return write({&pair, 1}, options);
+}
+
+Peer::Transferring Peer::put(const Notification& notification) {
+  const TransferOptions options{.notify = notification, .require = {}, .timeout = {}};
+  check_call(options);
+  if (is_unseen(options) && notify_at_once(options, nullptr)) return nullptr;
+  return write({}, options);
 }
 
 }  // namespace zerohop::engine

@@ -318,7 +318,8 @@ Failure Peer::why_not_copied(ipc::Copied outcome, Effect effect) const noexcept 
   return Failure{.kind = Failure::Kind::verbs,
                  .message = "transfer with " + peer +
                             " failed: " + rdma::completion_status_name(IBV_WC_REM_ACCESS_ERR) +
-                            ": the peer's memory was closed by its owner, or unmapped",
+                            ": the peer has closed or dropped that memory; it has to keep the "
+                            "Memory while others use it, and to send the remote of a new one",
                  .code = IBV_WC_REM_ACCESS_ERR}
       .with_effect(effect);
 } catch (const std::bad_alloc&) {

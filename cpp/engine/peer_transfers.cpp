@@ -197,10 +197,15 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
 // By the short ways of p2p; null: none of them is open.
 Peer::Transferring Peer::move_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                       const TransferOptions& options) {
-  if (pairs.empty()) return notify_at_once(options);
   if (pairs.size() > 1) return nullptr;
-  return touch_gpus(pairs) ? copy_by_gpu_at_once(opcode, pairs.front(), options)
-                           : copy_at_once(opcode, pairs.front(), options);
+  if (touch_gpus(pairs)) return copy_by_gpu_at_once(opcode, pairs.front(), options);
+  Transferring made;  // null, unless a way is taken
+  if (pairs.empty()) {
+    notify_at_once(options, &made);
+  } else {
+    copy_at_once(opcode, pairs.front(), options, &made);
+  }
+  return made;
 }
 
 // Throws again what is wrong with the first pair that has something, and which of them it is.

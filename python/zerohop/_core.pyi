@@ -696,6 +696,10 @@ class Memory:
         A part of the same memory. Raises RegistrationError once closed.
         """
     def __len__(self) -> int: ...
+    def __reduce__(self) -> tuple:
+        """
+        TypeError: it stays in its process; ``m.remote`` is what travels.
+        """
     def __repr__(self) -> str: ...
     def __setitem__(self, arg0: typing.Any, arg1: typing.Any) -> None:
         """

@@ -105,6 +105,11 @@ def test_memory_is_a_torch_tensor_through_dlpack(open_endpoint):
     assert (torch.from_dlpack(memory[1]) == 1.5).all()
 
 
+def test_memory_stays_in_its_process(open_endpoint):
+    with open_endpoint() as ep, pytest.raises(TypeError, match=r"memory\.remote"):
+        pickle.dumps(ep.empty(3))
+
+
 def test_remote_memory_travels_as_bytes_and_as_a_pickle(open_endpoint):
     ep = open_endpoint()
     memory, _ = array(ep, "numpy", BASE)

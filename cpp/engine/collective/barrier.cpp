@@ -64,7 +64,7 @@ Barrier::Outcome Barrier::tell(std::uint32_t value) {
     const Rank to = target(step_, told_);
     if (!peers_[to]) return {News::unknown, to};
     try {
-      peers_[to]->notify({slot(step_, told_), value});
+      peers_[to]->put(Notification{slot(step_, told_), value});
     } catch (const PeerLost&) {
       return {News::lost, to};
     }

@@ -135,7 +135,7 @@ void Exchange::send(Line& line, const Saying& saying) {
   const Memory& message = outbox.put(header, payload);
   if (saying.what != What::data) outbox.forget();
   auto posted = line.send(message, last_);
-  if (!posted->done() || posted->failed()) outbox.use({std::move(posted), &line});
+  if (posted) outbox.use({std::move(posted), &line});
 }
 
 // For a transfer over that line. Throws what ended it.

@@ -22,7 +22,7 @@ struct Move {
   Rank rank = 0;
   std::byte* bytes = nullptr;  // null: a CPU does not reach it
   std::uint64_t nbytes = 0;
-  std::optional<Memory> memory;  // of one that is written, or to be written
+  std::shared_ptr<const Memory> memory{};  // of one that is written, or to be written
   Label label;
 
   bool small() const noexcept { return nbytes <= kEager; }
@@ -66,7 +66,7 @@ class Exchange {
   std::optional<Rank> culprit() const noexcept { return culprit_; }
 
   void set_memory(std::size_t receive, Memory memory) {
-    receives_.at(receive).memory = std::move(memory);
+    receives_.at(receive).memory = std::make_shared<const Memory>(std::move(memory));
   }
   const Move& receive(std::size_t number) const { return receives_.at(number); }
   std::size_t number_of(const Move& receive) const noexcept { return &receive - receives_.data(); }

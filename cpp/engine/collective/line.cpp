@@ -92,7 +92,7 @@ std::shared_ptr<Transfer> Line::send(const Memory& from, const Deadline& deadlin
   TransferOptions options;
   options.notify = Notification{slots_.messages, in_slot(sent_ + 1)};
   options.timeout = seconds_left(deadline);
-  auto posted = peer_->write({&pair, 1}, options);
+  auto posted = peer_->put(pair, options);
   room_.put(nbytes - sizeof(Header));
   ++sent_;
   told_ = taken_;
@@ -105,14 +105,16 @@ void Line::write(const Memory& block, const RemoteMemory& there, const Deadline&
   const Peer::Pair pair{&block, &there};
   TransferOptions options;
   options.timeout = seconds_left(deadline);
-  post(peer_->write({&pair, 1}, options), true);
+  post(peer_->put(pair, options), true);
 }
 
 void Line::post(std::shared_ptr<Transfer> transfer, bool is_block) {
-  if (posted_.empty() && transfer->done() && !transfer->failed()) {
+  if (transfer) {
+    posted_.push_back({std::move(transfer), sent_, is_block});
+  } else if (posted_.empty()) {
     good_ = sent_;
   } else {
-    posted_.push_back({std::move(transfer), sent_, is_block});
+    posted_.back().messages = sent_;
   }
 }
 
@@ -173,7 +175,7 @@ void Line::count_taken(std::size_t length) {
   told_ = taken_;
   untold_bytes_ = 0;
   try {
-    peer_->notify({slots_.credits, in_slot(taken_)});
+    peer_->put(Notification{slots_.credits, in_slot(taken_)});
   } catch (const Error&) {  // a rank that has left wants no more
   }
 }

@@ -72,7 +72,8 @@ class Line {
 
   // --- messages ---
   bool has_news() const noexcept { return taken_ < arrived_; }  // that nobody has taken
-  // `from`: the message, in registered memory. Met, and it fits. Throws what Peer::write does.
+  // `from`: the message, in registered memory. Met, and it fits. Null: it is there. Throws what
+  // Peer::write does.
   std::shared_ptr<Transfer> send(const Memory& from, const Deadline& deadline);
   // Posts it; the next message is behind it.
   void write(const Memory& block, const RemoteMemory& there, const Deadline& deadline);
