@@ -23,6 +23,7 @@
 #include "engine/neighbour.hpp"
 #include "engine/neighbourhood.hpp"
 #include "engine/pages.hpp"
+#include "engine/peer_host.hpp"
 #include "engine/questions.hpp"
 #include "engine/registrations.hpp"
 #include "engine/route_books.hpp"
@@ -35,8 +36,6 @@
 
 namespace zerohop::engine {
 
-class ProgramStreams;
-
 class Peer : public std::enable_shared_from_this<Peer> {
  public:
   struct Identity {
@@ -45,31 +44,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
     std::string host_name;
     std::uint32_t pid = 0;
   };
-  // What a Peer has from its Endpoint. tell() sends a control message to this peer; repair() has
-  // the queue pair of that rail replaced; both only pass the word to the progress thread.
-  struct Host {
-    EndpointId own_id{};
-    Rails rails;
-    double default_timeout = 30.0;
-    std::uint64_t stripe_bytes = kDefaultStripeBytes;  // larger transfers take several rails
-    std::shared_ptr<Neighbourhood> neighbourhood;      // null: this Endpoint has none, because
-    std::string no_neighbourhood;                      // ... of this
-    std::weak_ptr<CopyQueue> copy_queue;               // the Endpoint's: its thread holds Peers
-    Settings settings{};  // of the Endpoint, to be shown with those of the queue pair
-    std::shared_ptr<RouteBooks> books;
-    std::shared_ptr<Registrations> registrations;
-    std::shared_ptr<StagedMemories> staged_memories;
-    std::shared_ptr<Stager> stager;
-    std::size_t staging_chunk = 0;  // bytes
-    bool integrity = false;         // whether it wants transfers to be checked
-    std::shared_ptr<Checker> checker;
-    std::shared_ptr<ProgramStreams> streams;
-    std::function<void(const std::shared_ptr<Peer>&, ControlMessage)> tell;
-    std::function<void(const std::shared_ptr<Peer>&, RailIndex)> repair;
-    std::function<void(const std::shared_ptr<Peer>&)> leave;
-    std::function<void()> look;  // has the progress thread poll, as no event will wake it
-    std::shared_ptr<const driver::Cuda> cuda;  // null: libcuda's, loaded when it is needed
-  };
+  using Host = PeerHost;
 
   static std::shared_ptr<Peer> create(Host host, PathServices services, Identity identity);
 
@@ -248,21 +223,22 @@ class Peer : public std::enable_shared_from_this<Peer> {
   CopyQueue::Step take_step(NeighbourCopy& copy) noexcept;
   bool waits_for_room(NeighbourCopy& copy) const noexcept;
   Failure why_not_copied(ipc::Copied outcome, Effect effect) const noexcept;
-  bool copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options,
-                    Transferring* made);
-  // Bytes copied in the call: a fraction of a millisecond, and far longer than it takes to wake the
-  // thread.
+  void finish_copy(const NeighbourEnd& copy, Room room) noexcept;
+  void notify_by_device(const Transferring& transfer, Message message, Room room) noexcept;
+
+  // --- the same within the call (peer_at_once.cpp) ---
+  // Bytes copied there: a fraction of a millisecond, and far longer than it takes to wake a thread.
   static constexpr std::uint64_t kCopiedInCall = std::uint64_t{1} << 20;
   Transferring move_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                             const TransferOptions& options);
+  bool copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options,
+                    Transferring* made);
   bool notify_at_once(const TransferOptions& options, Transferring* made);
   bool may_be_at_once(const TransferOptions& options) const;
   template <typename MoveIt>
   bool at_once(Operation operation, std::uint64_t nbytes, const ipc::Window* window,
                const TransferOptions& options, Transferring* made, MoveIt&& move);
   bool is_unseen(const TransferOptions& options) const;
-  void finish_copy(const NeighbourEnd& copy, Room room) noexcept;
-  void notify_by_device(const Transferring& transfer, Message message, Room room) noexcept;
 
   // --- what GPUs copy from and to a process of this host (peer_gpu.cpp, peer_gpu_reach.cpp) ---
   struct GpuMove {
