@@ -60,11 +60,17 @@ Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t coun
 
 void Endpoint::wait_notifies(std::uint32_t first, std::uint32_t count, std::vector<Notified>& taken,
                              const Deadline& deadline) {
+  std::shared_ptr<Board> board;  // stays, should the Endpoint be closed meanwhile
+  {
+    const Entered entered = enter();
+    board = services_.board;
+  }
   taken.clear();
+  taken.reserve(count);  // what is taken must not get lost for want of memory
   taken.push_back(wait_notify(first, count, true, deadline));
   const std::uint32_t end = first + count;
   for (std::uint32_t next = taken.back().first + 1; next < end; next = taken.back().first + 1) {
-    const auto another = services_.board->find(next, end - next, true);
+    const auto another = board->find(next, end - next, true);
     if (!another) return;
     taken.push_back(*another);
     record_taken({.what = "wait_notify"}, another->first, another->second);

@@ -83,7 +83,7 @@ void Peer::check_process() const {
 
 void Peer::throw_lost(Effect effect) const {
   const std::lock_guard lock(mutex_);
-  throw PeerLost(lost_reason_ + "; connect again (a World: shrink() it)", 0, effect);
+  throw PeerLost(lost_reason_ + "; connect again", 0, effect);
 }
 
 void Peer::check_alive() const {

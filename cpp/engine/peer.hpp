@@ -238,7 +238,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   template <typename MoveIt>
   bool at_once(Operation operation, std::uint64_t nbytes, const ipc::Window* window,
                const TransferOptions& options, Transferring* made, MoveIt&& move);
-  bool is_unseen(const TransferOptions& options) const;
+  bool needs_no_transfer(const TransferOptions& options) const;
 
   // --- what GPUs copy from and to a process of this host (peer_gpu.cpp, peer_gpu_reach.cpp) ---
   struct GpuMove {

@@ -47,7 +47,7 @@ bool Peer::notify_at_once(const TransferOptions& options, Transferring* made) {
     Neighbour::notify(board, *visit, notify_message(*options.notify));
   };
   return at_once(Operation::notify, 0, nullptr, options, made,
-                 [&] { return visit->at_board(notify); });
+                 [&] { return visit->at_board(notify, ipc::Patience::none); });
 }
 
 // Whether nothing is under way that it would overtake.
@@ -84,13 +84,13 @@ bool Peer::at_once(Operation operation, std::uint64_t nbytes, const ipc::Window*
 }
 
 // Whether a short way may be taken without a Transfer: nobody looks on.
-bool Peer::is_unseen(const TransferOptions& options) const {
+bool Peer::needs_no_transfer(const TransferOptions& options) const {
   return options.may_be_p2p() && !checks(options) && !trace::records() && trace::tool() == nullptr;
 }
 
 Peer::Transferring Peer::put(const Pair& pair, const TransferOptions& options) {
   check_call(options);
-  const bool is_short = is_unseen(options) && !touch_gpus({&pair, 1});
+  const bool is_short = needs_no_transfer(options) && !touch_gpus({&pair, 1});
   if (is_short && copy_at_once(IBV_WR_RDMA_WRITE, pair, options, nullptr)) return nullptr;
   return write({&pair, 1}, options);
 }
@@ -98,7 +98,7 @@ Peer::Transferring Peer::put(const Pair& pair, const TransferOptions& options) {
 Peer::Transferring Peer::put(const Notification& notification) {
   const TransferOptions options{.notify = notification, .require = {}, .timeout = {}};
   check_call(options);
-  if (is_unseen(options) && notify_at_once(options, nullptr)) return nullptr;
+  if (needs_no_transfer(options) && notify_at_once(options, nullptr)) return nullptr;
   return write({}, options);
 }
 

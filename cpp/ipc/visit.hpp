@@ -129,10 +129,10 @@ class Visit {
                    std::uint64_t& nbytes) noexcept;
 
   // The same for a single run of at most kPiece bytes in mapped pages; then calls
-  // `behind(std::byte* board)`, in time before either end of the visit.
+  // `behind(std::byte* board)`, in time before either end of the visit. Waits for nothing.
   template <typename Behind>
   Copied copy(const Window& window, Direction direction, const Run& run, Behind&& behind) noexcept {
-    const Hazards::Claim claim(hazards(), window.entry.slot);
+    const Hazards::Claim claim(hazards(), window.entry.slot, Patience::none);
     if (const Copied no = refusal(claim, &window); no != Copied::all) return no;
     copy_run(window, direction, run);
     behind(board_->data());
@@ -140,8 +140,8 @@ class Visit {
   }
   // That call alone.
   template <typename Behind>
-  Copied at_board(Behind&& behind) noexcept {
-    const Hazards::Claim claim(hazards(), Hazards::kBoard);
+  Copied at_board(Behind&& behind, Patience patience = Patience::a_second) noexcept {
+    const Hazards::Claim claim(hazards(), Hazards::kBoard, patience);
     if (const Copied no = refusal(claim, nullptr); no != Copied::all) return no;
     behind(board_->data());
     return Copied::all;

@@ -1124,7 +1124,7 @@ class Peer:
 
         "latency": a dict by operation, "write", "read", "atomic", "send", "recv" and "notify" (a notification alone), of those
         that there were: dicts of seconds from its posting to the moment at which this process saw it done (of a recv: until a
-        message came; of copies that the CPU makes in the call one of eight, as soon as there were 1024, for all); count, sum, p50, p90, p99 (percentiles, as if times lay evenly in their bucket), and buckets: pairs of a bound in
+        message came; of copies and notifications that the CPU makes in the call one of eight, as soon as there were 1024, for all); count, sum, p50, p90, p99 (percentiles, as if times lay evenly in their bucket), and buckets: pairs of a bound in
         seconds and how many took that long or less, but longer than the next lower bound; two for each power of two from
         64 ns to 68.7 s, without those that count none; the bound of what took longer is inf.
 

@@ -143,7 +143,9 @@ class Roster:
     def named(self, error: Error, rank: int, what: str = "") -> Error:
         """The same error, whose message says that it is about this rank, and why that has left."""
         why = self._why_left(rank) if isinstance(error, PeerLost) else ""
-        return reworded(error, f"{what}rank {rank}: {error}{why}")
+        # A World's Peers are connected by itself, and once.
+        text = str(error).removesuffix("; connect again")
+        return reworded(error, f"{what}rank {rank}: {text}{why}")
 
     def _why_left(self, rank: int) -> str:
         """In brackets behind a space; nothing if it said nothing."""

@@ -97,6 +97,33 @@ TEST_CASE_FIXTURE(Pair, "a barrier ends when both have come, and stops for what 
   CHECK(run(first, kSoon).news == Barrier::News::different);
 }
 
+TEST_CASE_FIXTURE(Pair, "a barrier loses nothing of what has come beside bad news") {
+  Log log;
+  Barrier barrier(hold(right), log.log,
+                  {.rank = 1, .size = 4, .first_slot = kFirst, .bell = kBell});
+  for (const Rank rank : {0, 2, 3}) barrier.connect(rank, to_left);
+  right.notify({kFirst, Barrier::kLost + 7});
+  right.notify({kFirst + 1, Barrier::kArrived});
+  right.notify({kFirst + 2, Barrier::kArrived});
+  barrier.begin();
+  const auto told = barrier.run(true, soon());
+  CHECK(told.news == Barrier::News::told);
+  CHECK(told.rank == 7);
+  CHECK(barrier.missing() == std::vector<Rank>{0});
+  right.notify({kFirst, Barrier::kArrived});
+  CHECK(barrier.run(true, soon()).news == Barrier::News::through);
+}
+
+TEST_CASE_FIXTURE(Pair, "notifications that have come are taken together, and no others") {
+  std::vector<Endpoint::Notified> taken{{1, 1}};
+  CHECK_THROWS_AS(right.wait_notifies(3, 4, taken, Deadline::after(kAtOnce)), TransferTimeout);
+  for (const std::uint32_t slot : {2, 3, 5, 6, 7}) right.notify({slot, 10 + slot});
+  right.wait_notifies(3, 4, taken, soon());
+  CHECK(taken == std::vector<Endpoint::Notified>{{3, 13}, {5, 15}, {6, 16}});
+  for (const std::uint32_t slot : {3, 5, 6}) CHECK(right.peek_notify(slot) == 0);
+  for (const std::uint32_t slot : {2, 7}) CHECK(right.peek_notify(slot) == 10 + slot);
+}
+
 struct Exchanged : Pair {
   std::shared_ptr<Lines> lines = lines_of(left, 0, to_right);
   std::shared_ptr<Lines> others = lines_of(right, 1, to_left);

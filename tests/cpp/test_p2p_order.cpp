@@ -101,6 +101,29 @@ TEST_CASE("a notification without a device does not overtake what an adapter onl
   }
 }
 
+TEST_CASE("what is put has no Transfer where it ends in the call, and overtakes nothing") {
+  Neighbours pair(/*software=*/false);
+  const Peer::Pair over{&pair.source, &pair.far};
+  const auto told = pair.to_right->notify({1, 1});  // the first one by a route is told of
+  finish(told);
+  finish(pair.write("p2p"));
+  const auto& notifications = told->route().stats->notifications;
+  const std::uint64_t before = notifications.load();
+  CHECK_FALSE(pair.to_right->put(Notification{1, 2}));
+  CHECK(pair.right.reset_notify(1) == 2);
+  CHECK(notifications.load() == before + 1);
+  CHECK_FALSE(
+      pair.to_right->put(over, {.notify = Notification{1, 3}, .require = {}, .timeout = {}}));
+  CHECK(pair.right.reset_notify(1) == 3);
+  finish(pair.write("host"));  // may not be visible yet
+  const std::uint64_t posted = pair.work_requests();
+  const auto behind = pair.to_right->put(Notification{1, 4});
+  REQUIRE(behind);
+  finish(behind);
+  CHECK(pair.work_requests() == posted + 1);
+  CHECK(pair.right.wait_notify(1, 1, true, soon()).second == 4);
+}
+
 TEST_CASE("one answer after the other is asked for, however many notifications go by a device") {
   Neighbours pair(/*software=*/true);
   for (int round = 0; round < 200; ++round) {

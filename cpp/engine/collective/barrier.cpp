@@ -83,15 +83,16 @@ Barrier::Outcome Barrier::hear(std::uint32_t own, const Deadline& deadline) {
     } catch (const PeerLost&) {  // the last one that could tell anything
       return {News::quiet};
     }
-    for (const auto& [slot, value] : taken_) {
-      const Outcome heard = hear(slot - this->slot(step_, 0), value, own);
-      if (outcome.news == News::through) outcome = heard;
+    for (const auto& [at, value] : taken_) {
+      const Outcome judged = judge(at - slot(step_, 0), value, own);
+      if (outcome.news == News::through) outcome = judged;
     }
   }
   return outcome;
 }
 
-Barrier::Outcome Barrier::hear(std::uint32_t partner, std::uint32_t value, std::uint32_t own) {
+// What a partner has told.
+Barrier::Outcome Barrier::judge(std::uint32_t partner, std::uint32_t value, std::uint32_t own) {
   if (value < kArrived) return {News::told, std::int64_t{value} - kLost};
   heard_ |= std::uint32_t{1} << partner;
   if (value == kArrived || own == kArrived || value == own) return {};

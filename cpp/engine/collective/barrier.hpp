@@ -73,7 +73,7 @@ class Barrier {
   Rank source(std::uint32_t step, std::uint32_t partner) const noexcept;
   Outcome tell(std::uint32_t value);
   Outcome hear(std::uint32_t own, const Deadline& deadline);
-  Outcome hear(std::uint32_t partner, std::uint32_t value, std::uint32_t own);
+  Outcome judge(std::uint32_t partner, std::uint32_t value, std::uint32_t own);
 
   const std::shared_ptr<Endpoint> endpoint_;
   const std::shared_ptr<CallLog> log_;

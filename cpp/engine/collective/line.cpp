@@ -54,8 +54,8 @@ Line::Line(Rank rank, std::shared_ptr<Peer> peer, Memory inbox, const Slots& slo
 }
 
 void Line::meet(RemoteMemory inbox, bool checked) {
-  there_ = std::move(inbox);
-  inbox_there_ = there_->layout.address;
+  message_there_ = std::move(inbox);
+  inbox_there_ = message_there_->layout.address;
   checked_ = checked;
 }
 
@@ -87,8 +87,8 @@ void Line::has_room(std::uint32_t value) noexcept {
 
 std::shared_ptr<Transfer> Line::send(const Memory& from, const Deadline& deadline) {
   const std::uint64_t nbytes = from.layout().nbytes();
-  there_->layout = Layout::bytes(inbox_there_ + room_.next(), nbytes);
-  const Peer::Pair pair{&from, &*there_};
+  message_there_->layout = Layout::bytes(inbox_there_ + room_.next(), nbytes);
+  const Peer::Pair pair{&from, &*message_there_};
   TransferOptions options;
   options.notify = Notification{slots_.messages, in_slot(sent_ + 1)};
   options.timeout = seconds_left(deadline);

@@ -59,7 +59,7 @@ class Line {
   const Memory& inbox() const noexcept { return inbox_; }
   // checked: the two ends compare what arrives (integrity=1).
   void meet(RemoteMemory inbox, bool checked);
-  bool met() const noexcept { return there_.has_value(); }
+  bool met() const noexcept { return message_there_.has_value(); }
   bool checked() const noexcept { return checked_; }
 
   // --- what the slots tell ---
@@ -114,8 +114,8 @@ class Line {
   const Slots slots_;
   const Memory inbox_;
   const std::shared_ptr<const Pinned> pinned_;  // the bytes stay when the Endpoint is closed
-  std::optional<RemoteMemory> there_;  // the other rank's inbox; where the last message lies
-  std::uint64_t inbox_there_ = 0;      // its address
+  std::optional<RemoteMemory> message_there_;   // the last one, in the other rank's inbox
+  std::uint64_t inbox_there_ = 0;               // its address
   bool checked_ = false;
   bool over_ = false;
   // Counts of messages. sent_: to the other side; free_: of those, taken there; good_: of those,

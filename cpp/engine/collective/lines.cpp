@@ -44,6 +44,7 @@ Line& Lines::add(Rank rank, std::shared_ptr<Peer> peer, Memory inbox) {
   auto line = std::make_unique<Line>(rank, std::move(peer), std::move(inbox), there);
   if (rank >= lines_.size()) lines_.resize(std::size_t{rank} + 1);
   if (!lines_[rank]) lines_[rank] = std::move(line);
+  over_.reserve(lines_.size());
   return *lines_[rank];
 }
 
@@ -65,6 +66,7 @@ Outbox& Lines::outbox() {
 }
 
 bool Lines::listen(const Deadline& deadline, std::vector<Line*>& found) {
+  found.reserve(found.size() + 2 * slots_.each);  // what is taken must not get lost
   try {
     endpoint_->wait_notifies(slots_.messages, 2 * slots_.each, taken_, deadline);
   } catch (const TransferTimeout&) {

@@ -89,7 +89,7 @@ class Lines:
             raise self._lost(rank)
         self.check([rank, *needed], all_needed=all_needed)
         if deadline.passed:
-            raise _too_late([rank])
+            raise TransferTimeout(f"{who_has([rank])} not come in time")
 
     def hear(self, needed: Collection[int], all_needed: bool, deadline: Deadline) -> bool:
         """Whether one of those has said something after all, when nothing has come for a while. Raises as wait_on() does."""
@@ -97,7 +97,7 @@ class Lines:
         if any(self.core.has_news(rank) for rank in needed):
             return True
         if deadline.passed:
-            raise _too_late(needed)
+            raise TransferTimeout(f"{who_has(needed)} not come in time")
         return False
 
     def check(self, needed: Collection[int], *, all_needed: bool) -> None:
@@ -161,15 +161,7 @@ class Lines:
         cause = self._ending.said_by(rank)
         if cause is not None:
             return Told(rank, cause)
-        return PeerLost(
-            f"{self.roster.lost(rank)}; state() tells who is left, and shrink() makes a World of those"
-        )
-
-
-def _too_late(ranks: Collection[int]) -> TransferTimeout:
-    return TransferTimeout(
-        f"{who_has(ranks)} not come in time: give a longer timeout= if it may still"
-    )
+        return PeerLost(self.roster.lost(rank))
 
 
 def _inbox_name(name: str, source: int, target: int) -> str:

@@ -235,6 +235,12 @@ class Order:
         return error
 
 
+_ADVICE: dict[type[Error], str] = {
+    PeerLost: "; state() tells who is left, and shrink() makes a World of those",
+    TransferTimeout: "; give a longer timeout= if it takes longer",
+}
+
+
 def _diagnosis(caught: BaseException, text: str, rank: int) -> tuple[Cause, BaseException]:
     """For the other ranks, and for this one."""
     if isinstance(caught, Told):
@@ -247,6 +253,7 @@ def _diagnosis(caught: BaseException, text: str, rank: int) -> tuple[Cause, Base
         return Cause(OTHER, failed), caught
     kind = LOST if isinstance(caught, PeerLost) else OTHER
     found = f"{caught} (so found rank {rank} in {text})"
-    error = reworded(caught, f"{text}: {caught}")
+    advice = next((said for kind, said in _ADVICE.items() if isinstance(caught, kind)), "")
+    error = reworded(caught, f"{text}: {caught}{advice}")
     error.effect = "some"
     return Cause(kind, found), error
