@@ -28,6 +28,7 @@ Exchange::Exchange(std::shared_ptr<Lines> lines, std::vector<Move> sends,
     line->incoming.clear();
     line->outgoing.clear();
   }
+  to_say_.reserve(sends_.size());  // as a rule
   lines_->outbox().forget();
   for (const Move& move : receives_) {
     lines_->at(move.rank).incoming.add(&move);
@@ -62,7 +63,7 @@ Exchange::Outcome Exchange::run(Deadline::Seconds slice, const Deadline& last) {
   last_ = last;
   to_take_ = partners_;  // others may have listened meanwhile
   for (;;) {
-    if (!to_say_.empty() && (to_take_.empty() || fits(to_say_.front()))) {
+    if (said_ < to_say_.size() && (to_take_.empty() || fits(to_say_[said_]))) {
       if (Stop stop = say_next()) return std::move(*stop);
     } else if (!to_take_.empty()) {
       Line& line = *to_take_.back();
@@ -92,8 +93,9 @@ void Exchange::say(What what, const Move& move) {
 }
 
 Exchange::Stop Exchange::say_next() {
-  Line& line = *to_say_.front().line;
-  if (!fits(to_say_.front())) {
+  const Saying next = to_say_[said_];
+  Line& line = *next.line;
+  if (!fits(next)) {
     culprit_ = line.rank();
     line.look();
     culprit_.reset();
@@ -102,7 +104,6 @@ Exchange::Stop Exchange::say_next() {
     return std::nullopt;
   }
   if (!line.met()) return Outcome{.news = News::unmet, .rank = line.rank()};
-  const Saying& next = to_say_.front();
   if (next.what == What::ready && !next.move->memory) {
     return Outcome{.news = News::unregistered, .rank = line.rank(), .move = next.move};
   }
@@ -116,7 +117,7 @@ Exchange::Stop Exchange::say_next() {
   line.look();
   send(line, next);
   culprit_.reset();
-  to_say_.pop_front();
+  ++said_;
   return std::nullopt;
 }
 

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -100,7 +99,8 @@ class Exchange {
   std::vector<Move> receives_;  // in place
   const bool of_all_;
   std::vector<Line*> partners_;
-  std::deque<Saying> to_say_;
+  std::vector<Saying> to_say_;
+  std::size_t said_ = 0;        // of these
   std::vector<Line*> to_take_;  // lines that may have something
   std::size_t missing_ = 0;     // messages
   bool announced_ = false;

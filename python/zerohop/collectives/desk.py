@@ -15,7 +15,7 @@ from zerohop.collectives.order import Collective, Common, Order
 from zerohop.collectives.turn import Turn
 from zerohop.ending import Ending
 from zerohop.errors import RouteUnavailable
-from zerohop.history import KINDS, NO_ROOT, SEND_RECV, Called
+from zerohop.history import KINDS, NO_ROOT, Called
 from zerohop.numbers import whole
 
 if TYPE_CHECKING:
@@ -111,23 +111,26 @@ class Desk:
         kind: place in KINDS. root: None for none. out: what is written; of a broadcast None. Raises what ends it.
         """
         seconds = None if timeout is None else self._roster.bound(timeout)
-        return self._at_once(kind, self._calls.of_all, kind, root, out, array, seconds)
+        try:
+            found = self._calls.of_all(kind, root, out, array, seconds)
+            if found is None or type(found) is Collective:
+                return found
+            return self._go_on(KINDS[kind], found)  # in here: a signal may come before it
+        except BaseException as error:  # noqa: BLE001 raised again, once the other ranks are told
+            return self._go_on(KINDS[kind], error)
 
     def pair_at_once(
         self, to: int | None, array: Any, source: int | None, out: Any, timeout: float | None
     ) -> Collective | None:
         """The same of a send_recv."""
         seconds = None if timeout is None else self._roster.bound(timeout)
-        return self._at_once(SEND_RECV, self._calls.of_pair, to, array, source, out, seconds)
-
-    def _at_once(self, kind: int, call: Callable[..., Any], *given: Any) -> Collective | None:
         try:
-            found = call(*given)
+            found = self._calls.of_pair(to, array, source, out, seconds)
             if found is None or type(found) is Collective:
                 return found
-            return self._go_on(KINDS[kind], found)
+            return self._go_on("send_recv", found)
         except BaseException as error:  # noqa: BLE001 raised again, once the other ranks are told
-            return self._go_on(KINDS[kind], error)
+            return self._go_on("send_recv", error)
 
     def _go_on(self, kind: str, stop: Stop | BaseException) -> Collective:
         """With what has stopped a call, which holds the lock; an error that comes without one is raised."""
