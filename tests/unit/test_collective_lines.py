@@ -126,3 +126,16 @@ def test_who_rings_off_ends_what_concerns_it(roster, lines, asked, all_needed):
         assert (told.value.rank, told.value.cause) == (3, ("lost", "rank 2 is lost"))
     else:
         assert not lines.hear([1], all_needed, Deadline(1))
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_who_is_lost_right_behind_the_look_up_is_lost(roster, lines, refuses):
+    def route(near, far):
+        if refuses:
+            raise zh.PeerLost("it left; connect again")
+        return SimpleNamespace(settings={})  # of queue pairs that are closed
+
+    roster.peers[1].lookup = lambda name, seconds: "inbox"
+    roster.peers[1].route = route
+    with pytest.raises(zh.PeerLost, match=r"^rank 1 is lost$"):
+        lines.meet(1, Deadline(1), [], True)

@@ -154,7 +154,7 @@ class Run:
                 watch.at(f"{entrant.name} begins")
                 guarded(self._absences, entrant.name, player, "", player.start)
             for entrant in self._bench.entrants:
-                watch.at(f"{entrant.name} says what it is")
+                watch.at(f"asking {entrant.name} for its settings")
                 self._begin(entrant)
             watch.expect(PASSES * len(self._bench.steps))
             try:

@@ -230,7 +230,7 @@ class CollectiveCalls:
 
         Only those ranks call it, in an order that fits: between two ranks the n-th array sent is the n-th received, and what is
         sent before a collective of all is received before it (else that one raises ValueError). Small arrays (64 KiB; four that the other rank has not taken) are on their way when it returns, larger
-        ones have arrived.
+        ones have arrived. The first one between two ranks waits until both are in a collective or a send_recv.
         """
         if (to is None) != (array is None) or (from_ is None) != (out is None):
             raise ValueError("to= goes with array=, and from_= with out=")

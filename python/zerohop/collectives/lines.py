@@ -78,7 +78,12 @@ class Lines:
                 self.wait_on(rank, deadline, needed, all_needed)
             except Error as error:
                 raise roster.named(error, rank) from None
-        settings = peer.route(self._inboxes[rank], inbox).settings
+        try:
+            settings = peer.route(self._inboxes[rank], inbox).settings
+        except PeerLost:
+            settings = {}
+        if not settings:  # it has been lost since the look-up
+            raise self._lost(rank)
         self.core.meet(rank, inbox, bool(settings["integrity"]))
 
     def wait_on(
