@@ -29,10 +29,12 @@ def take(options: dict[str, Any], addresses: list[bytes], *, used: bool) -> dict
 
         def add(some: list[bytes]) -> list[zh.Peer]:
             peers = [hub.connect(address) for address in some]
+            most = options.get("max_awake_peers", 0)
+            for peer in peers if not most else []:
+                peer.notify(0, 1).wait()  # answered: the connection of its queue pair is there, too
             if used:
                 for peer in peers:
                     fill(peer, options)
-            most = options.get("max_awake_peers", 0)
             if most:
                 until(lambda: awake(hub) <= most, "the others sleep")
                 peers[0].lookup("here")  # the thread that put the last to sleep is through with it
