@@ -20,8 +20,8 @@ class SpinWait {
   using Clock = std::chrono::steady_clock;
   enum class Core : char { alone, shared, crowded };
 
-  // What the last yield told, from one wait to the next, for who waits often. Not thread_local: the
-  // C library ends a process that has no memory for the thread-local data of a library.
+  // What the last yield showed, kept from one wait to the next. Not thread_local: the C library
+  // ends a process that has no memory for the thread-local data of a library.
   struct Learned {
     std::atomic<Core> core{Core::alone};
     std::atomic<int> quick{0};

@@ -72,7 +72,7 @@ py::tuple take_logs() {
   }
   py::list sentences;
   for (const Sentence& each : taken) {
-    // Whatever names this system has: none keeps the others from being told.
+    // A message whose bytes are not UTF-8 must not keep the others back.
     const auto text = py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
         each.text.data(), static_cast<py::ssize_t>(each.text.size()), "backslashreplace"));
     if (!text) throw py::error_already_set();

@@ -1,6 +1,6 @@
 // What event loops wait for at an Endpoint: notifications, and peers that connect. No thread waits
-// for them: whoever makes such a change has Poller::wake() look here. Nothing is taken for those
-// who are told: who does not come for it leaves it to others.
+// for them: the thread that makes such a change calls Poller::wake(), which looks here. Telling a
+// loop takes nothing: a value that it does not fetch stays there for others.
 #pragma once
 
 #include <atomic>
@@ -34,15 +34,15 @@ class AsyncWaits {
   Begun await_slots(std::uint32_t first, std::uint32_t count, Tell tell);
   // Likewise, when a peer may have connected from now on.
   Begun await_peer(Tell tell);
-  // Whoever was told has left already.
+  // Does nothing for a wait that was told: it has ended.
   void leave(Id id);
 
   void look() noexcept;        // values may have come
   void tell_peers() noexcept;  // a peer has connected
   void tell_slots() noexcept;  // nobody is left who could notify
   void tell_all() noexcept;    // the Endpoint is of no use any more
-  // Looks for what GPUs have put, which nobody tells or which is told before it can be seen, and
-  // says when to do so again. For one thread.
+  // Looks for values that GPUs have put: no thread wakes a loop for those, or one does so before
+  // they can be seen. Returns when to look again. For one thread.
   std::chrono::milliseconds look_for_gpus() noexcept;
 
  private:

@@ -80,7 +80,7 @@ class Endpoint {
   static constexpr const char* kNobodyConnected =
       "no peer connected in time: has it been given this Endpoint's address?";
 
-  // --- the same for who waits without a thread: each answers at once (see AsyncWaits) ---
+  // --- the same for event loops: each answers at once (see AsyncWaits) ---
   std::shared_ptr<Dialling> dial(std::span<const std::byte> address);
   std::shared_ptr<Peer> find_accepted();  // null: none yet
   // nullopt: none yet. Throws as wait_notify() does.

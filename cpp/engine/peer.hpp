@@ -64,7 +64,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Transferring compare_swap(const RemoteMemory& word, std::uint64_t expected, std::uint64_t desired,
                             bool for_kernel = false);
   Transferring notify(const Notification& notification);
-  // As write() and notify(), for who may not need the Transfer: null if all has ended well already.
+  // As write() and notify(), but null, and no Transfer is made, where all ended well in the call.
   Transferring put(const Pair& pair, const TransferOptions& options);
   Transferring put(const Notification& notification);
   Transferring send(const Memory& from, std::uint32_t tag);
@@ -73,7 +73,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // The memory the peer shares under that name; waits until `deadline` for it to be published, or
   // answers nullopt at once if `now`. Throws TransferTimeout, PeerLost.
   std::optional<RemoteMemory> lookup(const std::string& name, const Deadline& deadline, bool now);
-  // The same for who waits without a thread.
+  // The same for an event loop, which waits without a thread.
   std::shared_ptr<Inquiry> ask(const std::string& name, bool now);
   // Questions to the peer whose answer somebody waits for.
   std::size_t questions() const { return lookups_.size() + direct_questions_.size(); }
