@@ -70,9 +70,8 @@ def paced(ask: Callable[[Order], Sequence[Any]], order: Order, seconds: float) -
     answers = ask(order)
     if isinstance(answers[0], dict):
         return dict(answers[0])
-    more = int(order.times * seconds / max(_spent(answers), 1e-9))
-    if not given and more > 2 * order.times:
-        order = order._replace(times=min(MOST_TIMES, more))
+    while not given and (times := _more_times(order.times, _spent(answers), seconds)):
+        order = order._replace(times=times)
         answers = ask(order)
     if not isinstance(answers[0], (int, float)):
         return percentiles(answers[0])
@@ -80,6 +79,16 @@ def paced(ask: Callable[[Order], Sequence[Any]], order: Order, seconds: float) -
     if order.test.endswith("_rate"):
         return {"rate": rate}
     return {"bandwidth": order.nbytes * rate * (2 if order.test == BOTH_WAYS else 1)}
+
+
+def _more_times(times: int, spent: float, seconds: float) -> int:
+    """How often it takes about `seconds`, if that is much more than `times`, else 0.
+
+    The first times of a turn are slower than what follows: processes that were stopped need up to 10 ms until each
+    has a core of its own. So a short run does not tell the pace of a long one.
+    """
+    more = min(int(times * seconds / max(spent, 1e-9)), MOST_TIMES)
+    return more if more > 2 * times else 0
 
 
 def _spent(answers: Sequence[Any]) -> float:
