@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/call_lock.hpp"
 #include "bindings/collective_names.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
@@ -98,42 +99,87 @@ const char* name_of(Barrier::News news) {
 
 using News = std::optional<std::pair<const char*, std::int64_t>>;
 
-News run_barrier(Barrier& self, double seconds, bool with_digest) {
-  if (self.rung()) return std::pair("rung", -1);
-  self.begin();
+// A Barrier, and the thread that is in it.
+struct BarrierCalls {
+  EndpointHandle endpoint;
+  LogHandle log;
+  std::unique_ptr<Barrier> steps;
+  double slice = 0;
+  std::unique_ptr<CallLock> lock = std::make_unique<CallLock>();
+  bool over = false;
+  News stop{};  // of the call that has not gone well, for the one that goes on
+};
+
+News run_steps(BarrierCalls& self, double seconds, bool with_digest) {
+  Barrier& steps = *self.steps;
+  if (steps.rung()) return std::pair("rung", -1);
+  steps.begin();
   const auto found = without_gil(
-      [&] { return self.run(with_digest, Deadline::after(Deadline::Seconds{seconds})); });
+      [&] { return steps.run(with_digest, Deadline::after(Deadline::Seconds{seconds})); });
   if (found.news == Barrier::News::through) return std::nullopt;
   return std::pair(name_of(found.news), found.rank);
 }
 
+News run_barrier(BarrierCalls& self, double seconds, bool with_digest) {
+  if (self.stop) return std::exchange(self.stop, std::nullopt);
+  return run_steps(self, seconds, with_digest);
+}
+
+// A call that goes well. None: it has; else the seconds that it has taken.
+std::optional<double> pass_barrier(BarrierCalls& self, py::handle timeout) {
+  const auto seconds = seconds_in(timeout, self.slice);
+  if (!seconds || self.over || self.log->is_over() || self.endpoint->closed()) return 0;
+  const TriedLock inside(*self.lock);
+  if (!inside || self.stop) return 0;
+  const auto begin = Deadline::Clock::now();
+  self.stop = run_steps(self, std::min(*seconds, self.slice), true);
+  if (!self.stop) return std::nullopt;
+  return Deadline::Seconds(Deadline::Clock::now() - begin).count();
+}
+
 void bind_barrier(py::module_& m) {
-  py::class_<Barrier> barrier(m, "Barrier", R"(
-The steps of a World's barrier; see zerohop.barrier. One thread at a time.)");
+  using Rank = Barrier::Rank;
+  py::class_<BarrierCalls> barrier(m, "Barrier", R"(
+The steps of a World's barrier; see zerohop.barrier. One thread at a time, which enters. slice: seconds after which a wait stops
+for a look.)");
   barrier
-      .def(
-          py::init([](const EndpointHandle& endpoint, const LogHandle& log, std::uint32_t rank,
-                      std::uint32_t size, std::uint32_t first_slot, std::uint32_t bell) {
-            return std::make_unique<Barrier>(
-                endpoint, log,
-                Barrier::Place{.rank = rank, .size = size, .first_slot = first_slot, .bell = bell});
-          }),
-          py::arg("endpoint"), py::arg("log"), py::arg("rank"), py::arg("size"),
-          py::arg("first_slot"), py::arg("bell"))
+      .def(py::init([](const EndpointHandle& endpoint, const LogHandle& log, Rank rank, Rank size,
+                       std::uint32_t first_slot, std::uint32_t bell, double slice) {
+             const Barrier::Place place{
+                 .rank = rank, .size = size, .first_slot = first_slot, .bell = bell};
+             auto steps = std::make_unique<Barrier>(endpoint, log, place);
+             return BarrierCalls{endpoint, log, std::move(steps), slice};
+           }),
+           py::arg("endpoint"), py::arg("log"), py::arg("rank"), py::arg("size"),
+           py::arg("first_slot"), py::arg("bell"), py::arg("slice"))
       .def(
           "connect",
-          [](Barrier& self, Barrier::Rank rank, const PeerHandle& peer) {
-            self.connect(rank, peer.peer);
+          [](BarrierCalls& self, Rank rank, const PeerHandle& peer) {
+            self.steps->connect(rank, peer.peer);
           },
           py::arg("rank"), py::arg("peer"))
+      .def("passed", &pass_barrier, py::arg("timeout"), R"(
+A call from its beginning to its end, as long as all goes well. None: all have come. Else the seconds that it has taken; enter()
+and run() go on.)")
+      .def(
+          "enter", [](BarrierCalls& self) { return self.lock->try_acquire(); },
+          "False: another thread is in the barrier.")
+      .def("leave", [](BarrierCalls& self) { self.lock->release(); })
+      .def(
+          "end", [](BarrierCalls& self) { self.over = true; }, "passed() does nothing any more.")
       .def("run", &run_barrier, py::arg("seconds"), py::arg("with_digest"), R"(
 Goes on with the barrier that is under way, or begins one. None: all have come. Else what is to be looked at, and the rank that
 it is about: "quiet" (nothing came in time), "rung" (somebody has found that calls differ), "unknown" (that rank is to be
 connected), "lost" (it is), "told" (another one says so; -1: it has called shrink()), "different" (it has made other calls).)")
-      .def_property_readonly("number", &Barrier::number, "Of the one that is under way.")
-      .def("missing", &Barrier::missing, "Ranks that have yet to be heard, in this step.")
-      .def("untold", &Barrier::untold,
-           "(rank, slot on its board) of those that this rank has yet to tell.");
+      .def_property_readonly(
+          "number", [](const BarrierCalls& self) { return self.steps->number(); },
+          "Of the one that is under way.")
+      .def(
+          "missing", [](const BarrierCalls& self) { return self.steps->missing(); },
+          "Ranks that have yet to be heard, in this step.")
+      .def(
+          "untold", [](const BarrierCalls& self) { return self.steps->untold(); },
+          "(rank, slot on its board) of those that this rank has yet to tell.");
   barrier.attr("SLOTS") = Barrier::kSlots;
   barrier.attr("FREE") = Barrier::kSteps - 1;
   barrier.attr("LOST") = Barrier::kLost;

@@ -211,9 +211,10 @@ a block of EAGER bytes or fewer that it does, which a receive may have to be giv
                        const py::list& sends, const py::list& receives, std::uint8_t kind,
                        std::int32_t root, std::uint32_t digest, bool of_all) {
              const Common common{static_cast<Kind>(kind), root, digest};
-             return ExchangeHandle{endpoint, lines, nullptr,
-                                   std::make_unique<Exchange>(lines, moves_of(sends, common),
-                                                              moves_of(receives, common), of_all)};
+             auto out = moves_of(sends, common), in = moves_of(receives, common);
+             ExchangeHandle made{endpoint, lines};
+             made.exchange->begin(out, in, of_all);
+             return made;
            }),
            py::arg("endpoint"), py::arg("lines"), py::arg("sends"), py::arg("receives"),
            py::arg("kind"), py::arg("root"), py::arg("digest"), py::arg("of_all"))
@@ -239,8 +240,7 @@ Goes on. None: it is complete. Else what is to be looked at, the rank that it is
           "place",
           [](const ExchangeHandle& self, std::size_t receive) {
             const Move& move = self.exchange->receive(receive);
-            const auto address = reinterpret_cast<std::uint64_t>(move.bytes);
-            return std::tuple(self.plan->out, address - self.plan->out_address, move.nbytes);
+            return std::tuple(self.plan->out, move.bytes - self.plan->out_begin, move.nbytes);
           },
           py::arg("receive"),
           "Of what SmallCollectives has begun: the array into which it goes, where there, and its "

@@ -4,14 +4,13 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
-#include <new>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "bindings/call_lock.hpp"
 #include "bindings/collective_plan.hpp"
 #include "bindings/exchange_handle.hpp"
 #include "bindings/handles.hpp"
@@ -29,69 +28,6 @@ using engine::collective::Kind;
 using engine::collective::Move;
 using engine::collective::Rank;
 
-// sends, receives: as the other ranks count them.
-ExchangeHandle begin(std::unique_ptr<Plan> self, const EndpointHandle& endpoint,
-                     const LinesHandle& lines, std::uint64_t sends, std::uint64_t receives,
-                     std::uint32_t digest) {
-  for (Move& move : self->sends) {
-    move.label.number = sends;
-    move.label.digest = digest;
-  }
-  for (Move& move : self->receives) {
-    move.label.number = receives;
-    move.label.digest = digest;
-  }
-  const bool of_all = self->call.kind != Kind::send_recv;
-  auto exchange =
-      std::make_unique<Exchange>(lines, std::move(self->sends), std::move(self->receives), of_all);
-  return {endpoint, lines, std::move(self), std::move(exchange)};
-}
-
-// Held by the thread whose call runs. Who waits for it has let go of the GIL.
-class CallLock {
- public:
-  CallLock() : lock_(PyThread_allocate_lock()) {
-    if (lock_ == nullptr) throw std::bad_alloc();
-  }
-  ~CallLock() { PyThread_free_lock(lock_); }
-  CallLock(const CallLock&) = delete;
-  CallLock& operator=(const CallLock&) = delete;
-
-  bool try_acquire() noexcept {
-    if (PyThread_acquire_lock(lock_, NOWAIT_LOCK) != 1) return false;
-    owner_ = PyThread_get_thread_ident();
-    return true;
-  }
-  // False: the deadline passed first. Throws what a signal handler raises.
-  bool acquire(const Deadline& deadline) {
-    while (!try_acquire()) {
-      if (Deadline::Clock::now() >= deadline.at()) return false;
-      without_gil([&] {
-        if (PyThread_acquire_lock_timed(lock_, kLook.count(), 0) == PY_LOCK_ACQUIRED) {
-          PyThread_release_lock(lock_);
-        }
-      });
-      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    }
-    return true;
-  }
-  bool is_mine() const noexcept { return owner_ == PyThread_get_thread_ident(); }
-  // Does nothing for a thread that does not hold it: one whom a signal has interrupted does not
-  // know.
-  void release() noexcept {
-    if (!is_mine()) return;
-    owner_ = kNobody;
-    PyThread_release_lock(lock_);
-  }
-
- private:
-  static constexpr std::chrono::microseconds kLook = std::chrono::milliseconds(100);
-  static constexpr unsigned long kNobody = PYTHREAD_INVALID_THREAD_ID;
-
-  PyThread_type_lock lock_;
-  unsigned long owner_ = kNobody;  // read and written with the GIL
-};
-
 struct Calls {
   EndpointHandle endpoint;
   LinesHandle lines;
@@ -103,8 +39,16 @@ struct Calls {
   std::unique_ptr<CallLock> lock = std::make_unique<CallLock>();
   std::uint64_t under_way = 0;                                 // that Python has started
   std::unordered_map<Rank, std::uint64_t> sent{}, received{};  // send_recv's
-  std::optional<ExchangeHandle> stopped{};
+  std::optional<ExchangeHandle> current{};  // of the call, and then for the next one
+  bool stopped = false;                     // current: of a call that has been
   Deadline until = Deadline::after(Deadline::Seconds{0});
+};
+
+// How the other ranks know the call.
+struct Number {
+  std::uint64_t sends = 0, receives = 0;
+  std::uint32_t digest = 0;
+  std::uint64_t of_all = 0;
 };
 
 bool is_free(const Calls& self, const Plan& plan) {
@@ -114,32 +58,49 @@ bool is_free(const Calls& self, const Plan& plan) {
          std::ranges::all_of(plan.receives, met);
 }
 
-// make_plan: a Plan, or null; start: of it an ExchangeHandle. Stopped, or where the exchange
-// throws, the call keeps the lock.
-template <typename MakePlan, typename Start>
-py::object run_call(Calls& self, std::optional<double> seconds, MakePlan make_plan, Start start) {
-  if (!self.lock->try_acquire()) return py::none();
-  self.stopped.reset();
-  try {
-    auto plan = make_plan();
-    if (plan && is_free(self, *plan)) self.stopped = start(std::move(plan));
-  } catch (...) {
-    self.lock->release();
-    throw;
+Plan& next_plan(Calls& self) {
+  if (!self.current || self.stopped) {
+    self.stopped = false;
+    self.current.emplace(ExchangeHandle{self.endpoint, self.lines});
+    self.current->plan = std::make_unique<Plan>();
   }
-  if (!self.stopped) {
-    self.lock->release();
+  return *self.current->plan;
+}
+
+void begin(ExchangeHandle& current, const Number& number) {
+  Plan& plan = *current.plan;
+  for (Move& move : plan.sends) move.label.number = number.sends;
+  for (Move& move : plan.receives) move.label.number = number.receives;
+  for (auto* const moves : {&plan.sends, &plan.receives}) {
+    for (Move& move : *moves) move.label.digest = number.digest;
+  }
+  current.number = number.of_all;
+  current.exchange->begin(plan.sends, plan.receives, plan.call.kind != Kind::send_recv);
+}
+
+// make: fills a Plan, or cannot. count: numbers the call. Stopped, or where the exchange throws,
+// the call keeps the lock.
+template <typename Make, typename Count>
+py::object run_call(Calls& self, py::handle timeout, Make make, Count count) {
+  const auto seconds = seconds_in(timeout, self.endpoint->timeout());
+  TriedLock inside(*self.lock);
+  if (!seconds || !inside) return py::none();
+  Plan& plan = next_plan(self);
+  if (!make(plan) || !is_free(self, plan)) {
+    plan.release();
     return py::none();
   }
-  const double left = seconds.value_or(self.endpoint->timeout());
-  self.until = Deadline::after(Deadline::Seconds{left});
-  const auto kind = static_cast<std::size_t>(self.stopped->plan->call.kind);
-  if (auto stop = run_exchange(*self.stopped, std::min(self.slice, left), left)) {
+  begin(*self.current, count(plan));
+  self.until = Deadline::after(Deadline::Seconds{*seconds});
+  self.stopped = true;
+  inside.keep();
+  if (auto stop = run_exchange(*self.current, std::min(self.slice, *seconds), *seconds)) {
     return py::cast(std::move(*stop));
   }
-  self.stopped.reset();
+  self.stopped = false;
+  plan.release();
   self.lock->release();
-  return self.ended[kind];
+  return self.ended[static_cast<std::size_t>(plan.call.kind)];
 }
 
 // A rank as the program has given it, or nothing where Python has a word to say about it.
@@ -154,7 +115,7 @@ std::optional<Rank> rank_in(const Calls& self, py::handle given) {
 }
 
 py::object call_of_all(Calls& self, std::uint8_t kind, py::handle root, py::handle out,
-                       py::handle array, std::optional<double> seconds) {
+                       py::handle array, py::handle timeout) {
   Place place = self.place;
   if (!root.is_none()) {
     const auto rank = rank_in(self, root);
@@ -162,29 +123,28 @@ py::object call_of_all(Calls& self, std::uint8_t kind, py::handle root, py::hand
     place.root = static_cast<std::int32_t>(*rank);
   }
   return run_call(
-      self, seconds,
-      [&] { return plan_of(*self.endpoint, place, static_cast<Kind>(kind), out, array); },
-      [&](std::unique_ptr<Plan> plan) {
-        const auto made = self.log->add(plan->call);
-        auto begun = begin(std::move(plan), self.endpoint, self.lines, made.number, made.number,
-                           made.digest);
-        begun.number = made.number;
-        return begun;
+      self, timeout,
+      [&](Plan& plan) {
+        return plan.make(*self.endpoint, place, static_cast<Kind>(kind), out, array);
+      },
+      [&](const Plan& plan) {
+        const auto made = self.log->add(plan.call);
+        return Number{made.number, made.number, made.digest, made.number};
       });
 }
 
 py::object call_of_pair(Calls& self, py::handle to_whom, py::handle array, py::handle from_whom,
-                        py::handle out, std::optional<double> seconds) {
+                        py::handle out, py::handle timeout) {
   const auto to = rank_in(self, to_whom), from = rank_in(self, from_whom);
   if (to.has_value() == to_whom.is_none() || from.has_value() == from_whom.is_none()) {
     return py::none();
   }
   return run_call(
-      self, seconds, [&] { return plan_of_pair(*self.endpoint, self.place, to, array, from, out); },
-      [&](std::unique_ptr<Plan> plan) {
+      self, timeout,
+      [&](Plan& plan) { return plan.make_pair(*self.endpoint, self.place, to, array, from, out); },
+      [&](const Plan&) {
         const std::uint64_t sends = to ? ++self.sent[*to] : 0;
-        const std::uint64_t receives = from ? ++self.received[*from] : 0;
-        return begin(std::move(plan), self.endpoint, self.lines, sends, receives, 0);
+        return Number{sends, from ? ++self.received[*from] : 0};
       });
 }
 
@@ -209,17 +169,18 @@ by kind, what is returned of a call that has ended.)")
            py::arg("endpoint"), py::arg("lines"), py::arg("log"), py::arg("rank"), py::arg("size"),
            py::arg("bell"), py::arg("slice"), py::arg("ended"))
       .def("of_all", &call_of_all, py::arg("kind"), py::arg("root"), py::arg("out"),
-           py::arg("array"), py::arg("seconds"), R"(
+           py::arg("array"), py::arg("timeout"), R"(
 Returns None if nothing has happened: the call is unusual or wrong, or others are under way; `ended[kind]` if it has ended; else
 what has stopped it, as Exchange.run() has it. Stopped, or interrupted by an exception, a call that has begun keeps the lock, and
-stopped() is what goes on. root: None for none. seconds: timeout; None: the Endpoint's.)")
+stopped() is what goes on. root: None for none.)")
       .def("of_pair", &call_of_pair, py::arg("to"), py::arg("array"), py::arg("from_"),
-           py::arg("out"), py::arg("seconds"), "The same of a send_recv.")
+           py::arg("out"), py::arg("timeout"), "The same of a send_recv.")
       .def(
           "stopped",
           [](Calls& self) -> std::optional<ExchangeHandle> {
-            if (!self.lock->is_mine()) return std::nullopt;
-            return std::exchange(self.stopped, std::nullopt);
+            if (!self.lock->is_mine() || !self.stopped) return std::nullopt;
+            self.stopped = false;
+            return std::exchange(self.current, std::nullopt);
           },
           "The Exchange of a call of this thread that has been stopped; None: there is none.")
       .def_property_readonly("left", &seconds_left, "Seconds, of what has been stopped.")

@@ -54,13 +54,13 @@ std::optional<DType> parse_format(std::string_view format, std::uint8_t bits) {
   refuse_elements(object, "buffer format '" + std::string(format) + "'");
 }
 
+std::string_view format_of(const Py_buffer& view) {
+  return view.format == nullptr ? "B" : view.format;
+}
+
 DType view_dtype(py::handle object, const Py_buffer& view) {
-  const std::string_view format = view.format == nullptr ? "B" : view.format;
-  if (view.itemsize > 0 && view.itemsize <= 16) {
-    const auto bits = static_cast<std::uint8_t>(view.itemsize * 8);
-    if (const auto dtype = parse_format(format, bits)) return *dtype;
-  }
-  refuse_format(object, format);
+  if (const auto dtype = dtype_of(view)) return *dtype;
+  refuse_format(object, format_of(view));
 }
 
 // ml_dtypes adds bfloat16 and float8 to numpy as types without a format, but with a name.
@@ -93,6 +93,11 @@ std::optional<DType> fill_view(py::handle object, Py_buffer& view) {
 }
 
 }  // namespace
+
+std::optional<DType> dtype_of(const Py_buffer& view) {
+  if (view.itemsize <= 0 || view.itemsize > 16) return std::nullopt;
+  return parse_format(format_of(view), static_cast<std::uint8_t>(view.itemsize * 8));
+}
 
 bool import_buffer(py::handle object, ImportedArray& array) {
   if (!PyObject_CheckBuffer(object.ptr())) return false;

@@ -19,9 +19,10 @@ using LinesHandle = std::shared_ptr<engine::collective::Lines>;
 struct ExchangeHandle {
   EndpointHandle endpoint;
   LinesHandle lines;
-  std::unique_ptr<Plan> plan;  // null: Python has made the moves
-  std::unique_ptr<engine::collective::Exchange> exchange;
-  std::uint64_t number = 0;  // of the call, among the collectives of all
+  std::unique_ptr<engine::collective::Exchange> exchange =
+      std::make_unique<engine::collective::Exchange>(lines);
+  std::unique_ptr<Plan> plan{};  // null: Python has made the moves
+  std::uint64_t number = 0;      // of the call, among the collectives of all
 };
 
 // What has an Exchange stop: its name, the rank, and more.

@@ -1572,7 +1572,8 @@ class CallLog:
 
 class Barrier:
     """
-    The steps of a World's barrier; see zerohop.barrier. One thread at a time.
+    The steps of a World's barrier; see zerohop.barrier. One thread at a time, which enters. slice: seconds after which a wait stops
+    for a look.
     """
 
     FREE: typing.ClassVar[int] = 31
@@ -1586,11 +1587,26 @@ class Barrier:
         size: typing.SupportsInt | typing.SupportsIndex,
         first_slot: typing.SupportsInt | typing.SupportsIndex,
         bell: typing.SupportsInt | typing.SupportsIndex,
+        slice: typing.SupportsFloat | typing.SupportsIndex,
     ) -> None: ...
     def connect(self, rank: typing.SupportsInt | typing.SupportsIndex, peer: Peer) -> None: ...
+    def end(self) -> None:
+        """
+        passed() does nothing any more.
+        """
+    def enter(self) -> bool:
+        """
+        False: another thread is in the barrier.
+        """
+    def leave(self) -> None: ...
     def missing(self) -> list[int]:
         """
         Ranks that have yet to be heard, in this step.
+        """
+    def passed(self, timeout: typing.Any) -> float | None:
+        """
+        A call from its beginning to its end, as long as all goes well. None: all have come. Else the seconds that it has taken; enter()
+        and run() go on.
         """
     def run(
         self, seconds: typing.SupportsFloat | typing.SupportsIndex, with_digest: bool
@@ -1754,12 +1770,12 @@ class SmallCollectives:
         root: typing.Any,
         out: typing.Any,
         array: typing.Any,
-        seconds: typing.SupportsFloat | typing.SupportsIndex | None,
+        timeout: typing.Any,
     ) -> typing.Any:
         """
         Returns None if nothing has happened: the call is unusual or wrong, or others are under way; `ended[kind]` if it has ended; else
         what has stopped it, as Exchange.run() has it. Stopped, or interrupted by an exception, a call that has begun keeps the lock, and
-        stopped() is what goes on. root: None for none. seconds: timeout; None: the Endpoint's.
+        stopped() is what goes on. root: None for none.
         """
     def of_pair(
         self,
@@ -1767,7 +1783,7 @@ class SmallCollectives:
         array: typing.Any,
         from_: typing.Any,
         out: typing.Any,
-        seconds: typing.SupportsFloat | typing.SupportsIndex | None,
+        timeout: typing.Any,
     ) -> typing.Any:
         """
         The same of a send_recv.

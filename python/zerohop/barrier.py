@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -33,48 +32,51 @@ class Barrier:
     def __init__(self, roster: Roster, first_slot: int, bell: int, ending: Ending) -> None:
         self._roster, self._ending, self._history = roster, ending, roster.history
         self._steps = _core.Barrier(
-            roster.endpoint, self._history.log, roster.rank, roster.size, first_slot, bell
+            roster.endpoint, self._history.log, roster.rank, roster.size, first_slot, bell, _SLICE
         )
+        # As a rule it is all: of a timeout, None or the seconds after which wait() is to go on.
+        self.passed = self._steps.passed
         self._turns = itertools.count()  # whom to ask next
         self._lost: int | None = None
-        self._inside = threading.Lock()
 
-    def wait(self, timeout: float | None) -> None:
-        """As World.barrier(). Who calls again goes on where a call that timed out has left off."""
-        begin = time.monotonic()
-        seconds = None if timeout is None else self._roster.bound(timeout)
-        if not self._inside.acquire(blocking=False):
+    def wait(self, timeout: float | None, waited: float) -> None:
+        """As World.barrier(). Who calls again goes on where a call that timed out has left off.
+
+        waited: seconds that the call has taken so far.
+        """
+        begin = time.monotonic() - waited
+        self._roster.check_open()
+        bound = Bound(self._roster.bound(timeout), begin)
+        if not self._steps.enter():
             raise RuntimeError(
                 "another thread of this rank is in the barrier: one of them is enough"
             )
         try:
-            if self._lost is None and self._ending.cause is None:  # as a rule, and it is all
-                first = _SLICE if seconds is None else min(_SLICE, seconds)
-                found = self._steps.run(first, True)
-                if found is None:
-                    return
-            else:
-                found = ("rung", _NOBODY)
-            self._go_on(found, Bound(self._roster.bound(seconds), begin))
+            self._go_on(bound)
         finally:
-            self._inside.release()
+            self._steps.leave()
 
     def give_up(self, lost: int | None, bound: Bound) -> None:
         """For shrink(): that rank was lost elsewhere. Those who wait for this one here learn it, and so do those who come."""
-        if not self._inside.acquire(blocking=False):  # that thread learns it by itself
+        if not self._steps.enter():  # that thread learns it by itself
             return
         try:
             if self._lost is None:
-                self._lost = _NOBODY if lost is None else lost
+                self._lose(_NOBODY if lost is None else lost)
                 self._warn_others(bound)
         finally:
-            self._inside.release()
+            self._steps.leave()
 
-    def _go_on(self, found: tuple[str, int] | None, bound: Bound) -> None:
-        """found: as _core.Barrier.run() has it."""
+    def _lose(self, rank: int) -> None:
+        self._lost = rank
+        self._steps.end()
+
+    def _go_on(self, bound: Bound) -> None:
         if self._lost is not None:
             raise self._broken()
         try:
+            over = self._ending.cause is not None
+            found = ("rung", _NOBODY) if over else self._run(min(_SLICE, bound.left()))
             while found is not None:
                 found = self._answer(*found, bound)
         except PeerLost:
@@ -93,7 +95,7 @@ class Barrier:
         elif news == "different":
             self._compare(rank, bound)
         else:
-            self._lost = rank
+            self._lose(rank)
             raise self._broken()
         return self._run(min(_SLICE, bound.left()))
 
@@ -110,7 +112,7 @@ class Barrier:
         try:
             self._steps.connect(rank, self._roster.peer(rank, bound))
         except PeerLost as error:
-            self._lost = rank
+            self._lose(rank)
             raise self._broken() from error
 
     def _compare(self, rank: int, bound: Bound) -> None:
@@ -145,7 +147,7 @@ class Barrier:
             silent = set(gone).intersection(self._steps.missing())
             if found is None or found[0] != "quiet" or not silent:
                 return found
-            self._lost = min(silent)
+            self._lose(min(silent))
             raise self._broken()
         self._ask(missing[next(self._turns) % len(missing)], bound)
         if bound.left() == 0:

@@ -238,8 +238,9 @@ class World(CollectiveCalls):
         Raises TransferTimeout, PeerLost on every rank, now and ever after, when a rank was lost that has not come, and ValueError
         where ranks have called different things.
         """
-        self._roster.check_open()
-        self._barrier.wait(timeout)
+        waited = self._barrier.passed(timeout)
+        if waited is not None:
+            self._barrier.wait(timeout, waited)
 
     def state(self) -> list[str]:
         """``"healthy"`` or ``"corrupt"`` for every rank, as this one knows it (gaspi_state_vec_get).

@@ -124,6 +124,14 @@ TEST_CASE_FIXTURE(Pair, "notifications that have come are taken together, and no
   for (const std::uint32_t slot : {2, 7}) CHECK(right.peek_notify(slot) == 10 + slot);
 }
 
+struct Begun : Exchange {
+  Begun(std::shared_ptr<Lines> lines, std::vector<Move> sends, std::vector<Move> receives,
+        bool of_all)
+      : Exchange(std::move(lines)) {
+    begin(sends, receives, of_all);
+  }
+};
+
 struct Exchanged : Pair {
   std::shared_ptr<Lines> lines = lines_of(left, 0, to_right);
   std::shared_ptr<Lines> others = lines_of(right, 1, to_left);
@@ -150,19 +158,19 @@ struct Exchanged : Pair {
 };
 
 TEST_CASE_FIXTURE(Exchanged, "a small block arrives with its header") {
-  Exchange sending(lines, {move(1, source)}, {}, false);
+  Begun sending(lines, {move(1, source)}, {}, false);
   CHECK(run(sending, kSoon).news == Exchange::News::complete);
-  Exchange receiving(others, {}, {move(0, target)}, false);
+  Begun receiving(others, {}, {move(0, target)}, false);
   CHECK(run(receiving, kSoon).news == Exchange::News::complete);
   CHECK(target == source);
 }
 
 TEST_CASE_FIXTURE(Exchanged,
                   "what belongs to another call stops it, and a rank that is silent, too") {
-  Exchange waiting(others, {}, {move(0, target)}, false);
+  Begun waiting(others, {}, {move(0, target)}, false);
   CHECK(run(waiting, kAtOnce).news == Exchange::News::quiet);
   CHECK(waiting.missing() == std::vector<Rank>{0});
-  Exchange sending(lines, {move(1, source, 2)}, {}, false);
+  Begun sending(lines, {move(1, source, 2)}, {}, false);
   CHECK(run(sending, kSoon).news == Exchange::News::complete);
   const auto found = run(waiting, kSoon);
   CHECK(found.news == Exchange::News::other);
@@ -174,16 +182,16 @@ TEST_CASE_FIXTURE(Exchanged,
 TEST_CASE_FIXTURE(Exchanged,
                   "who has filled the inbox waits for room, and overhears nothing meanwhile") {
   for (std::uint64_t number = 1; number <= kMostMessages; ++number) {
-    Exchange sending(lines, {move(1, source, number)}, {}, false);
+    Begun sending(lines, {move(1, source, number)}, {}, false);
     CHECK(run(sending, kSoon).news == Exchange::News::complete);
   }
-  Exchange back(others, {move(0, source)}, {}, false);
+  Begun back(others, {move(0, source)}, {}, false);
   CHECK(run(back, kSoon).news == Exchange::News::complete);
-  Exchange both(lines, {move(1, source, kMostMessages + 1)}, {move(1, target)}, false);
+  Begun both(lines, {move(1, source, kMostMessages + 1)}, {move(1, target)}, false);
   for (int look = 0; look < 100 && target != source; ++look)
     CHECK(run(both, Deadline::Seconds{0.01}).news == Exchange::News::full);
   for (std::uint64_t number = 1; number <= kMostMessages; ++number) {
-    Exchange receiving(others, {}, {move(0, target, number)}, false);
+    Begun receiving(others, {}, {move(0, target, number)}, false);
     CHECK(run(receiving, kSoon).news == Exchange::News::complete);
   }
   CHECK(run(both, kSoon).news == Exchange::News::complete);
@@ -192,16 +200,16 @@ TEST_CASE_FIXTURE(Exchanged,
 
 TEST_CASE_FIXTURE(Exchanged, "a message tells of room, whether or not anybody takes it") {
   for (std::uint64_t number = 1; number <= kMostMessages; ++number) {
-    Exchange sending(lines, {move(1, source, number)}, {}, false);
+    Begun sending(lines, {move(1, source, number)}, {}, false);
     CHECK(run(sending, kSoon).news == Exchange::News::complete);
   }
-  Exchange one_more(lines, {move(1, source, kMostMessages + 1)}, {}, false);
+  Begun one_more(lines, {move(1, source, kMostMessages + 1)}, {}, false);
   CHECK(run(one_more, kAtOnce).news == Exchange::News::full);
-  Exchange taking(others, {move(0, source)}, {move(0, target)}, false);
+  Begun taking(others, {move(0, source)}, {move(0, target)}, false);
   CHECK(run(taking, kSoon).news == Exchange::News::complete);
   // It was sent before the other was taken.
   CHECK(run(one_more, Deadline::Seconds{0.05}).news == Exchange::News::full);
-  Exchange telling(others, {move(0, source, 2)}, {}, false);
+  Begun telling(others, {move(0, source, 2)}, {}, false);
   CHECK(run(telling, kSoon).news == Exchange::News::complete);
   CHECK(run(one_more, kSoon).news == Exchange::News::complete);
   CHECK(lines->at(1).untaken().size() == 2);
@@ -209,11 +217,11 @@ TEST_CASE_FIXTURE(Exchanged, "a message tells of room, whether or not anybody ta
 
 TEST_CASE_FIXTURE(Exchanged, "messages both ways need no notification of room within a lap") {
   for (std::uint64_t number = 1; number < kMostMessages; ++number) {
-    Exchange there(lines, {move(1, source, number)}, {}, false);
+    Begun there(lines, {move(1, source, number)}, {}, false);
     CHECK(run(there, kSoon).news == Exchange::News::complete);
-    Exchange back(others, {move(0, source, number)}, {move(0, target, number)}, false);
+    Begun back(others, {move(0, source, number)}, {move(0, target, number)}, false);
     CHECK(run(back, kSoon).news == Exchange::News::complete);
-    Exchange taken(lines, {}, {move(1, target, number)}, false);
+    Begun taken(lines, {}, {move(1, target, number)}, false);
     CHECK(run(taken, kSoon).news == Exchange::News::complete);
   }
   CHECK(left.peek_notify(kMessages + 2 + 1) == 0);
@@ -261,7 +269,7 @@ TEST_CASE_FIXTURE(Exchanged, "messages of any length arrive, however far ahead t
   const auto take_one = [&] {
     Move next = under_way.front();
     under_way.pop_front();
-    Exchange taking(others, {}, {next}, false);
+    Begun taking(others, {}, {next}, false);
     REQUIRE(run(taking, kSoon).news == Exchange::News::complete);
     const auto value = static_cast<std::byte>(next.label.number);
     CHECK(std::ranges::count(std::span(in).first(next.nbytes), value) ==
@@ -271,7 +279,7 @@ TEST_CASE_FIXTURE(Exchanged, "messages of any length arrive, however far ahead t
   for (std::uint64_t number = 1; number <= 2000; ++number) {
     const std::size_t nbytes = random() % (number % 5 == 0 ? kEager : 100) + 1;
     std::fill_n(out.begin(), nbytes, static_cast<std::byte>(number));
-    Exchange sending(lines, {move_of(1, out, number, nbytes)}, {}, false);
+    Begun sending(lines, {move_of(1, out, number, nbytes)}, {}, false);
     for (;;) {
       const auto news = run(sending, kAtOnce).news;
       if (news == Exchange::News::complete) break;
@@ -287,10 +295,10 @@ TEST_CASE_FIXTURE(Exchanged, "messages of any length arrive, however far ahead t
 }
 
 TEST_CASE_FIXTURE(Exchanged, "who rings off ends the wait of the others, behind what has arrived") {
-  Exchange sending(lines, {move(1, source)}, {}, false);
+  Begun sending(lines, {move(1, source)}, {}, false);
   CHECK(run(sending, kSoon).news == Exchange::News::complete);
   lines->at(1).ring_off(soon());
-  Exchange receiving(others, {}, {move(0, target), move(0, target, 2)}, false);
+  Begun receiving(others, {}, {move(0, target), move(0, target, 2)}, false);
   CHECK(run(receiving, kSoon).news == Exchange::News::quiet);  // at once
   CHECK(target == source);
   CHECK(others->at(0).is_over());

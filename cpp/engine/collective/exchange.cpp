@@ -12,22 +12,13 @@ constexpr unsigned bit(What what) { return 1U << static_cast<unsigned>(what); }
 
 }  // namespace
 
-Exchange::Exchange(std::shared_ptr<Lines> lines, std::vector<Move> sends,
-                   std::vector<Move> receives, bool of_all)
-    : lines_(std::move(lines)),
-      sends_(std::move(sends)),
-      receives_(std::move(receives)),
-      of_all_(of_all) {
-  for (const std::span<const Move> moves : {std::span<const Move>(receives_), std::span(sends_)}) {
-    for (const Move& move : moves) {
-      Line* const line = &lines_->at(move.rank);
-      if (std::ranges::find(partners_, line) == partners_.end()) partners_.push_back(line);
-    }
-  }
-  for (Line* line : partners_) {
-    line->incoming.clear();
-    line->outgoing.clear();
-  }
+void Exchange::begin(std::vector<Move>& sends, std::vector<Move>& receives, bool of_all) {
+  forget();
+  sends_.swap(sends);
+  receives_.swap(receives);
+  of_all_ = of_all;
+  add_partners(receives_);
+  add_partners(sends_);
   to_say_.reserve(sends_.size());  // as a rule
   lines_->outbox().forget();
   for (const Move& move : receives_) {
@@ -46,8 +37,22 @@ Exchange::Exchange(std::shared_ptr<Lines> lines, std::vector<Move> sends,
   }
 }
 
-Exchange::~Exchange() {
+void Exchange::forget() noexcept {
   for (Line* line : partners_) {
+    line->incoming.clear();
+    line->outgoing.clear();
+  }
+  partners_.clear();
+  to_say_.clear();
+  said_ = missing_ = 0;
+  announced_ = false;
+}
+
+void Exchange::add_partners(const std::vector<Move>& moves) {
+  for (const Move& move : moves) {
+    Line* const line = &lines_->at(move.rank);
+    if (std::ranges::find(partners_, line) != partners_.end()) continue;
+    partners_.push_back(line);
     line->incoming.clear();
     line->outgoing.clear();
   }

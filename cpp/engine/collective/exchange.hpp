@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "engine/collective/lines.hpp"
@@ -28,16 +29,18 @@ struct Move {
   bool eager() const noexcept { return nbytes == 0 || (small() && bytes != nullptr); }
 };
 
-// Of one call. One thread at a time, and one Exchange at a time over the same Lines.
+// Of one call at a time. One thread at a time, and one Exchange at a time over the same Lines.
 class Exchange {
  public:
-  // of_all: the call is everybody's. Then a rank that has rung off ends it, although it may not be
-  // one from which something is to come.
-  Exchange(std::shared_ptr<Lines> lines, std::vector<Move> sends, std::vector<Move> receives,
-           bool of_all);
-  ~Exchange();
+  explicit Exchange(std::shared_ptr<Lines> lines) : lines_(std::move(lines)) {}
+  ~Exchange() { forget(); }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
+
+  // Another call, which takes the moves, and gives the room for them back. of_all: it is
+  // everybody's. Then a rank that has rung off ends it, although it may not be one from which
+  // something is to come.
+  void begin(std::vector<Move>& sends, std::vector<Move>& receives, bool of_all);
 
   enum class News {
     complete,      // all that is to come is there, and what is sent may be changed
@@ -81,6 +84,8 @@ class Exchange {
   };
   using Stop = std::optional<Outcome>;
 
+  void forget() noexcept;
+  void add_partners(const std::vector<Move>& moves);
   static bool fits(const Saying& saying) noexcept;
   Deadline until() const;
   void say(What what, const Move& move);
@@ -95,9 +100,8 @@ class Exchange {
   Stop finish();
 
   const std::shared_ptr<Lines> lines_;
-  const std::vector<Move> sends_;
-  std::vector<Move> receives_;  // in place
-  const bool of_all_;
+  std::vector<Move> sends_, receives_;  // in place
+  bool of_all_ = false;
   std::vector<Line*> partners_;
   std::vector<Saying> to_say_;
   std::size_t said_ = 0;        // of these

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from zerohop.collectives.all_gather import all_gather
-from zerohop.collectives.all_to_all import all_to_all, send_recv
-from zerohop.collectives.blocks import Block, Flat, check_apart
-from zerohop.collectives.broadcast import broadcast
 from zerohop.collectives.desk import Desk, How
 from zerohop.collectives.order import Collective
-from zerohop.collectives.scatter import gather, scatter
+from zerohop.collectives.start import (
+    start_all_gather,
+    start_all_to_all,
+    start_broadcast,
+    start_gather,
+    start_scatter,
+    start_send_recv,
+)
 from zerohop.history import ALL_GATHER, ALL_TO_ALL, BROADCAST, GATHER, SCATTER
 
 __all__ = ["CollectiveCalls"]
@@ -76,16 +79,7 @@ class CollectiveCalls:
             done = self._desk.at_once(BROADCAST, root, None, array, timeout)
             if done is not None:
                 return done
-        root, how = self._desk.rank(root), How(stream, timeout, wait)
-        flat = self._desk.flat(array, "array", writable=self.rank != root)
-        return self._desk.start(
-            "broadcast",
-            root,
-            [flat],
-            how,
-            lambda turn: broadcast(turn, flat.whole()),
-            flat.nbytes,
-        )
+        return start_broadcast(self._desk, array, root, How(stream, timeout, wait))
 
     def scatter(
         self,
@@ -103,23 +97,7 @@ class CollectiveCalls:
             done = self._desk.at_once(SCATTER, root, out, parts, timeout)
             if done is not None:
                 return done
-        root, how = self._desk.rank(root), How(stream, timeout, wait)
-        target = self._desk.flat(out, "out", writable=True)
-        flats = [target]
-        blocks: list[Block] = []
-        if self.rank == root:
-            sources, blocks = self._desk.parts(parts, "parts", counts)
-            flats += sources
-            _check_own(target.whole(), blocks[root])
-            check_apart([target.whole()], _moved(blocks, root, target.whole()))
-        _check_dtypes(flats)
-        return self._desk.start(
-            "scatter",
-            root,
-            flats,
-            how,
-            lambda turn: scatter(turn, target.whole(), blocks),
-        )
+        return start_scatter(self._desk, out, parts, root, counts, How(stream, timeout, wait))
 
     def gather(
         self,
@@ -137,23 +115,7 @@ class CollectiveCalls:
             done = self._desk.at_once(GATHER, root, parts, array, timeout)
             if done is not None:
                 return done
-        root, how = self._desk.rank(root), How(stream, timeout, wait)
-        source = self._desk.flat(array, "array")
-        flats = [source]
-        blocks: list[Block] = []
-        if self.rank == root:
-            targets, blocks = self._desk.parts(parts, "parts", counts, writable=True)
-            flats += targets
-            _check_own(source.whole(), blocks[root])
-            check_apart(blocks, _moved([source.whole()], 0, blocks[root]))
-        _check_dtypes(flats)
-        return self._desk.start(
-            "gather",
-            root,
-            flats,
-            how,
-            lambda turn: gather(turn, blocks, source.whole()),
-        )
+        return start_gather(self._desk, parts, array, root, counts, How(stream, timeout, wait))
 
     def all_gather(
         self,
@@ -170,20 +132,7 @@ class CollectiveCalls:
             done = self._desk.at_once(ALL_GATHER, None, out, array, timeout)
             if done is not None:
                 return done
-        how = How(stream, timeout, wait)
-        source = self._desk.flat(array, "array")
-        flats, blocks = self._desk.parts(out, "out", counts, writable=True)
-        _check_own(source.whole(), blocks[self.rank])
-        check_apart(blocks, _moved([source.whole()], 0, blocks[self.rank]))
-        _check_dtypes([source, *flats])
-        return self._desk.start(
-            "all_gather",
-            None,
-            [source, *flats],
-            how,
-            lambda turn: all_gather(turn, blocks, source.whole()),
-            sum(block.nbytes for block in blocks),
-        )
+        return start_all_gather(self._desk, out, array, counts, How(stream, timeout, wait))
 
     def all_to_all(
         self,
@@ -202,18 +151,7 @@ class CollectiveCalls:
             if done is not None:
                 return done
         how = How(stream, timeout, wait)
-        sources, mine = self._desk.parts(parts, "parts", counts)
-        targets, theirs = self._desk.parts(out, "out", out_counts, writable=True)
-        _check_own(theirs[self.rank], mine[self.rank])
-        check_apart(theirs, _moved(mine, self.rank, theirs[self.rank]))
-        _check_dtypes([*sources, *targets])
-        return self._desk.start(
-            "all_to_all",
-            None,
-            [*sources, *targets],
-            how,
-            lambda turn: all_to_all(turn, theirs, mine),
-        )
+        return start_all_to_all(self._desk, out, parts, counts, out_counts, how)
 
     def send_recv(
         self,
@@ -238,47 +176,5 @@ class CollectiveCalls:
             done = self._desk.pair_at_once(to, array, from_, out, timeout)
             if done is not None:
                 return done
-        desk, how = self._desk, How(stream, timeout, wait)
-        to = None if to is None else desk.rank(to, "to=")
-        from_ = None if from_ is None else desk.rank(from_, "from_=")
-        sends = [] if to is None else [(to, desk.flat(array, "array"))]
-        receives = [] if from_ is None else [(from_, desk.flat(out, "out", writable=True))]
-        if (to == self.rank) != (from_ == self.rank):
-            raise ValueError("what a rank sends to itself it receives in the same call")
-        if sends and receives and to == self.rank:
-            _check_own(receives[0][1].whole(), sends[0][1].whole())
-            _check_dtypes([sends[0][1], receives[0][1]])
-        check_apart([flat.whole() for _, flat in receives], [flat.whole() for _, flat in sends])
-        return desk.start(
-            "send_recv",
-            None,
-            [flat for _, flat in (*sends, *receives)],
-            how,
-            lambda turn: send_recv(
-                turn,
-                [desk.sending(turn, rank, flat.whole()) for rank, flat in sends],
-                [desk.receiving(turn, rank, flat.whole()) for rank, flat in receives],
-            ),
-        )
-
-
-def _check_own(one: Block, other: Block) -> None:
-    if one.nbytes != other.nbytes:
-        raise ValueError(
-            f"{one.flat.what} has {one.nbytes} bytes, this rank's part of {other.flat.what} {other.nbytes}"
-        )
-
-
-def _check_dtypes(flats: list[Flat]) -> None:
-    for flat in flats:
-        if flat.dtype != flats[0].dtype:
-            raise ValueError(
-                f"{flats[0].what} is of {flats[0].dtype}, {flat.what} of {flat.dtype}: one collective has one dtype"
-            )
-
-
-def _moved(blocks: list[Block], own: int, place: Block) -> list[Block]:
-    """Without this rank's own if that lies where it goes to."""
-    if blocks[own].is_at(place):
-        return blocks[:own] + blocks[own + 1 :]
-    return blocks
+        how = How(stream, timeout, wait)
+        return start_send_recv(self._desk, to, array, from_, out, how)

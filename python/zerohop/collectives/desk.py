@@ -53,6 +53,10 @@ class Desk:
         )
         self._order = Order(self._lines, ending, self._calls)
 
+    @property
+    def own_rank(self) -> int:
+        return self._roster.rank
+
     def rank(self, rank: int, what: str = "root") -> int:
         """what: names the argument. Raises IndexError, TypeError."""
         number = whole(what, rank)
@@ -110,9 +114,8 @@ class Desk:
 
         kind: place in KINDS. root: None for none. out: what is written; of a broadcast None. Raises what ends it.
         """
-        seconds = None if timeout is None else self._roster.bound(timeout)
         try:
-            found = self._calls.of_all(kind, root, out, array, seconds)
+            found = self._calls.of_all(kind, root, out, array, timeout)
             if found is None or type(found) is Collective:
                 return found
             return self._go_on(KINDS[kind], found)  # in here: a signal may come before it
@@ -123,9 +126,8 @@ class Desk:
         self, to: int | None, array: Any, source: int | None, out: Any, timeout: float | None
     ) -> Collective | None:
         """The same of a send_recv."""
-        seconds = None if timeout is None else self._roster.bound(timeout)
         try:
-            found = self._calls.of_pair(to, array, source, out, seconds)
+            found = self._calls.of_pair(to, array, source, out, timeout)
             if found is None or type(found) is Collective:
                 return found
             return self._go_on("send_recv", found)

@@ -1,0 +1,77 @@
+#include "bindings/host_array.hpp"
+
+#include <utility>
+
+#include "base/error.hpp"
+#include "bindings/array_import.hpp"
+#include "bindings/buffer_import.hpp"
+#include "bindings/handles.hpp"
+
+namespace zerohop::bindings {
+
+bool HostArray::take(const engine::Endpoint& endpoint, py::handle array) {
+  release();
+  if (array.is_none() || PyList_Check(array.ptr()) || PyTuple_Check(array.ptr())) return false;
+  if (const auto* memory = find_memory(array)) return take_memory(endpoint, *memory);
+  return take_buffer(array) || take_any(array);
+}
+
+// What a release calls may be Python, and an exception on its way must survive that.
+void HostArray::release() noexcept {
+  owner_.reset();
+  if (view_.obj == nullptr) return;
+  const py::error_scope pending_error;
+  PyBuffer_Release(&view_);
+}
+
+bool HostArray::take_memory(const engine::Endpoint& endpoint, const engine::Memory& memory) {
+  if (!memory.on_host() || memory.closed() || memory.endpoint() != endpoint.address().id) {
+    return false;
+  }
+  return is(memory.layout(), memory.writable(), memory.pinned()->owner);
+}
+
+bool HostArray::take_buffer(py::handle array) {
+  if (!PyObject_CheckBuffer(array.ptr())) return false;
+  drain_released();
+  if (PyObject_GetBuffer(array.ptr(), &view_, PyBUF_RECORDS_RO) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  const auto dtype = dtype_of(view_);
+  if (!dtype || view_.len == 0 || PyBuffer_IsContiguous(&view_, 'C') == 0) {
+    release();
+    return false;
+  }
+  dtype_ = *dtype;
+  begin_ = static_cast<std::byte*>(view_.buf);
+  nbytes_ = static_cast<std::uint64_t>(view_.len);
+  rows_ = view_.ndim > 0 ? view_.shape[0] : -1;
+  writable_ = view_.readonly == 0;
+  return true;
+}
+
+bool HostArray::take_any(py::handle array) {
+  try {
+    ImportedArray imported = import_array(array);
+    return imported.device == "cpu" &&
+           is(imported.layout, imported.writable, std::move(imported.owner));
+  } catch (const py::error_already_set&) {
+  } catch (const py::builtin_exception&) {
+  } catch (const Error&) {
+  }
+  return false;
+}
+
+bool HostArray::is(const Layout& layout, bool writable, Owner owner) {
+  if (!layout.is_contiguous() || layout.count() == 0) return false;
+  dtype_ = layout.dtype;
+  begin_ = reinterpret_cast<std::byte*>(layout.address);
+  nbytes_ = layout.nbytes();
+  rows_ = layout.ndim() > 0 ? layout.shape[0] : -1;
+  writable_ = writable;
+  owner_ = std::move(owner);
+  return true;
+}
+
+}  // namespace zerohop::bindings
