@@ -177,6 +177,9 @@ connected), "lost" (it is), "told" (another one says so; -1: it has called shrin
       .def(
           "missing", [](const BarrierCalls& self) { return self.steps->missing(); },
           "Ranks that have yet to be heard, in this step.")
+      .def_property_readonly(
+          "is_leaf", [](const BarrierCalls& self) { return self.steps->is_leaf(); },
+          "Whether rank 0 hears from all, and this one only from it.")
       .def(
           "untold", [](const BarrierCalls& self) { return self.steps->untold(); },
           "(rank, slot on its board) of those that this rank has yet to tell.");

@@ -1621,6 +1621,11 @@ class Barrier:
         (rank, slot on its board) of those that this rank has yet to tell.
         """
     @property
+    def is_leaf(self) -> bool:
+        """
+        Whether rank 0 hears from all, and this one only from it.
+        """
+    @property
     def number(self) -> int:
         """
         Of the one that is under way.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 
 import numpy as np
 import pytest
@@ -65,6 +66,18 @@ def test_the_barrier_of_a_closed_world_blames_nobody(rank_threads):
     with pytest.raises(zh.Error, match=f"^the World '{first.name}' is closed$"):
         first.barrier()
     second.close()
+
+
+def test_who_waits_in_the_barrier_in_vain_knows_who_has_not_come(rank_threads):
+    """Ranks 1 and 2 hear of it from rank 0 alone."""
+    *here, absent = made = worlds(rank_threads, range(4), 4)
+    waiting = [Attempt(partial(world.barrier, timeout=0.5)) for world in here]
+    for attempt in waiting:
+        assert "rank 3 has not come in time" in str(attempt.failure(zh.TransferTimeout, 5))
+    again = [Attempt(world.barrier) for world in here]
+    absent.barrier()
+    results(again)
+    close(made)
 
 
 def test_one_thread_of_a_rank_is_in_the_barrier(rank_threads):
