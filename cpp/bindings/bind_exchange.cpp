@@ -184,12 +184,11 @@ py::object detail_of(const ExchangeHandle& self, const Exchange::Outcome& found)
 
 }  // namespace
 
-Stop run_exchange(ExchangeHandle& self, double slice, double left) {
+Stop run_exchange(ExchangeHandle& self, double slice, const Deadline& last) {
   const auto found = without_gil([&] {
     const Lines::Entered entered(*self.lines);
     if (!entered) throw Error("another thread of this rank exchanges over the same lines");
-    auto stop =
-        self.exchange->run(Deadline::Seconds{slice}, Deadline::after(Deadline::Seconds{left}));
+    auto stop = self.exchange->run(Deadline::Seconds{slice}, last);
     const Plan* const plan = self.plan.get();
     if (stop.news == Exchange::News::complete && plan && plan->own_nbytes > 0) {
       std::memcpy(plan->own_target, plan->own_source, plan->own_nbytes);
@@ -218,7 +217,12 @@ a block of EAGER bytes or fewer that it does, which a receive may have to be giv
            }),
            py::arg("endpoint"), py::arg("lines"), py::arg("sends"), py::arg("receives"),
            py::arg("kind"), py::arg("root"), py::arg("digest"), py::arg("of_all"))
-      .def("run", &run_exchange, py::arg("slice"), py::arg("left"), R"(
+      .def(
+          "run",
+          [](ExchangeHandle& self, double slice, double left) {
+            return run_exchange(self, slice, Deadline::after(Deadline::Seconds{left}));
+          },
+          py::arg("slice"), py::arg("left"), R"(
 Goes on. None: it is complete. Else what is to be looked at, the rank that it is about, and more: "quiet" (nothing has come in
 `slice` seconds, or a rank has rung off), "full" (that rank takes nothing), "unmet" (its inbox is to be looked up), "under_way"
 (the Transfer has not ended), "unregistered" (number of the receive), "other" (the labels of what has come and of what should), "length" (of what has come), "payload"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -38,7 +37,7 @@ struct Calls {
   std::vector<py::object> ended;  // by kind: what a call returns
   std::unique_ptr<CallLock> lock = std::make_unique<CallLock>();
   std::uint64_t under_way = 0;                                 // that Python has started
-  std::unordered_map<Rank, std::uint64_t> sent{}, received{};  // send_recv's
+  std::vector<std::uint64_t> sent{}, received{};               // send_recv's, by rank
   std::optional<ExchangeHandle> current{};  // of the call, and then for the next one
   bool stopped = false;                     // current: of a call that has been
   Deadline until = Deadline::after(Deadline::Seconds{0});
@@ -94,7 +93,7 @@ py::object run_call(Calls& self, py::handle timeout, Make make, Count count) {
   self.until = Deadline::after(Deadline::Seconds{*seconds});
   self.stopped = true;
   inside.keep();
-  if (auto stop = run_exchange(*self.current, std::min(self.slice, *seconds), *seconds)) {
+  if (auto stop = run_exchange(*self.current, std::min(self.slice, *seconds), self.until)) {
     return py::cast(std::move(*stop));
   }
   self.stopped = false;
@@ -164,7 +163,10 @@ by kind, what is returned of a call that has ended.)")
                        const std::shared_ptr<CallLog>& log, Rank rank, Rank size,
                        std::uint32_t bell, double slice, std::vector<py::object> ended) {
              const Place place{.rank = rank, .size = size};
-             return Calls{endpoint, lines, log, place, bell, slice, std::move(ended)};
+             Calls made{endpoint, lines, log, place, bell, slice, std::move(ended)};
+             made.sent.resize(size);
+             made.received.resize(size);
+             return made;
            }),
            py::arg("endpoint"), py::arg("lines"), py::arg("log"), py::arg("rank"), py::arg("size"),
            py::arg("bell"), py::arg("slice"), py::arg("ended"))
@@ -201,10 +203,10 @@ stopped() is what goes on. root: None for none.)")
           "mine", [](const Calls& self) { return self.lock->is_mine(); },
           "Whether this thread holds the lock.")
       .def(
-          "count_sent", [](Calls& self, Rank to) { return ++self.sent[to]; }, py::arg("to"),
+          "count_sent", [](Calls& self, Rank to) { return ++self.sent.at(to); }, py::arg("to"),
           "The number of the next send_recv to that rank.")
       .def(
-          "count_received", [](Calls& self, Rank from) { return ++self.received[from]; },
+          "count_received", [](Calls& self, Rank from) { return ++self.received.at(from); },
           py::arg("from_"));
 }
 

@@ -28,7 +28,7 @@ struct ExchangeHandle {
 // What has an Exchange stop: its name, the rank, and more.
 using Stop = std::optional<std::tuple<const char*, engine::collective::Rank, py::object>>;
 
-// slice: seconds to wait for each of what comes; left: for all. None: it is complete.
-Stop run_exchange(ExchangeHandle& self, double slice, double left);
+// slice: seconds to wait for each of what comes; last: for all. None: it is complete.
+Stop run_exchange(ExchangeHandle& self, double slice, const Deadline& last);
 
 }  // namespace zerohop::bindings::collective

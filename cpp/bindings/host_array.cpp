@@ -1,5 +1,8 @@
 #include "bindings/host_array.hpp"
 
+#include <pybind11/numpy.h>
+
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
@@ -8,16 +11,33 @@
 #include "bindings/handles.hpp"
 
 namespace zerohop::bindings {
+namespace {
+
+// Of numbers in this machine's byte order; nothing: something else.
+std::optional<DType> dtype_of(char kind, char byte_order, py::ssize_t itemsize) {
+  if (byte_order == '>' || itemsize > 16) return std::nullopt;
+  const auto bits = static_cast<std::uint8_t>(8 * itemsize);
+  switch (kind) {
+    case 'b': return DType{kDTypeBool, bits, 1};
+    case 'i': return DType{kDTypeInt, bits, 1};
+    case 'u': return DType{kDTypeUInt, bits, 1};
+    case 'f': return itemsize <= 8 ? std::optional(DType{kDTypeFloat, bits, 1}) : std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
 
 bool HostArray::take(const engine::Endpoint& endpoint, py::handle array) {
   release();
   if (array.is_none() || PyList_Check(array.ptr()) || PyTuple_Check(array.ptr())) return false;
   if (const auto* memory = find_memory(array)) return take_memory(endpoint, *memory);
-  return take_buffer(array) || take_any(array);
+  return take_numpy(array) || take_buffer(array) || take_any(array);
 }
 
 // What a release calls may be Python, and an exception on its way must survive that.
 void HostArray::release() noexcept {
+  numpy_ = py::object();
   owner_.reset();
   if (view_.obj == nullptr) return;
   const py::error_scope pending_error;
@@ -29,6 +49,23 @@ bool HostArray::take_memory(const engine::Endpoint& endpoint, const engine::Memo
     return false;
   }
   return is(memory.layout(), memory.writable(), memory.pinned()->owner);
+}
+
+// An array of NumPy itself, of numbers: what its fields say takes a tenth of a view.
+bool HostArray::take_numpy(py::handle array) {
+  const auto& numpy = py::detail::npy_api::get();
+  if (Py_TYPE(array.ptr()) != reinterpret_cast<PyTypeObject*>(numpy.PyArray_Type_)) return false;
+  const auto given = py::reinterpret_borrow<py::array>(array);
+  const py::dtype elements = given.dtype();
+  const auto dtype = dtype_of(elements.kind(), elements.byteorder(), elements.itemsize());
+  if (!dtype || (given.flags() & py::array::c_style) == 0 || given.size() == 0) return false;
+  numpy_ = given;
+  dtype_ = *dtype;
+  begin_ = reinterpret_cast<std::byte*>(py::detail::array_proxy(array.ptr())->data);
+  nbytes_ = static_cast<std::uint64_t>(given.nbytes());
+  rows_ = given.ndim() > 0 ? given.shape(0) : -1;
+  writable_ = given.writeable();
+  return true;
 }
 
 bool HostArray::take_buffer(py::handle array) {

@@ -1,5 +1,5 @@
-// An array of the host in one row, as one call of a collective has it. What NumPy lends by the
-// buffer protocol takes no allocation.
+// An array of the host in one row, as one call of a collective has it. None of NumPy's takes an
+// allocation, and a plain one only a look at its fields.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -36,10 +36,12 @@ class HostArray {
 
  private:
   bool take_memory(const engine::Endpoint& endpoint, const engine::Memory& memory);
+  bool take_numpy(py::handle array);
   bool take_buffer(py::handle array);
   bool take_any(py::handle array);
   bool is(const Layout& layout, bool writable, Owner owner);
 
+  py::object numpy_;  // or:
   Py_buffer view_{};  // or:
   Owner owner_;
   std::byte* begin_ = nullptr;

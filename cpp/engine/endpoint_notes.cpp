@@ -41,10 +41,10 @@ Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t coun
   services_.poller->wait(
       [&] {
         const std::uint64_t puts = board.puts();
-        const auto now = Deadline::Clock::now();
-        if (puts != scanned || count <= kFewSlots || now >= scan_again) {
+        const bool many = count > kFewSlots;  // else no look at the clock, either
+        if (!many || puts != scanned || Deadline::Clock::now() >= scan_again) {
           notified = board.find(first, count, reset);
-          scan_again = now + kScanAgain;
+          if (many) scan_again = Deadline::Clock::now() + kScanAgain;
         }
         scanned = puts;
         return notified.has_value() || closed() || control_->lonely() || all_gone(rails_);

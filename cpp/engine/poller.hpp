@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -194,10 +195,13 @@ class Poller {
 template <typename Ready>
 bool Poller::wait(Ready&& ready, const Deadline& deadline) {
   if (ready()) return true;
-  const auto source_until = std::min(Deadline::Clock::now() + kSourceSpin, deadline.at());
+  std::optional<Deadline::Clock::time_point> source_until;  // once it is asked for
   SpinWait spin(spin_, deadline.at(), &learned_);
   const auto source_may_end = [&] {
-    return sources_pending() && Deadline::Clock::now() < source_until;
+    if (!sources_pending()) return false;
+    const auto now = Deadline::Clock::now();
+    if (!source_until) source_until = std::min(now + kSourceSpin, deadline.at());
+    return now < *source_until;
   };
   do {
     // Neighbours first: what they put is there while a device would still be asked.
