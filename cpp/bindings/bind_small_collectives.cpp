@@ -36,10 +36,10 @@ struct Calls {
   double slice = 0;
   std::vector<py::object> ended;  // by kind: what a call returns
   std::unique_ptr<CallLock> lock = std::make_unique<CallLock>();
-  std::uint64_t under_way = 0;                                 // that Python has started
-  std::vector<std::uint64_t> sent{}, received{};               // send_recv's, by rank
-  std::optional<ExchangeHandle> current{};  // of the call, and then for the next one
-  bool stopped = false;                     // current: of a call that has been
+  std::uint64_t under_way = 0;                    // that Python has started
+  std::vector<std::uint64_t> sent{}, received{};  // send_recv's, by rank
+  std::optional<ExchangeHandle> current{};        // of the call, and then for the next one
+  bool stopped = false;                           // current: of a call that has been
   Deadline until = Deadline::after(Deadline::Seconds{0});
 };
 

@@ -7,6 +7,13 @@
 #include "engine/peer.hpp"
 
 namespace zerohop::engine {
+namespace {
+
+bool allows(const ipc::Window& window, const Run& run, bool is_write) {
+  return window.covers(run.b_address, run.b_address + run.nbytes) && (!is_write || window.writable);
+}
+
+}  // namespace
 
 // One range, mapped and reached before.
 bool Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options,
@@ -21,11 +28,7 @@ bool Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOp
     return false;
   }
   const auto way = neighbour_->known(remote.local_key);
-  if (!way || !way->window->covers(run.b_address, run.b_address + run.nbytes) ||
-      (is_write && !way->window->writable)) {
-    return false;
-  }
-  if (!may_be_at_once(options)) return false;
+  if (!way || !allows(*way->window, run, is_write) || !may_be_at_once(options)) return false;
   const Memory::Use used = local.use();  // alive while it is copied
   if (!used) return false;
   const auto notify = [&](std::byte* board) noexcept {
@@ -93,6 +96,19 @@ Peer::Transferring Peer::put(const Pair& pair, const TransferOptions& options) {
   const bool is_short = needs_no_transfer(options) && !touch_gpus({&pair, 1});
   if (is_short && copy_at_once(IBV_WR_RDMA_WRITE, pair, options, nullptr)) return nullptr;
   return write({&pair, 1}, options);
+}
+
+bool Peer::put(std::span<const std::byte> bytes, const RemoteMemory& there) {
+  const TransferOptions options;
+  check_call(options);
+  if (!neighbour_ || !needs_no_transfer(options) || bytes.size() > kCopiedInCall) return false;
+  const auto local = reinterpret_cast<std::uint64_t>(bytes.data());
+  const Run run{local, there.layout.address, bytes.size()};
+  const auto way = neighbour_->known(there.local_key);
+  if (!way || !allows(*way->window, run, true) || !may_be_at_once(options)) return false;
+  return at_once(Operation::write, run.nbytes, &*way->window, options, nullptr, [&] {
+    return way->visit->copy(*way->window, ipc::Direction::write, run, [](std::byte*) {});
+  });
 }
 
 Peer::Transferring Peer::put(const Notification& notification) {

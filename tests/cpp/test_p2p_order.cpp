@@ -1,8 +1,11 @@
 // The order between what devices carry and what is copied without them.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <future>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "base/error.hpp"
 #include "couple.hpp"
@@ -122,6 +125,26 @@ TEST_CASE("what is put has no Transfer where it ends in the call, and overtakes 
   finish(behind);
   CHECK(pair.work_requests() == posted + 1);
   CHECK(pair.right.wait_notify(1, 1, true, soon()).second == 4);
+}
+
+TEST_CASE("bytes that nobody has registered are put by p2p, or not at all") {
+  Neighbours pair(/*software=*/false);
+  const std::vector<std::byte> bytes(64, std::byte{7});
+  const auto* const first = reinterpret_cast<const std::byte*>(pair.target.layout().address);
+  CHECK_FALSE(pair.to_right->put(bytes, pair.far));  // the way there is not open yet
+  CHECK(*first == std::byte{0});
+  finish(pair.write("p2p"));
+  CHECK(pair.to_right->put(bytes, pair.far));
+  CHECK(std::ranges::equal(std::span(first, 64), bytes));
+  RemoteMemory beyond = pair.far;
+  beyond.layout = Layout::bytes(beyond.layout.address + (std::uint64_t{1} << 40), 64);
+  CHECK_FALSE(pair.to_right->put(bytes, beyond));
+  pair.right.close(soon());
+  CHECK_THROWS_AS(
+      {
+        for (const Deadline bound = soon(); !bound.passed();) pair.to_right->put(bytes, pair.far);
+      },
+      PeerLost);
 }
 
 TEST_CASE("one answer after the other is asked for, however many notifications go by a device") {

@@ -8,6 +8,9 @@
 namespace zerohop::engine::collective {
 namespace {
 
+// Bytes from which a copy into registered memory takes longer than one put more.
+constexpr std::size_t kPutApart = std::size_t{4} << 10;
+
 constexpr unsigned bit(What what) { return 1U << static_cast<unsigned>(what); }
 
 }  // namespace
@@ -136,11 +139,13 @@ void Exchange::send(Line& line, const Saying& saying) {
     where = move.memory->remote().to_bytes();
     payload = where;
   }
-  header.length = static_cast<std::uint32_t>(payload.size());
+  const std::size_t length = payload.size();
+  header.length = static_cast<std::uint32_t>(length);
+  if (length >= kPutApart && line.put_payload(payload)) payload = {};
   Outbox& outbox = lines_->outbox();
   const Memory& message = outbox.put(header, payload);
   if (saying.what != What::data) outbox.forget();
-  auto posted = line.send(message, last_);
+  auto posted = line.send(message, length, last_);
   if (posted) outbox.use({std::move(posted), &line});
 }
 

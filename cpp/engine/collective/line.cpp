@@ -85,7 +85,14 @@ void Line::has_room(std::uint32_t value) noexcept {
   over_ = over_ || value >= kOver;
 }
 
-std::shared_ptr<Transfer> Line::send(const Memory& from, const Deadline& deadline) {
+bool Line::put_payload(std::span<const std::byte> payload) {
+  message_there_->layout =
+      Layout::bytes(inbox_there_ + room_.next() + sizeof(Header), payload.size());
+  return peer_->put(payload, *message_there_);
+}
+
+std::shared_ptr<Transfer> Line::send(const Memory& from, std::size_t length,
+                                     const Deadline& deadline) {
   const std::uint64_t nbytes = from.layout().nbytes();
   message_there_->layout = Layout::bytes(inbox_there_ + room_.next(), nbytes);
   const Peer::Pair pair{&from, &*message_there_};
@@ -93,7 +100,7 @@ std::shared_ptr<Transfer> Line::send(const Memory& from, const Deadline& deadlin
   options.notify = Notification{slots_.messages, in_slot(sent_ + 1)};
   options.timeout = seconds_left(deadline);
   auto posted = peer_->put(pair, options);
-  room_.put(nbytes - sizeof(Header));
+  room_.put(length);
   ++sent_;
   told_ = taken_;
   untold_bytes_ = 0;

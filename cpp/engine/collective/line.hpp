@@ -72,9 +72,12 @@ class Line {
 
   // --- messages ---
   bool has_news() const noexcept { return taken_ < arrived_; }  // that nobody has taken
-  // `from`: the message, in registered memory. Met, and it fits. Null: it is there. Throws what
-  // Peer::write does.
-  std::shared_ptr<Transfer> send(const Memory& from, const Deadline& deadline);
+  // Puts where it belongs what is to lie behind the header of the next message. False: it has to go
+  // with that. Met, and it fits.
+  bool put_payload(std::span<const std::byte> payload);
+  // `from`: the message in registered memory, or its header, of `length` bytes behind it. Met, and
+  // it fits. Null: it is there. Throws what Peer::write does.
+  std::shared_ptr<Transfer> send(const Memory& from, std::size_t length, const Deadline& deadline);
   // Posts it; the next message is behind it.
   void write(const Memory& block, const RemoteMemory& there, const Deadline& deadline);
   // Of those that are wanted (a bit for each What) the next one; of_all: any, as for a collective
