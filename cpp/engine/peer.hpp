@@ -67,9 +67,12 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // As write() and notify(), but null, and no Transfer is made, where all ended well in the call.
   Transferring put(const Pair& pair, const TransferOptions& options);
   Transferring put(const Notification& notification);
-  // Host bytes that nobody has registered: p2p needs no more. False: it cannot be done at once, and
-  // nothing has happened.
-  bool put(std::span<const std::byte> bytes, const RemoteMemory& there);
+  // Host bytes, one behind the other, that nobody has registered: p2p needs no more. False: it
+  // cannot be done at once, and nothing has happened. there: of its layout the address alone.
+  struct Parts {
+    std::span<const std::byte> head, body;
+  };
+  bool put(const Parts& parts, const RemoteMemory& there, const Notification& notification);
   Transferring send(const Memory& from, std::uint32_t tag);
   Transferring receive(const Memory& into, std::uint32_t tag);
 

@@ -1,5 +1,7 @@
 // The short ways of p2p between host arrays: what ends within the call, where nothing is under way.
 // Each is taken, or says false. made: gets the Transfer; null: nobody wants one.
+#include <array>
+#include <span>
 #include <tuple>
 
 #include "base/ticks.hpp"
@@ -9,8 +11,8 @@
 namespace zerohop::engine {
 namespace {
 
-bool allows(const ipc::Window& window, const Run& run, bool is_write) {
-  return window.covers(run.b_address, run.b_address + run.nbytes) && (!is_write || window.writable);
+bool allows(const ipc::Window& window, std::uint64_t address, std::uint64_t nbytes, bool is_write) {
+  return window.covers(address, address + nbytes) && (!is_write || window.writable);
 }
 
 }  // namespace
@@ -28,7 +30,10 @@ bool Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOp
     return false;
   }
   const auto way = neighbour_->known(remote.local_key);
-  if (!way || !allows(*way->window, run, is_write) || !may_be_at_once(options)) return false;
+  if (!way || !allows(*way->window, run.b_address, run.nbytes, is_write) ||
+      !may_be_at_once(options)) {
+    return false;
+  }
   const Memory::Use used = local.use();  // alive while it is copied
   if (!used) return false;
   const auto notify = [&](std::byte* board) noexcept {
@@ -37,7 +42,7 @@ bool Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOp
   return at_once(is_write ? Operation::write : Operation::read, run.nbytes, &*way->window, options,
                  made, [&] {
                    const auto direction = is_write ? ipc::Direction::write : ipc::Direction::read;
-                   return way->visit->copy(*way->window, direction, run, notify);
+                   return way->visit->copy(*way->window, direction, std::span(&run, 1), notify);
                  });
 }
 
@@ -98,16 +103,26 @@ Peer::Transferring Peer::put(const Pair& pair, const TransferOptions& options) {
   return write({&pair, 1}, options);
 }
 
-bool Peer::put(std::span<const std::byte> bytes, const RemoteMemory& there) {
-  const TransferOptions options;
+bool Peer::put(const Parts& parts, const RemoteMemory& there, const Notification& notification) {
+  const TransferOptions options{.notify = notification, .require = {}, .timeout = {}};
   check_call(options);
-  if (!neighbour_ || !needs_no_transfer(options) || bytes.size() > kCopiedInCall) return false;
-  const auto local = reinterpret_cast<std::uint64_t>(bytes.data());
-  const Run run{local, there.layout.address, bytes.size()};
+  const std::uint64_t nbytes = parts.head.size() + parts.body.size();
+  if (!neighbour_ || !needs_no_transfer(options) || nbytes > kCopiedInCall) return false;
+  const std::uint64_t address = there.layout.address;
   const auto way = neighbour_->known(there.local_key);
-  if (!way || !allows(*way->window, run, true) || !may_be_at_once(options)) return false;
-  return at_once(Operation::write, run.nbytes, &*way->window, options, nullptr, [&] {
-    return way->visit->copy(*way->window, ipc::Direction::write, run, [](std::byte*) {});
+  if (!way || !allows(*way->window, address, nbytes, true) || !may_be_at_once(options)) {
+    return false;
+  }
+  const auto run = [](std::span<const std::byte> part, std::uint64_t to) {
+    return Run{reinterpret_cast<std::uint64_t>(part.data()), to, part.size()};
+  };
+  const std::array runs{run(parts.head, address), run(parts.body, address + parts.head.size())};
+  const auto notify = [&](std::byte* board) noexcept {
+    Neighbour::notify(board, *way->visit, notify_message(notification));
+  };
+  return at_once(Operation::write, nbytes, &*way->window, options, nullptr, [&] {
+    const std::span used(runs.data(), parts.body.empty() ? 1 : 2);
+    return way->visit->copy(*way->window, ipc::Direction::write, used, notify);
   });
 }
 

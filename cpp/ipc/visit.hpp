@@ -128,13 +128,14 @@ class Visit {
   Copied copy_step(const Window& window, Direction direction, Cursor& cursor,
                    std::uint64_t& nbytes) noexcept;
 
-  // The same for a single run of at most kPiece bytes in mapped pages; then calls
+  // The same for a few runs of at most kPiece bytes in all, in mapped pages; then calls
   // `behind(std::byte* board)`, in time before either end of the visit. Waits for nothing.
   template <typename Behind>
-  Copied copy(const Window& window, Direction direction, const Run& run, Behind&& behind) noexcept {
+  Copied copy(const Window& window, Direction direction, std::span<const Run> runs,
+              Behind&& behind) noexcept {
     const Hazards::Claim claim(hazards(), window.entry.slot, Patience::none);
     if (const Copied no = refusal(claim, &window); no != Copied::all) return no;
-    copy_run(window, direction, run);
+    for (const Run& run : runs) copy_run(window, direction, run);
     behind(board_->data());
     return Copied::all;
   }

@@ -129,20 +129,26 @@ TEST_CASE("what is put has no Transfer where it ends in the call, and overtakes 
 
 TEST_CASE("bytes that nobody has registered are put by p2p, or not at all") {
   Neighbours pair(/*software=*/false);
-  const std::vector<std::byte> bytes(64, std::byte{7});
-  const auto* const first = reinterpret_cast<const std::byte*>(pair.target.layout().address);
-  CHECK_FALSE(pair.to_right->put(bytes, pair.far));  // the way there is not open yet
-  CHECK(*first == std::byte{0});
+  const std::vector<std::byte> head(16, std::byte{7}), body(48, std::byte{8});
+  const Peer::Parts parts{head, body};
+  const auto* const there = reinterpret_cast<const std::byte*>(pair.target.layout().address);
+  const auto put = [&](const RemoteMemory& to) { return pair.to_right->put(parts, to, {1, 5}); };
+  CHECK_FALSE(put(pair.far));  // the way there is not open yet
   finish(pair.write("p2p"));
-  CHECK(pair.to_right->put(bytes, pair.far));
-  CHECK(std::ranges::equal(std::span(first, 64), bytes));
+  CHECK(*there == std::byte{0});
+  CHECK(pair.right.peek_notify(1) == 0);
+  CHECK(put(pair.far));
+  CHECK(std::ranges::equal(std::span(there, 16), head));
+  CHECK(std::ranges::equal(std::span(there + 16, 48), body));
+  CHECK(pair.right.reset_notify(1) == 5);
   RemoteMemory beyond = pair.far;
-  beyond.layout = Layout::bytes(beyond.layout.address + (std::uint64_t{1} << 40), 64);
-  CHECK_FALSE(pair.to_right->put(bytes, beyond));
+  beyond.layout.address += 16;
+  CHECK_FALSE(put(beyond));
+  CHECK(pair.right.peek_notify(1) == 0);
   pair.right.close(soon());
   CHECK_THROWS_AS(
       {
-        for (const Deadline bound = soon(); !bound.passed();) pair.to_right->put(bytes, pair.far);
+        for (const Deadline bound = soon(); !bound.passed();) put(pair.far);
       },
       PeerLost);
 }

@@ -8,9 +8,6 @@
 namespace zerohop::engine::collective {
 namespace {
 
-// Bytes from which a copy into registered memory takes longer than one put more.
-constexpr std::size_t kPutApart = std::size_t{4} << 10;
-
 constexpr unsigned bit(What what) { return 1U << static_cast<unsigned>(what); }
 
 }  // namespace
@@ -115,38 +112,41 @@ Exchange::Stop Exchange::say_next() {
   if (next.what == What::ready && !next.move->memory) {
     return Outcome{.news = News::unregistered, .rank = line.rank(), .move = next.move};
   }
-  while (line.checked() && line.oldest()) {
-    if (Stop stop = await(line, line.oldest())) return stop;
-  }
-  for (const Outbox::Use& use : lines_->outbox().uses_of_next()) {
-    if (Stop stop = await(*use.line, use.transfer)) return stop;
-  }
+  std::vector<std::byte> where;
+  if (next.what == What::ready) where = next.move->memory->remote().to_bytes();
+  std::span<const std::byte> payload = where;
+  if (next.what == What::data) payload = {next.move->bytes, next.move->nbytes};
+  const Header header{.label = next.move->label,
+                      .what = next.what,
+                      .emptied = line.taken_count(),
+                      .length = static_cast<std::uint32_t>(payload.size())};
   culprit_ = line.rank();
   line.look();
-  send(line, next);
+  const bool put = line.put(header, payload);
   culprit_.reset();
+  if (!put) {
+    if (Stop stop = send(line, header, payload)) return stop;
+    if (next.what != What::data) lines_->outbox().forget();  // the payload goes
+  }
   ++said_;
   return std::nullopt;
 }
 
-void Exchange::send(Line& line, const Saying& saying) {
-  const Move& move = *saying.move;
-  Header header{.label = move.label, .what = saying.what, .emptied = line.taken_count()};
-  std::vector<std::byte> where;
-  std::span<const std::byte> payload;
-  if (saying.what == What::data) payload = {move.bytes, move.nbytes};
-  if (saying.what == What::ready) {
-    where = move.memory->remote().to_bytes();
-    payload = where;
+// Out of the outbox.
+Exchange::Stop Exchange::send(Line& line, const Header& header,
+                              std::span<const std::byte> payload) {
+  while (line.checked() && line.oldest()) {
+    if (Stop stop = await(line, line.oldest())) return stop;
   }
-  const std::size_t length = payload.size();
-  header.length = static_cast<std::uint32_t>(length);
-  if (length >= kPutApart && line.put_payload(payload)) payload = {};
   Outbox& outbox = lines_->outbox();
-  const Memory& message = outbox.put(header, payload);
-  if (saying.what != What::data) outbox.forget();
-  auto posted = line.send(message, length, last_);
+  for (const Outbox::Use& use : outbox.uses_of_next()) {
+    if (Stop stop = await(*use.line, use.transfer)) return stop;
+  }
+  culprit_ = line.rank();
+  auto posted = line.send(outbox.put(header, payload), last_);
+  culprit_.reset();
   if (posted) outbox.use({std::move(posted), &line});
+  return std::nullopt;
 }
 
 // For a transfer over that line. Throws what ended it.

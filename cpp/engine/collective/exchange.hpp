@@ -90,7 +90,7 @@ class Exchange {
   Deadline until() const;
   void say(What what, const Move& move);
   Stop say_next();
-  void send(Line& line, const Saying& saying);
+  Stop send(Line& line, const Header& header, std::span<const std::byte> payload);
   Stop await(Line& line, const std::shared_ptr<Transfer>& transfer);
   Stop take_from(Line& line);
   Stop on(Line& line, Message& message);

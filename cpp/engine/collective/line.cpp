@@ -85,14 +85,16 @@ void Line::has_room(std::uint32_t value) noexcept {
   over_ = over_ || value >= kOver;
 }
 
-bool Line::put_payload(std::span<const std::byte> payload) {
-  message_there_->layout =
-      Layout::bytes(inbox_there_ + room_.next() + sizeof(Header), payload.size());
-  return peer_->put(payload, *message_there_);
+bool Line::put(const Header& header, std::span<const std::byte> payload) {
+  message_there_->layout.address = inbox_there_ + room_.next();
+  const Peer::Parts parts{std::as_bytes(std::span(&header, 1)), payload};
+  if (!peer_->put(parts, *message_there_, {slots_.messages, in_slot(sent_ + 1)})) return false;
+  count_sent(payload.size());
+  post(nullptr, false);
+  return true;
 }
 
-std::shared_ptr<Transfer> Line::send(const Memory& from, std::size_t length,
-                                     const Deadline& deadline) {
+std::shared_ptr<Transfer> Line::send(const Memory& from, const Deadline& deadline) {
   const std::uint64_t nbytes = from.layout().nbytes();
   message_there_->layout = Layout::bytes(inbox_there_ + room_.next(), nbytes);
   const Peer::Pair pair{&from, &*message_there_};
@@ -100,12 +102,17 @@ std::shared_ptr<Transfer> Line::send(const Memory& from, std::size_t length,
   options.notify = Notification{slots_.messages, in_slot(sent_ + 1)};
   options.timeout = seconds_left(deadline);
   auto posted = peer_->put(pair, options);
+  count_sent(nbytes - sizeof(Header));
+  post(posted, false);
+  return posted;
+}
+
+// One that goes along with what has been taken.
+void Line::count_sent(std::size_t length) {
   room_.put(length);
   ++sent_;
   told_ = taken_;
   untold_bytes_ = 0;
-  post(posted, false);
-  return posted;
 }
 
 void Line::write(const Memory& block, const RemoteMemory& there, const Deadline& deadline) {

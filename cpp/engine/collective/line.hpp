@@ -72,12 +72,12 @@ class Line {
 
   // --- messages ---
   bool has_news() const noexcept { return taken_ < arrived_; }  // that nobody has taken
-  // Puts where it belongs what is to lie behind the header of the next message. False: it has to go
-  // with that. Met, and it fits.
-  bool put_payload(std::span<const std::byte> payload);
-  // `from`: the message in registered memory, or its header, of `length` bytes behind it. Met, and
-  // it fits. Null: it is there. Throws what Peer::write does.
-  std::shared_ptr<Transfer> send(const Memory& from, std::size_t length, const Deadline& deadline);
+  // A message, in the call. False: it cannot be done, and nothing has happened: then send() it.
+  // Met, and it fits. Throws what Peer::put does.
+  bool put(const Header& header, std::span<const std::byte> payload);
+  // `from`: the message, in registered memory. Met, and it fits. Null: it is there. Throws what
+  // Peer::write does.
+  std::shared_ptr<Transfer> send(const Memory& from, const Deadline& deadline);
   // Posts it; the next message is behind it.
   void write(const Memory& block, const RemoteMemory& there, const Deadline& deadline);
   // Of those that are wanted (a bit for each What) the next one; of_all: any, as for a collective
@@ -108,6 +108,7 @@ class Line {
     bool is_block;
   };
   void post(std::shared_ptr<Transfer> transfer, bool is_block);
+  void count_sent(std::size_t length);
   std::span<const std::byte> at(std::size_t offset) const noexcept;
   void count_taken(std::size_t length);
   void count_free(std::uint64_t more) noexcept;
