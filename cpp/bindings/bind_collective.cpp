@@ -125,15 +125,22 @@ News run_barrier(BarrierCalls& self, double seconds, bool with_digest) {
   return run_steps(self, seconds, with_digest);
 }
 
-// A call that goes well. None: it has; else the seconds that it has taken.
-std::optional<double> pass_barrier(BarrierCalls& self, py::handle timeout) {
+bool enter(BarrierCalls& self) {
+  if (self.stop && self.lock->is_mine()) return true;  // attempt() has left it inside
+  return self.lock->try_acquire();
+}
+
+// None: the barrier has completed. Else the seconds spent; where it has begun, this thread is still
+// inside.
+std::optional<double> attempt(BarrierCalls& self, py::handle timeout) {
   const auto seconds = seconds_in(timeout, self.slice);
   if (!seconds || self.over || self.log->is_over() || self.endpoint->closed()) return 0;
-  const TriedLock inside(*self.lock);
-  if (!inside || self.stop) return 0;
+  TryLock inside(*self.lock);
+  if (!inside) return 0;
   const auto begin = Deadline::Clock::now();
   self.stop = run_steps(self, std::min(*seconds, self.slice), true);
   if (!self.stop) return std::nullopt;
+  inside.keep();
   return Deadline::Seconds(Deadline::Clock::now() - begin).count();
 }
 
@@ -158,15 +165,13 @@ for a look.)");
             self.steps->connect(rank, peer.peer);
           },
           py::arg("rank"), py::arg("peer"))
-      .def("passed", &pass_barrier, py::arg("timeout"), R"(
+      .def("attempt", &attempt, py::arg("timeout"), R"(
 A call from its beginning to its end, as long as all goes well. None: all have come. Else the seconds that it has taken; enter()
-and run() go on.)")
-      .def(
-          "enter", [](BarrierCalls& self) { return self.lock->try_acquire(); },
-          "False: another thread is in the barrier.")
+and run() go on, and this thread has entered already if it could.)")
+      .def("enter", &enter, "False: another thread is in the barrier.")
       .def("leave", [](BarrierCalls& self) { self.lock->release(); })
       .def(
-          "end", [](BarrierCalls& self) { self.over = true; }, "passed() does nothing any more.")
+          "end", [](BarrierCalls& self) { self.over = true; }, "attempt() does nothing any more.")
       .def("run", &run_barrier, py::arg("seconds"), py::arg("with_digest"), R"(
 Goes on with the barrier that is under way, or begins one. None: all have come. Else what is to be looked at, and the rank that
 it is about: "quiet" (nothing came in time), "rung" (somebody has found that calls differ), "unknown" (that rank is to be
@@ -177,9 +182,6 @@ connected), "lost" (it is), "told" (another one says so; -1: it has called shrin
       .def(
           "missing", [](const BarrierCalls& self) { return self.steps->missing(); },
           "Ranks that have yet to be heard, in this step.")
-      .def_property_readonly(
-          "is_leaf", [](const BarrierCalls& self) { return self.steps->is_leaf(); },
-          "Whether rank 0 hears from all, and this one only from it.")
       .def(
           "untold", [](const BarrierCalls& self) { return self.steps->untold(); },
           "(rank, slot on its board) of those that this rank has yet to tell.");

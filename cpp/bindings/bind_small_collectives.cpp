@@ -77,22 +77,36 @@ void begin(ExchangeHandle& current, const Number& number) {
   current.exchange->begin(plan.sends, plan.receives, plan.call.kind != Kind::send_recv);
 }
 
+// Gives the program its arrays back at the end of the scope.
+class Borrowed {
+ public:
+  explicit Borrowed(Plan& plan) noexcept : plan_(&plan) {}
+  ~Borrowed() {
+    if (plan_ != nullptr) plan_->release();
+  }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+  void keep() noexcept { plan_ = nullptr; }
+
+ private:
+  Plan* plan_;
+};
+
 // make: fills a Plan, or cannot. count: numbers the call. Stopped, or where the exchange throws,
 // the call keeps the lock.
 template <typename Make, typename Count>
 py::object run_call(Calls& self, py::handle timeout, Make make, Count count) {
   const auto seconds = seconds_in(timeout, self.endpoint->timeout());
-  TriedLock inside(*self.lock);
+  TryLock inside(*self.lock);
   if (!seconds || !inside) return py::none();
   Plan& plan = next_plan(self);
-  if (!make(plan) || !is_free(self, plan)) {
-    plan.release();
-    return py::none();
-  }
+  Borrowed arrays(plan);
+  if (!make(plan) || !is_free(self, plan)) return py::none();
   begin(*self.current, count(plan));
   self.until = Deadline::after(Deadline::Seconds{*seconds});
   self.stopped = true;
   inside.keep();
+  arrays.keep();
   if (auto stop = run_exchange(*self.current, std::min(self.slice, *seconds), self.until)) {
     return py::cast(std::move(*stop));
   }
@@ -102,7 +116,7 @@ py::object run_call(Calls& self, py::handle timeout, Make make, Count count) {
   return self.ended[static_cast<std::size_t>(plan.call.kind)];
 }
 
-// A rank as the program has given it, or nothing where Python has a word to say about it.
+// A rank as the program has given it, or nullopt: validation is left to Python.
 std::optional<Rank> rank_in(const Calls& self, py::handle given) {
   if (PyLong_CheckExact(given.ptr()) == 0) return std::nullopt;
   int overflow = 0;

@@ -62,14 +62,14 @@ class CallLock {
 };
 
 // The lock, if no thread holds it, to the end of the scope.
-class TriedLock {
+class TryLock {
  public:
-  explicit TriedLock(CallLock& lock) noexcept : lock_(lock), mine_(lock.try_acquire()) {}
-  ~TriedLock() {
+  explicit TryLock(CallLock& lock) noexcept : lock_(lock), mine_(lock.try_acquire()) {}
+  ~TryLock() {
     if (mine_) lock_.release();
   }
-  TriedLock(const TriedLock&) = delete;
-  TriedLock& operator=(const TriedLock&) = delete;
+  TryLock(const TryLock&) = delete;
+  TryLock& operator=(const TryLock&) = delete;
   explicit operator bool() const noexcept { return mine_; }
   void keep() noexcept { mine_ = false; }  // the lock stays held
 
@@ -78,8 +78,7 @@ class TriedLock {
   bool mine_;
 };
 
-// A timeout as the program has given it, None for `usual`; nothing where Python has a word to say
-// about it.
+// A timeout as the program has given it, None for `usual`. nullopt: validation is left to Python.
 inline std::optional<double> seconds_in(py::handle given, double usual) {
   if (given.is_none()) return usual;
   double seconds = 0;

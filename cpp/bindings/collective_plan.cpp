@@ -54,13 +54,13 @@ void Plan::release() noexcept {
   out = py::object();
 }
 
-void Plan::is_of(const DType& dtype) {
+void Plan::set_dtype(const DType& dtype) {
   if (named_ == dtype) return;
   call.dtype = to_dtype_name(dtype.name());
   named_ = dtype;
 }
 
-void Plan::writes(py::handle array, const HostArray& flat) {
+void Plan::set_out(py::handle array, const HostArray& flat) {
   out = py::reinterpret_borrow<py::object>(array);
   out_begin = flat.begin();
 }
@@ -94,26 +94,26 @@ void Plan::others(Each&& each) const {
 bool Plan::broadcast(py::handle array, const HostArray* flat) {
   const auto root = static_cast<Rank>(place_.root);
   if (!flat || flat->nbytes() > kEager) return false;
-  is_of(flat->dtype());
+  set_dtype(flat->dtype());
   call.nbytes = flat->nbytes();
   if (place_.rank == root) {
     others([&](Rank rank) { sends.push_back(move(rank, flat->begin(), flat->nbytes())); });
     return true;
   }
   if (!flat->writable()) return false;
-  writes(array, *flat);
+  set_out(array, *flat);
   receives.push_back(move(root, flat->begin(), flat->nbytes()));
   return true;
 }
 
 // Between blocks of `many`, one for each rank, and `one`: scatter and gather.
-bool Plan::with_root(bool gathers, py::handle array, const HostArray* one, const HostArray* many) {
+bool Plan::with_root(bool gathers, py::handle target, const HostArray* one, const HostArray* many) {
   const auto root = static_cast<Rank>(place_.root);
   if (!one || one->nbytes() > kEager || (!gathers && !one->writable())) return false;
-  is_of(one->dtype());
+  set_dtype(one->dtype());
   auto& moves = gathers == (place_.rank == root) ? receives : sends;
   if (place_.rank != root) {
-    if (!gathers) writes(array, *one);
+    if (!gathers) set_out(target, *one);
     moves.push_back(move(root, one->begin(), one->nbytes()));
     return true;
   }
@@ -122,13 +122,13 @@ bool Plan::with_root(bool gathers, py::handle array, const HostArray* one, const
   if (!blocks || blocks->nbytes != one->nbytes()) return false;
   std::byte* const own = blocks->at(root);
   if (own != one->begin() && !apart(*many, *one)) return false;
-  writes(array, gathers ? *many : *one);
+  set_out(target, gathers ? *many : *one);
   others([&](Rank rank) { moves.push_back(move(rank, blocks->at(rank), blocks->nbytes)); });
   gathers ? keep_own(one->begin(), own, one->nbytes()) : keep_own(own, one->begin(), one->nbytes());
   return true;
 }
 
-bool Plan::among_all(bool gathers, py::handle array, const HostArray* targets,
+bool Plan::among_all(bool gathers, py::handle target, const HostArray* targets,
                      const HostArray* sources) {
   if (!targets || !sources) return false;
   const auto theirs = cut(*targets, place_.size);
@@ -140,8 +140,8 @@ bool Plan::among_all(bool gathers, py::handle array, const HostArray* targets,
   std::byte* const own = theirs->at(place_.rank);
   const bool in_place = gathers && own == sources->begin();
   if (!in_place && !apart(*targets, *sources)) return false;
-  is_of(sources->dtype());
-  writes(array, *targets);
+  set_dtype(sources->dtype());
+  set_out(target, *targets);
   if (gathers) call.nbytes = targets->nbytes();
   others([&](Rank rank) {
     std::byte* const from = gathers ? mine->begin : mine->at(rank);
@@ -154,34 +154,34 @@ bool Plan::among_all(bool gathers, py::handle array, const HostArray* targets,
   return true;
 }
 
-bool Plan::make(const engine::Endpoint& endpoint, const Place& place, Kind kind, py::handle array,
-                py::handle sent) {
+bool Plan::make(const engine::Endpoint& endpoint, const Place& place, Kind kind, py::handle target,
+                py::handle source) {
   if (place.size < 2 || place.size > kFew) return false;
   begin(place, kind);
-  const HostArray* const source = source_.take(endpoint, sent) ? &source_ : nullptr;
-  if (kind == Kind::broadcast) return broadcast(sent, source);
-  const HostArray* const target = target_.take(endpoint, array) ? &target_ : nullptr;
-  if (kind == Kind::scatter) return with_root(false, array, target, source);
-  if (kind == Kind::gather) return with_root(true, array, source, target);
-  return among_all(kind == Kind::all_gather, array, target, source);
+  const HostArray* const from = source_.take(endpoint, source) ? &source_ : nullptr;
+  if (kind == Kind::broadcast) return broadcast(source, from);
+  const HostArray* const to = target_.take(endpoint, target) ? &target_ : nullptr;
+  if (kind == Kind::scatter) return with_root(false, target, to, from);
+  if (kind == Kind::gather) return with_root(true, target, from, to);
+  return among_all(kind == Kind::all_gather, target, to, from);
 }
 
 bool Plan::make_pair(const engine::Endpoint& endpoint, const Place& place, std::optional<Rank> to,
-                     py::handle sent, std::optional<Rank> from, py::handle array) {
+                     py::handle source, std::optional<Rank> from, py::handle target) {
   if (to == place.rank || from == place.rank) return false;
   begin(place, Kind::send_recv);
   if (to) {
-    if (!source_.take(endpoint, sent) || source_.nbytes() > kEager) return false;
-    is_of(source_.dtype());
+    if (!source_.take(endpoint, source) || source_.nbytes() > kEager) return false;
+    set_dtype(source_.dtype());
     sends.push_back(move(*to, source_.begin(), source_.nbytes()));
   }
   if (from) {
-    if (!target_.take(endpoint, array) || target_.nbytes() > kEager || !target_.writable()) {
+    if (!target_.take(endpoint, target) || target_.nbytes() > kEager || !target_.writable()) {
       return false;
     }
     if (to && !apart(target_, source_)) return false;
-    is_of(target_.dtype());
-    writes(array, target_);
+    set_dtype(target_.dtype());
+    set_out(target, target_);
     receives.push_back(move(*from, target_.begin(), target_.nbytes()));
   }
   return true;

@@ -24,15 +24,15 @@ struct Place {
 // not leave this rank. Its vectors keep their room for the next call.
 class Plan {
  public:
-  // False: something about them is unusual, or wrong: then the usual way has its say. out: what is
-  // written; of a broadcast the array; array: what is sent; either may be None where a rank has
-  // none.
+  // False: something about them is unusual, or wrong: then the usual way has its say. target: what
+  // is written, None of a broadcast; source: what is sent, of a broadcast the array. Either may be
+  // None where a rank has none.
   bool make(const engine::Endpoint& endpoint, const Place& place, engine::collective::Kind kind,
-            py::handle out, py::handle array);
+            py::handle target, py::handle source);
   // The same of send_recv: to, from: no rank.
   bool make_pair(const engine::Endpoint& endpoint, const Place& place,
-                 std::optional<engine::collective::Rank> to, py::handle array,
-                 std::optional<engine::collective::Rank> from, py::handle out);
+                 std::optional<engine::collective::Rank> to, py::handle source,
+                 std::optional<engine::collective::Rank> from, py::handle target);
   // The program has its arrays back.
   void release() noexcept;
 
@@ -49,10 +49,11 @@ class Plan {
 
   void begin(const Place& place, engine::collective::Kind kind);
   bool broadcast(py::handle array, const HostArray* flat);
-  bool with_root(bool gathers, py::handle out, const HostArray* one, const HostArray* many);
-  bool among_all(bool gathers, py::handle out, const HostArray* targets, const HostArray* sources);
-  void is_of(const DType& dtype);
-  void writes(py::handle array, const HostArray& flat);
+  bool with_root(bool gathers, py::handle target, const HostArray* one, const HostArray* many);
+  bool among_all(bool gathers, py::handle target, const HostArray* targets,
+                 const HostArray* sources);
+  void set_dtype(const DType& dtype);
+  void set_out(py::handle array, const HostArray& flat);
   engine::collective::Move move(Rank rank, std::byte* bytes, std::uint64_t nbytes,
                                 Rank part = 0) const;
   void keep_own(const std::byte* source, std::byte* target, std::uint64_t nbytes);

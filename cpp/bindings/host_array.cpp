@@ -13,17 +13,23 @@
 namespace zerohop::bindings {
 namespace {
 
-// Of numbers in this machine's byte order; nothing: something else.
-std::optional<DType> dtype_of(char kind, char byte_order, py::ssize_t itemsize) {
-  if (byte_order == '>' || itemsize > 16) return std::nullopt;
-  const auto bits = static_cast<std::uint8_t>(8 * itemsize);
-  switch (kind) {
+// Of plain numbers in this machine's byte order; nullopt: something else, perhaps supported.
+std::optional<DType> plain_dtype(const py::dtype& numpy) {
+  if (numpy.byteorder() == '>' || numpy.itemsize() > 8) return std::nullopt;
+  const auto bits = static_cast<std::uint8_t>(8 * numpy.itemsize());
+  switch (numpy.kind()) {
     case 'b': return DType{kDTypeBool, bits, 1};
     case 'i': return DType{kDTypeInt, bits, 1};
     case 'u': return DType{kDTypeUInt, bits, 1};
-    case 'f': return itemsize <= 8 ? std::optional(DType{kDTypeFloat, bits, 1}) : std::nullopt;
+    case 'f':  // of one byte: ml_dtypes' float8_e5m2
+      return bits > 8 ? std::optional(DType{kDTypeFloat, bits, 1}) : std::nullopt;
     default: return std::nullopt;
   }
+}
+
+// An array that cannot be read is another way's; what is no Exception (Ctrl-C) ends the call.
+void pass_over(const py::error_already_set& error) {
+  if (!error.matches(PyExc_Exception)) throw error;
 }
 
 }  // namespace
@@ -56,8 +62,7 @@ bool HostArray::take_numpy(py::handle array) {
   const auto& numpy = py::detail::npy_api::get();
   if (Py_TYPE(array.ptr()) != reinterpret_cast<PyTypeObject*>(numpy.PyArray_Type_)) return false;
   const auto given = py::reinterpret_borrow<py::array>(array);
-  const py::dtype elements = given.dtype();
-  const auto dtype = dtype_of(elements.kind(), elements.byteorder(), elements.itemsize());
+  const auto dtype = plain_dtype(given.dtype());
   if (!dtype || (given.flags() & py::array::c_style) == 0 || given.size() == 0) return false;
   numpy_ = given;
   dtype_ = *dtype;
@@ -72,7 +77,7 @@ bool HostArray::take_buffer(py::handle array) {
   if (!PyObject_CheckBuffer(array.ptr())) return false;
   drain_released();
   if (PyObject_GetBuffer(array.ptr(), &view_, PyBUF_RECORDS_RO) != 0) {
-    PyErr_Clear();
+    pass_over(py::error_already_set());
     return false;
   }
   const auto dtype = dtype_of(view_);
@@ -93,7 +98,8 @@ bool HostArray::take_any(py::handle array) {
     ImportedArray imported = import_array(array);
     return imported.device == "cpu" &&
            is(imported.layout, imported.writable, std::move(imported.owner));
-  } catch (const py::error_already_set&) {
+  } catch (const py::error_already_set& error) {
+    pass_over(error);
   } catch (const py::builtin_exception&) {
   } catch (const Error&) {
   }

@@ -1,5 +1,5 @@
-// An array of the host in one row, as one call of a collective has it. None of NumPy's takes an
-// allocation, and a plain one only a look at its fields.
+// A contiguous host array, as one call of a collective has it. One of plain numbers from NumPy
+// costs a look at its fields, one that lends a buffer no allocation.
 #pragma once
 
 #include <pybind11/pybind11.h>

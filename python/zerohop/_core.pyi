@@ -1589,10 +1589,15 @@ class Barrier:
         bell: typing.SupportsInt | typing.SupportsIndex,
         slice: typing.SupportsFloat | typing.SupportsIndex,
     ) -> None: ...
+    def attempt(self, timeout: typing.Any) -> float | None:
+        """
+        A call from its beginning to its end, as long as all goes well. None: all have come. Else the seconds that it has taken; enter()
+        and run() go on, and this thread has entered already if it could.
+        """
     def connect(self, rank: typing.SupportsInt | typing.SupportsIndex, peer: Peer) -> None: ...
     def end(self) -> None:
         """
-        passed() does nothing any more.
+        attempt() does nothing any more.
         """
     def enter(self) -> bool:
         """
@@ -1602,11 +1607,6 @@ class Barrier:
     def missing(self) -> list[int]:
         """
         Ranks that have yet to be heard, in this step.
-        """
-    def passed(self, timeout: typing.Any) -> float | None:
-        """
-        A call from its beginning to its end, as long as all goes well. None: all have come. Else the seconds that it has taken; enter()
-        and run() go on.
         """
     def run(
         self, seconds: typing.SupportsFloat | typing.SupportsIndex, with_digest: bool
@@ -1619,11 +1619,6 @@ class Barrier:
     def untold(self) -> list[tuple[int, int]]:
         """
         (rank, slot on its board) of those that this rank has yet to tell.
-        """
-    @property
-    def is_leaf(self) -> bool:
-        """
-        Whether rank 0 hears from all, and this one only from it.
         """
     @property
     def number(self) -> int:

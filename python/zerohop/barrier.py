@@ -34,15 +34,15 @@ class Barrier:
         self._steps = _core.Barrier(
             roster.endpoint, self._history.log, roster.rank, roster.size, first_slot, bell, _SLICE
         )
-        # As a rule it is all: of a timeout, None or the seconds after which wait() is to go on.
-        self.passed = self._steps.passed
+        # The fast path: takes the timeout; None when the barrier has completed, else the seconds spent, for wait().
+        self.attempt = self._steps.attempt
         self._turns = itertools.count()  # whom to ask next
         self._lost: int | None = None
 
     def wait(self, timeout: float | None, waited: float) -> None:
         """As World.barrier(). Who calls again goes on where a call that timed out has left off.
 
-        waited: seconds that the call has taken so far.
+        waited: as attempt() has returned it.
         """
         begin = time.monotonic() - waited
         self._roster.check_open()
@@ -152,22 +152,9 @@ class Barrier:
         self._ask(missing[next(self._turns) % len(missing)], bound)
         if bound.left() == 0:
             raise TransferTimeout(
-                f"barrier of {self._roster.name!r}: {who_has(self._absent(missing, bound))} not come in time; call again to wait on"
+                f"barrier of {self._roster.name!r}: {who_has(missing)} not come in time; call again to wait on"
             )
         return self._run(min(_SLICE, bound.left()))
-
-    def _absent(self, missing: list[int], bound: Bound) -> list[int]:
-        """Who has not come, as far as this rank can learn: it may be waiting for rank 0, which waits for others."""
-        if not self._steps.is_leaf:
-            return missing
-        others = [rank for rank in range(self._roster.size) if rank != self._roster.rank]
-        return [rank for rank in others if not self._has_come(rank, bound)] or missing
-
-    def _has_come(self, rank: int, bound: Bound) -> bool:
-        with suppress(Error):
-            peer = self._roster.peer(rank, bound.by_the_way())
-            return self._history.has_come(self._steps.number, peer)
-        return False
 
     def _ask(self, source: int, bound: Bound) -> None:
         """Who does not come may have called something else. Raises ValueError."""

@@ -91,11 +91,6 @@ class History:
                 return self._differ(rank, mine, its)
         return None
 
-    def has_come(self, number: int, peer: _core.Peer) -> bool:
-        """Whether that rank has called the barrier of that number; False, too, if there is no answer."""
-        theirs = self._read(peer).values()
-        return any(call.kind == "barrier" and call.number >= number for call in theirs)
-
     def _differ(self, rank: int, mine: Called, its: Called) -> str:
         text = f"rank {rank} has called {its}, rank {self._rank} {mine}"
         if str(mine) == str(its):

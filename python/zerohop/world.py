@@ -238,7 +238,7 @@ class World(CollectiveCalls):
         Raises TransferTimeout, PeerLost on every rank, now and ever after, when a rank was lost that has not come, and ValueError
         where ranks have called different things.
         """
-        waited = self._barrier.passed(timeout)
+        waited = self._barrier.attempt(timeout)
         if waited is not None:
             self._barrier.wait(timeout, waited)
 

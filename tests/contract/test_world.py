@@ -69,7 +69,6 @@ def test_the_barrier_of_a_closed_world_blames_nobody(rank_threads):
 
 
 def test_who_waits_in_the_barrier_in_vain_knows_who_has_not_come(rank_threads):
-    """Ranks 1 and 2 hear of it from rank 0 alone."""
     *here, absent = made = worlds(rank_threads, range(4), 4)
     waiting = [Attempt(partial(world.barrier, timeout=0.5)) for world in here]
     for attempt in waiting:

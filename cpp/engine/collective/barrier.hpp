@@ -1,11 +1,10 @@
 // The barrier among ranks, by notifications.
 //
-// In each step a rank tells some that it has come, and hears from some. Up to eight ranks make a
-// flat tree (fan-in, fan-out): all tell rank 0, which then tells all. So ranks that share cores
-// take turns once, with two notifications each. More ranks tell one in each step, the one 2**step
-// further on, and hear from one (dissemination; Hensgen, Finkel, Manber: Two algorithms for barrier
-// synchronization, 1988): no rank has more to do than the others. Behind the last step a rank has
-// heard of all, at first or at second hand.
+// In each step a rank tells some that it has come, and hears from as many (Hoefler, Mehlan, Mietke,
+// Rehm: Fast barrier synchronization for InfiniBand, 2006). Up to eight ranks tell all others at
+// once: one step, so that ranks that share cores take turns once. More tell one in each step, the
+// one 2**step further on (Hensgen, Finkel, Manber: Two algorithms for barrier synchronization,
+// 1988). Behind the last step a rank has heard of all, at first or at second hand.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +25,7 @@ class Barrier {
   using Rank = std::uint32_t;
   static constexpr std::uint32_t kSteps = 32;          // more than any size needs: the last is free
   static constexpr std::uint32_t kSlots = 2 * kSteps;  // of every rank's board
-  static constexpr Rank kTree = 8;                     // ranks, at most, of a flat tree
+  static constexpr Rank kAtOnce = 8;                   // ranks that make one step of it
   // With the digest of what that rank has called below it, or 0: it may have called anything.
   static constexpr std::uint32_t kArrived = std::uint32_t{1} << 31;
   // Below that: a rank is lost, plus its number. Whom that one tells need not wait for it.
@@ -61,20 +60,15 @@ class Barrier {
   // Goes on with the one that was begun. with_digest: this rank still makes calls.
   Outcome run(bool with_digest, const Deadline& deadline);
 
-  // Whether rank 0 hears from all, and this one only from it.
-  bool is_leaf() const noexcept { return is_tree() && place_.rank != 0; }
   std::uint64_t number() const noexcept { return call_ ? call_->number : 0; }  // under way
   std::vector<Rank> missing() const;                                           // in this step
   // Whom this rank has yet to tell, and the slots there.
   std::vector<std::pair<Rank, std::uint32_t>> untold() const;
 
  private:
-  bool is_tree() const noexcept { return place_.size > 2 && place_.size <= kTree; }
-  std::uint32_t steps() const noexcept;
-  std::uint32_t tells(std::uint32_t step) const noexcept;
-  std::uint32_t hears(std::uint32_t step) const noexcept;
-  std::uint64_t distance(std::uint32_t step) const noexcept { return std::uint64_t{1} << step; }
-  std::uint32_t slot(std::uint32_t step, Rank teller) const noexcept;
+  std::uint32_t partners(std::uint32_t step) const noexcept;
+  std::uint64_t distance(std::uint32_t step, std::uint32_t partner) const noexcept;
+  std::uint32_t slot(std::uint32_t step, std::uint32_t partner) const noexcept;
   Rank target(std::uint32_t step, std::uint32_t partner) const noexcept;
   Rank source(std::uint32_t step, std::uint32_t partner) const noexcept;
   Outcome tell(std::uint32_t value);
@@ -84,13 +78,14 @@ class Barrier {
   const std::shared_ptr<Endpoint> endpoint_;
   const std::shared_ptr<CallLog> log_;
   const Place place_;
+  const std::uint32_t radix_;
   std::vector<std::shared_ptr<Peer>> peers_;  // by rank; null: not connected yet
   std::optional<CallRecord> call_;            // of the one that is under way
   // Two rows of slots, taken in turns: a rank may be one barrier ahead of another, but not two.
   std::uint32_t row_ = 0;
   std::uint32_t step_ = 0;
-  std::uint32_t told_ = 0;                 // of this step's targets
-  std::uint32_t heard_ = 0;                // of its sources, a bit for each
+  std::uint32_t told_ = 0;                 // partners of this step
+  std::uint32_t heard_ = 0;                // ..., a bit for each
   std::vector<Endpoint::Notified> taken_;  // by hear(), which keeps the room
 };
 
