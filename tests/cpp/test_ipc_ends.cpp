@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -119,14 +120,14 @@ TEST_CASE("who is dismissed copies and puts nothing any more") {
     const auto visitor = house.doorway.dismiss(token);
     REQUIRE(visitor);
     CHECK_FALSE(visitor->at_work());
-    CHECK(visit->copy(*window, Direction::write, run, note) == Copied::dismissed);
+    CHECK(visit->copy(*window, Direction::write, std::span(&run, 1), note) == Copied::dismissed);
     CHECK(visit->at_board(note) == Copied::dismissed);
     CHECK(copy(*visit, *window, Direction::write, bytes.data(), room.address(), 4096).outcome ==
           Copied::dismissed);
   }
   SUBCASE("by itself") {
     visit->leave();
-    CHECK(visit->copy(*window, Direction::write, run, note) == Copied::left);
+    CHECK(visit->copy(*window, Direction::write, std::span(&run, 1), note) == Copied::left);
     CHECK(visit->at_board(note) == Copied::left);
     CHECK(copy(*visit, *window, Direction::read, bytes.data(), room.address(), 4096).outcome ==
           Copied::left);

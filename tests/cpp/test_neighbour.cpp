@@ -2,6 +2,8 @@
 // how it rings.
 #include <doctest/doctest.h>
 
+#include <span>
+
 #include "engine/board.hpp"
 #include "engine/neighbour.hpp"
 #include "ipc/doorway.hpp"
@@ -87,7 +89,7 @@ TEST_CASE("what was reached is known until its owner closes it or either side le
 
   first.reset();
   const Run run{reinterpret_cast<std::uintptr_t>(&key), address, sizeof key};
-  const auto copied = way->visit->copy(*way->window, ipc::Direction::write, run,
+  const auto copied = way->visit->copy(*way->window, ipc::Direction::write, std::span(&run, 1),
                                        [](std::byte*) noexcept { FAIL("it was closed"); });
   CHECK(copied == ipc::Copied::revoked);
   SUBCASE("forgotten with what is reached next") {
