@@ -11,7 +11,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kNever{1000};        // as long as the thread may sleep anyway
 constexpr milliseconds kWhileSilent{1};     // kernels put values and wake nobody
-constexpr milliseconds kWhileWritten{100};  // a GPU's value may be seen later than told
+constexpr milliseconds kWhileWritten{100};  // a GPU's value may become visible late
 
 }  // namespace
 

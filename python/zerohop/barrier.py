@@ -45,14 +45,14 @@ class Barrier:
         waited: as attempt() has returned it.
         """
         begin = time.monotonic() - waited
-        self._roster.check_open()
-        bound = Bound(self._roster.bound(timeout), begin)
-        if not self._steps.enter():
+        if not self._steps.enter():  # first: attempt() may have left this thread inside
+            self._roster.check_open()
             raise RuntimeError(
                 "another thread of this rank is in the barrier: one of them is enough"
             )
         try:
-            self._go_on(bound)
+            self._roster.check_open()
+            self._go_on(Bound(self._roster.bound(timeout), begin))
         finally:
             self._steps.leave()
 
