@@ -96,6 +96,13 @@ Raises PeerLost, RegistrationError (`local` is closed), RouteUnavailable (there 
           "alive", [](const PeerHandle& self) { return self.alive(); },
           "Whether it is connected; False once it is lost, and in a forked child.")
       .def_property_readonly(
+          "why_lost",
+          [](const PeerHandle& self) -> std::optional<std::string> {
+            std::string why = self.peer->why_lost();
+            return why.empty() ? std::nullopt : std::optional(std::move(why));
+          },
+          "Why it is lost, such as ``'its process has ended'``; None while it is not.")
+      .def_property_readonly(
           "timeout", [](const PeerHandle& self) { return self.endpoint->timeout(); },
           "Bound of a wait that is given none, seconds: the Endpoint's.")
       .def_property_readonly(

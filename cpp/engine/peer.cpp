@@ -54,6 +54,7 @@ bool Peer::lose(const std::string& reason) {
   {
     const std::lock_guard lock(mutex_);
     dismissed_ = visitor;
+    why_lost_ = reason;
     lost_reason_ = "peer '" + identity_.name + "' is lost: " + reason;
     state_.store(State::lost, std::memory_order_release);
   }
@@ -84,6 +85,11 @@ void Peer::check_process() const {
 void Peer::throw_lost(Effect effect) const {
   const std::lock_guard lock(mutex_);
   throw PeerLost(lost_reason_ + "; connect again", 0, effect);
+}
+
+std::string Peer::why_lost() const {
+  const std::lock_guard lock(mutex_);
+  return why_lost_;
 }
 
 void Peer::check_alive() const {

@@ -50,6 +50,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
 
   const Identity& identity() const noexcept { return identity_; }
   bool alive() const noexcept { return state_.load(std::memory_order_acquire) == State::alive; }
+  std::string why_lost() const;  // empty while it is not
 
   // --- operations; each throws PeerLost, RegistrationError, RouteUnavailable or
   // std::invalid_argument at once, what happens later is in the Transfer ---
@@ -389,8 +390,9 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::atomic<bool> left_{false};           // lost, and all that was pending has ended
   Questions<Inquiry::Answer> lookups_;
   Questions<DirectAnswer> direct_questions_;
-  mutable Mutex<Rank::peer> mutex_;  // guards the next two
-  std::string lost_reason_;
+  mutable Mutex<Rank::peer> mutex_;  // guards the next three
+  std::string why_lost_;
+  std::string lost_reason_;                // the same, as a sentence
   std::weak_ptr<ipc::Visitor> dismissed_;  // who came on the invitation, once lost
 };
 

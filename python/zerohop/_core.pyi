@@ -1243,6 +1243,11 @@ class Peer:
         """
         Bound of a wait that is given none, seconds: the Endpoint's.
         """
+    @property
+    def why_lost(self) -> str | None:
+        """
+        Why it is lost, such as ``'its process has ended'``; None while it is not.
+        """
 
 class Endpoint:
     def __init__(

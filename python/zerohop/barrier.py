@@ -95,6 +95,8 @@ class Barrier:
         elif news == "different":
             self._compare(rank, bound)
         else:
+            if news == "lost":
+                rank = self._roster.first_lost({rank, *self._roster.lost_ranks()})
             self._lose(rank)
             raise self._broken()
         return self._run(min(_SLICE, bound.left()))
@@ -147,7 +149,7 @@ class Barrier:
             silent = set(gone).intersection(self._steps.missing())
             if found is None or found[0] != "quiet" or not silent:
                 return found
-            self._lose(min(silent))
+            self._lose(self._roster.first_lost(silent))
             raise self._broken()
         self._ask(missing[next(self._turns) % len(missing)], bound)
         if bound.left() == 0:

@@ -24,6 +24,7 @@ __all__ = [
     "GATHER",
     "KINDS",
     "NO_ROOT",
+    "SAME_CALLS",
     "SCATTER",
     "SEND_RECV",
     "Called",
@@ -35,6 +36,7 @@ KINDS = ("broadcast", "scatter", "gather", "all_gather", "all_to_all", "send_rec
 BROADCAST, SCATTER, GATHER, ALL_GATHER, ALL_TO_ALL, SEND_RECV, _BARRIER = range(len(KINDS))
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 NO_ROOT = -1
+SAME_CALLS = "all ranks must make the same calls in the same order"  # in messages
 _NBYTES = 64 * 64  # of the latest calls, as _core.CallLog has them
 _LOOK = 0.25  # seconds to look another rank's up, and as many to read them
 
@@ -95,7 +97,7 @@ class History:
         text = f"rank {rank} has called {its}, rank {self._rank} {mine}"
         if str(mine) == str(its):
             text += ", after calls that were not the same"
-        return f"{text}: all ranks make the same calls in the same order"
+        return f"{text}: {SAME_CALLS}"
 
     def _read(self, peer: _core.Peer) -> dict[int, Called]:
         with suppress(Error):

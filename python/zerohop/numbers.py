@@ -23,5 +23,5 @@ def seconds(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, SupportsFloat):
         raise TypeError(f"timeout must be a number of seconds, not {value!r}")
     if not 0 <= float(value) < math.inf:
-        raise ValueError(f"timeout must be a number of seconds >= 0, not {value}")
+        raise ValueError(f"timeout must be a finite number of seconds >= 0, not {value}")
     return float(value)

@@ -137,8 +137,15 @@ class Roster:
         return peer.alive if peer is not None else rank not in self._unreached
 
     def lost(self, rank: int) -> str:
-        """That it is, in messages, and why if it has said so."""
-        return f"rank {rank} is lost{self._why_left(rank)}"
+        """That it is, in messages, and why: as it has said itself, or else as its Peer knows."""
+        left = self._why_left(rank)
+        peer = self._peers.get(rank)
+        why = peer.why_lost if peer is not None else None
+        return f"rank {rank} is lost" + (left or (f": {why}" if why else ""))
+
+    def first_lost(self, ranks: Collection[int]) -> int:
+        """Of several that are lost: the lowest that has not said why it left, for who has may have left because of the others."""
+        return min(ranks, key=lambda rank: (bool(self._why_left(rank)), rank))
 
     def named(self, error: Error, rank: int, what: str = "") -> Error:
         """The same error, whose message says that it is about this rank, and why that has left."""

@@ -235,8 +235,9 @@ class World(CollectiveCalls):
 
         timeout: seconds (default: the Endpoint's). Who calls again after TransferTimeout waits on in the same barrier.
 
-        Raises TransferTimeout, PeerLost on every rank, now and ever after, when a rank was lost that has not come, and ValueError
-        where ranks have called different things.
+        Raises TransferTimeout; PeerLost when a rank was lost: on every rank, now and ever after, if that rank had not come to this
+        barrier. If it had come, some ranks may return and others raise, and the next barrier raises on all. Raises ValueError where
+        ranks have called different things.
         """
         waited = self._barrier.attempt(timeout)
         if waited is not None:

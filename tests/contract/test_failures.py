@@ -141,6 +141,7 @@ def test_what_a_lost_peer_gives(process, end):
     with process(keep) as s:
         at = Stage(s)
         pending = Attempt(s.peer.recv(at.near, tag=7).wait)
+        assert s.peer.why_lost is None
         if end == "closed":
             at.keeper.end()
             s.returned()
@@ -150,6 +151,7 @@ def test_what_a_lost_peer_gives(process, end):
         error = pending.failure(zh.PeerLost, timeout=LOST_WITHIN)
         assert (type(error), error.code, error.effect) == (zh.PeerLost, 0, "nothing")
         until(lambda: not s.peer.alive, "the lost peer is not alive", LOST_WITHIN)
+        assert s.peer.why_lost in str(error)
         for name, call in LOST.items():
             with pytest.raises(zh.Error) as caught:
                 call(at).wait()

@@ -162,9 +162,12 @@ def test_all_learn_in_the_barrier_that_a_rank_was_killed(rank_threads, victim, s
         error = attempt.failure(zh.PeerLost, LOST_WITHIN)
         assert attempt.ended_at - killed < LOST_WITHIN
         assert f"rank {size - 1} is lost" in str(error)
+    why = made[0].peer(size - 1).why_lost
+    assert why
     for world in made:
-        with pytest.raises(zh.PeerLost), within(1):
+        with pytest.raises(zh.PeerLost) as caught, within(1):
             world.barrier()
+        assert world.rank or f"rank {size - 1} is lost: {why}" in str(caught.value)
     close(made)
 
 

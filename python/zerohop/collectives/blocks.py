@@ -34,8 +34,8 @@ class Flat:
         view = array if isinstance(array, _core.Memory) else _view(array, what)
         if not view.contiguous:
             raise ValueError(
-                f"{what} must be contiguous: make it so (numpy.ascontiguousarray, tensor.contiguous()); as an output "
-                "copy from that afterwards"
+                f"{what} must be contiguous: pass a contiguous copy (numpy.ascontiguousarray, tensor.contiguous()), and where "
+                "the call writes to it, copy the result back"
             )
         if writable and not view.writable:
             raise ValueError(f"{what} is written, but read-only: give a writable array")
@@ -86,8 +86,8 @@ class Flat:
 def _view(array: Any, what: str) -> _core.ArrayView:
     try:
         return _core.ArrayView(array)
-    except TypeError as error:
-        raise TypeError(f"{what}: {error}") from None
+    except (TypeError, BufferError) as error:
+        raise type(error)(f"{what}: {error}") from None
 
 
 @dataclass(frozen=True)

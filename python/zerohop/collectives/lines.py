@@ -15,7 +15,7 @@ from zerohop.bound import Bound
 from zerohop.collectives.deadline import SLICE, Deadline
 from zerohop.ending import Ending, Mismatch, Told
 from zerohop.errors import Error, PeerLost, TransferTimeout
-from zerohop.history import KINDS, called
+from zerohop.history import BROADCAST, KINDS, SAME_CALLS, SEND_RECV, called
 from zerohop.roster import who_has
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ Label = tuple[int, int, int, int, str]
 
 def label_text(label: Label) -> str:
     kind, number, root, nbytes, dtype = label
-    return called(KINDS[kind], number, root, nbytes, dtype)
+    text = called(KINDS[kind], number, root, nbytes, dtype)
+    return text if kind in (BROADCAST, SEND_RECV) else f"{text} for one rank"
 
 
 class Lines:
@@ -131,9 +132,11 @@ class Lines:
         earlier = self._history.difference(rank, self._peers[rank])
         if earlier is not None:
             return Mismatch(earlier)
+        rule = SAME_CALLS
+        if its[0] == own[0] == SEND_RECV:
+            rule = "the array received into has the size and dtype of the one sent"
         return Mismatch(
-            f"rank {rank} has called {label_text(its)}, rank {self.roster.rank} {label_text(own)}: all ranks make the same calls "
-            "in the same order"
+            f"rank {rank} has called {label_text(its)}, rank {self.roster.rank} {label_text(own)}: {rule}"
         )
 
     def untaken(self) -> dict[int, list[str]]:
