@@ -8,6 +8,7 @@
 #include "bindings/demands.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
+#include "bindings/transfer_object.hpp"
 
 namespace zerohop::bindings {
 namespace {
@@ -44,14 +45,6 @@ std::string overdue(const TransferHandle& handle, double seconds) {
 py::object outcome_of_transfer(const TransferHandle& handle, double late) {
   if (!handle.transfer->done()) throw TransferTimeout(overdue(handle, late), 0, Effect::all);
   return result_of(handle);
-}
-
-py::object wait_transfer(const TransferHandle& handle, Timeout timeout) {
-  if (handle.transfer->done()) return result_of(handle);
-  handle.endpoint->check_process();
-  const Deadline deadline = handle.endpoint->deadline(timeout.seconds);
-  without_gil([&] { handle.transfer->wait(deadline); });
-  return outcome_of_transfer(handle, timeout.seconds.value_or(handle.endpoint->timeout()));
 }
 
 TransferHandle wait_on(const TransferHandle& handle, const py::object& object, Timeout timeout) {
@@ -103,6 +96,14 @@ std::string describe_transfer(const TransferHandle& handle) {
 }
 
 }  // namespace
+
+py::object wait_transfer(const TransferHandle& handle, Timeout timeout) {
+  if (handle.transfer->done()) return result_of(handle);
+  handle.endpoint->check_process();
+  const Deadline deadline = handle.endpoint->deadline(timeout.seconds);
+  without_gil([&] { handle.transfer->wait(deadline); });
+  return outcome_of_transfer(handle, timeout.seconds.value_or(handle.endpoint->timeout()));
+}
 
 void bind_transfer(py::module_& m) {
   py::class_<engine::Route>(m, "Route", "Which way the bytes of a transfer go, and why.")

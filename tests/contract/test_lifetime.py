@@ -50,6 +50,37 @@ def test_everything_may_be_dropped_right_after_posting(remote):
         s.link.send(("end",))
 
 
+def test_transfers_come_and_go(remote):
+    """Each is an object of its own, may be referred to weakly, and dropped while an exception is on its way."""
+    with remote(keep) as s:
+        target = Keeper(s.link).array("empty", np.zeros(8, np.uint8))
+        source = s.ep.register(np.arange(8, dtype=np.uint8))
+        s.peer.write(source, target.remote).wait()
+        types = sys.getrefcount(zh.Transfer)
+        kept = [s.peer.write(source, target.remote) for _ in range(100)]
+        assert len(set(map(id, kept))) == len(set(kept)) == 100
+        assert 100 <= sys.getrefcount(zh.Transfer) - types <= 101  # pytest may hold one
+        alive = [weakref.ref(transfer) for transfer in kept[:50]]
+        assert all(one() is transfer for one, transfer in zip(alive, kept, strict=False))
+        for transfer in kept:
+            assert transfer.wait() is transfer.wait(1) is transfer.wait(timeout=1.0) is None
+        del transfer
+        with pytest.raises(ZeroDivisionError) as caught:
+            _drop_and_fail(kept)
+        del caught
+        gc.collect()
+        assert [one() for one in alive] == [None] * 50
+        assert sys.getrefcount(zh.Transfer) <= types + 1
+        s.link.send(("end",))
+
+
+def _drop_and_fail(transfers):
+    last = transfers.pop()
+    transfers.clear()
+    assert last.done
+    1 / 0  # noqa: B018  `last` goes with the frame
+
+
 def test_the_transfer_itself_may_be_dropped(remote):
     with remote(keep) as s:
         keeper = Keeper(s.link)

@@ -1,0 +1,49 @@
+// Transfers as Python objects: every call makes and drops one.
+#include "bindings/transfer_object.hpp"
+
+#include <memory>
+#include <utility>
+
+namespace zerohop::bindings {
+namespace {
+
+using py::detail::instance;
+using Holder = std::unique_ptr<TransferHandle>;  // of py::class_<TransferHandle>
+
+PyTypeObject* transfer_type = nullptr;
+destructor usual_dealloc = nullptr;
+
+// Of an object as new_transfer() makes it. Whatever its value lets go of may be Python's, and must
+// not meet an exception that is on its way.
+void dealloc_transfer(PyObject* self) {
+  auto& made = *reinterpret_cast<instance*>(self);
+  const bool is_plain = Py_TYPE(self) == transfer_type && !made.simple_instance_registered &&
+                        made.simple_holder_constructed && made.weakrefs == nullptr;
+  if (!is_plain || PyErr_Occurred() != nullptr) return usual_dealloc(self);
+  delete static_cast<TransferHandle*>(made.simple_value_holder[0]);
+  transfer_type->tp_free(self);
+  Py_DECREF(transfer_type);
+}
+
+}  // namespace
+
+void quicken_transfer_objects(py::handle type) {
+  static_assert(sizeof(Holder) == sizeof(void*));
+  transfer_type = reinterpret_cast<PyTypeObject*>(type.inc_ref().ptr());
+  usual_dealloc = std::exchange(transfer_type->tp_dealloc, &dealloc_transfer);
+}
+
+PyObject* new_transfer(TransferHandle&& transfer) {
+  auto value = std::make_unique<TransferHandle>(std::move(transfer));
+  PyObject* self = transfer_type->tp_alloc(transfer_type, 0);  // all of it zero
+  if (self == nullptr) throw py::error_already_set();
+  auto& made = *reinterpret_cast<instance*>(self);
+  made.owned = true;
+  made.simple_layout = true;
+  made.simple_value_holder[0] = value.get();
+  new (&made.simple_value_holder[1]) Holder(std::move(value));
+  made.simple_holder_constructed = true;
+  return self;
+}
+
+}  // namespace zerohop::bindings
