@@ -14,7 +14,9 @@
 
 #include "bindings/call_lock.hpp"
 #include "bindings/collective_names.hpp"
+#include "bindings/fast_method.hpp"
 #include "bindings/handles.hpp"
+#include "bindings/instance.hpp"
 #include "bindings/topics.hpp"
 #include "engine/collective/barrier.hpp"
 #include "engine/collective/call_log.hpp"
@@ -144,6 +146,12 @@ std::optional<double> attempt(BarrierCalls& self, py::handle timeout) {
   return Deadline::Seconds(Deadline::Clock::now() - begin).count();
 }
 
+PyObject* attempt_fast(const Arguments& arguments) {
+  auto* barrier = find_instance<BarrierCalls>(arguments.self);
+  if (barrier == nullptr || arguments.count != 1 || arguments.named() > 0) return nullptr;
+  return py::cast(attempt(*barrier, arguments.given[0])).release().ptr();
+}
+
 void bind_barrier(py::module_& m) {
   using Rank = Barrier::Rank;
   py::class_<BarrierCalls> barrier(m, "Barrier", R"(
@@ -185,6 +193,7 @@ connected), "lost" (it is), "told" (another one says so; -1: it has called shrin
       .def(
           "untold", [](const BarrierCalls& self) { return self.steps->untold(); },
           "(rank, slot on its board) of those that this rank has yet to tell.");
+  make_fast<&attempt_fast>(barrier, "attempt");
   barrier.attr("SLOTS") = Barrier::kSlots;
   barrier.attr("FREE") = Barrier::kSteps - 1;
   barrier.attr("LOST") = Barrier::kLost;

@@ -18,11 +18,12 @@ struct Extras {
   engine::TransferOptions options() const;
 };
 
-// Peer.write and Peer.read.
+// Peer.write, Peer.read and Peer.notify.
 TransferHandle write_one(const PeerHandle& self, py::handle source, py::handle destination,
                          const Extras& extras);
 TransferHandle read_one(const PeerHandle& self, py::handle source, py::handle destination,
                         const Extras& extras);
+TransferHandle notify_one(const PeerHandle& self, py::handle slot, py::handle value);
 
 void bind_transfers(PeerClass& type);  // write, read, atomics, notify
 void bind_messages(PeerClass& type);   // send, recv

@@ -176,6 +176,12 @@ TransferHandle write_one(const PeerHandle& self, py::handle source, py::handle d
                    without_gil([&] { return self.peer->write({&pair, 1}, options); }));
 }
 
+TransferHandle notify_one(const PeerHandle& self, py::handle slot, py::handle value) {
+  const auto notification = demand_notification(slot, value);
+  return handle_of(self, {"notify", "to"},
+                   without_gil([&] { return self.peer->notify(notification); }));
+}
+
 TransferHandle read_one(const PeerHandle& self, py::handle source, py::handle destination,
                         const Extras& extras) {
   const auto options = extras.options();
@@ -281,9 +287,7 @@ wait() returns the old value, which tells whether it did.)")
       .def(
           "notify",
           [](const PeerHandle& self, Shown<std::uint64_t> slot, Shown<std::uint64_t> value) {
-            const auto notification = demand_notification(slot.object, value.object);
-            return handle_of(self, {"notify", "to"},
-                             without_gil([&] { return self.peer->notify(notification); }));
+            return notify_one(self, slot.object, value.object);
           },
           py::arg("slot"), py::arg("value"), R"(
 Put a value (1 to 2**32 - 1) into a slot (0 to 65535) of the peer's notification board, where wait_notify()

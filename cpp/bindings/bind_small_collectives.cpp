@@ -12,7 +12,9 @@
 #include "bindings/call_lock.hpp"
 #include "bindings/collective_plan.hpp"
 #include "bindings/exchange_handle.hpp"
+#include "bindings/fast_method.hpp"
 #include "bindings/handles.hpp"
+#include "bindings/instance.hpp"
 #include "bindings/topics.hpp"
 #include "engine/collective/call_log.hpp"
 #include "engine/collective/exchange.hpp"
@@ -166,13 +168,34 @@ double seconds_left(const Calls& self) {
   return std::max(0.0, left.count());
 }
 
+PyObject* of_all_fast(const Arguments& arguments) {
+  auto* calls = find_instance<Calls>(arguments.self);
+  PyObject* const* const given = arguments.given;
+  const bool fits = calls != nullptr && arguments.count == 5 && arguments.named() == 0;
+  if (!fits || PyLong_CheckExact(given[0]) == 0) return nullptr;
+  const long kind = PyLong_AsLong(given[0]);
+  if (kind < 0 || kind >= static_cast<long>(engine::collective::kKinds)) return nullptr;
+  return call_of_all(*calls, static_cast<std::uint8_t>(kind), given[1], given[2], given[3],
+                     given[4])
+      .release()
+      .ptr();
+}
+
+PyObject* of_pair_fast(const Arguments& arguments) {
+  auto* calls = find_instance<Calls>(arguments.self);
+  if (calls == nullptr || arguments.count != 5 || arguments.named() > 0) return nullptr;
+  PyObject* const* const given = arguments.given;
+  return call_of_pair(*calls, given[0], given[1], given[2], given[3], given[4]).release().ptr();
+}
+
 void bind_calls(py::module_& m) {
-  py::class_<Calls>(m, "SmallCollectives", R"(
+  py::class_<Calls> calls(m, "SmallCollectives", R"(
 Collectives of small host arrays among up to eight ranks, from their arguments to their end, as long as all goes well; and the
 lock that a collective of any size holds while it runs. One object for each World. See zerohop.collectives.
 
 bell: the slot where somebody rings who has found that calls differ. slice: seconds after which a wait stops for a look. ended:
-by kind, what is returned of a call that has ended.)")
+by kind, what is returned of a call that has ended.)");
+  calls
       .def(py::init([](const EndpointHandle& endpoint, const LinesHandle& lines,
                        const std::shared_ptr<CallLog>& log, Rank rank, Rank size,
                        std::uint32_t bell, double slice, std::vector<py::object> ended) {
@@ -222,6 +245,8 @@ stopped() is what goes on. root: None for none.)")
       .def(
           "count_received", [](Calls& self, Rank from) { return ++self.received.at(from); },
           py::arg("from_"));
+  make_fast<&of_all_fast>(calls, "of_all");
+  make_fast<&of_pair_fast>(calls, "of_pair");
 }
 
 }  // namespace
