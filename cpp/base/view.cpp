@@ -53,7 +53,7 @@ Layout view(const Layout& layout, DType dtype) {
   const std::int64_t nbytes = layout.shape[last] * before;
   if (nbytes % after != 0) {
     refuse(layout, dtype,
-           "the " + std::to_string(nbytes) + " bytes of its last axis are no whole number of " +
+           "the " + std::to_string(nbytes) + " bytes of its last axis are not a whole number of " +
                dtype.name() + " (" + std::to_string(after) +
                " bytes each); give it another size, or reshape() it first");
   }

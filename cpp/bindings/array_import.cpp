@@ -41,7 +41,7 @@ ImportedArray import_array(py::handle object) {
   ImportedArray array;
   if (!import_any(object, array)) {
     throw py::type_error(a_type_name(object) +
-                         " is no array: it has neither __dlpack__ nor the buffer protocol; convert "
+                         " is not an array: it has neither __dlpack__ nor the buffer protocol; convert "
                          "it first, for example with numpy.asarray");
   }
   finish(array, object);

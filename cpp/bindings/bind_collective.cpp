@@ -193,7 +193,6 @@ connected), "lost" (it is), "told" (another one says so; -1: it has called shrin
       .def(
           "untold", [](const BarrierCalls& self) { return self.steps->untold(); },
           "(rank, slot on its board) of those that this rank has yet to tell.");
-  make_fast<&attempt_fast>(barrier, "attempt");
   barrier.attr("SLOTS") = Barrier::kSlots;
   barrier.attr("FREE") = Barrier::kSteps - 1;
   barrier.attr("LOST") = Barrier::kLost;
@@ -205,6 +204,10 @@ connected), "lost" (it is), "told" (another one says so; -1: it has called shrin
 void bind_collective(py::module_& m) {
   collective::bind_log(m);
   collective::bind_barrier(m);
+}
+
+void make_barrier_fast(py::module_& m) {
+  make_fast<&collective::attempt_fast>(m.attr("Barrier"), "attempt");
 }
 
 }  // namespace zerohop::bindings

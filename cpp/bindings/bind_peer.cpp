@@ -98,10 +98,12 @@ Raises PeerLost, RegistrationError (`local` is closed), RouteUnavailable (there 
       .def_property_readonly(
           "why_lost",
           [](const PeerHandle& self) -> std::optional<std::string> {
+            if (self.process != fork_generation()) return std::nullopt;
             std::string why = self.peer->why_lost();
             return why.empty() ? std::nullopt : std::optional(std::move(why));
           },
-          "Why it is lost, such as ``'its process has ended'``; None while it is not.")
+          "Why it is lost, such as ``'its process has ended'``; None while it is not, and in a forked "
+          "child.")
       .def_property_readonly(
           "timeout", [](const PeerHandle& self) { return self.endpoint->timeout(); },
           "Bound of a wait that is given none, seconds: the Endpoint's.")

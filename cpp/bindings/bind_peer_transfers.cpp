@@ -29,8 +29,10 @@ std::optional<engine::Notification> to_notification(py::handle notify) {
     throw py::type_error("notify must be a pair (slot, value), not " + a_type_name(notify) +
                          (pair ? " of " + std::to_string(py::len(notify)) : ""));
   }
-  return demand_notification(PySequence_Fast_GET_ITEM(notify.ptr(), 0),
-                             PySequence_Fast_GET_ITEM(notify.ptr(), 1));
+  // Held: a list may change while its first item says what number it is.
+  const auto slot = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(notify.ptr(), 0));
+  const auto value = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(notify.ptr(), 1));
+  return demand_notification(slot, value);
 }
 
 TransferHandle handle_of(const PeerHandle& self, const Asked& asked,

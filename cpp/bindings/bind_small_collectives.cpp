@@ -173,8 +173,9 @@ PyObject* of_all_fast(const Arguments& arguments) {
   PyObject* const* const given = arguments.given;
   const bool fits = calls != nullptr && arguments.count == 5 && arguments.named() == 0;
   if (!fits || PyLong_CheckExact(given[0]) == 0) return nullptr;
-  const long kind = PyLong_AsLong(given[0]);
-  if (kind < 0 || kind >= static_cast<long>(engine::collective::kKinds)) return nullptr;
+  int overflow = 0;
+  const long kind = PyLong_AsLongAndOverflow(given[0], &overflow);
+  if (overflow != 0 || kind < 0 || kind >= static_cast<long>(engine::collective::kKinds)) return nullptr;
   return call_of_all(*calls, static_cast<std::uint8_t>(kind), given[1], given[2], given[3],
                      given[4])
       .release()
@@ -189,13 +190,12 @@ PyObject* of_pair_fast(const Arguments& arguments) {
 }
 
 void bind_calls(py::module_& m) {
-  py::class_<Calls> calls(m, "SmallCollectives", R"(
+  py::class_<Calls>(m, "SmallCollectives", R"(
 Collectives of small host arrays among up to eight ranks, from their arguments to their end, as long as all goes well; and the
 lock that a collective of any size holds while it runs. One object for each World. See zerohop.collectives.
 
 bell: the slot where somebody rings who has found that calls differ. slice: seconds after which a wait stops for a look. ended:
-by kind, what is returned of a call that has ended.)");
-  calls
+by kind, what is returned of a call that has ended.)")
       .def(py::init([](const EndpointHandle& endpoint, const LinesHandle& lines,
                        const std::shared_ptr<CallLog>& log, Rank rank, Rank size,
                        std::uint32_t bell, double slice, std::vector<py::object> ended) {
@@ -245,13 +245,17 @@ stopped() is what goes on. root: None for none.)")
       .def(
           "count_received", [](Calls& self, Rank from) { return ++self.received.at(from); },
           py::arg("from_"));
-  make_fast<&of_all_fast>(calls, "of_all");
-  make_fast<&of_pair_fast>(calls, "of_pair");
 }
 
 }  // namespace
 }  // namespace collective
 
 void bind_small_collectives(py::module_& m) { collective::bind_calls(m); }
+
+void make_small_collectives_fast(py::module_& m) {
+  const py::object calls = m.attr("SmallCollectives");
+  make_fast<&collective::of_all_fast>(calls, "of_all");
+  make_fast<&collective::of_pair_fast>(calls, "of_pair");
+}
 
 }  // namespace zerohop::bindings

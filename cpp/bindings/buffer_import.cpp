@@ -39,10 +39,10 @@ std::optional<DType> parse_format(std::string_view format, std::uint8_t bits) {
   return std::nullopt;
 }
 
-[[noreturn]] void refuse_elements(py::handle object, const std::string& why) {
+[[noreturn]] void refuse_elements(py::handle object, const std::string& why,
+                                  const char* remedy = "view it as uint8, or convert it") {
   throw py::type_error(std::string("the elements of this ") + Py_TYPE(object.ptr())->tp_name +
-                       " are not supported (" + why +
-                       "); view it as uint8, or convert it to one of " +
+                       " are not supported (" + why + "); " + remedy + " to one of " +
                        std::string(supported_dtypes()));
 }
 
@@ -50,7 +50,9 @@ std::optional<DType> parse_format(std::string_view format, std::uint8_t bits) {
   if (format.starts_with('>') || format.starts_with('!')) {
     refuse_elements(object, "their byte order is not this machine's");
   }
-  if (format == "O") refuse_elements(object, "objects are references, not bytes");
+  if (format == "O") {
+    refuse_elements(object, "objects are references, not bytes", "convert it");
+  }
   refuse_elements(object, "buffer format '" + std::string(format) + "'");
 }
 

@@ -96,7 +96,7 @@ void check_bytes_are_values(py::handle tensor, DType dtype) {
   static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
   if (is_true(py::reinterpret_steal<py::object>(PyObject_GetAttr(tensor.ptr(), requires_grad)))) {
     throw py::buffer_error(
-        "the tensor requires grad, which its bytes alone lose; use its detach()");
+        "the tensor requires grad, and copying its bytes would lose that; pass tensor.detach()");
   }
   if (dtype.code == kDTypeComplex && method_says(tensor, is_conj)) {
     throw py::buffer_error("the tensor is conjugated lazily; use its resolve_conj()");

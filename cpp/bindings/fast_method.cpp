@@ -19,7 +19,8 @@ PyObject* call_usual(PyObject* function, const Arguments& arguments) {
 
 PyObject* call_guarded(FastMethod method, PyObject* usual, const Arguments& arguments) {
   try {
-    if (PyObject* result = method(arguments)) return result;
+    PyObject* const result = method(arguments);
+    if (result != nullptr || PyErr_Occurred() != nullptr) return result;
     return call_usual(usual, arguments);
   } catch (py::error_already_set& error) {
     error.restore();

@@ -22,20 +22,22 @@ struct Arguments {
   Py_ssize_t named() const { return names == nullptr ? 0 : PyTuple_GET_SIZE(names); }
 };
 
-// Null, with an exception set: it has thrown one.
+// Null, without an exception: these arguments are not its own, or are wrong. Else as Python has it.
 using FastMethod = PyObject* (*)(const Arguments&);
+
+// What the method returns or throws, or else what `usual`, the function in whose place it is, does.
 PyObject* call_guarded(FastMethod method, PyObject* usual, const Arguments& arguments);
 
 void set_method(py::handle type, PyMethodDef& definition);
 
-// Puts `method` in the place of that method of the class. It returns null, without an exception,
-// for arguments that are not its own, or are wrong: then the method that it replaces is called.
+// Puts `method` in the place of that method of the class, once. Behind explain_refusals(), which
+// does not find it any more. WeakMethod and inspect.ismethod() know no descriptors.
 template <FastMethod method>
 void make_fast(py::handle type, const char* name) {
   static PyObject* const usual = py::object(type.attr(name)).release().ptr();
   static const auto documentation = type.attr(name).attr("__doc__").template cast<std::string>();
-  const auto enter = [](PyObject* self, PyObject* const* given, Py_ssize_t count,
-                        PyObject* names) -> PyObject* {
+  constexpr auto enter = [](PyObject* self, PyObject* const* given, Py_ssize_t count,
+                            PyObject* names) -> PyObject* {
     return call_guarded(method, usual, {self, given, count, names});
   };
   using Enter = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*);

@@ -5,7 +5,6 @@
 #include "bindings/bind_verbs.hpp"
 #include "bindings/half_made.hpp"
 #include "bindings/interpreter.hpp"
-#include "bindings/quick_transfers.hpp"
 #include "bindings/refusals.hpp"
 #include "bindings/topics.hpp"
 
@@ -40,7 +39,9 @@ PYBIND11_MODULE(_core_of_main, m, pybind11::multiple_interpreters::per_interpret
   bind_logs(m);
   refuse_half_made(m);
   explain_refusals(m);
-  quicken_transfers(m);
+  make_transfers_fast(m);
+  make_barrier_fast(m);
+  make_small_collectives_fast(m);
 }
 
 // CPython 3.13 and newer call this in the main interpreter whoever imports, and run the above in

@@ -26,4 +26,9 @@ void bind_notebook(pybind11::module_& m);  // behind the classes
 void bind_recording(pybind11::module_& m);
 void bind_logs(pybind11::module_& m);
 
+// Behind explain_refusals():
+void make_transfers_fast(pybind11::module_& m);
+void make_barrier_fast(pybind11::module_& m);
+void make_small_collectives_fast(pybind11::module_& m);
+
 }  // namespace zerohop::bindings

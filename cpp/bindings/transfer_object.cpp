@@ -2,13 +2,15 @@
 #include "bindings/transfer_object.hpp"
 
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 namespace zerohop::bindings {
 namespace {
 
 using py::detail::instance;
-using Holder = std::unique_ptr<TransferHandle>;  // of py::class_<TransferHandle>
+using Holder = py::class_<TransferHandle>::holder_type;
+static_assert(std::is_same_v<Holder, std::unique_ptr<TransferHandle>>);
 
 PyTypeObject* transfer_type = nullptr;
 destructor usual_dealloc = nullptr;
@@ -18,7 +20,8 @@ destructor usual_dealloc = nullptr;
 void dealloc_transfer(PyObject* self) {
   auto& made = *reinterpret_cast<instance*>(self);
   const bool is_plain = Py_TYPE(self) == transfer_type && !made.simple_instance_registered &&
-                        made.simple_holder_constructed && made.weakrefs == nullptr;
+                        made.simple_holder_constructed && !made.has_patients &&
+                        made.weakrefs == nullptr;
   if (!is_plain || PyErr_Occurred() != nullptr) return usual_dealloc(self);
   delete static_cast<TransferHandle*>(made.simple_value_holder[0]);
   transfer_type->tp_free(self);
@@ -27,8 +30,7 @@ void dealloc_transfer(PyObject* self) {
 
 }  // namespace
 
-void quicken_transfer_objects(py::handle type) {
-  static_assert(sizeof(Holder) == sizeof(void*));
+void make_transfer_objects_fast(py::handle type) {
   transfer_type = reinterpret_cast<PyTypeObject*>(type.inc_ref().ptr());
   usual_dealloc = std::exchange(transfer_type->tp_dealloc, &dealloc_transfer);
 }

@@ -9,7 +9,7 @@ namespace zerohop::bindings {
 py::object wait_transfer(const TransferHandle& handle, Timeout timeout);
 
 // From now on new_transfer() may be called.
-void quicken_transfer_objects(py::handle type);
+void make_transfer_objects_fast(py::handle type);
 
 // As py::cast(), which enters each object into a table, so that the same value gives the same
 // object: a Transfer is handed out once, when it is made.

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from zerohop.segment import Segment
     from zerohop.world import World
 else:
-    # Imported when they are first asked for.
+    # Imported when they are first asked for: asyncio costs as much as all the rest of this import.
+    _PACKAGES = ("aio", "collectives", "notebook", "scale")
     _LATER = {
         "Collective": "collectives",
         "Faults": "faults",
@@ -53,14 +54,14 @@ else:
     def __getattr__(name):
         from importlib import import_module
 
-        if name == "aio":  # asyncio costs as much as all the rest of this import
-            return import_module("zerohop.aio")
+        if name in _PACKAGES:
+            return import_module(f"zerohop.{name}")
         if name in _LATER:
             return getattr(import_module(f"zerohop.{_LATER[name]}"), name)
         raise AttributeError(f"module 'zerohop' has no attribute {name!r}")
 
     def __dir__():
-        return [*globals(), "aio", *_LATER]
+        return [*globals(), *_PACKAGES, *_LATER]
 
 
 __version__ = "0.1.0"

@@ -93,5 +93,5 @@ class Addresses:
 
     def _missing(self, key: str) -> TransferTimeout:
         return TransferTimeout(
-            f"{self._store!r} has no {key!r} of this run yet: has that rank made its World, with the same store and name?"
+            f"{self._store!r} has no {key!r} of this run yet: that rank has not made its World with the same store and name"
         )

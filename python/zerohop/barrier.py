@@ -96,7 +96,7 @@ class Barrier:
             self._compare(rank, bound)
         else:
             if news == "lost":
-                rank = self._roster.first_lost({rank, *self._roster.lost_ranks()})
+                rank = self._roster.first_lost([rank, *self._roster.lost_ranks()])
             self._lose(rank)
             raise self._broken()
         return self._run(min(_SLICE, bound.left()))
@@ -149,7 +149,7 @@ class Barrier:
             silent = set(gone).intersection(self._steps.missing())
             if found is None or found[0] != "quiet" or not silent:
                 return found
-            self._lose(self._roster.first_lost(silent))
+            self._lose(self._roster.first_lost(sorted(silent)))
             raise self._broken()
         self._ask(missing[next(self._turns) % len(missing)], bound)
         if bound.left() == 0:
@@ -180,12 +180,12 @@ class Barrier:
         assert self._lost is not None
         if self._lost == _NOBODY:
             return PeerLost(
-                f"barrier of {self._roster.name!r}: a rank has called shrink(), and without it there is no barrier any more; "
-                "shrink() makes a World of those who call it"
+                f"barrier of {self._roster.name!r}: a rank has called shrink(); no barrier of this World can complete any "
+                "more: shrink() makes a World of those who call it"
             )
         return PeerLost(
-            f"barrier of {self._roster.name!r}: {self._roster.lost(self._lost)}, and without it there is no barrier any "
-            "more; state() tells who is left, and shrink() makes a World of those"
+            f"barrier of {self._roster.name!r}: {self._roster.lost(self._lost)}; no barrier of this World can "
+            "complete any more: state() tells who is left, and shrink() makes a World of those"
         )
 
     def _warn_others(self, bound: Bound) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from zerohop import _core
 from zerohop.errors import Error, PeerLost, TransferTimeout
-from zerohop.last_words import LEFT, LOST, MISMATCH
+from zerohop.last_words import LATE, LEFT, LOST, MISMATCH
 
 if TYPE_CHECKING:
     from zerohop.roster import Roster
@@ -26,8 +26,15 @@ _READ = 2.0  # seconds for reading what another rank says of it
 _LONGEST = 4096  # bytes of that
 
 
+_ERRORS: dict[str, type[Exception]] = {
+    MISMATCH: ValueError,
+    LOST: PeerLost,
+    LATE: TransferTimeout,
+}
+
+
 class Cause(NamedTuple):
-    """What ended them. kind: LOST, MISMATCH, or anything else, of which only the text matters."""
+    """What ended them. kind: LOST, MISMATCH, LATE, or anything else, of which only the text matters."""
 
     kind: str
     text: str
@@ -35,9 +42,7 @@ class Cause(NamedTuple):
     def error(self, call: str) -> Exception:
         """For a call that it ends."""
         text = f"{call}: {self.text}"
-        if self.kind == MISMATCH:
-            return ValueError(text)
-        return PeerLost(text) if self.kind == LOST else Error(text)
+        return _ERRORS.get(self.kind, Error)(text)
 
 
 class Mismatch(Exception):
@@ -119,10 +124,10 @@ class Ending:
         raised, self._raised = self._raised, True
         if not raised and self.cause.kind == MISMATCH:
             return self.cause.error(call)
-        kind = PeerLost if self.cause.kind == LOST else Error
-        return kind(
-            f"{call}: the collectives of this World are over: {self.cause.text}. Make a World of another name, or shrink() this one"
-        )
+        text = f"{call}: the collectives of this World are over: {self.cause.text}"
+        if self.cause.kind == LOST:
+            return PeerLost(f"{text}. shrink() makes a World of the ranks that are left")
+        return Error(f"{text}. Make a World of another name, or shrink() this one")
 
     def difference(self, rank: int, peer: _core.Peer) -> str | None:
         """As History has it, while neither rank's collectives are over: calls that are refused have no record, but the barrier

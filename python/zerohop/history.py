@@ -36,7 +36,7 @@ KINDS = ("broadcast", "scatter", "gather", "all_gather", "all_to_all", "send_rec
 BROADCAST, SCATTER, GATHER, ALL_GATHER, ALL_TO_ALL, SEND_RECV, _BARRIER = range(len(KINDS))
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 NO_ROOT = -1
-SAME_CALLS = "all ranks make the same calls in the same order"  # in messages
+SAME_CALLS = "all ranks must make the same calls in the same order"  # in messages
 _NBYTES = 64 * 64  # of the latest calls, as _core.CallLog has them
 _LOOK = 0.25  # seconds to look another rank's up, and as many to read them
 

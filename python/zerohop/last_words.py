@@ -22,10 +22,10 @@ from zerohop.errors import Error
 if TYPE_CHECKING:
     from zerohop.endpoint import Endpoint
 
-__all__ = ["LEFT", "LOST", "MISMATCH", "OTHER", "LastWords", "Word", "described"]
+__all__ = ["LATE", "LEFT", "LOST", "MISMATCH", "OTHER", "LastWords", "Word", "described"]
 
-OTHER, LOST, MISMATCH, LEFT = "", "lost", "mismatch", "left"
-_KINDS = (OTHER, LOST, MISMATCH, LEFT)
+OTHER, LOST, MISMATCH, LEFT, LATE = "", "lost", "mismatch", "left", "late"
+_KINDS = (OTHER, LOST, MISMATCH, LEFT, LATE)
 _CELL = 1024  # bytes of what is said once
 _MOST_CELLS = 64  # ranks share them: what two say at once there is lost, and the checksum tells
 _HEAD = struct.Struct("<IIiI")  # checksum of what follows, kind, rank that says it, bytes of text

@@ -15,7 +15,10 @@ def whole(what: str, value: Any) -> int:
         return value
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{what} must be an integer, not {value!r}")
-    return operator.index(value)
+    try:
+        return operator.index(value)
+    except TypeError:  # an array of several elements
+        raise TypeError(f"{what} must be an integer, not {type(value).__name__}") from None
 
 
 def seconds(value: Any) -> float:

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -132,7 +132,9 @@ class Roster:
         return self._own
 
     def seems_well(self, rank: int) -> bool:
-        """False if it is known to be lost."""
+        """False if it is known to be lost. This rank is well, though its Peer to itself may be closed."""
+        if rank == self.rank:
+            return True
         peer = self._peers.get(rank)
         return peer.alive if peer is not None else rank not in self._unreached
 
@@ -140,12 +142,12 @@ class Roster:
         """That it is, in messages, and why: as it has said itself, or else as its Peer knows."""
         left = self._why_left(rank)
         peer = self._peers.get(rank)
-        why = peer.why_lost if peer is not None else None
-        return f"rank {rank} is lost" + (left or (f": {why}" if why else ""))
+        why = peer.why_lost if peer is not None else self._unreached.get(rank)
+        return f"rank {rank} is lost" + (left or (f" ({why})" if why else ""))
 
-    def first_lost(self, ranks: Collection[int]) -> int:
-        """Of several that are lost: the lowest that has not said why it left, for who has may have left because of the others."""
-        return min(ranks, key=lambda rank: (bool(self._why_left(rank)), rank))
+    def first_lost(self, ranks: Iterable[int]) -> int:
+        """Of several that are lost: the first that has not said why it left, for who has may have left because of another one."""
+        return min(ranks, key=lambda rank: bool(self._why_left(rank)))
 
     def named(self, error: Error, rank: int, what: str = "") -> Error:
         """The same error, whose message says that it is about this rank, and why that has left."""

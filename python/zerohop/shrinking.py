@@ -80,9 +80,12 @@ class Shrinking:
 
     def _tell_of_loss(self, bound: Bound) -> None:
         """To those who still wait in a collective or the barrier, perhaps for this rank."""
-        lost = self._roster.lost_ranks()
-        self._barrier.give_up(lost[0] if lost else None, bound)
-        kind, why = (LOST, f"{self._roster.lost(lost[0])}, and rank") if lost else (OTHER, "rank")
+        ranks = self._roster.lost_ranks()
+        lost = self._roster.first_lost(ranks) if ranks else None
+        self._barrier.give_up(lost, bound)
+        kind, why = OTHER, "rank"
+        if lost is not None:
+            kind, why = LOST, f"{self._roster.lost(lost)}, and rank"
         self._ending.declare(Cause(kind, f"{why} {self._roster.rank} has called shrink()"))
 
     def _met(self, world: World, bound: Bound) -> World:

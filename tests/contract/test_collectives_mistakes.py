@@ -100,15 +100,15 @@ def test_who_does_not_come_is_named(pair):
     first, second = pair
     with (
         pytest.raises(
-            zh.TransferTimeout, match=r"broadcast of 'world', call 1: rank 1 has not come in time"
+            zh.TransferTimeout, match=r"broadcast of 'world', call 1: rank 1 has not made the matching call in time"
         ),
         within(2, 0.3),
     ):
         first.broadcast(np.zeros(EAGER + 1, np.uint8), timeout=0.3)
-    with pytest.raises(zh.Error, match="over: rank 1 has not come in time"), within(1):
+    with pytest.raises(zh.Error, match="over: rank 1 has not made the matching call in time"), within(1):
         first.broadcast(np.zeros(3))
     with (
-        pytest.raises(zh.Error, match=r"call 1: rank 1 has not come in time .*found rank 0"),
+        pytest.raises(zh.Error, match=r"call 1: rank 1 has not made the matching call in time .*reported by rank 0"),
         within(2),
     ):
         second.broadcast(np.zeros(EAGER + 1, np.uint8))
@@ -129,11 +129,11 @@ def test_who_has_done_its_part_learns_of_a_timeout_in_the_next_call(rank_threads
     root, other = [
         Attempt(gather_with, world, out if world.rank == 0 else None) for world in made[:2]
     ]
-    assert "rank 2 has not come in time" in str(root.failure(zh.TransferTimeout, 5))
+    assert "rank 2 has not made the matching call in time" in str(root.failure(zh.TransferTimeout, 5))
     other.value()
     results([Attempt(world.barrier) for world in made[:2]] + [Attempt(gather_late, made[2])])
     for call in [Attempt(world.all_gather, np.zeros(3), np.zeros(1)) for world in made]:
-        assert "rank 2 has not come in time" in str(call.failure(zh.Error, 5))
+        assert "rank 2 has not made the matching call in time" in str(call.failure(zh.Error, 5))
     close(made)
 
 
@@ -149,7 +149,7 @@ def test_outputs_stay_as_they_are_after_a_timeout(pair):
     with pytest.raises(zh.TransferTimeout):
         second.broadcast(out, timeout=0.3)
     out[:] = 5
-    with pytest.raises(zh.Error, match="has not come in time"):
+    with pytest.raises(zh.Error, match="has not made the matching call in time"):
         first.broadcast(np.ones(4 * EAGER, np.uint8))
     assert (out == 5).all()
 
@@ -157,7 +157,7 @@ def test_outputs_stay_as_they_are_after_a_timeout(pair):
 def test_a_timeout_of_what_is_not_waited_for_is_told_later(pair):
     call = pair[0].gather(np.zeros(6), np.zeros(3), timeout=0.2, wait=False)
     behind = pair[0].broadcast(np.zeros(3), wait=False)
-    with pytest.raises(zh.TransferTimeout, match="gather of 'world', call 1: rank 1 has not come"):
+    with pytest.raises(zh.TransferTimeout, match="gather of 'world', call 1: rank 1 has not made the matching call"):
         call.wait(TIMEOUT)
     with pytest.raises(
         zh.Error, match=r"broadcast of 'world', call 2: the collectives .* are over"
@@ -184,9 +184,9 @@ def test_arguments_are_refused_before_anything_happens(rank_threads):
         (TypeError, "parts is None.* a list of 2 arrays", lambda: world.scatter(row)),
         (TypeError, "parts is None.* a list of 2 arrays", lambda: world.gather(None, row)),
         (TypeError, "out is None", lambda: world.all_gather(None, row)),
-        (TypeError, r"parts\[0\]: a NoneType is no array", lambda: world.scatter(row, [None, row])),
-        (TypeError, "array: a NoneType is no array", lambda: world.broadcast(None)),
-        (TypeError, "parts: a generator is no array", lambda: world.scatter(row, (x for x in "ab"))),
+        (TypeError, r"parts\[0\]: a NoneType is not an array", lambda: world.scatter(row, [None, row])),
+        (TypeError, "array: a NoneType is not an array", lambda: world.broadcast(None)),
+        (TypeError, "parts: a generator is not an array", lambda: world.scatter(row, (x for x in "ab"))),
         (TypeError, "counts of parts must be a list of 2 numbers", lambda: world.scatter(row, table, counts=2)),
         (TypeError, "counts of parts must be a list", lambda: world.scatter(row, table, counts="22")),
         (TypeError, "each of the counts of parts must be an integer, not 2.0",
@@ -264,3 +264,31 @@ def test_segments_keep_out_of_the_slots_of_collectives(rank_threads):
         world.segment(8, notifications=free + 1)
     assert world.segment(8, notifications=free).slots.stop == 65536 - 64 - 2000
     world.close()
+
+
+def test_a_send_recv_of_other_sizes_has_its_own_rule(pair):
+    first, second = pair
+    sent = Attempt(lambda: first.send_recv(to=1, array=np.zeros(16, np.uint8)))
+    sent.value()
+    with pytest.raises(ValueError, match="with 16 bytes .*: the array received into must have the size and dtype of the one sent"):
+        second.send_recv(from_=0, out=np.zeros(8, np.uint8))
+
+
+def test_an_array_that_cannot_be_exported_is_named(pair):
+    class Refusing:
+        def __init__(self, error):
+            self.error = error
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+        def __dlpack__(self, **_):
+            raise self.error
+
+    class Own(BufferError):
+        def __init__(self, one, two):
+            super().__init__(f"{one} and {two}")
+
+    for error in (BufferError("not now"), Own(1, 2)):
+        with pytest.raises(BufferError, match=f"^array: .*{error}"):
+            pair[0].broadcast(Refusing(error))

@@ -88,6 +88,7 @@ def test_every_use_in_the_child_is_a_clear_error(process):
         pending = s.peer.recv(s.ep.empty(8), tag=77)
 
         def child():
+            assert (s.peer.alive, s.peer.why_lost) == (False, None)
             for use in USES.values():
                 with pytest.raises(zh.Error, match="fork"), within(2):
                     use(s, memory, far, pending)

@@ -42,7 +42,7 @@ def test_mistakes_at_a_peer(thread):
             "source must be a RemoteMemory, not ndarray: the two are swapped": lambda: p.read(x, far),
             "not str: look the name up": lambda: p.write(x, "m"),
             "not a RemoteMemory": lambda: p.write(far, far),
-            "an object is no array": lambda: p.write(nobody, far),
+            "an object is not an array": lambda: p.write(nobody, far),
             "remote must be a RemoteMemory, not ndarray": lambda: p.fetch_add(x, 1),
             "summand must be an int, not str": lambda: p.fetch_add(far[0], "1"),
             "a name must be a str, not int": lambda: p[3],
@@ -62,7 +62,7 @@ def test_mistakes_at_a_peer(thread):
             "pair 2 must be a tuple .local, remote., not a Memory":
                 lambda: p.write_many([(x, far), (x, far), memory]),
             "pair 0: it must be .* not .ndarray, Memory": lambda: p.write_many([(x, memory)]),
-            "pair 1: an object is no array": lambda: p.write_many([(x, far), (nobody, far)]),
+            "pair 1: an object is not an array": lambda: p.write_many([(x, far), (nobody, far)]),
         }  # fmt: skip
         for text, call in cases.items():
             said = complaint(TypeError, call)

@@ -79,7 +79,7 @@ def refuse(world):
         {"name": ""},
         {"dtype": "int64"},
     ):
-        with pytest.raises(ValueError, match=r"must be|no whole number"):
+        with pytest.raises(ValueError, match=r"must be|not a whole number"):
             world.segment(100, **options)
     with pytest.raises(ValueError, match="no negative size"):
         world.segment(-1)
@@ -106,7 +106,7 @@ def refuse_moves(world):
             ((0.0, 0, 8), "move 1: local must be an offset .* or an array, not 0.0"),
             ((0, 0, 8.0), "move 1: nbytes must be an int, in bytes, not 8.0"),
             ((0, True, 8), "move 1: remote must be an int, in bytes, not True"),
-            ((None, 0, 8), "move 1: a NoneType is no array"),
+            ((None, 0, 8), "move 1: a NoneType is not an array"),
         ):
             with pytest.raises(TypeError, match=words):
                 call(other, [(0, 0, 8), wrong, (8, 8, 8)])

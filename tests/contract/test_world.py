@@ -126,7 +126,7 @@ def test_the_own_rank_is_a_peer_too(rank_threads):
 def test_who_has_not_started_is_waited_for(rank_threads):
     [first] = worlds(rank_threads, [0], 2)
     with (
-        pytest.raises(zh.TransferTimeout, match=r"rank 1.*has that rank made its World"),
+        pytest.raises(zh.TransferTimeout, match=r"rank 1.*that rank has not made its World"),
         within(2, 0.2),
     ):
         first.peer(1, timeout=0.2)
@@ -252,7 +252,7 @@ def test_a_directory_serves_one_run_after_the_other(tmp_path):
 
 def test_a_segment_that_fails_takes_no_number(tmp_path):
     with zh.World(tmp_path, 0, 1, device="soft0") as world:
-        with pytest.raises(ValueError, match="no whole number of float64"):
+        with pytest.raises(ValueError, match="not a whole number of float64"):
             world.segment(9, dtype="float64")
         with pytest.raises(ValueError, match="an array has its own"):
             world.segment(np.zeros(4), dtype="float32")

@@ -78,6 +78,18 @@ def test_who_left_because_of_another_is_not_the_first_that_was_lost(rank_threads
     first.close()
 
 
+def test_a_rank_that_closed_its_peer_to_itself_is_not_lost(rank_threads):
+    first, second, third = made = worlds(rank_threads, range(3), 3)
+    results([Attempt(world.barrier) for world in made])
+    first.peer(0).close()
+    third.close()
+    for world in (first, second):
+        with pytest.raises(zh.PeerLost, match="rank 2 is lost"):
+            world.barrier()
+    assert first.state() == ["healthy", "healthy", "corrupt"]
+    close([first, second])
+
+
 def test_strangers_do_not_take_the_time_to_tell_it(rank_threads):
     first, second, third = worlds(rank_threads, [0, 1, 2], 3)
     second.peer(1)  # itself

@@ -63,6 +63,6 @@ def test_ranks_meet_in_redis(redis, monkeypatch):
 def test_a_rank_that_never_comes_to_redis_is_waited_for_in_time(redis):
     with (
         zh.World(open_redis(redis), 0, 2, device="soft0", timeout=0.3) as world,
-        pytest.raises(zh.TransferTimeout, match="has that rank made its World"),
+        pytest.raises(zh.TransferTimeout, match="that rank has not made its World"),
     ):
         world.peer(1)

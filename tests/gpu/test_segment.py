@@ -105,7 +105,7 @@ def refuse(world: Any, segment: Any, here: Any) -> None:
     other = 1 - world.rank
     with pytest.raises(zh.RouteUnavailable, match="keep counters in a segment of the host"):
         segment.atomic_fetch_add(other, 0, 1)
-    with pytest.raises(ValueError, match="no whole number of float32"):
+    with pytest.raises(ValueError, match="not a whole number of float32"):
         world.segment(9, name="floats", device=str(here.device), dtype="float32")
     counters = world.segment(8, name="counters", dtype="int64")
     counters.atomic_fetch_add(0, 0, 5)

@@ -100,6 +100,68 @@ def test_a_transfer_takes_its_arguments_in_whatever_way_they_are_given(scene: Sc
     np.testing.assert_array_equal(np.asarray(scene.memory), ours)
 
 
+def test_a_wait_takes_its_timeout_in_whatever_way_it_is_given(scene: Scene) -> None:
+    ep, other, peer = scene.ep, scene.other, scene.peer
+    fresh = b"timeout".decode()
+    done = peer.write(scene.array, scene.far)
+    for wait in (
+        lambda: done.wait(),
+        lambda: done.wait(None),
+        lambda: done.wait(5),
+        lambda: done.wait(timeout=5),
+        lambda: done.wait(**{fresh: 5}),
+        lambda: zh.Transfer.wait(done),
+    ):
+        assert wait() is None
+    counter = other.empty(1, "uint64")
+    assert peer.fetch_add(counter.remote, 3).wait(5) == 0
+    waits: list[Callable[[], int]] = [
+        lambda: other.wait_notify(9),
+        lambda: other.wait_notify(9, None),
+        lambda: other.wait_notify(9, 5),
+        lambda: other.wait_notify(9, timeout=5),
+        lambda: other.wait_notify(slot=9, timeout=5),
+        lambda: other.wait_notify(9, 5, True),
+        lambda: _core.Endpoint.wait_notify(other, np.int64(9), np.float32(5)),
+    ]
+    for value, notified in enumerate(waits, start=1):
+        notes = [lambda v: peer.notify(9, v), lambda v: peer.notify(slot=9, value=v)]
+        assert notes[value % 2](value).wait() is None
+        assert notified() == value
+    for wrong in (True, "5", -1):
+        for call in (done.wait, lambda timeout: ep.wait_notify(3, timeout)):
+            with pytest.raises((TypeError, ValueError), match=r"^timeout must be a number of seconds"):
+                (call if call != done.wait else peer.recv(np.zeros(1)).wait)(wrong)  # type: ignore[arg-type]
+
+
+def test_what_was_never_made_is_refused_by_fast_methods_too(scene: Scene) -> None:
+    half = zh.Transfer.__new__(zh.Transfer)
+    with pytest.raises(TypeError, match="never made"):
+        half.wait()
+    with pytest.raises(TypeError):
+        zh.Peer.write(half, scene.array, scene.far)  # type: ignore[arg-type]
+
+
+def test_arguments_of_inner_calls_are_not_shown(scene: Scene) -> None:
+    log = _core.CallLog(bytearray(64 * 64))
+    barrier = _core.Barrier(scene.ep, log, 0, 1, 100, 99, 0.25)
+    with pytest.raises(TypeError) as caught:
+        barrier.attempt("secret", 2)  # type: ignore[call-arg]
+    assert "secret" not in str(caught.value)
+
+
+def test_a_list_that_changes_while_it_is_read(scene: Scene) -> None:
+    class Evil:
+        def __index__(self) -> int:
+            notify.clear()
+            return 9
+
+    notify: list[Any] = []
+    notify += [Evil(), 10**6]
+    scene.peer.write(scene.array, scene.far, notify=notify).wait()  # type: ignore[arg-type]
+    assert scene.other.wait_notify(9) == 10**6
+
+
 def test_errors_of_another_kind_are_left_alone(scene: Scene) -> None:
     with pytest.raises(TypeError, match=r"^a notification slot must be an int, not str$"):
         scene.ep.wait_notify("3")  # type: ignore[arg-type]

@@ -94,7 +94,7 @@ def test_what_has_come_ends_the_wait(lines):
     assert lines.hear([1, 2], True, Deadline(0))
     lines.core.news.clear()
     assert not lines.hear([1, 2], True, Deadline(1))
-    with pytest.raises(zh.TransferTimeout, match="ranks 1, 2 have not come"):
+    with pytest.raises(zh.TransferTimeout, match="ranks 1, 2 have not made the matching call"):
         lines.hear([1, 2], True, Deadline(0))
 
 

@@ -75,7 +75,7 @@ def test_an_address_comes_out_as_it_went_in(ranks: list[Addresses]) -> None:
 
 
 def test_an_address_is_waited_for(ranks: list[Addresses]) -> None:
-    with pytest.raises(zh.TransferTimeout, match="has that rank made its World"):
+    with pytest.raises(zh.TransferTimeout, match="that rank has not made its World"):
         found(ranks[0], 3, 0.0)
     begin = time.monotonic()
     with pytest.raises(TimeoutError):

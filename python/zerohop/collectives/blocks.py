@@ -87,7 +87,8 @@ def _view(array: Any, what: str) -> _core.ArrayView:
     try:
         return _core.ArrayView(array)
     except (TypeError, BufferError) as error:
-        raise type(error)(f"{what}: {error}") from None
+        kind = TypeError if isinstance(error, TypeError) else BufferError
+        raise kind(f"{what}: {error}") from None
 
 
 @dataclass(frozen=True)

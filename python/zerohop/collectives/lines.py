@@ -95,7 +95,7 @@ class Lines:
             raise self._lost(rank)
         self.check([rank, *needed], all_needed=all_needed)
         if deadline.passed:
-            raise TransferTimeout(f"{who_has([rank])} not come in time")
+            raise TransferTimeout(f"{who_has([rank])} not made the matching call in time")
 
     def hear(self, needed: Collection[int], all_needed: bool, deadline: Deadline) -> bool:
         """Whether one of those has said something after all, when nothing has come for a while. Raises as wait_on() does."""
@@ -103,7 +103,7 @@ class Lines:
         if any(self.core.has_news(rank) for rank in needed):
             return True
         if deadline.passed:
-            raise TransferTimeout(f"{who_has(needed)} not come in time")
+            raise TransferTimeout(f"{who_has(needed)} not made the matching call in time")
         return False
 
     def check(self, needed: Collection[int], *, all_needed: bool) -> None:
@@ -134,7 +134,7 @@ class Lines:
             return Mismatch(earlier)
         rule = SAME_CALLS
         if its[0] == own[0] == SEND_RECV:
-            rule = "the array received into has the size and dtype of the one sent"
+            rule = "the array received into must have the size and dtype of the one sent"
         return Mismatch(
             f"rank {rank} has called {label_text(its)}, rank {self.roster.rank} {label_text(own)}: {rule}"
         )

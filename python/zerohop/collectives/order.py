@@ -14,7 +14,7 @@ from zerohop.collectives.lines import Lines
 from zerohop.ending import Cause, Ending, Mismatch, Told
 from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
 from zerohop.history import Called
-from zerohop.last_words import LOST, MISMATCH, OTHER, described
+from zerohop.last_words import LATE, LOST, MISMATCH, OTHER, described
 
 __all__ = ["Collective", "Common", "Order"]
 
@@ -251,8 +251,9 @@ def _diagnosis(caught: BaseException, text: str, rank: int) -> tuple[Cause, Base
     if not isinstance(caught, Error):
         failed = f"rank {rank} failed in {text}: {described(caught)}"
         return Cause(OTHER, failed), caught
-    kind = LOST if isinstance(caught, PeerLost) else OTHER
-    found = f"{caught} (so found rank {rank} in {text})"
+    kinds = {PeerLost: LOST, TransferTimeout: LATE}
+    kind = next((kind for error, kind in kinds.items() if isinstance(caught, error)), OTHER)
+    found = f"{caught} (reported by rank {rank} in {text})"
     advice = next((said for kind, said in _ADVICE.items() if isinstance(caught, kind)), "")
     error = reworded(caught, f"{text}: {caught}{advice}")
     error.effect = "some"

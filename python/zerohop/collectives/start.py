@@ -46,9 +46,9 @@ def start_scatter(
     if desk.own_rank == root:
         sources, blocks = desk.parts(parts, "parts", counts)
         flats += sources
+        _check_dtypes(flats)
         _check_own(target.whole(), blocks[root])
         check_apart([target.whole()], _moved(blocks, root, target.whole()))
-    _check_dtypes(flats)
     return desk.start(
         "scatter",
         root,
@@ -68,9 +68,9 @@ def start_gather(
     if desk.own_rank == root:
         targets, blocks = desk.parts(parts, "parts", counts, writable=True)
         flats += targets
+        _check_dtypes(flats)
         _check_own(source.whole(), blocks[root])
         check_apart(blocks, _moved([source.whole()], 0, blocks[root]))
-    _check_dtypes(flats)
     return desk.start(
         "gather",
         root,
@@ -85,9 +85,9 @@ def start_all_gather(
 ) -> Collective:
     source = desk.flat(array, "array")
     flats, blocks = desk.parts(out, "out", counts, writable=True)
+    _check_dtypes([source, *flats])
     _check_own(source.whole(), blocks[desk.own_rank])
     check_apart(blocks, _moved([source.whole()], 0, blocks[desk.own_rank]))
-    _check_dtypes([source, *flats])
     return desk.start(
         "all_gather",
         None,
@@ -108,9 +108,9 @@ def start_all_to_all(
 ) -> Collective:
     sources, mine = desk.parts(parts, "parts", counts)
     targets, theirs = desk.parts(out, "out", out_counts, writable=True)
+    _check_dtypes([*sources, *targets])
     _check_own(theirs[desk.own_rank], mine[desk.own_rank])
     check_apart(theirs, _moved(mine, desk.own_rank, theirs[desk.own_rank]))
-    _check_dtypes([*sources, *targets])
     return desk.start(
         "all_to_all",
         None,
@@ -130,8 +130,8 @@ def start_send_recv(
     if (to == desk.own_rank) != (from_ == desk.own_rank):
         raise ValueError("what a rank sends to itself it receives in the same call")
     if sends and receives and to == desk.own_rank:
-        _check_own(receives[0][1].whole(), sends[0][1].whole())
         _check_dtypes([sends[0][1], receives[0][1]])
+        _check_own(receives[0][1].whole(), sends[0][1].whole())
     check_apart([flat.whole() for _, flat in receives], [flat.whole() for _, flat in sends])
     return desk.start(
         "send_recv",
@@ -157,7 +157,7 @@ def _check_dtypes(flats: list[Flat]) -> None:
     for flat in flats:
         if flat.dtype != flats[0].dtype:
             raise ValueError(
-                f"{flats[0].what} is of {flats[0].dtype}, {flat.what} of {flat.dtype}: one collective has one dtype"
+                f"{flats[0].what} is of {flats[0].dtype}, {flat.what} of {flat.dtype}: a collective has one dtype, on all ranks"
             )
 
 

@@ -1,17 +1,18 @@
-#include "bindings/quick_transfers.hpp"
-
+// The calls of Peers, Transfers and Endpoints that move data and wait for it, as fast methods.
 #include <algorithm>
 #include <array>
 
 #include "bindings/bind_peer.hpp"
 #include "bindings/fast_method.hpp"
 #include "bindings/instance.hpp"
+#include "bindings/topics.hpp"
 #include "bindings/transfer_object.hpp"
 
 namespace zerohop::bindings {
 namespace {
 
 constexpr std::array kKeywords{"notify", "stream", "require", "timeout"};
+constexpr std::size_t kTimeout = 3;  // its place there
 std::array<PyObject*, kKeywords.size()> keywords{};  // interned: known by their addresses
 
 // False: some keyword is none of those.
@@ -23,7 +24,7 @@ bool take(Extras& extras, const Arguments& arguments) {
       case 0: extras.notify = value; break;
       case 1: extras.stream = value; break;
       case 2: extras.require = {value}; break;
-      case 3: extras.timeout = {demand_timeout(value)}; break;
+      case kTimeout: extras.timeout = {demand_timeout(value)}; break;
       default: return false;
     }
   }
@@ -45,23 +46,29 @@ PyObject* notify_fast(const Arguments& arguments) {
   return new_transfer(notify_one(*peer, arguments.given[0], arguments.given[1]));
 }
 
-// Transfer.wait(), without a timeout or with that alone.
+// Behind `others` arguments there is nothing, or a timeout, by its place or its name.
+bool take(Timeout& timeout, Py_ssize_t others, const Arguments& arguments) {
+  const Py_ssize_t more = arguments.count + arguments.named() - others;
+  if (arguments.count < others || more > 1) return false;
+  if (arguments.named() == 1 && PyTuple_GET_ITEM(arguments.names, 0) != keywords[kTimeout]) {
+    return false;
+  }
+  if (more == 1) timeout.seconds = demand_timeout(arguments.given[others]);
+  return true;
+}
+
 PyObject* wait_fast(const Arguments& arguments) {
   const auto* transfer = find_instance<TransferHandle>(arguments.self);
-  if (transfer == nullptr || arguments.count > 1 || arguments.named() > 0) return nullptr;
   Timeout timeout;
-  if (arguments.count > 0) timeout.seconds = demand_timeout(arguments.given[0]);
+  if (transfer == nullptr || !take(timeout, 0, arguments)) return nullptr;
   return wait_transfer(*transfer, timeout).release().ptr();
 }
 
-// Endpoint.wait_notify(), likewise.
 PyObject* wait_notify_fast(const Arguments& arguments) {
   auto* endpoint = find_instance<engine::Endpoint>(arguments.self);
-  const bool is_plain = arguments.count == 1 || arguments.count == 2;
-  if (endpoint == nullptr || !is_plain || arguments.named() > 0) return nullptr;
-  const std::uint32_t slot = demand_slot(arguments.given[0]);
   Timeout timeout;
-  if (arguments.count > 1) timeout.seconds = demand_timeout(arguments.given[1]);
+  if (endpoint == nullptr || !take(timeout, 1, arguments)) return nullptr;
+  const std::uint32_t slot = demand_slot(arguments.given[0]);
   const auto notified = waiting(*endpoint, timeout.seconds, [&](const Deadline& deadline) {
     return endpoint->wait_notify(slot, 1, /*reset=*/true, deadline);
   });
@@ -70,11 +77,11 @@ PyObject* wait_notify_fast(const Arguments& arguments) {
 
 }  // namespace
 
-void quicken_transfers(py::module_& m) {
+void make_transfers_fast(py::module_& m) {
   std::ranges::transform(kKeywords, keywords.begin(), PyUnicode_InternFromString);
   const py::object peer = m.attr("Peer");
   const py::object transfer = m.attr("Transfer");
-  quicken_transfer_objects(transfer);
+  make_transfer_objects_fast(transfer);
   make_fast<&move_fast<&write_one>>(peer, "write");
   make_fast<&move_fast<&read_one>>(peer, "read");
   make_fast<&notify_fast>(peer, "notify");
