@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zerohop.agreement import Shelf
 from zerohop.bound import Bound
 from zerohop.ending import Cause, Ending
 from zerohop.errors import Error, PeerLost
 from zerohop.last_words import LOST, OTHER
+from zerohop.run_store import RunStore
 from zerohop.store import Store, open_store
 from zerohop.survivors import Survivors, SurvivorsStore
 
@@ -55,28 +55,28 @@ class Shrinking:
         roster = self._roster
         roster.check_open()
         if self._survivors is None or store is not None:
-            self._survivors = Survivors(roster, self._shelf(store))
+            self._survivors = Survivors(roster, self._run_store(store))
             self._tell_of_loss(bound)
         ranks = self._survivors.agree(bound)
-        self._meeting = SurvivorsStore(self._survivors.shelf, roster, ranks)
+        self._meeting = SurvivorsStore(self._survivors.store, roster, ranks)
         return self._make(
             self._meeting, ranks.index(roster.rank), len(ranks), name=_next_name(roster.name)
         )
 
-    def _shelf(self, store: Store | str | os.PathLike[str] | None) -> Shelf:
+    def _run_store(self, store: Store | str | os.PathLike[str] | None) -> RunStore:
         from zerohop.mpi import GatheredStore
 
         run = self._roster.run
         if store is not None:
-            return Shelf(open_store(store), run or "")
+            return RunStore(open_store(store), run or "")
         if isinstance(self._store, SurvivorsStore):
-            return self._store.shelf
+            return self._store.store
         if run is None or isinstance(self._store, GatheredStore):
             raise Error(
                 f"the World {self._roster.name!r} has no store in which its survivors could meet (it is of MPI, or of a directory "
                 "without file locks): give shrink(store=) a fresh directory, say"
             )
-        return Shelf(self._store, run)
+        return RunStore(self._store, run)
 
     def _tell_of_loss(self, bound: Bound) -> None:
         """To those who still wait in a collective or the barrier, perhaps for this rank."""

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from zerohop.links import refuse_links_of_others
 from zerohop.locks import ByteLocks
 
-__all__ = ["Directory", "Store", "is_of_torch", "open_store", "peek"]
+__all__ = ["Directory", "Store", "is_of_torch", "open_store", "peek", "set_once"]
 
 
 class Store(Protocol):
@@ -58,6 +58,18 @@ class Directory:
             )
 
     def set(self, key: str, value: bytes) -> None:
+        self._draft(key, value).replace(self._file(key))  # at once: nobody reads a part of it
+
+    def set_once(self, key: str, value: bytes) -> None:
+        """Unless it has been set, in one step for all who try (man 2 link)."""
+        draft = self._draft(key, value)
+        try:
+            with suppress(FileExistsError):
+                os.link(draft, self._file(key))
+        finally:
+            draft.unlink()
+
+    def _draft(self, key: str, value: bytes) -> Path:
         target = self._file(key)
         draft = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
         with suppress(FileNotFoundError):
@@ -65,7 +77,7 @@ class Directory:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file:
             file.write(value)
-        draft.replace(target)  # at once: nobody reads a part of it
+        return draft
 
     def get(self, key: str) -> bytes:
         """Raises KeyError, and PermissionError for a file that another user has put there."""
@@ -134,3 +146,23 @@ def peek(store: Store, key: str) -> bytes | None:
         value = store.get(key)
         return None if value is None else bytes(value)
     return None
+
+
+def set_once(store: Store, key: str, value: bytes) -> bytes:
+    """Sets it unless it has been set, in one step for all who try. Returns what it holds then.
+
+    Raises TypeError for a store that cannot: it needs ``compare_set(key, expected, desired)`` as PyTorch's have it, or
+    ``setnx(key, value)`` as Redis has.
+    """
+    known: Any = store
+    if isinstance(store, Directory):
+        store.set_once(key, value)
+    elif callable(getattr(store, "compare_set", None)):
+        return bytes(known.compare_set(key, "", value.decode()))
+    elif callable(getattr(store, "setnx", None)):
+        known.setnx(key, value)
+    else:
+        raise TypeError(
+            "it has neither compare_set(key, expected, desired) nor setnx(key, value), one of which it takes to agree"
+        )
+    return bytes(store.get(key))

@@ -1,7 +1,8 @@
 """Who of a World's ranks goes on when some are lost (MPI: ULFM's MPI_Comm_shrink), and where those find each other.
 
 Each survivor puts a note into the store: that it came, and whom it has lost. The lowest rank that is not lost waits until every
-other one has come or is lost, and proposes; if it is lost itself, the next one does. What is decided counts for all.
+other one has come or is lost, and proposes; if it is lost itself, the next one does. The first proposal counts for all: the store
+sets that key once.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from zerohop.agreement import Agreement, Shelf
 from zerohop.bound import Bound, looks
 from zerohop.errors import PeerLost, TransferTimeout
+from zerohop.run_store import RunStore
 
 if TYPE_CHECKING:
     from zerohop.roster import Roster
@@ -25,10 +26,9 @@ _SILENT = 5.0  # seconds for which a rank that nobody is connected to may not an
 class Survivors:
     """roster: of the World that they are left of."""
 
-    def __init__(self, roster: Roster, shelf: Shelf) -> None:
-        self._roster, self.shelf = roster, shelf
+    def __init__(self, roster: Roster, store: RunStore) -> None:
+        self._roster, self.store = roster, store
         self._key = f"zerohop/{roster.name}/shrink"
-        self._agreement = Agreement(shelf, self._key, roster.rank, roster.size)
         self._noted: list[int] | None = None  # whom this rank has said that it has lost
         self._came: dict[int, set[int]] = {}  # whom each one that has come has lost
         self._silent: dict[int, float] = {}  # time.monotonic() since when a rank has not answered
@@ -38,12 +38,12 @@ class Survivors:
         roster, missing = self._roster, []
         for _ in looks(bound.end):
             self._note()
-            decided = self._agreement.decided()
+            decided = self.store.get_json(f"{self._key}/decided")
             if decided is None and self._leads(bound):
                 missing = self._missing(bound)
                 if not missing:
-                    decided = self._agreement.propose(self._who_fit())
-            if decided is not None:
+                    decided = self._propose()
+            if isinstance(decided, list):
                 return self._with_this_one(decided)
         if missing:
             raise TransferTimeout(
@@ -53,10 +53,15 @@ class Survivors:
             f"shrink of {roster.name!r}: the lowest rank that is left has not decided in time; call again to wait on"
         )
 
+    def _propose(self) -> object:
+        """What is decided: another one's proposal, if that came first."""
+        proposal = json.dumps(self._who_fit()).encode()
+        return json.loads(self.store.set_once(f"{self._key}/decided", proposal))
+
     def _note(self) -> None:
         lost = self._roster.lost_ranks()
         if lost != self._noted:
-            self.shelf.set(f"{self._key}/{self._roster.rank}", json.dumps(lost).encode())
+            self.store.set(f"{self._key}/{self._roster.rank}", json.dumps(lost).encode())
             self._noted = lost
 
     def _leads(self, bound: Bound) -> bool:
@@ -67,7 +72,7 @@ class Survivors:
         """Who has not come, though nobody who goes on has lost it."""
         own, size = self._roster.rank, self._roster.size
         for rank in range(size):
-            lost = self.shelf.get_json(f"{self._key}/{rank}")
+            lost = self.store.get_json(f"{self._key}/{rank}")
             if isinstance(lost, list):
                 self._came[rank] = set(lost)
         given_up: set[int] = set().union(*(self._came[rank] for rank in self._who_fit()))
@@ -95,14 +100,14 @@ class Survivors:
                 fit.append(rank)
         return tuple(sorted(fit))
 
-    def _with_this_one(self, decided: tuple[int, ...]) -> list[int]:
+    def _with_this_one(self, decided: list[int]) -> list[int]:
         roster = self._roster
         if roster.rank not in decided:
             raise PeerLost(
                 f"shrink of {roster.name!r}: rank {roster.rank} was given up, and the World goes on without it, of what were the "
                 f"ranks {', '.join(map(str, decided))}; end this process, or begin anew"
             )
-        return list(decided)
+        return decided
 
 
 class SurvivorsStore:
@@ -111,22 +116,22 @@ class SurvivorsStore:
     survivors: ranks of the World before, by their new ones; roster: of that one.
     """
 
-    def __init__(self, shelf: Shelf, roster: Roster, survivors: list[int]) -> None:
-        self.shelf, self._roster, self._survivors = shelf, roster, survivors
+    def __init__(self, store: RunStore, roster: Roster, survivors: list[int]) -> None:
+        self.store, self._roster, self._survivors = store, roster, survivors
         self._key = f"zerohop/{roster.name}/shrink/met"
         self._met = False
 
     def meet(self) -> None:
         """All have met: from here on this rank may leave the World before, which is no loss for those who have not seen it yet."""
-        self.shelf.set(f"{self._key}/{self._roster.rank}", b"true")
+        self.store.set(f"{self._key}/{self._roster.rank}", b"true")
         self._met = True
 
     def set(self, key: str, value: Any) -> None:
-        self.shelf.set(key, value)
+        self.store.set(key, value)
 
     def get(self, key: str) -> bytes | None:
         """Raises PeerLost, Error."""
-        value = self.shelf.get(key)
+        value = self.store.get(key)
         if not self._met and self._is_lost(self._survivors[int(key.rpartition("/")[2])]):
             raise PeerLost("it was lost while the World was shrunk")
         return value
@@ -136,7 +141,7 @@ class SurvivorsStore:
         if before == roster.rank or roster.lives(before, Bound(0.0)):
             return False
         # Where the World before is closed here, all of it seem to be lost.
-        return roster.is_here and self.shelf.get(f"{self._key}/{before}") is None
+        return roster.is_here and self.store.get(f"{self._key}/{before}") is None
 
     def __repr__(self) -> str:
         return "what the survivors have told each other"

@@ -275,8 +275,9 @@ class World(CollectiveCalls):
         timeout: seconds (default: the Endpoint's). Who calls again after TransferTimeout waits on.
         store: where the survivors meet, fresh, for this run alone: what an earlier one has left there would count as theirs.
             Default: the World's, which has to serve still, and without waiting for what nobody has set (a directory,
-            PyTorch's stores, Redis); one of PyTorch's that does not answer a call in 5 s does not serve. A World of from_mpi()
-            has none that does, nor has a directory without locks.
+            PyTorch's stores, Redis); one of PyTorch's that does not answer a call in 5 s does not serve. A store of another kind
+            needs ``compare_set(key, expected, desired)`` or ``setnx(key, value)``. A World of from_mpi() has none that does, nor
+            has a directory without locks.
 
         Raises TransferTimeout, PeerLost, Error (no store serves), and what World raises.
         """

@@ -291,7 +291,7 @@ def test_a_store_of_pytorch_that_is_stopped_is_not_waited_for(
     for call in [Attempt(world.shrink, 0.5) for world in made]:
         with within(2 * ANSWER + LOST_WITHIN):
             error = call.failure(zh.Error)
-        assert "does not serve any more (TimeoutError" in str(error)
+        assert "does not serve (TimeoutError" in str(error)
         assert "give shrink(store=)" in str(error)
     if met:
         again = [partial(world.shrink, store=tmp_path / "fresh") for world in made]
