@@ -40,9 +40,10 @@ ImportedArray import_array(py::handle object) {
   drain_released();
   ImportedArray array;
   if (!import_any(object, array)) {
-    throw py::type_error(a_type_name(object) +
-                         " is not an array: it has neither __dlpack__ nor the buffer protocol; convert "
-                         "it first, for example with numpy.asarray");
+    throw py::type_error(
+        a_type_name(object) +
+        " is not an array: it has neither __dlpack__ nor the buffer protocol; convert "
+        "it first, for example with numpy.asarray");
   }
   finish(array, object);
   return array;

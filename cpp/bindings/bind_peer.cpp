@@ -102,7 +102,8 @@ Raises PeerLost, RegistrationError (`local` is closed), RouteUnavailable (there 
             std::string why = self.peer->why_lost();
             return why.empty() ? std::nullopt : std::optional(std::move(why));
           },
-          "Why it is lost, such as ``'its process has ended'``; None while it is not, and in a forked "
+          "Why it is lost, such as ``'its process has ended'``; None while it is not, and in a "
+          "forked "
           "child.")
       .def_property_readonly(
           "timeout", [](const PeerHandle& self) { return self.endpoint->timeout(); },

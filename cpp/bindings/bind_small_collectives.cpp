@@ -175,7 +175,8 @@ PyObject* of_all_fast(const Arguments& arguments) {
   if (!fits || PyLong_CheckExact(given[0]) == 0) return nullptr;
   int overflow = 0;
   const long kind = PyLong_AsLongAndOverflow(given[0], &overflow);
-  if (overflow != 0 || kind < 0 || kind >= static_cast<long>(engine::collective::kKinds)) return nullptr;
+  if (overflow != 0 || kind < 0 || kind >= static_cast<long>(engine::collective::kKinds))
+    return nullptr;
   return call_of_all(*calls, static_cast<std::uint8_t>(kind), given[1], given[2], given[3],
                      given[4])
       .release()

@@ -12,7 +12,7 @@ namespace zerohop::bindings {
 namespace {
 
 constexpr std::array kKeywords{"notify", "stream", "require", "timeout"};
-constexpr std::size_t kTimeout = 3;  // its place there
+constexpr std::size_t kTimeout = 3;                  // its place there
 std::array<PyObject*, kKeywords.size()> keywords{};  // interned: known by their addresses
 
 // False: some keyword is none of those.

@@ -266,6 +266,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
                           const Neighbour::Patience& patience);
   Transferring copy_by_gpu(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                            const TransferOptions& options, std::string& reason);
+  Transferring post_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options);
   Transferring copy_by_gpu_at_once(ibv_wr_opcode opcode, const Pair& pair,
                                    const TransferOptions& options);
   static std::string hold(GpuMove& move, const GpuReach& reached, bool is_write);

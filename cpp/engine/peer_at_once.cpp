@@ -1,5 +1,6 @@
-// The short ways of p2p between host arrays: what ends within the call, where nothing is under way.
-// Each is taken, or says false. made: gets the Transfer; null: nobody wants one.
+// The short ways between host arrays, where nothing is under way that has to be waited for: p2p,
+// which ends within the call, and one request over a queue pair. Each is taken, or says so.
+// made: gets the Transfer; null: nobody wants one.
 #include <array>
 #include <span>
 #include <tuple>
@@ -56,6 +57,33 @@ bool Peer::notify_at_once(const TransferOptions& options, Transferring* made) {
   };
   return at_once(Operation::notify, 0, nullptr, options, made,
                  [&] { return visit->at_board(notify, ipc::Patience::none); });
+}
+
+// By the device, where there is one: one range of host memory, if no copies are to be waited for.
+// Null: not this way.
+Peer::Transferring Peer::post_at_once(ibv_wr_opcode opcode, const Pair& pair,
+                                      const TransferOptions& options) {
+  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+  const bool is_plain = options.require.empty() && !options.stream && !options.for_kernel &&
+                        !options.visible && group_->rails() == 1;
+  if (!is_plain || !local.on_host() || remote.device != "cpu" || remote.staged() ||
+      copies_queued_.load(std::memory_order_acquire) > 0 || gpu_copies_->pending() ||
+      staging_->pending()) {
+    return nullptr;
+  }
+  check_pair(pair, opcode == IBV_WR_RDMA_WRITE ? kRemoteWrite : kRemoteRead);
+  const Run run{local.layout().address, remote.layout.address, local.layout().nbytes()};
+  if (run.nbytes == 0 || !local.layout().is_contiguous() || !remote.layout.is_contiguous()) {
+    return nullptr;
+  }
+  auto transfer =
+      std::make_shared<Transfer>(poller_, run.nbytes, routes_.over(Routes::Kind::host, 1));
+  auto pinned = local.pinned();
+  const VerbsPath::Range range{opcode, run, pinned->lkey(0), remote.rkeys[0]};
+  transfer->keep(std::move(pinned));
+  std::optional<Message> message;
+  if (options.notify) message = notify_message(*options.notify);
+  return paths_.front()->submit_at_once(transfer, range, message) ? transfer : nullptr;
 }
 
 // Whether nothing is under way that it would overtake.

@@ -178,11 +178,14 @@ Peer::Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pa
                                   const TransferOptions& options) {
   check_call(options);
   try {
-    if (options.may_be_p2p()) {
+    if (options.may_be_p2p() && (neighbour_ || !options.require.empty())) {
       if (auto done = move_at_once(opcode, pairs, options)) return done;
       std::string reason;
       if (auto copying = copy_as_neighbour(opcode, pairs, options, reason)) return copying;
       check_not_insisted(options, reason);
+    }
+    if (pairs.size() == 1) {
+      if (auto posted = post_at_once(opcode, pairs.front(), options)) return posted;
     }
     return transfer_by_devices(opcode, pairs, options);
   } catch (const std::invalid_argument&) {

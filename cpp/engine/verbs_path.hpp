@@ -92,8 +92,19 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // many jobs wait already, so does the caller, until `deadline` at most. Throws the close()
   // reason.
   void submit(Job&& job, const Deadline& deadline);
-  // The same, of a job that is but a message: it takes the rail of messages, and follows what the
-  // others move.
+  // One range of host memory, moved by one request, and a message behind it: posted at once,
+  // without a Job.
+  // False: there is no room, or others wait; nothing was done.
+  struct Range {
+    ibv_wr_opcode opcode;  // as of a Job
+    Run run;               // a: local
+    std::uint32_t lkey;
+    std::uint32_t rkey;
+  };
+  bool submit_at_once(const std::shared_ptr<Transfer>& transfer, const Range& range,
+                      const std::optional<Message>& message);
+  // As submit(), of a job that is but a message: it takes the rail of messages, and follows what
+  // the others move.
   void submit_message(Job&& job, const Deadline& deadline);
   VerbsPath& submit_message(Job&& job);  // without a wait; which has taken it
   // Offers memory with those keys to the peer's recv: `transfer` is done when the peer has read it.
@@ -188,8 +199,11 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   void finish(Job& job);
   void serve();
   void post_probe();
+  // nbytes: with its header.
+  bool message_fits(std::size_t nbytes) const noexcept;
   bool message_allowed(const Job& job) const noexcept;
-  void add_message(WorkChain& chain, Job& job, PostedChain& posted);
+  void add_message(WorkChain& chain, Message message, std::span<const std::byte> payload,
+                   PostedChain& posted);
   void post(WorkChain& chain, PostedChain&& posted);
   void return_credits();
   void post_receive_slot(rdma::QueuePair& queue_pair, const PathBuffers& buffers,

@@ -30,6 +30,35 @@ void VerbsPath::submit(Job&& job, const Deadline& deadline) {
   wait_for_room(deadline);
 }
 
+bool VerbsPath::submit_at_once(const std::shared_ptr<Transfer>& transfer, const Range& range,
+                               const std::optional<Message>& message) {
+  const std::lock_guard lock(group_->mutex);
+  const bool has_room = may_post() && jobs_.empty() && send_queue_.room() > kReserve + 1;
+  if (!has_room || range.run.nbytes > limits_.max_message) return false;
+  if (message && !message_fits(message_header_nbytes(message->kind))) return false;
+  const bool is_write = range.opcode == IBV_WR_RDMA_WRITE;
+  if (message) RouteStats::add(transfer->route().stats->notifications, 1);
+  transfer->count(is_write ? Operation::write : Operation::read, group_->peer_name);
+  stats_.count(range.opcode, range.run.nbytes);
+  group_->stir();
+  WorkChain chain(2, 1);
+  ibv_send_wr& request = chain.add(range.opcode);
+  request.wr.rdma.remote_addr = range.run.b_address;
+  request.wr.rdma.rkey = range.rkey;
+  chain.add_element(range.run.a_address, static_cast<std::uint32_t>(range.run.nbytes), range.lkey);
+  if (is_write && range.run.nbytes <= limits_.inline_bytes) {
+    request.send_flags |= IBV_SEND_INLINE;
+  }
+  if (is_write && !services_.rail->software()) bare_writes_ = true;
+  PostedChain posted{.transfer = transfer, .job = ++last_job_};  // whose only hold that is now
+  if (message) {
+    add_message(chain, *message, {}, posted);
+    if (!is_write) chain.back().send_flags |= IBV_SEND_FENCE;
+  }
+  post(chain, std::move(posted));
+  return true;
+}
+
 void VerbsPath::submit_message(Job&& job, const Deadline& deadline) {
   submit_message(std::move(job)).wait_for_room(deadline);
 }
@@ -142,26 +171,33 @@ bool VerbsPath::advance(Job& job) {
              buffers_->result_element(send_queue_.index(send_queue_.next_ticket())));
     if (job.is_bare_write() && !services_.rail->software()) bare_writes_ = true;
     if (job.data_done() && !job.message_done() && !chain.full() && message_allowed(job)) {
-      add_message(chain, job, posted);
+      add_message(chain, job.message(), job.payload(), posted);
+      if (job.message_needs_fence()) chain.back().send_flags |= IBV_SEND_FENCE;
+      job.message_posted();
     }
     if (chain.size() == 0) return job.message_done();  // else it waits for the peer to empty a slot
+    job.transfer()->hold();
     post(chain, std::move(posted));
     if (state_ != State::up) return false;
   }
   return true;
 }
 
-bool VerbsPath::message_allowed(const Job& job) const noexcept {
+bool VerbsPath::message_fits(std::size_t nbytes) const noexcept {
   const bool remote_slot_free = messages_sent_ - messages_taken_by_peer_ < remote_.receive_slots;
-  const std::size_t nbytes = message_header_nbytes(job.message().kind) + job.payload().size();
   const bool fits_inline = nbytes <= std::min(limits_.inline_bytes, kMaxInlineMessage);
-  if (job.fence() != nullptr && !group_->passed(*job.fence())) return false;
   return remote_slot_free && (fits_inline || send_slots_used_ < services_.messages.send_slots());
 }
 
-void VerbsPath::add_message(WorkChain& chain, Job& job, PostedChain& posted) {
-  const std::uint32_t header = message_header_nbytes(job.message().kind);
-  const auto nbytes = header + static_cast<std::uint32_t>(job.payload().size());
+bool VerbsPath::message_allowed(const Job& job) const noexcept {
+  if (job.fence() != nullptr && !group_->passed(*job.fence())) return false;
+  return message_fits(message_header_nbytes(job.message().kind) + job.payload().size());
+}
+
+void VerbsPath::add_message(WorkChain& chain, Message message, std::span<const std::byte> payload,
+                            PostedChain& posted) {
+  const std::uint32_t header = message_header_nbytes(message.kind);
+  const auto nbytes = header + static_cast<std::uint32_t>(payload.size());
   ibv_send_wr& request = chain.add(IBV_WR_SEND);
   std::byte* bytes = inline_message_.data();
   if (nbytes <= std::min(limits_.inline_bytes, kMaxInlineMessage)) {
@@ -172,7 +208,6 @@ void VerbsPath::add_message(WorkChain& chain, Job& job, PostedChain& posted) {
     ++send_slots_used_;
     posted.message_slot = true;
   }
-  Message message = job.message();
   message.taken = static_cast<std::uint16_t>(messages_taken_);
   messages_reported_ = messages_taken_;
   tell_soon_ = tell_soon_ && !held_slots_.empty();
@@ -182,14 +217,10 @@ void VerbsPath::add_message(WorkChain& chain, Job& job, PostedChain& posted) {
     if (!asked_) asked_ = messages_sent_ + 1;
   }
   std::memcpy(bytes, &message, header);
-  if (!job.payload().empty()) {
-    std::memcpy(bytes + header, job.payload().data(), job.payload().size());
-  }
-  if (job.message_needs_fence()) request.send_flags |= IBV_SEND_FENCE;
+  if (!payload.empty()) std::memcpy(bytes + header, payload.data(), payload.size());
   chain.add_element(reinterpret_cast<std::uint64_t>(bytes), nbytes, buffers_->slots_lkey());
   ++messages_sent_;
   bare_writes_ = false;
-  job.message_posted();
 }
 
 void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
@@ -200,10 +231,7 @@ void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
   // One completion a chain: it retires every request of the chain and all before them.
   chain.back().send_flags |= IBV_SEND_SIGNALED;
   posted.requests = chain.size();
-  if (posted.transfer) {
-    posted.transfer->hold();
-    posted.transfer->note_begun();
-  }
+  if (posted.transfer) posted.transfer->note_begun();
   stats_.work_requests.fetch_add(chain.size(), std::memory_order_relaxed);
   stats_.doorbells.fetch_add(1, std::memory_order_relaxed);
   send_queue_.push(std::move(posted));

@@ -1246,7 +1246,7 @@ class Peer:
     @property
     def why_lost(self) -> str | None:
         """
-        Why it is lost, such as ``'its process has ended'``; None while it is not.
+        Why it is lost, such as ``'its process has ended'``; None while it is not, and in a forked child.
         """
 
 class Endpoint:

@@ -290,7 +290,9 @@ def test_small_arrays_are_sent_before_they_are_asked_for(rank_threads):
 
 
 def opposite_in_vain(world, nbytes):
-    with pytest.raises(zh.Error, match=r"send_recv of 'world': .*rank \d has not made the matching call in time"):
+    with pytest.raises(
+        zh.Error, match=r"send_recv of 'world': .*rank \d has not made the matching call in time"
+    ):
         opposite(world, nbytes)
 
 

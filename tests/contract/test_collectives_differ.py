@@ -83,7 +83,9 @@ def calls_of(world, first):
 
 def check(error, first, second):
     text = str(error)
-    found = re.search(r"rank (\d) has called (.*), rank (\d) (.*): all ranks must make the same", text)
+    found = re.search(
+        r"rank (\d) has called (.*), rank (\d) (.*): all ranks must make the same", text
+    )
     assert found, text
     assert found[1] != found[3], text
     assert re.search(first, text), text

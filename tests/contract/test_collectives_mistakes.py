@@ -100,15 +100,22 @@ def test_who_does_not_come_is_named(pair):
     first, second = pair
     with (
         pytest.raises(
-            zh.TransferTimeout, match=r"broadcast of 'world', call 1: rank 1 has not made the matching call in time"
+            zh.TransferTimeout,
+            match=r"broadcast of 'world', call 1: rank 1 has not made the matching call in time",
         ),
         within(2, 0.3),
     ):
         first.broadcast(np.zeros(EAGER + 1, np.uint8), timeout=0.3)
-    with pytest.raises(zh.Error, match="over: rank 1 has not made the matching call in time"), within(1):
+    with (
+        pytest.raises(zh.Error, match="over: rank 1 has not made the matching call in time"),
+        within(1),
+    ):
         first.broadcast(np.zeros(3))
     with (
-        pytest.raises(zh.Error, match=r"call 1: rank 1 has not made the matching call in time .*reported by rank 0"),
+        pytest.raises(
+            zh.Error,
+            match=r"call 1: rank 1 has not made the matching call in time .*reported by rank 0",
+        ),
         within(2),
     ):
         second.broadcast(np.zeros(EAGER + 1, np.uint8))
@@ -129,7 +136,9 @@ def test_who_has_done_its_part_learns_of_a_timeout_in_the_next_call(rank_threads
     root, other = [
         Attempt(gather_with, world, out if world.rank == 0 else None) for world in made[:2]
     ]
-    assert "rank 2 has not made the matching call in time" in str(root.failure(zh.TransferTimeout, 5))
+    assert "rank 2 has not made the matching call in time" in str(
+        root.failure(zh.TransferTimeout, 5)
+    )
     other.value()
     results([Attempt(world.barrier) for world in made[:2]] + [Attempt(gather_late, made[2])])
     for call in [Attempt(world.all_gather, np.zeros(3), np.zeros(1)) for world in made]:
@@ -157,7 +166,9 @@ def test_outputs_stay_as_they_are_after_a_timeout(pair):
 def test_a_timeout_of_what_is_not_waited_for_is_told_later(pair):
     call = pair[0].gather(np.zeros(6), np.zeros(3), timeout=0.2, wait=False)
     behind = pair[0].broadcast(np.zeros(3), wait=False)
-    with pytest.raises(zh.TransferTimeout, match="gather of 'world', call 1: rank 1 has not made the matching call"):
+    with pytest.raises(
+        zh.TransferTimeout, match="gather of 'world', call 1: rank 1 has not made the matching call"
+    ):
         call.wait(TIMEOUT)
     with pytest.raises(
         zh.Error, match=r"broadcast of 'world', call 2: the collectives .* are over"
@@ -268,9 +279,14 @@ def test_segments_keep_out_of_the_slots_of_collectives(rank_threads):
 
 def test_a_send_recv_of_other_sizes_has_its_own_rule(pair):
     first, second = pair
-    sent = Attempt(lambda: first.send_recv(to=1, array=np.zeros(16, np.uint8)))
-    sent.value()
-    with pytest.raises(ValueError, match="with 16 bytes .*: the array received into must have the size and dtype of the one sent"):
+    meeting = [Attempt(all_gather, world) for world in pair]
+    for met in meeting:
+        met.value()
+    first.send_recv(to=1, array=np.zeros(16, np.uint8))
+    with pytest.raises(
+        ValueError,
+        match=r"with 16 bytes .*: the array received into must have the size and dtype of the one sent",
+    ):
         second.send_recv(from_=0, out=np.zeros(8, np.uint8))
 
 

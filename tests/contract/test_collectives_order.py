@@ -226,7 +226,10 @@ def test_a_call_behind_one_of_another_thread_times_out(pair):
 def test_a_timeout_among_those_who_have_met_is_the_last_call(pair):
     first, second = pair
     met(first, second)
-    with pytest.raises(zh.TransferTimeout, match="rank 0 has not come"), within(2, 0.6):
+    with (
+        pytest.raises(zh.TransferTimeout, match="rank 0 has not made the matching call"),
+        within(2, 0.6),
+    ):
         second.broadcast(np.zeros(3), timeout=0.6)
     with pytest.raises(zh.Error, match="the collectives of this World are over"):
         second.broadcast(np.zeros(3))

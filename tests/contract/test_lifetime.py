@@ -66,7 +66,7 @@ def test_transfers_come_and_go(remote):
             assert transfer.wait() is transfer.wait(1) is transfer.wait(timeout=1.0) is None
         del transfer
         with pytest.raises(ZeroDivisionError):
-            (kept.pop(0), 1 / 0)  # noqa: B018  a temporary, which goes while the error is raised
+            (kept.pop(0), 1 / 0)  # a temporary, which goes while the error is raised
         assert alive[0]() is None
         kept.clear()
         gc.collect()

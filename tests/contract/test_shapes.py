@@ -217,7 +217,9 @@ def test_memory_is_viewed_as_another_dtype_at_either_end(remote):
         s.peer.read(words.view("int16"), memory).wait()
         np.testing.assert_array_equal(view, placed.view(np.int16))
         for wrong in (memory, target.remote):
-            with pytest.raises(ValueError, match=r"12 bytes of its last axis are not a whole number"):
+            with pytest.raises(
+                ValueError, match=r"12 bytes of its last axis are not a whole number"
+            ):
                 wrong.view("float64")
             with pytest.raises(
                 ValueError, match=r"address \d+ is no multiple of 4; begin the slice"

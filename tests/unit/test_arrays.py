@@ -123,8 +123,8 @@ def test_anything_with_a_buffer_enters(
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ([1, 2], "list is no array"),
-        (None, "NoneType is no array"),
+        ([1, 2], "list is not an array"),
+        (None, "NoneType is not an array"),
         (np.zeros(2, ">i4"), "byte order"),
         (np.array([None]), "references, not bytes"),
         (np.array(["ab"]), "numpy.ndarray are not supported"),

@@ -130,7 +130,9 @@ def test_a_wait_takes_its_timeout_in_whatever_way_it_is_given(scene: Scene) -> N
         assert notified() == value
     for wrong in (True, "5", -1):
         for call in (done.wait, lambda timeout: ep.wait_notify(3, timeout)):
-            with pytest.raises((TypeError, ValueError), match=r"^timeout must be a number of seconds"):
+            with pytest.raises(
+                (TypeError, ValueError), match=r"^timeout must be a number of seconds"
+            ):
                 (call if call != done.wait else peer.recv(np.zeros(1)).wait)(wrong)  # type: ignore[arg-type]
 
 
