@@ -55,9 +55,12 @@ vm: $(VENV)/installed $(VENV)/test-group $(VENV)/vm-packages ## tests in virtual
 	@python -m pytest tests/vm $(ARGS)
 
 ##@ More
-.PHONY: bench endurance fuzz wheels docs stubs notebooks clean distclean help
+.PHONY: bench instructions endurance fuzz wheels docs stubs notebooks clean distclean help
 bench: $(VENV)/installed $(VENV)/bench-packages ## soft0 beside UCX, iperf3 and plain TCP
 	@zerohop bench soft --vs ucx,iperf3,tcp $(ARGS)
+
+instructions: $(VENV)/installed $(VENV)/test-group ## what calls cost, counted by callgrind
+	@cd tests && python -m support.instructions
 
 endurance: $(VENV)/installed $(VENV)/test-group ## deaths, a thousand peers, half an hour of soak; its table (ARGS="--minutes 120")
 	@PYTHONPATH=tests python -m endurance $(ARGS)

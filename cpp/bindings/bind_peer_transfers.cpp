@@ -168,30 +168,40 @@ engine::TransferOptions Extras::options() const {
           .stream = demand_stream(stream)};
 }
 
+// Giving the GIL up and taking it back takes longer than to copy a few bytes.
+template <auto operation>
+std::shared_ptr<engine::Transfer> move(Peer& peer, std::span<const Peer::Pair> pairs,
+                                       engine::TransferOptions&& options) {
+  options.briefly = true;
+  if (auto done = (peer.*operation)(pairs, options)) return done;
+  options.briefly = false;
+  return without_gil([&] { return (peer.*operation)(pairs, options); });
+}
+
 TransferHandle write_one(const PeerHandle& self, py::handle source, py::handle destination,
                          const Extras& extras) {
-  const auto options = extras.options();
+  auto options = extras.options();
   const RemoteMemory& remote = demand_remote(destination, "destination", source);
   const LocalArray local(*self.endpoint, source);
   const Peer::Pair pair{&*local, &remote};
   return handle_of(self, {"write", "to"},
-                   without_gil([&] { return self.peer->write({&pair, 1}, options); }));
+                   move<&Peer::write>(*self.peer, {&pair, 1}, std::move(options)));
 }
 
 TransferHandle notify_one(const PeerHandle& self, py::handle slot, py::handle value) {
-  const auto notification = demand_notification(slot, value);
-  return handle_of(self, {"notify", "to"},
-                   without_gil([&] { return self.peer->notify(notification); }));
+  engine::TransferOptions options{
+      .notify = demand_notification(slot, value), .require = {}, .timeout = {}};
+  return handle_of(self, {"notify", "to"}, move<&Peer::write>(*self.peer, {}, std::move(options)));
 }
 
 TransferHandle read_one(const PeerHandle& self, py::handle source, py::handle destination,
                         const Extras& extras) {
-  const auto options = extras.options();
+  auto options = extras.options();
   const RemoteMemory& remote = demand_remote(source, "source", destination);
   const LocalArray local(*self.endpoint, destination);
   const Peer::Pair pair{&*local, &remote};
   return handle_of(self, {"read", "from"},
-                   without_gil([&] { return self.peer->read({&pair, 1}, options); }));
+                   move<&Peer::read>(*self.peer, {&pair, 1}, std::move(options)));
 }
 
 void bind_transfers(PeerClass& type) {

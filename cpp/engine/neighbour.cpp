@@ -141,7 +141,7 @@ std::shared_ptr<ipc::Visit> Neighbour::known_board() const {
 void Neighbour::remember(std::uint64_t local_key, const Reached& reached) {
   std::vector<Ways::node_type> closed;  // unmapped outside the lock
   const std::lock_guard lock(mutex_);
-  if (!reached.window->pages || visit_ != reached.visit) return;
+  if (!reached.window->trouble.empty() || visit_ != reached.visit) return;
   forget_closed(closed);
   if (!reached.visit->stands(*reached.window)) return;
   ways_.emplace(local_key, std::make_shared<const Way>(reached.visit, reached.window));

@@ -82,7 +82,7 @@ class Neighbour {
   };
   // Holds no lock while it waits. What fails is tried again later: after 0.1 s, doubled up to 10 s.
   Reached reach(const RemoteMemory& remote, const Patience& patience);
-  // Host memory in mapped pages that was reached before.
+  // Host memory that was reached before.
   struct Way {
     std::shared_ptr<ipc::Visit> visit;
     std::shared_ptr<const ipc::Window> window;

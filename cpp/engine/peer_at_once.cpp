@@ -18,7 +18,7 @@ bool allows(const ipc::Window& window, std::uint64_t address, std::uint64_t nbyt
 
 }  // namespace
 
-// One range, mapped and reached before.
+// One range, reached before.
 bool Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options,
                         Transferring* made) {
   const auto& [local, remote] = std::tie(*pair.first, *pair.second);
@@ -32,7 +32,7 @@ bool Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOp
   }
   const auto way = neighbour_->known(remote.local_key);
   if (!way || !allows(*way->window, run.b_address, run.nbytes, is_write) ||
-      !may_be_at_once(options)) {
+      !may_be_at_once(options) || (options.briefly && !way->window->pages)) {
     return false;
   }
   const Memory::Use used = local.use();  // alive while it is copied

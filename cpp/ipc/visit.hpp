@@ -128,14 +128,20 @@ class Visit {
   Copied copy_step(const Window& window, Direction direction, Cursor& cursor,
                    std::uint64_t& nbytes) noexcept;
 
-  // The same for a few runs of at most kPiece bytes in all, in mapped pages; then calls
-  // `behind(std::byte* board)`, in time before either end of the visit. Waits for nothing.
+  // The same for a few runs of at most kPiece bytes in all; then calls `behind(std::byte* board)`,
+  // in time before either end of the visit. Waits for nothing but, without mapped pages, the
+  // kernel.
   template <typename Behind>
   Copied copy(const Window& window, Direction direction, std::span<const Run> runs,
               Behind&& behind) noexcept {
     const Hazards::Claim claim(hazards(), window.entry.slot, Patience::none);
     if (const Copied no = refusal(claim, &window); no != Copied::all) return no;
-    for (const Run& run : runs) copy_run(window, direction, run);
+    if (!window.pages) {
+      const Copied no = copy_by_kernel(direction, runs);
+      if (no != Copied::all) return no;
+    } else {
+      for (const Run& run : runs) copy_run(window, direction, run);
+    }
     behind(board_->data());
     return Copied::all;
   }
@@ -202,6 +208,10 @@ class Visit {
   template <typename Source>
   Copied copy_process(const Window& window, Direction direction, Pieces<Source>& pieces,
                       std::uint64_t& nbytes, Patience patience) noexcept;
+  template <typename Source>
+  Copied copy_by_kernel(Direction direction, Pieces<Source>& pieces,
+                        std::uint64_t& nbytes) noexcept;
+  Copied copy_by_kernel(Direction direction, std::span<const Run> runs) noexcept;
 
   const UniqueFd socket_;
   const std::uint64_t board_nbytes_;

@@ -128,9 +128,22 @@ Copied Visit::copy_pages(const Window& window, Direction direction, Pieces<Sourc
 template <typename Source>
 Copied Visit::copy_process(const Window& window, Direction direction, Pieces<Source>& pieces,
                            std::uint64_t& nbytes, Patience patience) noexcept {
-  const auto call = direction == Direction::write ? ::process_vm_writev : ::process_vm_readv;
   const Hazards::Claim claim(hazards(), window.entry.slot, patience);
   if (const Copied no = refusal(claim, &window); no != Copied::all) return no;
+  return copy_by_kernel(direction, pieces, nbytes);
+}
+
+Copied Visit::copy_by_kernel(Direction direction, std::span<const Run> runs) noexcept {
+  Pieces<RunList> pieces{RunList(runs)};
+  std::uint64_t nbytes = 0;
+  return copy_by_kernel(direction, pieces, nbytes);
+}
+
+// Under a claim.
+template <typename Source>
+Copied Visit::copy_by_kernel(Direction direction, Pieces<Source>& pieces,
+                             std::uint64_t& nbytes) noexcept {
+  const auto call = direction == Direction::write ? ::process_vm_writev : ::process_vm_readv;
   if (gone()) return Copied::gone;
   Batch batch;
   batch.fill(pieces);

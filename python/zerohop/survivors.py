@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Survivors", "SurvivorsStore"]
 
+_LOST = (
+    5.0  # seconds within which a rank that has died, or hangs, is lost to all that are connected
+)
 _SILENT = 5.0  # seconds for which a rank that nobody is connected to may not answer
 
 
@@ -31,6 +34,9 @@ class Survivors:
         self._key = f"zerohop/{roster.name}/shrink"
         self._noted: list[int] | None = None  # whom this rank has said that it has lost
         self._came: dict[int, set[int]] = {}  # whom each one that has come has lost
+        self._doubt: float | None = (
+            None  # time.monotonic() since when two who came have lost each other
+        )
         self._silent: dict[int, float] = {}  # time.monotonic() since when a rank has not answered
 
     def agree(self, bound: Bound) -> list[int]:
@@ -41,7 +47,7 @@ class Survivors:
             decided = self.store.get_json(f"{self._key}/decided")
             if decided is None and self._leads(bound):
                 missing = self._missing(bound)
-                if not missing:
+                if not missing and not self._in_doubt(bound):
                     decided = self._propose()
             if isinstance(decided, list):
                 return self._with_this_one(decided)
@@ -79,6 +85,20 @@ class Survivors:
         waited_for = set(range(own, size)) - self._came.keys() - given_up
         short = bound.by_the_way()
         return [rank for rank in sorted(waited_for) if self._lives(rank, short)]
+
+    def _in_doubt(self, bound: Bound) -> bool:
+        """Whether one who came has lost another whom this rank has not, and who may have died just now: then this rank will know."""
+        fit, roster = self._who_fit(), self._roster
+        if self._came.keys() <= {*fit, *roster.lost_ranks()}:
+            self._doubt = None
+            return False
+        short = bound.by_the_way()
+        for rank in fit:
+            if rank != roster.rank:
+                roster.lives(rank, short)  # connected, it is watched
+        now = time.monotonic()
+        self._doubt = self._doubt or now
+        return now < self._doubt + _LOST
 
     def _lives(self, rank: int, bound: Bound) -> bool:
         """Of one without a Peer also that it may live: it has yet to start, or is slow to answer."""

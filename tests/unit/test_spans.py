@@ -79,6 +79,6 @@ def test_words_lie_at_multiples_of_eight(begin: int) -> None:
 def test_what_has_gaps_is_refused() -> None:
     with pytest.raises(ValueError, match="contiguous"):
         Span(np.zeros((4, 4))[:, 1])
-    with pytest.raises(TypeError, match="is no array"):
+    with pytest.raises(TypeError, match="is not an array"):
         Span(3.5)
     assert Span(np.zeros((0, 4))).bytes().shape == (0,)

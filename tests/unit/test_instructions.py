@@ -1,0 +1,27 @@
+"""What the calls that programs make most often cost, with a tenth to spare: who makes one dearer says so here."""
+
+from __future__ import annotations
+
+import pytest
+from support.instructions import measure
+from support.launchers import needs
+
+MOST = {
+    "write of 8 B, p2p": 2230,
+    "write of 8 B, soft0": 4000,
+    "notify, p2p": 1790,
+    "notify, soft0": 4320,
+    "wait of a Transfer that is done, p2p": 70,
+    "wait_notify of a value that is there, p2p": 1100,
+}
+
+
+@pytest.fixture(scope="module")
+def counted() -> dict[str, int]:
+    needs(commands=("valgrind", "cc"))
+    return measure()
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_a_call_costs_no_more(counted: dict[str, int], name: str) -> None:
+    assert counted[name] <= MOST[name]
