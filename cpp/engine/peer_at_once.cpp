@@ -89,6 +89,7 @@ Peer::Transferring Peer::post_at_once(ibv_wr_opcode opcode, const Pair& pair,
 // Whether nothing is under way that it would overtake.
 bool Peer::may_be_at_once(const TransferOptions& options) const {
   if (copies_queued_.load(std::memory_order_acquire) > 0 || gpu_copies_->pending()) return false;
+  if (options.briefly && !group_->calm()) return false;  // the lock of devices may take long
   const DeviceWork work = device_work();
   return !work.pending && !(work.unseen && options.notify);
 }
@@ -108,7 +109,15 @@ bool Peer::at_once(Operation operation, std::uint64_t nbytes, const ipc::Window*
   }
   const std::uint64_t times = stats.times_of_next(operation);
   const std::uint64_t begun = times > 0 ? ticks::now() : 0;
-  if (move() != ipc::Copied::all) return false;
+  const ipc::Copied outcome = move();
+  if (outcome == ipc::Copied::part && transfer) {
+    RouteStats::add(stats.failures, 1);
+    transfer->fail(why_not_copied(ipc::Copied::unmapped, Effect::some));
+    transfer->end_at_once();
+    *made = std::move(transfer);
+    return true;
+  }
+  if (outcome != ipc::Copied::all) return false;
   if (options.notify) RouteStats::add(stats.notifications, 1);
   stats.begin(operation, nbytes);
   if (times > 0) stats.end(operation, ticks::nanoseconds(begun, ticks::now()), times);

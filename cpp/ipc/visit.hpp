@@ -130,7 +130,7 @@ class Visit {
 
   // The same for a few runs of at most kPiece bytes in all; then calls `behind(std::byte* board)`,
   // in time before either end of the visit. Waits for nothing but, without mapped pages, the
-  // kernel.
+  // kernel, which may find only the first of them: `part`.
   template <typename Behind>
   Copied copy(const Window& window, Direction direction, std::span<const Run> runs,
               Behind&& behind) noexcept {

@@ -136,7 +136,8 @@ Copied Visit::copy_process(const Window& window, Direction direction, Pieces<Sou
 Copied Visit::copy_by_kernel(Direction direction, std::span<const Run> runs) noexcept {
   Pieces<RunList> pieces{RunList(runs)};
   std::uint64_t nbytes = 0;
-  return copy_by_kernel(direction, pieces, nbytes);
+  const Copied outcome = copy_by_kernel(direction, pieces, nbytes);
+  return outcome == Copied::unmapped && nbytes > 0 ? Copied::part : outcome;
 }
 
 // Under a claim.

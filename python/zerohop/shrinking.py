@@ -38,6 +38,7 @@ class Shrinking:
         self._roster, self._barrier, self._ending = roster, barrier, ending
         self._store, self._make = store, make
         self._survivors: Survivors | None = None
+        self._given: Store | str | os.PathLike[str] | None = None  # where those meet
         self._meeting: SurvivorsStore | None = None
         self._next: World | None = None
         self._done = False
@@ -54,7 +55,8 @@ class Shrinking:
     def _made(self, bound: Bound, store: Store | str | os.PathLike[str] | None) -> World:
         roster = self._roster
         roster.check_open()
-        if self._survivors is None or store is not None:
+        if self._survivors is None or (store is not None and store != self._given):
+            self._given = store
             self._survivors = Survivors(roster, self._run_store(store))
             self._tell_of_loss(bound)
         ranks = self._survivors.agree(bound)

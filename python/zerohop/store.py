@@ -6,11 +6,11 @@ import os
 import shlex
 import stat
 import sys
-import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
+from uuid import uuid4
 
 from zerohop.links import refuse_links_of_others
 from zerohop.locks import ByteLocks
@@ -61,19 +61,21 @@ class Directory:
         self._draft(key, value).replace(self._file(key))  # at once: nobody reads a part of it
 
     def set_once(self, key: str, value: bytes) -> None:
-        """Unless it has been set, in one step for all who try (man 2 link)."""
+        """Unless it has been set, in one step for all who try (man 2 link). Raises OSError: there are no links."""
         draft = self._draft(key, value)
         try:
             with suppress(FileExistsError):
                 os.link(draft, self._file(key))
+        except PermissionError as error:
+            raise OSError(
+                error.errno, f"{self.path} is on a file system without hard links"
+            ) from None
         finally:
-            draft.unlink()
+            draft.unlink(missing_ok=True)  # NFS may have repeated it
 
     def _draft(self, key: str, value: bytes) -> Path:
         target = self._file(key)
-        draft = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
-        with suppress(FileNotFoundError):
-            draft.unlink()
+        draft = target.with_name(f".{target.name}.{uuid4().hex}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file:
             file.write(value)
@@ -157,12 +159,20 @@ def set_once(store: Store, key: str, value: bytes) -> bytes:
     known: Any = store
     if isinstance(store, Directory):
         store.set_once(key, value)
-    elif callable(getattr(store, "compare_set", None)):
-        return bytes(known.compare_set(key, "", value.decode()))
-    elif callable(getattr(store, "setnx", None)):
+        return store.get(key)
+    if callable(getattr(store, "compare_set", None)):
+        with suppress(NotImplementedError, RuntimeError) if _inherits_it(store) else nullcontext():
+            return bytes(known.compare_set(key, "", value.decode()))
+    if callable(getattr(store, "setnx", None)):
         known.setnx(key, value)
-    else:
-        raise TypeError(
-            "it has neither compare_set(key, expected, desired) nor setnx(key, value), one of which it takes to agree"
-        )
-    return bytes(store.get(key))
+        return bytes(store.get(key))
+    raise TypeError(
+        "it has neither compare_set(key, expected, desired) nor setnx(key, value), one of which it takes to agree"
+    )
+
+
+def _inherits_it(store: Store) -> bool:
+    """compare_set, of PyTorch's class, which has it for each that is made in Python, and then raises."""
+    return "compare_set" not in vars(type(store)) and not type(store).__module__.startswith(
+        "torch."
+    )

@@ -34,9 +34,9 @@ class Survivors:
         self._key = f"zerohop/{roster.name}/shrink"
         self._noted: list[int] | None = None  # whom this rank has said that it has lost
         self._came: dict[int, set[int]] = {}  # whom each one that has come has lost
-        self._doubt: float | None = (
-            None  # time.monotonic() since when two who came have lost each other
-        )
+        self._doubted: dict[
+            int, float
+        ] = {}  # time.monotonic() since when one who came does not fit
         self._silent: dict[int, float] = {}  # time.monotonic() since when a rank has not answered
 
     def agree(self, bound: Bound) -> list[int]:
@@ -54,6 +54,11 @@ class Survivors:
         if missing:
             raise TransferTimeout(
                 f"shrink of {roster.name!r}: rank {missing[0]} has not come in time, and is not lost; call again to wait on"
+            )
+        if self._doubted:
+            raise TransferTimeout(
+                f"shrink of {roster.name!r}: ranks that came have lost each other, and whether one of them has died is not known yet; "
+                "call again to wait on"
             )
         raise TransferTimeout(
             f"shrink of {roster.name!r}: the lowest rank that is left has not decided in time; call again to wait on"
@@ -89,16 +94,13 @@ class Survivors:
     def _in_doubt(self, bound: Bound) -> bool:
         """Whether one who came has lost another whom this rank has not, and who may have died just now: then this rank will know."""
         fit, roster = self._who_fit(), self._roster
-        if self._came.keys() <= {*fit, *roster.lost_ranks()}:
-            self._doubt = None
-            return False
-        short = bound.by_the_way()
+        doubted = self._came.keys() - {*fit, *roster.lost_ranks()}
+        short, now = bound.by_the_way(), time.monotonic()
         for rank in fit:
-            if rank != roster.rank:
+            if doubted and rank != roster.rank:
                 roster.lives(rank, short)  # connected, it is watched
-        now = time.monotonic()
-        self._doubt = self._doubt or now
-        return now < self._doubt + _LOST
+        self._doubted = {rank: self._doubted.get(rank, now) for rank in doubted}
+        return any(now < since + _LOST for since in self._doubted.values())
 
     def _lives(self, rank: int, bound: Bound) -> bool:
         """Of one without a Peer also that it may live: it has yet to start, or is slow to answer."""

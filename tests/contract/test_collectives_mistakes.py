@@ -113,7 +113,7 @@ def test_who_does_not_come_is_named(pair):
         first.broadcast(np.zeros(3))
     with (
         pytest.raises(
-            zh.Error,
+            zh.TransferTimeout,
             match=r"call 1: rank 1 has not made the matching call in time .*reported by rank 0",
         ),
         within(2),

@@ -37,7 +37,9 @@ def measure() -> dict[str, int]:
             out = Path(folder, route)
             tool = ["valgrind", "-q", "--tool=callgrind", "--collect-atstart=no"]
             program = [sys.executable, "-m", "support.instructions", str(marks), route]
-            environment = {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
+            environment = {
+                name: value for name, value in os.environ.items() if not name.startswith("ZEROHOP_")
+            } | {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
             subprocess.run(
                 [*tool, f"--callgrind-out-file={out}", *program],
                 env=environment,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 import zerohop as zh
@@ -48,27 +49,31 @@ def test_runs_of_one_store_have_keys_of_their_own() -> None:
     assert first.get("k") == first.set_once("k", b"3") == b"1"
 
 
-def propose(path: Path, rank: int, start: Any, ends: Any) -> None:
-    store = RunStore(Directory(path), "")
-    start.wait()
-    ends.put([store.set_once(f"k{number}", b"%d" % rank) for number in range(ROUNDS)])
-
-
-def test_processes_that_set_a_file_at_once_agree(tmp_path: Path) -> None:
+def test_all_who_set_a_file_at_once_agree(tmp_path: Path) -> None:
     path = tmp_path / "store"
-    Directory(path)
-    context = multiprocessing.get_context("fork")
-    start, ends = context.Barrier(RANKS), context.Queue()
-    processes = [
-        context.Process(target=propose, args=(path, rank, start, ends)) for rank in range(RANKS)
-    ]
-    for process in processes:
-        process.start()
-    found = [ends.get(timeout=60) for _ in processes]
-    for process in processes:
-        process.join()
+    start = threading.Barrier(RANKS)
+
+    def propose(rank: int) -> list[bytes]:
+        store = RunStore(Directory(path), "")
+        start.wait()
+        return [store.set_once(f"k{number}", b"%d" % rank) for number in range(ROUNDS)]
+
+    with ThreadPoolExecutor(RANKS) as pool:
+        found = list(pool.map(propose, range(RANKS)))
     assert all(each == found[0] for each in found)
     assert sorted(file.name for file in path.iterdir()) == sorted(f"k{n}" for n in range(ROUNDS))
+
+
+def test_a_file_system_without_links_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(zh.Error, match="without hard links"):
+        RunStore(Directory(tmp_path / "store"), "").set_once("k", b"v")
+    assert not list((tmp_path / "store").iterdir())
 
 
 @pytest.mark.parametrize("name", ["HashStore", "FileStore"])
@@ -78,6 +83,28 @@ def test_stores_of_torch_agree(name: str, tmp_path: Path) -> None:
     store = of_torch() if name == "HashStore" else of_torch(str(tmp_path / "file"), 1)
     first, second = RunStore(store, "a"), RunStore(store, "a")
     assert first.set_once("k", b"[1]") == second.set_once("k", b"[2]") == second.get("k") == b"[1]"
+
+
+def test_a_python_class_of_torch_that_has_no_compare_set_of_its_own() -> None:
+    distributed = pytest.importorskip("torch.distributed")
+
+    class Plain(distributed.Store):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.values: dict[str, bytes] = {}
+
+        def set(self, key: str, value: bytes) -> None:
+            self.values[key] = value
+
+        def get(self, key: str) -> bytes:
+            return self.values[key]
+
+        def check(self, keys: list[str]) -> bool:
+            return all(key in self.values for key in keys)
+
+    store = RunStore(Plain(), "")
+    with pytest.raises(zh.Error, match="neither compare_set"):
+        store.set_once("k", b"v")
 
 
 def test_a_store_that_cannot_is_refused() -> None:

@@ -244,7 +244,10 @@ _ADVICE: dict[type[Error], str] = {
 def _diagnosis(caught: BaseException, text: str, rank: int) -> tuple[Cause, BaseException]:
     """For the other ranks, and for this one."""
     if isinstance(caught, Told):
-        return caught.cause, caught.cause.error(text)
+        told = caught.cause.error(text)
+        if isinstance(told, Error):
+            told.effect = "some"
+        return caught.cause, told
     if isinstance(caught, Mismatch):
         cause = Cause(MISMATCH, str(caught))
         return cause, cause.error(text)
