@@ -119,7 +119,7 @@ def test_each_extra_is_in_the_table(repository: Path) -> None:
         r"^\[project\.optional-dependencies\]\n(.*?)\n\n", project, re.MULTILINE | re.DOTALL
     )
     for extra in re.findall(r"^(\w+) = ", extras, re.MULTILINE):
-        assert f"`pip install '.[{extra}]'`" in text("README.md")
+        assert f"`pip install '.[{extra}]'`" in text("docs/machine.md")
 
 
 def test_errors_are_the_ones_that_there_are() -> None:
