@@ -1,4 +1,4 @@
-"""Put the rows of one run of tests/gpu/run together with the machine's facts, as gpu.json."""
+"""Put the rows of one run of tests/gpu/run together with the machine's facts, as gpu.json and, to be kept, as gpu.md."""
 
 import json
 import os
@@ -51,6 +51,42 @@ def bench_rows(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def table(summary: dict[str, Any]) -> str:
+    """Of all rows, in Markdown: a line each."""
+    machine = summary["machine"]
+    packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
+    lines = [
+        f"# `{summary['command']}`, {summary['date']}, status {summary['status']}",
+        "",
+        *(f"- {gpu}" for gpu in machine["gpus"]),
+        f"- Linux {machine['kernel']}, {machine['cpus']} CPUs, Python {machine['python']}, {packages}",
+        "",
+        "| test | of | figures |",
+        "|---|---|---|",
+    ]
+    for row in summary["rows"]:
+        given = {name: value for name, value in row.items() if name != "test"}
+        of = [
+            f"{name} {_shown(each)}" for name, each in given.items() if not _is_figure(name, each)
+        ]
+        figures = [
+            f"{name} {_shown(each)}" for name, each in given.items() if _is_figure(name, each)
+        ]
+        cells = (row["test"], "; ".join(of), "; ".join(figures))
+        lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _is_figure(name: str, value: object) -> bool:
+    return isinstance(value, (int, float)) and name not in ("nbytes", "count", "block", "rounds")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def main(results: Path, rows: Path, command: str, status: str) -> None:
     """rows: a folder, with a file of them for each run of pytest."""
     found = [row for file in sorted(rows.glob("*.json")) for row in json.loads(file.read_text())]
@@ -67,6 +103,7 @@ def main(results: Path, rows: Path, command: str, status: str) -> None:
     }
     text = json.dumps(summary, indent=1)
     (results / "gpu.json").write_text(text + "\n")
+    (results / "gpu.md").write_text(table(summary))
     print(text)
 
 
