@@ -110,7 +110,7 @@ bool Peer::at_once(Operation operation, std::uint64_t nbytes, const ipc::Window*
   const std::uint64_t times = stats.times_of_next(operation);
   const std::uint64_t begun = times > 0 ? ticks::now() : 0;
   const ipc::Copied outcome = move();
-  if (outcome == ipc::Copied::part && transfer) {
+  if (outcome == ipc::Copied::part && made != nullptr) {
     RouteStats::add(stats.failures, 1);
     transfer->fail(why_not_copied(ipc::Copied::unmapped, Effect::some));
     transfer->end_at_once();
