@@ -103,8 +103,7 @@ Raises PeerLost, RegistrationError (`local` is closed), RouteUnavailable (there 
             return why.empty() ? std::nullopt : std::optional(std::move(why));
           },
           "Why it is lost, such as ``'its process has ended'``; None while it is not, and in a "
-          "forked "
-          "child.")
+          "forked child.")
       .def_property_readonly(
           "timeout", [](const PeerHandle& self) { return self.endpoint->timeout(); },
           "Bound of a wait that is given none, seconds: the Endpoint's.")

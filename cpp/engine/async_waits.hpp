@@ -34,7 +34,7 @@ class AsyncWaits {
   Begun await_slots(std::uint32_t first, std::uint32_t count, Tell tell);
   // Likewise, when a peer may have connected from now on.
   Begun await_peer(Tell tell);
-  // Does nothing once the loop was told: the wait has ended.
+  // Does nothing once the wait has ended.
   void leave(Id id);
 
   void look() noexcept;        // values may have come

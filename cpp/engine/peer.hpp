@@ -69,7 +69,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Transferring put(const Pair& pair, const TransferOptions& options);
   Transferring put(const Notification& notification);
   // Host bytes, one behind the other, that nobody has registered: p2p needs no more. False: it
-  // cannot be done at once, and nothing has happened. there: of its layout the address alone.
+  // cannot be done at once; no notification was put. there: of its layout the address alone.
   struct Parts {
     std::span<const std::byte> head, body;
   };

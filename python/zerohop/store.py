@@ -172,7 +172,7 @@ def set_once(store: Store, key: str, value: bytes) -> bytes:
 
 
 def _inherits_it(store: Store) -> bool:
-    """compare_set, of PyTorch's class, which has it for each that is made in Python, and then raises."""
+    """Whether compare_set is only that of PyTorch's base class, which raises."""
     return "compare_set" not in vars(type(store)) and not type(store).__module__.startswith(
         "torch."
     )

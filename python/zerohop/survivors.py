@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Survivors", "SurvivorsStore"]
 
-_LOST = (
-    5.0  # seconds within which a rank that has died, or hangs, is lost to all that are connected
-)
+# Seconds within which a rank that has died, or hangs, is lost to all that are connected.
+_LOST = 5.0
 _SILENT = 5.0  # seconds for which a rank that nobody is connected to may not answer
 
 
@@ -34,9 +33,8 @@ class Survivors:
         self._key = f"zerohop/{roster.name}/shrink"
         self._noted: list[int] | None = None  # whom this rank has said that it has lost
         self._came: dict[int, set[int]] = {}  # whom each one that has come has lost
-        self._doubted: dict[
-            int, float
-        ] = {}  # time.monotonic() since when one who came does not fit
+        # time.monotonic() since when one who came has been lost to another who came.
+        self._doubted: dict[int, float] = {}
         self._silent: dict[int, float] = {}  # time.monotonic() since when a rank has not answered
 
     def agree(self, bound: Bound) -> list[int]:

@@ -244,18 +244,21 @@ _ADVICE: dict[type[Error], str] = {
 def _diagnosis(caught: BaseException, text: str, rank: int) -> tuple[Cause, BaseException]:
     """For the other ranks, and for this one."""
     if isinstance(caught, Told):
-        told = caught.cause.error(text)
-        if isinstance(told, Error):
-            told.effect = "some"
-        return caught.cause, told
+        reported = caught.cause.error(text)
+        if isinstance(reported, Error):
+            reported.effect = "some"
+        return caught.cause, reported
     if isinstance(caught, Mismatch):
         cause = Cause(MISMATCH, str(caught))
         return cause, cause.error(text)
     if not isinstance(caught, Error):
         failed = f"rank {rank} failed in {text}: {described(caught)}"
         return Cause(OTHER, failed), caught
-    kinds = {PeerLost: LOST, TransferTimeout: LATE}
-    kind = next((kind for error, kind in kinds.items() if isinstance(caught, error)), OTHER)
+    kind = OTHER
+    if isinstance(caught, PeerLost):
+        kind = LOST
+    elif isinstance(caught, TransferTimeout):
+        kind = LATE
     found = f"{caught} (reported by rank {rank} in {text})"
     advice = next((said for kind, said in _ADVICE.items() if isinstance(caught, kind)), "")
     error = reworded(caught, f"{text}: {caught}{advice}")
