@@ -281,8 +281,13 @@ Failure StreamWaits::why_in_vain(const Entry& entry,
   const std::string stream = "a stream of " + entry.waiter->device()->facts().device_name() +
                              " waited for " + awaited(entry);
   if (result.outcome == gpu::kTimedOut) {
-    return {.kind = Failure::Kind::timeout,
-            .message = stream + ", which did not come in " + seconds_text(entry.seconds) + goes_on};
+    return {
+        .kind = Failure::Kind::timeout,
+        .message =
+            stream + ", which did not come in " + seconds_text(entry.seconds) + goes_on +
+            ". If the program stood still meanwhile: CUDA loads a kernel at its first launch, and "
+            "waits "
+            "for all streams to do so (set CUDA_MODULE_LOADING=EAGER, or launch it once before)"};
   }
   const bool alone = !closed_ && entry.given_up;
   return {.kind = alone ? Failure::Kind::peer_lost : Failure::Kind::error,
