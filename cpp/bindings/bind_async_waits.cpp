@@ -14,7 +14,7 @@
 #include "bindings/demands.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
-#include "engine/slots.hpp"
+#include "engine/notify/slots.hpp"
 
 namespace zerohop::bindings {
 namespace {

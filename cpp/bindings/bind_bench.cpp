@@ -12,8 +12,8 @@
 #include "bindings/gil.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
-#include "engine/loops.hpp"
-#include "engine/tcp_loops.hpp"
+#include "engine/core/loops.hpp"
+#include "engine/core/tcp_loops.hpp"
 
 namespace zerohop::bindings {
 namespace {

@@ -17,7 +17,7 @@
 #include "bindings/dropped.hpp"
 #include "bindings/knobs.hpp"
 #include "bindings/topics.hpp"
-#include "engine/device_choice.hpp"
+#include "engine/core/device_choice.hpp"
 
 namespace zerohop::bindings {
 namespace {

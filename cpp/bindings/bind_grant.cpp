@@ -7,7 +7,7 @@
 #include "bindings/demands.hpp"
 #include "bindings/gil.hpp"
 #include "bindings/topics.hpp"
-#include "engine/grant.hpp"
+#include "engine/memory/grant.hpp"
 
 namespace zerohop::bindings {
 namespace {

@@ -10,7 +10,7 @@
 #include "bindings/gil.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
-#include "engine/memory.hpp"
+#include "engine/memory/memory.hpp"
 #include "gpu/default_stream.hpp"
 
 namespace zerohop::bindings {

@@ -10,7 +10,7 @@
 #include "bindings/convert.hpp"
 #include "bindings/demands.hpp"
 #include "bindings/topics.hpp"
-#include "engine/remote_memory.hpp"
+#include "engine/memory/remote_memory.hpp"
 
 namespace zerohop::bindings {
 namespace {

@@ -12,7 +12,7 @@
 #include "bindings/gil.hpp"
 #include "bindings/torch_storage.hpp"
 #include "bindings/verbs_objects.hpp"
-#include "engine/device_choice.hpp"
+#include "engine/core/device_choice.hpp"
 #include "rdma/verbs_text.hpp"
 
 namespace zerohop::bindings {

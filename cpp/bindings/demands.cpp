@@ -7,8 +7,8 @@
 #include "bindings/dlpack.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/instance.hpp"
-#include "engine/board.hpp"
-#include "engine/grant.hpp"
+#include "engine/memory/grant.hpp"
+#include "engine/notify/board.hpp"
 
 namespace zerohop::bindings {
 namespace {

@@ -9,8 +9,8 @@
 #include <optional>
 #include <string>
 
-#include "engine/memory.hpp"
-#include "engine/peer.hpp"
+#include "engine/memory/memory.hpp"
+#include "engine/peer/peer.hpp"
 
 namespace zerohop::bindings {
 

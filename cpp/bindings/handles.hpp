@@ -13,7 +13,7 @@
 #include "bindings/array_import.hpp"
 #include "bindings/gil.hpp"
 #include "bindings/owner.hpp"
-#include "engine/endpoint.hpp"
+#include "engine/core/endpoint.hpp"
 
 namespace zerohop::bindings {
 

@@ -10,7 +10,7 @@
 #include "base/dtype.hpp"
 #include "base/layout.hpp"
 #include "bindings/owner.hpp"
-#include "engine/endpoint.hpp"
+#include "engine/core/endpoint.hpp"
 
 namespace zerohop::bindings {
 

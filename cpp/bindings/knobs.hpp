@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "engine/endpoint.hpp"
+#include "engine/core/endpoint.hpp"
 
 namespace zerohop::bindings {
 

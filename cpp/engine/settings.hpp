@@ -25,8 +25,4 @@ struct LocalEnd {
 Settings settings_of(const rdma::QueuePair& queue_pair, const LocalEnd& local,
                      const rdma::QueuePairAddress* remote);
 
-// Those that belong to no queue pair. host: on which the Endpoint listens.
-struct EndpointOptions;
-Settings settings_of(const EndpointOptions& options, const std::string& host);
-
 }  // namespace zerohop::engine

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/slot_claim.hpp"
+#include "engine/stream/slot_claim.hpp"
 #include "gda/device_value.hpp"
 #include "zerohop/types.h"
 

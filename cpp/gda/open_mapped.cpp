@@ -1,7 +1,7 @@
 #include <iterator>
 #include <utility>
 
-#include "engine/board.hpp"
+#include "engine/notify/board.hpp"
 #include "gda/opened_way.hpp"
 
 namespace zerohop::gda {

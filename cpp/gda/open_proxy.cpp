@@ -1,7 +1,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "engine/board.hpp"
+#include "engine/notify/board.hpp"
 #include "gda/opened_way.hpp"
 #include "gpu/registered_pages.hpp"
 

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "base/deadline.hpp"
-#include "engine/endpoint.hpp"
-#include "engine/kernel_reach.hpp"
+#include "engine/core/endpoint.hpp"
+#include "engine/path/gpu/kernel_reach.hpp"
 #include "gda/device_value.hpp"
 #include "gda/proxy.hpp"
 #include "zerohop/ring_way.h"

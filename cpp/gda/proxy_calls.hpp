@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/locks.hpp"
-#include "engine/peer.hpp"
+#include "engine/peer/peer.hpp"
 #include "gda/proxy_ring.hpp"
 
 namespace zerohop::gda {

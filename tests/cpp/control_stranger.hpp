@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "couple.hpp"
-#include "engine/channel.hpp"
-#include "engine/control_message.hpp"
-#include "engine/endpoint_key.hpp"
-#include "engine/socket.hpp"
+#include "engine/channel/channel.hpp"
+#include "engine/channel/control_message.hpp"
+#include "engine/channel/endpoint_key.hpp"
+#include "engine/channel/socket.hpp"
 
 namespace zerohop::testing {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "engine/endpoint.hpp"
+#include "engine/core/endpoint.hpp"
 
 namespace zerohop::testing {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "engine/gpu_registrations.hpp"
+#include "engine/memory/gpu_registrations.hpp"
 #include "fake_cuda.hpp"
 #include "fake_verbs.hpp"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/device_choice.hpp"
+#include "engine/core/device_choice.hpp"
 
 namespace zerohop::testing {
 

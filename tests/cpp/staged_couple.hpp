@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "couple.hpp"
-#include "engine/device_choice.hpp"
+#include "engine/core/device_choice.hpp"
 #include "fake_cuda.hpp"
 #include "softhca/softhca.hpp"
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "couple.hpp"
-#include "engine/control.hpp"
+#include "engine/control/control.hpp"
 #include "softhca/softhca.hpp"
 
 namespace zerohop::testing {

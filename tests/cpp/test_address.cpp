@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "engine/address.hpp"
-#include "engine/endpoint_key.hpp"
+#include "engine/channel/address.hpp"
+#include "engine/channel/endpoint_key.hpp"
 #include "mutate.hpp"
 
 namespace zerohop::engine {

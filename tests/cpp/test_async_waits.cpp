@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "engine/async_waits.hpp"
 #include "engine/done.hpp"
+#include "engine/wait/async_waits.hpp"
 
 namespace zerohop::testing {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "engine/atomics.hpp"
-#include "engine/memory.hpp"
-#include "engine/registrations.hpp"
+#include "engine/memory/memory.hpp"
+#include "engine/memory/registrations.hpp"
+#include "engine/path/verbs/atomics.hpp"
 #include "fake_verbs.hpp"
 #include "rdma/queue_pair.hpp"
 

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "base/error.hpp"
-#include "engine/socket.hpp"
+#include "engine/channel/socket.hpp"
 #include "wiretap.hpp"
 
 namespace zerohop::testing {

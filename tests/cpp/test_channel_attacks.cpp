@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "engine/cipher.hpp"
+#include "engine/channel/cipher.hpp"
 #include "wiretap.hpp"
 
 namespace zerohop::testing {

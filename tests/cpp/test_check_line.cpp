@@ -11,8 +11,8 @@
 
 #include "base/error.hpp"
 #include "couple.hpp"
-#include "engine/check_line.hpp"
-#include "engine/device_choice.hpp"
+#include "engine/core/device_choice.hpp"
+#include "engine/integrity/check_line.hpp"
 #include "eventually.hpp"
 
 namespace zerohop::testing {

@@ -10,7 +10,7 @@
 #include "base/acceptor.hpp"
 #include "base/error.hpp"
 #include "couple.hpp"
-#include "engine/socket.hpp"
+#include "engine/channel/socket.hpp"
 #include "station.hpp"
 
 namespace zerohop::testing {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "engine/control_message.hpp"
+#include "engine/channel/control_message.hpp"
 #include "mutate.hpp"
 
 namespace zerohop::engine {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "engine/copy_queue.hpp"
+#include "engine/path/local/copy_queue.hpp"
 #include "eventually.hpp"
 #include "no_threads.hpp"
 

@@ -11,8 +11,8 @@
 
 #include "base/error.hpp"
 #include "couple.hpp"
-#include "engine/device_choice.hpp"
-#include "engine/verbs_path.hpp"
+#include "engine/core/device_choice.hpp"
+#include "engine/path/verbs/verbs_path.hpp"
 
 namespace zerohop::testing {
 namespace {

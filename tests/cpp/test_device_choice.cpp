@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "engine/device_choice.hpp"
+#include "engine/core/device_choice.hpp"
 #include "fake_verbs.hpp"
 
 namespace zerohop::engine {

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "engine/established.hpp"
+#include "engine/channel/established.hpp"
 
 using namespace std::chrono_literals;
 using namespace zerohop::engine;

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "engine/expiry.hpp"
-#include "engine/grant.hpp"
+#include "engine/memory/expiry.hpp"
+#include "engine/memory/grant.hpp"
 
 using namespace std::chrono_literals;
 using namespace zerohop;

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "by_hand.hpp"
-#include "engine/endpoint_key.hpp"
+#include "engine/channel/endpoint_key.hpp"
 
 namespace zerohop::testing {
 namespace {

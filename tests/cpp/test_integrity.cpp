@@ -8,8 +8,8 @@
 
 #include "base/crc32c.hpp"
 #include "base/error.hpp"
-#include "engine/checker.hpp"
-#include "engine/matcher.hpp"
+#include "engine/integrity/checker.hpp"
+#include "engine/path/verbs/matcher.hpp"
 #include "gpu_couple.hpp"
 
 namespace zerohop::testing {

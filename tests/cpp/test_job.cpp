@@ -3,7 +3,7 @@
 #include <map>
 #include <vector>
 
-#include "engine/job.hpp"
+#include "engine/path/verbs/job.hpp"
 #include "random_layout.hpp"
 
 using namespace zerohop;

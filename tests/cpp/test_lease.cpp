@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/lease.hpp"
+#include "engine/memory/lease.hpp"
 
 using zerohop::engine::Lease;
 

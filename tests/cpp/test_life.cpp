@@ -5,7 +5,7 @@
 #include <chrono>
 #include <optional>
 
-#include "engine/life.hpp"
+#include "engine/core/life.hpp"
 
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "couple.hpp"
-#include "engine/loops.hpp"
+#include "engine/core/loops.hpp"
 
 namespace zerohop::engine {
 namespace {

@@ -4,9 +4,9 @@
 #include <numeric>
 #include <vector>
 
-#include "engine/board.hpp"
-#include "engine/matcher.hpp"
-#include "engine/send_queue.hpp"
+#include "engine/notify/board.hpp"
+#include "engine/path/verbs/matcher.hpp"
+#include "engine/path/verbs/send_queue.hpp"
 
 using namespace zerohop;
 using namespace zerohop::engine;

@@ -4,8 +4,8 @@
 
 #include <span>
 
-#include "engine/board.hpp"
-#include "engine/neighbour.hpp"
+#include "engine/notify/board.hpp"
+#include "engine/path/local/neighbour.hpp"
 #include "ipc/doorway.hpp"
 
 using namespace zerohop;

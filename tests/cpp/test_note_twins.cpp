@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "engine/note_twins.hpp"
+#include "engine/stream/note_twins.hpp"
 #include "fake_cuda.hpp"
 
 namespace zerohop::engine {

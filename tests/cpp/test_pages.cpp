@@ -5,8 +5,8 @@
 #include <random>
 
 #include "couple.hpp"
-#include "engine/gpu_ranges.hpp"
-#include "engine/pages.hpp"
+#include "engine/memory/pages.hpp"
+#include "engine/path/gpu/gpu_ranges.hpp"
 #include "fake_cuda.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/chunk_export.hpp"

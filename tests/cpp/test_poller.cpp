@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "couple.hpp"
-#include "engine/device_choice.hpp"
-#include "engine/poller.hpp"
+#include "engine/core/device_choice.hpp"
+#include "engine/wait/poller.hpp"
 
 namespace zerohop::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/registration_choice.hpp"
+#include "engine/memory/registration_choice.hpp"
 
 namespace zerohop::engine {
 namespace {

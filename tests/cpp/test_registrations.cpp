@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "engine/registrations.hpp"
+#include "engine/memory/registrations.hpp"
 #include "eventually.hpp"
 #include "fake_verbs.hpp"
 #include "gpu_fixture.hpp"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "engine/remote_memory.hpp"
+#include "engine/memory/remote_memory.hpp"
 #include "mutate.hpp"
 
 using namespace zerohop;

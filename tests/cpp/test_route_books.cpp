@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/route_books.hpp"
+#include "engine/stats/route_books.hpp"
 
 namespace zerohop::testing {
 namespace {

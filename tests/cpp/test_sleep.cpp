@@ -13,7 +13,7 @@
 
 #include "base/error.hpp"
 #include "couple.hpp"
-#include "engine/verbs_path.hpp"
+#include "engine/path/verbs/verbs_path.hpp"
 #include "eventually.hpp"
 
 namespace zerohop::testing {

@@ -14,7 +14,7 @@
 #include "base/acceptor.hpp"
 #include "base/deadline.hpp"
 #include "base/error.hpp"
-#include "engine/socket.hpp"
+#include "engine/channel/socket.hpp"
 
 namespace zerohop::engine {
 namespace {

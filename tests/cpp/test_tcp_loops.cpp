@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "engine/tcp_loops.hpp"
+#include "engine/core/tcp_loops.hpp"
 #include "wiretap.hpp"
 
 using zerohop::Deadline;

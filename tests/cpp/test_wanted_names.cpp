@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/link.hpp"
-#include "engine/wanted_names.hpp"
+#include "engine/control/link.hpp"
+#include "engine/control/wanted_names.hpp"
 
 namespace zerohop::testing {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "base/error.hpp"
 #include "base/unique_fd.hpp"
-#include "engine/channel.hpp"
+#include "engine/channel/channel.hpp"
 
 namespace zerohop::testing {
 

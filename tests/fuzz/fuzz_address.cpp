@@ -5,8 +5,8 @@
 
 #include "base/error.hpp"
 #include "base/wire.hpp"
-#include "engine/address.hpp"
-#include "engine/cipher.hpp"
+#include "engine/channel/address.hpp"
+#include "engine/channel/cipher.hpp"
 #include "input.hpp"
 
 namespace {

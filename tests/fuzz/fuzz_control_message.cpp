@@ -1,6 +1,6 @@
 // The plaintext of control messages.
 #include "base/error.hpp"
-#include "engine/control_message.hpp"
+#include "engine/channel/control_message.hpp"
 #include "input.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t nbytes) {

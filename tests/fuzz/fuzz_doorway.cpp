@@ -5,7 +5,7 @@
 
 #include <list>
 
-#include "engine/board.hpp"
+#include "engine/notify/board.hpp"
 #include "guest.hpp"
 #include "input.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/runs.hpp"
-#include "engine/remote_memory.hpp"
+#include "engine/memory/remote_memory.hpp"
 #include "input.hpp"
 
 namespace {

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "engine/address.hpp"
-#include "engine/channel.hpp"
-#include "engine/control_message.hpp"
-#include "engine/endpoint_key.hpp"
-#include "engine/socket.hpp"
+#include "engine/channel/address.hpp"
+#include "engine/channel/channel.hpp"
+#include "engine/channel/control_message.hpp"
+#include "engine/channel/endpoint_key.hpp"
+#include "engine/channel/socket.hpp"
 #include "input.hpp"
 
 namespace zerohop::fuzz {

@@ -1,6 +1,8 @@
 """The source tree keeps its shape: includes go one way, siblings do not meet, files stay short.
 
 base <- {ipc, driver <- {softhca, gpu, rdma}} <- engine <- gda <- bindings
+
+The rooms of the engine come in the order of ROOMS; what lies in cpp/engine itself comes before them.
 """
 
 import re
@@ -20,6 +22,25 @@ RANK = {
     "gda": 4,
     "bindings": 5,
 }
+ROOMS = [
+    "",
+    "stats",
+    "notify",
+    "wait",
+    "memory",
+    "stream",
+    "channel",
+    "path",
+    "path/verbs",
+    "path/staged",
+    "path/gpu",
+    "path/local",
+    "integrity",
+    "peer",
+    "control",
+    "core",
+    "collective",
+]
 CODE = {".cpp", ".hpp", ".h", ".cu", ".cuh"}
 TEXT = CODE | {".cmake", ".py", ".pyi", ".sh", ".txt"}
 DEVICE = "python/zerohop/include"  # headers for kernels of the program; they include nothing else
@@ -42,8 +63,19 @@ def files(root: Path, folders: tuple[str, ...], suffixes: set[str]) -> Iterator[
                 yield path
 
 
-def include_problem(root: Path, layer: str, mark: str, target: str) -> str | None:
-    """Why a file of the layer must not include the target; None when it may."""
+def room_problem(room: str, target: str) -> str | None:
+    """Why a file of that room of the engine must not include the target; None when it may."""
+    other = target.removeprefix("engine/").rpartition("/")[0]
+    if room not in ROOMS or other not in ROOMS:
+        return f"{room if room not in ROOMS else other} is not a room of the engine"
+    if ROOMS.index(other) > ROOMS.index(room):
+        return "includes go from later rooms to earlier ones"
+    return None
+
+
+def include_problem(root: Path, name: Path, mark: str, target: str) -> str | None:
+    """Why the file must not include the target; None when it may."""
+    layer = name.parts[1]
     first = target.split("/")[0]
     if PYTHON.match(target) and layer != "bindings":
         return "only bindings know Python"
@@ -53,6 +85,8 @@ def include_problem(root: Path, layer: str, mark: str, target: str) -> str | Non
         return "base knows neither CUDA nor verbs"
     if mark == '"' and not any((root / top / target).is_file() for top in ("cpp", DEVICE)):
         return 'our headers are named from cpp/, as "layer/noun.hpp"'
+    if first == layer == "engine":
+        return room_problem("/".join(name.parts[2:-1]), target)
     if first not in RANK or first == layer:
         return None
     if RANK[first] == RANK[layer]:
@@ -71,7 +105,7 @@ def include_problems(root: Path) -> list[str]:
             found.append(f"{name}: {layer} is not a layer")
             continue
         for mark, target in INCLUDE.findall(path.read_text()):
-            problem = include_problem(root, layer, mark, target)
+            problem = include_problem(root, name, mark, target)
             if problem:
                 found.append(f"{name} includes {target}: {problem}")
     return found
@@ -127,6 +161,10 @@ def sound_tree(tmp_path: Path) -> Path:
         header = tmp_path / "cpp" / layer / "thing.hpp"
         header.parent.mkdir(parents=True)
         header.write_text("#pragma once\n")
+    for room in ("path/local", "peer"):
+        (tmp_path / "cpp/engine" / room).mkdir(parents=True)
+        (tmp_path / "cpp/engine" / room / "thing.hpp").write_text('#include "engine/thing.hpp"\n')
+    (tmp_path / "cpp/engine/peer/thing.cpp").write_text('#include "engine/path/local/thing.hpp"\n')
     (tmp_path / "cpp/engine/thing.cpp").write_text(
         '#include "engine/thing.hpp"\n#include "rdma/thing.hpp"\n#include <vector>\n'
     )
@@ -161,6 +199,10 @@ def test_sound_tree_has_no_problem(sound_tree: Path) -> None:
         ("base/a.hpp", "<infiniband/verbs.h>", "verbs"),
         ("engine/a.hpp", "<sstream>", "no iostreams"),
         ("bindings/a.cpp", "<fstream>", "no iostreams"),
+        ("engine/stats/a.cpp", '"engine/path/local/thing.hpp"', "later rooms"),
+        ("engine/path/a.cpp", '"engine/path/local/thing.hpp"', "later rooms"),
+        ("engine/a.cpp", '"engine/path/local/thing.hpp"', "later rooms"),
+        ("engine/extras/a.cpp", '"engine/thing.hpp"', "not a room"),
         ("engine/a.cpp", '"thing.hpp"', "named from cpp/"),
         ("engine/a.cpp", '"../bindings/thing.hpp"', "named from cpp/"),
         ("extras/a.cpp", "<vector>", "not a layer"),
@@ -168,7 +210,7 @@ def test_sound_tree_has_no_problem(sound_tree: Path) -> None:
 )
 def test_planted_include_is_found(sound_tree: Path, file: str, include: str, reason: str) -> None:
     path = sound_tree / "cpp" / file
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#pragma once\n  #  include {include}\n")
     problems = include_problems(sound_tree)
     assert len(problems) == 1

@@ -15,7 +15,7 @@
 
 #include "base/deadline.hpp"
 #include "engine/collective/call_log.hpp"
-#include "engine/endpoint.hpp"
+#include "engine/core/endpoint.hpp"
 
 namespace zerohop::engine::collective {
 

@@ -16,10 +16,10 @@
 
 #include "engine/collective/inbox_layout.hpp"
 #include "engine/collective/message.hpp"
-#include "engine/memory.hpp"
-#include "engine/peer.hpp"
-#include "engine/remote_memory.hpp"
-#include "engine/transfer.hpp"
+#include "engine/memory/memory.hpp"
+#include "engine/memory/remote_memory.hpp"
+#include "engine/peer/peer.hpp"
+#include "engine/wait/transfer.hpp"
 
 namespace zerohop::engine::collective {
 

@@ -12,7 +12,7 @@
 
 #include "base/deadline.hpp"
 #include "engine/collective/line.hpp"
-#include "engine/endpoint.hpp"
+#include "engine/core/endpoint.hpp"
 
 namespace zerohop::engine::collective {
 

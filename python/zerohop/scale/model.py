@@ -15,7 +15,7 @@ __all__ = ["Job", "Weight", "weigh"]
 _DEFAULT = {knob.name: knob.default for knob in KNOBS}
 
 # --- counted in the code ---
-_HEADER = 32  # bytes in front of the payload of a message (cpp/engine/message.hpp)
+_HEADER = 32  # bytes in front of the payload of a message (cpp/engine/path/message.hpp)
 _CREDITS = 5  # receive requests for credits (MessageWindow)
 _RESERVE = 2  # send requests for credits (VerbsPath)
 _SEND_SGE = 16  # scatter/gather elements of a send request (QueuePairOptions)

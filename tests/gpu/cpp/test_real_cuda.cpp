@@ -12,7 +12,7 @@
 
 #include "base/error.hpp"
 #include "driver/cuda_call.hpp"
-#include "engine/gpu_registrations.hpp"
+#include "engine/memory/gpu_registrations.hpp"
 #include "fake_verbs.hpp"
 #include "gpu/copier.hpp"
 #include "gpu/default_stream.hpp"

@@ -1,0 +1,204 @@
+// Start, stop, what other threads ask for, and the passing of time. Connections come and go in
+// control_connections.cpp and control_connecting.cpp; what their messages mean later is in
+// control_dialogue.cpp.
+#include "engine/control/control.hpp"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/report.hpp"
+#include "engine/channel/socket.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kTick{250};
+// A tick that comes this late tells that this process itself stood still.
+constexpr milliseconds kOverslept{1000};
+
+}  // namespace
+
+Control::Control(Address address, std::shared_ptr<const EndpointKey> key, UniqueFd listener,
+                 Rails rails, std::shared_ptr<Poller> poller, MakePeer make_peer,
+                 const Awake& awake, Lonely lonely, std::shared_ptr<Executor> drivers)
+    : address_(std::move(address)),
+      key_(std::move(key)),
+      rails_(std::move(rails)),
+      poller_(std::move(poller)),
+      make_peer_(std::move(make_peer)),
+      awake_(awake),
+      drivers_(std::move(drivers)),
+      acceptor_(std::move(listener),
+                {.at_once = 16, .most_pending = 256, .patience = kHandshakeFor}, *this),
+      lonely_(std::move(lonely)) {}
+
+std::shared_ptr<Control> Control::start(Address& address, std::shared_ptr<const EndpointKey> key,
+                                        Rails rails, std::shared_ptr<Poller> poller,
+                                        MakePeer make_peer,
+                                        std::shared_ptr<Neighbourhood> neighbourhood,
+                                        const Awake& awake, Lonely lonely,
+                                        std::shared_ptr<Executor> drivers) {
+  UniqueFd listener = listen_tcp(address.host);
+  address.port = local_port(listener.get());
+  std::shared_ptr<Control> control(
+      new Control(address, std::move(key), std::move(listener), std::move(rails), std::move(poller),
+                  std::move(make_peer), awake, std::move(lonely), std::move(drivers)));
+  control->neighbourhood_ = std::move(neighbourhood);
+  Control* self = control.get();  // the thread is joined before the object goes
+  self->progress_ = std::make_unique<Progress>([self] { return self->idle(); });
+  self->progress_->watch(self->acceptor_.fd(), EPOLLIN,
+                         [self](std::uint32_t) { self->accept_ready(); });
+  if (self->neighbourhood_) self->serve_neighbours();
+  for (const auto& rail : self->rails_) self->watch_device(*rail);
+  self->progress_->start();
+  return control;
+}
+
+void Control::serve_neighbours() {
+  progress_->watch(neighbourhood_->doorway().fd(), EPOLLIN, [this](std::uint32_t) {
+    if (neighbourhood_->doorway().serve()) poller_->wake();
+  });
+}
+
+// --- any thread ---
+
+std::shared_ptr<Attempt> Control::connect(const Address& address) {
+  auto attempt = std::make_shared<Attempt>(address);
+  progress_->run([this, attempt] { begin(attempt); });
+  return attempt;
+}
+
+void Control::abandon(const std::shared_ptr<Attempt>& attempt) {
+  progress_->run([this, attempt] {
+    if (!dials_.remove(attempt)) return;
+    for (const auto& link : links_.to(attempt->address.id)) {
+      if (link->dialled && !link->established) drop(*link, "the caller of connect() gave up");
+    }
+  });
+}
+
+std::shared_ptr<Peer> Control::take_accepted() {
+  const std::lock_guard lock(mutex_);
+  if (accepted_.empty()) return nullptr;
+  auto peer = std::move(accepted_.front());
+  accepted_.pop_front();
+  return peer;
+}
+
+bool Control::has_accepted() const {
+  const std::lock_guard lock(mutex_);
+  return !accepted_.empty();
+}
+
+std::shared_ptr<Peer> Control::find(const EndpointId& id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = peers_.find(id);
+  return found == peers_.end() ? nullptr : found->second;
+}
+
+std::vector<std::shared_ptr<Peer>> Control::peers() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Peer>> peers;
+  for (const auto& [id, peer] : peers_) peers.push_back(peer);
+  return peers;
+}
+
+std::optional<std::string> Control::lonely() const {
+  if (lonely_->load() == 0) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  return last_loss_;
+}
+
+void Control::tell(const std::shared_ptr<Peer>& peer, ControlMessage message) {
+  progress_->run([this, peer, message = std::move(message)] {
+    if (Link* link = links_.of(*peer)) send(*link, message);
+  });
+}
+
+void Control::look() {
+  progress_->run([] {});  // before it sleeps again, it polls
+}
+
+void Control::leave(const std::shared_ptr<Peer>& peer, const std::string& reason) {
+  progress_->run([this, peer, reason] {
+    Link* link = links_.of(*peer);
+    if (link == nullptr) return;
+    send(*link, Bye{.reason = reason});
+    link->parts = true;
+    drop(*link, reason);
+  });
+}
+
+void Control::stop() {
+  progress_->run([this] {
+    links_.each([this](Link& link) {
+      if (link.established) send(link, Bye{.reason = "its endpoint was closed"});
+      link.parts = true;
+      drop(link, "this endpoint was closed");
+    });
+    dials_.finish_all(Failure{.message = "this endpoint was closed"});
+    poller_->wake();
+  });
+  progress_->stop();
+  dials_.finish_all(Failure{.message = "this endpoint was closed"});  // begun behind the others
+  acceptor_.close();
+  shares_.clear();
+}
+
+// --- the progress thread ---
+
+void Control::call_driver(std::function<void()> call, Then then) {
+  Executor::Work work = [self = shared_from_this(), call = std::move(call),
+                         then = std::move(then)] {
+    try {
+      std::optional<Failure> failure;
+      try {
+        call();
+      } catch (const std::exception&) {
+        failure = Failure::of_current_exception();
+      }
+      self->progress_->run([then, failure] { then(failure); });
+    } catch (const std::exception& error) {
+      report({"a call of a driver is not answered: ", error.what()});
+    }
+  };
+  if (!drivers_->run(work)) work();  // no thread is to be had: better late than never
+}
+
+// Its end may ask a driver, too.
+void Control::retire(std::shared_ptr<const void> what) {
+  Executor::Work work = [what = std::move(what)] {};
+  (void)drivers_->run(work);
+}
+
+milliseconds Control::idle() {
+  const milliseconds sleep = poller_->serve();
+  const auto now = Clock::now();
+  if (now - last_tick_ >= kTick) tick(now);
+  look_at_sleepers(now);
+  return to_wake_.empty() ? std::min(sleep, kTick) : milliseconds(0);
+}
+
+void Control::tick(Clock::time_point now) {
+  // When this process itself was stopped (a debugger, a suspended machine), silence proves nothing.
+  const bool overslept = last_tick_ != Clock::time_point{} && now - last_tick_ > kOverslept;
+  last_tick_ = now;
+  links_.each([&](Link& link) {
+    if (overslept) {
+      link.heard = now;
+      if (link.rest.asked) link.rest.asked = now;
+    }
+    check_link(link, now);
+  });
+  more_awake_ = true;  // or unused for longer
+  for (const auto& rail : rails_) check_device(*rail);
+  if (neighbourhood_) neighbourhood_->tick();
+  acceptor_.look(now);
+  for (const Address& address : dials_.due(now)) dial(address);
+}
+
+}  // namespace zerohop::engine

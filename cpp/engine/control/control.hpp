@@ -1,0 +1,218 @@
+// The control connections of an Endpoint: who connects, who is alive, who shares what. Everything
+// but the functions marked "any thread" runs on the progress thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/acceptor.hpp"
+#include "base/executor.hpp"
+#include "base/failure.hpp"
+#include "base/locks.hpp"
+#include "engine/channel/channel.hpp"
+#include "engine/channel/control_message.hpp"
+#include "engine/channel/endpoint_key.hpp"
+#include "engine/channel/established.hpp"
+#include "engine/control/dials.hpp"
+#include "engine/control/links.hpp"
+#include "engine/control/wanted_names.hpp"
+#include "engine/memory/shares.hpp"
+#include "engine/peer/peer.hpp"
+#include "engine/stats/event_log.hpp"
+#include "engine/wait/progress.hpp"
+
+namespace zerohop::engine {
+
+// Whose queue pairs sleep: of more Peers than `most` awake, of those that were used least lately.
+struct Awake {
+  std::size_t most = 0;  // 0: none sleeps
+  // What was used so lately is likely to be used again: to sleep and wake takes a millisecond.
+  std::chrono::milliseconds after_use{100};
+};
+
+class Control final : public std::enable_shared_from_this<Control>, private Acceptor::Owner {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // Makes a Peer that passes its words on to this Control. Called on the drivers' thread.
+  using MakePeer =
+      std::function<std::shared_ptr<Peer>(const std::weak_ptr<Control>&, Peer::Identity)>;
+
+  // Where it stands whether there were peers and none is left; kernels read it.
+  using Lonely = std::shared_ptr<std::atomic<std::uint32_t>>;
+  // Listens on the host of `address`, whose id is that of `key`, and fills in its port. Starts
+  // the thread.
+  // neighbourhood: to be served too; may be null.
+  // drivers: carries out what asks a driver that may take long. The progress thread answers peers,
+  // who take this process for lost when it does not.
+  static std::shared_ptr<Control> start(Address& address, std::shared_ptr<const EndpointKey> key,
+                                        Rails rails, std::shared_ptr<Poller> poller,
+                                        MakePeer make_peer,
+                                        std::shared_ptr<Neighbourhood> neighbourhood = nullptr,
+                                        const Awake& awake = Awake(),
+                                        Lonely lonely = std::make_shared<Lonely::element_type>(0),
+                                        std::shared_ptr<Executor> drivers = make_drivers());
+  static std::shared_ptr<Executor> make_drivers() {
+    return std::make_shared<Executor>("zh-drivers", Executor::Thread::lasting);
+  }
+
+  // One more is refused, whoever dials. To be called before the address is told; 0: no limit.
+  void limit_peers(std::size_t most) noexcept { most_peers_.store(most); }
+
+  // --- any thread ---
+  std::shared_ptr<Attempt> connect(const Address& address);
+  void abandon(const std::shared_ptr<Attempt>& attempt);
+  std::shared_ptr<Peer> take_accepted();  // null: none
+  bool has_accepted() const;
+  std::shared_ptr<Peer> find(const EndpointId& id) const;
+  std::vector<std::shared_ptr<Peer>> peers() const;
+  // Why the last peer was lost, when there were peers and none is left; else empty.
+  std::optional<std::string> lonely() const;
+  Shares& shares() noexcept { return shares_; }
+  const EventLog& events() const noexcept { return events_; }
+  // How many connections the thread has looked at so far, for whatever purpose.
+  std::uint64_t looks() const noexcept { return links_.looks(); }
+  void on_shared(const std::string& name);
+  void tell(const std::shared_ptr<Peer>& peer, ControlMessage message);
+  void look();  // polls soon, without an event
+  void repair(const std::shared_ptr<Peer>& peer, RailIndex rail);
+  void leave(const std::shared_ptr<Peer>& peer, const std::string& reason);
+  void stop();  // leaves every peer, then joins the thread
+
+ private:
+  static constexpr std::chrono::seconds kHandshakeFor{10};
+
+  Control(Address address, std::shared_ptr<const EndpointKey> key, UniqueFd listener, Rails rails,
+          std::shared_ptr<Poller> poller, MakePeer make_peer, const Awake& awake, Lonely lonely,
+          std::shared_ptr<Executor> drivers);
+
+  std::chrono::milliseconds idle();
+  void tick(Clock::time_point now);
+  void check_link(Link& link, Clock::time_point now);
+  void serve_neighbours();
+  void accept_ready();
+  void admit(UniqueFd connection) override;
+  void turn_away(int fd, const char* why) override;
+  void watch_listener(bool watched) noexcept override;
+
+  // Has the drivers' thread make the call, and this one go on with what came of it: nullopt, or
+  // what was thrown.
+  using Then = std::function<void(const std::optional<Failure>& failure)>;
+  void call_driver(std::function<void()> call, Then then);
+  void retire(std::shared_ptr<const void> what);  // may be the last one to hold it
+
+  void begin(const std::shared_ptr<Attempt>& attempt);
+  void dial(const Address& address);
+  using WithPeer =
+      std::function<void(const std::shared_ptr<Peer>& peer, const std::optional<Failure>& failure)>;
+  void make_peer(Peer::Identity identity, WithPeer then);
+  void check_room(const EndpointId& newcomer) const;
+  void finish(const EndpointId& id, const std::shared_ptr<Peer>& peer,
+              const std::optional<Failure>& error);
+  Link& add_link(std::unique_ptr<Channel> channel);
+  void on_ready(const std::shared_ptr<Link>& link);
+  void watch_output(Link& link);
+  void drop(Link& link, const std::string& reason);
+  void tell_end(const Link& link, const std::string& reason) const;  // to the log
+  void part(Link& link, const std::string& reason, std::uint8_t cause = Bye::kLeft);
+  void send(Link& link, const ControlMessage& message);
+
+  void on_message(Link& link, const ControlMessage& message);
+  void on(Link& link, const Hello& hello);
+  void on(Link& link, const Ready& ready);
+  void on(Link& link, const Lookup& lookup);
+  void on(Link& link, const Found& found);
+  void on(Link& link, const NotFound& not_found);
+  void on(Link& link, const Heartbeat& heartbeat);
+  void on(Link& link, const Requeue& requeue);
+  void on(Link& link, const Bye& bye);
+  void on(Link& link, const OpenDirect& open);
+  void answer_direct(Link& link, const OpenDirect& open, std::shared_ptr<const DirectTarget> target,
+                     const std::optional<Failure>& failure);
+  void on(Link& link, const DirectOpened& opened);
+  void on(Link& link, const CloseDirect& close);
+  void on(Link& link, const SumUp& asked);
+  void on(Link& link, const SummedUp& answer);
+  void on(Link& link, const Sleep& asked);
+  void on(Link& link, const Slept& answer);
+  void on_hello_to_initiator(Link& link, const Hello& hello);
+  void on_hello_to_acceptor(Link& link, const Hello& hello);
+  void greet_back(Link& link, const Hello& hello, const std::shared_ptr<Peer>& peer);
+  bool yields_to(const Hello& hello);
+  void check_identity(const Link& link, const Hello& hello) const;
+  Hello make_hello(const Link& link, const EndpointId& to, Peer& peer);
+  void establish(Link& link);
+  void connect_rails(Link& link, const Hello& hello);
+
+  // --- several rails, and the repair of each (control_rails.cpp) ---
+  void check_rails(Link& link, Clock::time_point now);
+  void check_settled(Link& link, Clock::time_point now);
+  void check_dark(Link& link, Clock::time_point now);
+  void leave_rail(Link& link, RailIndex rail, const std::string& sentence);
+  void tell_left(Link& link, RailIndex rail);
+  void on_broken(Link& link, RailIndex rail);
+  void renew(Link& link, RailIndex rail);
+  void tell_renewed(Link& link, RailIndex rail, bool slept);
+  void reconnect(Link& link, RailIndex rail);
+  void postpone(Link& link, RailIndex rail, const std::string& cause);
+
+  // --- queue pairs that sleep (control_sleep.cpp) ---
+  void look_at_sleepers(Clock::time_point now);
+  void put_to_sleep(Clock::time_point now);
+  void check_answer(Link& link, Clock::time_point now);
+  void wake(Link& link);
+
+  // --- what devices say (control_devices.cpp) ---
+  void watch_device(Rail& rail);
+  void on_completion_events(Rail& rail, std::uint32_t epoll_events);
+  void on_async_events(Rail& rail, std::uint32_t epoll_events);
+  void on_async_event(Rail& rail, const rdma::AsyncEvent& event);
+  std::shared_ptr<VerbsPath> path_of(RailIndex rail, std::uint32_t qp_number);
+  void on_port_event(RailIndex rail, bool up, const std::string& sentence);
+  void check_device(Rail& rail);
+  void on_device_lost(Rail& rail, const std::string& cause);
+
+  void forget_lost_peers();  // with the mutex held
+
+  const Address address_;
+  const std::shared_ptr<const EndpointKey> key_;
+  const Rails rails_;
+  const std::shared_ptr<Poller> poller_;
+  const MakePeer make_peer_;
+  const Awake awake_;
+  Shares shares_;
+  EventLog events_;
+
+  const std::shared_ptr<Executor> drivers_;
+  Acceptor acceptor_;
+  std::multiset<EndpointId> peers_being_made_;
+  Clock::time_point last_tick_{};
+  bool more_awake_ = false;  // than when it was looked at last, perhaps
+  Clock::time_point looked_at_sleepers_{};
+  std::deque<std::weak_ptr<Link>> to_wake_;
+  Links links_;
+  WantedNames wanted_names_;
+  Established established_;
+  Dials dials_;
+
+  const Lonely lonely_;
+  std::atomic<std::size_t> most_peers_{0};
+
+  mutable Mutex<Rank::control> mutex_;  // guards all below
+  std::map<EndpointId, std::shared_ptr<Peer>> peers_;
+  std::deque<std::shared_ptr<Peer>> accepted_;
+  std::string last_loss_;
+
+  std::shared_ptr<Neighbourhood> neighbourhood_;
+  std::unique_ptr<Progress> progress_;  // last: its thread uses all of the above
+};
+
+}  // namespace zerohop::engine

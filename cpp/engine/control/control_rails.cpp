@@ -1,0 +1,207 @@
+// The rails of a connection: a queue pair that broke is replaced, and the connection goes on over
+// the others meanwhile. All of it runs on the progress thread.
+//
+// The end that sees the error makes a fresh queue pair and says so (Requeue); the other does the
+// same, and both connect when each has said so. Where that fails, or the fresh queue pair breaks
+// before anything came through, the rail is tried again every second. A connection of one rail
+// ends when its queue pair cannot be replaced. One that sleeps (control_sleep.cpp) is woken in the
+// same way.
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "engine/control/control.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A queue pair whose other half is gone sees that by itself, mostly at once.
+constexpr milliseconds kNoticeWithin{500};
+constexpr milliseconds kTryAgainAfter{1000};
+// A sign of life that came this long after the break was given after it, too: one comes a second.
+constexpr milliseconds kAliveAfter{1500};
+// With none of the rails, or with a peer that does not put away what broke, the connection is of no
+// use. Less than 5 s, as PeerLost is promised.
+constexpr milliseconds kDarkFor{4000};
+// A peer that cannot be woken says so itself, after kDarkFor, if it is a rail by itself.
+constexpr milliseconds kWokenWithin{4900};
+
+}  // namespace
+
+void Control::repair(const std::shared_ptr<Peer>& peer, RailIndex rail) {
+  progress_->run([this, peer, rail] {
+    if (Link* link = links_.of(*peer)) on_broken(*link, rail);
+  });
+}
+
+void Control::on_broken(Link& link, RailIndex rail) {
+  if (link.peer->path(rail)->asleep()) return to_wake_.push_back(link.weak_from_this());
+  LinkRail& state = link.rails[rail];
+  if (!link.peer->path(rail)->drained()) return;  // it has a fresh one already
+  state.repair_wanted = !link.established;        // establish() asks again
+  if (!link.established) return;
+  state.broke = Clock::now();
+  const bool again = link.peer->rail_count() > 1 && link.peer->path(rail)->fruitless();
+  // The peer's fresh queue pair shows that it is there again, and waits.
+  const bool awaited = state.requeue && state.requeue->generation > state.generation;
+  if (again && !awaited) {
+    state.repair_at = Clock::now() + kTryAgainAfter;
+  } else {
+    renew(link, rail);
+  }
+}
+
+void Control::renew(Link& link, RailIndex rail) {
+  LinkRail& state = link.rails[rail];
+  state.repair_at.reset();
+  if (state.renewing) return;
+  if (state.peer_generation > state.generation) link.peer->path(rail)->settle();
+  const bool sleeps = link.peer->path(rail)->asleep();
+  if (sleeps) link.rest.used = Clock::now();
+  if (sleeps && !state.wakes) state.wakes = link.rest.used;
+  state.renewing = true;
+  call_driver(
+      [peer = link.peer, rail] { peer->path(rail)->renew(); },
+      [this, at = link.weak_from_this(), rail, sleeps](const std::optional<Failure>& failure) {
+        const auto renewed = at.lock();
+        if (!renewed || !links_.contains(*renewed)) return;
+        renewed->rails[rail].renewing = false;
+        if (!failure) return tell_renewed(*renewed, rail, sleeps);
+        postpone(*renewed, rail, "its queue pair cannot be replaced: " + failure->message);
+      });
+}
+
+void Control::tell_renewed(Link& link, RailIndex rail, bool slept) {
+  LinkRail& state = link.rails[rail];
+  const rdma::QueuePairAddress fresh = link.peer->path(rail)->terms().queue_pair;
+  if (fresh.number == 0) return;  // closed meanwhile
+  try {
+    state.wakes.reset();
+    if (slept) state.woken = link.rest.used;
+    // Whoever lags behind, having repaired less often, catches up.
+    const std::uint32_t theirs = state.requeue ? state.requeue->generation : 0;
+    state.generation = std::max(state.generation + 1, theirs);
+    send(link, Requeue{.rail = rail, .generation = state.generation, .queue_pair = fresh});
+    reconnect(link, rail);
+  } catch (const std::exception& error) {
+    postpone(link, rail, std::string("its queue pair cannot be replaced: ") + error.what());
+  }
+}
+
+// What cannot be had now may be had later: for a while by a rail that wakes, whose jobs are all
+// still in line, and where another rail carries the connection.
+void Control::postpone(Link& link, RailIndex rail, const std::string& cause) {
+  LinkRail& state = link.rails[rail];
+  const auto now = Clock::now();
+  if (state.wakes && now - *state.wakes < kDarkFor) {
+    state.repair_at = now;
+    return;
+  }
+  state.wakes.reset();
+  if (link.peer->rail_count() == 1) return part(link, cause);
+  link.peer->path(rail)->give_up(cause);
+  state.repair_at = now + kTryAgainAfter;
+}
+
+void Control::on(Link& link, const Requeue& requeue) {
+  if (requeue.rail >= link.peer->rail_count() || !link.peer->path(requeue.rail)) {
+    throw ProtocolError("a queue pair of a rail that the connection does not have");
+  }
+  // The peer noticed the error first. This end's queue pair is about to, and knows better what
+  // became of its requests; should it not, check_rails() ends it.
+  LinkRail& state = link.rails[requeue.rail];
+  state.peer_generation = requeue.generation;
+  const bool gone = requeue.queue_pair.number == 0;
+  if (gone && link.peer->rail_count() == 1) return part(link, "its device is gone");
+  if (gone) leave_rail(link, requeue.rail, "the peer's device of this rail is gone");
+  const bool left = ((link.peer->open_rails() >> requeue.rail) & 1) == 0;
+  link.peer->path(requeue.rail)->settle();
+  if (left && !gone) tell_left(link, requeue.rail);
+  if (left) return;
+  state.requeue = requeue;
+  state.requeued = Clock::now();
+  if (link.peer->path(requeue.rail)->asleep()) return renew(link, requeue.rail);
+  try {
+    reconnect(link, requeue.rail);
+  } catch (const std::exception& error) {
+    postpone(link, requeue.rail, std::string("its fresh queue pair is refused: ") + error.what());
+  }
+}
+
+// Connects the fresh queue pairs once both are there.
+void Control::reconnect(Link& link, RailIndex rail) {
+  LinkRail& state = link.rails[rail];
+  if (!state.requeue || state.requeue->generation != state.generation) return;
+  const rdma::QueuePairAddress remote = state.requeue->queue_pair;
+  state.requeue.reset();
+  state.broke.reset();
+  state.woken.reset();
+  link.peer->path(rail)->reconnect(remote);
+}
+
+void Control::check_rails(Link& link, Clock::time_point now) {
+  const auto count = static_cast<RailIndex>(link.peer->rail_count());
+  for (RailIndex rail = 0; rail < count; ++rail) {
+    LinkRail& state = link.rails[rail];
+    const auto path = link.peer->path(rail);
+    if (!path || path->gone()) continue;
+    if (state.repair_at && now >= *state.repair_at) renew(link, rail);
+    if (state.woken && now - *state.woken > kWokenWithin) {
+      state.woken.reset();
+      if (path->unconnected()) postpone(link, rail, "the peer makes no queue pair for it");
+    }
+    const bool waits =
+        !state.renewing && state.requeue && state.requeue->generation > state.generation;
+    if (waits && now - state.requeued > kNoticeWithin) {
+      const bool renewable = path->drained() || path->unconnected();
+      if (renewable) renew(link, rail);
+      if (!renewable) path->abandon("the peer replaced its queue pair after an error");
+    }
+    if (count > 1 && state.broke && link.heard > *state.broke + kAliveAfter) {
+      state.broke.reset();
+      path->decide_alive();
+    }
+  }
+  if (count > 1) check_settled(link, now);
+  if (count > 1) check_dark(link, now);
+}
+
+void Control::check_settled(Link& link, Clock::time_point now) {
+  for (RailIndex rail = 0; rail < link.peer->rail_count(); ++rail) {
+    const auto since = link.peer->unsettled(rail);
+    if (since && now - *since >= kDarkFor) {
+      return part(link, "it does not put away its end of the queue pair of " +
+                            rails_[rail]->name() + " that broke");
+    }
+  }
+}
+
+void Control::check_dark(Link& link, Clock::time_point now) {
+  const auto since = link.peer->dark();
+  if (!since || now - *since < kDarkFor) return;
+  std::string causes;
+  for (const Peer::RailReport& rail : link.peer->rails()) {
+    causes += (causes.empty() ? "" : "; ") + rail.device + ": " + rail.trouble;
+  }
+  part(link, "none of its rails works any more (" + causes + ")");
+}
+
+// For good, and tells the peer, which does the same.
+void Control::leave_rail(Link& link, RailIndex rail, const std::string& sentence) {
+  const auto reason = [sentence](Effect effect) {
+    return Failure{.kind = Failure::Kind::verbs, .message = sentence, .code = ENODEV}.with_effect(
+        effect);
+  };
+  if (link.peer->path(rail)->close(reason) && link.established) tell_left(link, rail);
+}
+
+void Control::tell_left(Link& link, RailIndex rail) {
+  const std::uint32_t generation = ++link.rails[rail].generation;
+  send(link, Requeue{.rail = rail, .generation = generation, .queue_pair = {}});
+}
+
+}  // namespace zerohop::engine

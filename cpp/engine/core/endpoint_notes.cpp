@@ -1,0 +1,124 @@
+// The notification board of an Endpoint, as the CPU uses it.
+#include <cerrno>
+#include <chrono>
+
+#include "base/error.hpp"
+#include "base/recording.hpp"
+#include "base/trace.hpp"
+#include "engine/core/endpoint.hpp"
+#include "engine/notify/slots.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+// So many are looked at every time: GPUs put values without counting them.
+constexpr std::uint32_t kFewSlots = 64;
+// More than those now and then, too: that a GPU's value was put may be told before it is seen.
+constexpr std::chrono::milliseconds kScanAgain{10};
+
+// A look that finds nothing is not recorded: there may be any number of them.
+void record_taken(const trace::Entry::Told& told, std::uint32_t slot, std::uint32_t value) {
+  trace::Entry record;
+  record.begin(told);
+  record.end_with(slot, value);
+}
+
+}  // namespace
+
+Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t count, bool reset,
+                                         const Deadline& deadline) {
+  const Entered entered = enter();
+  check_slots(first, count);
+  trace::Range range;
+  if (const trace::Tool* tool = trace::tool()) {
+    range.begin(*tool, ("wait_notify " + slots_text(first, count)).c_str(), first);
+  }
+  const std::uint64_t begin = trace::records() ? trace::recording_clock() : 0;
+  Board& board = *services_.board;
+  std::uint64_t scanned = board.puts() - 1;  // differs: the first look always scans
+  Deadline::Clock::time_point scan_again{};
+  std::optional<Notified> notified;
+  services_.poller->wait(
+      [&] {
+        const std::uint64_t puts = board.puts();
+        const bool many = count > kFewSlots;  // else no look at the clock, either
+        if (!many || puts != scanned || Deadline::Clock::now() >= scan_again) {
+          notified = board.find(first, count, reset);
+          if (many) scan_again = Deadline::Clock::now() + kScanAgain;
+        }
+        scanned = puts;
+        return notified.has_value() || closed() || control_->lonely() || all_gone(rails_);
+      },
+      deadline);
+  if (notified) {
+    record_taken({.what = "wait_notify", .begin = begin}, notified->first, notified->second);
+    return *notified;
+  }
+  if (const auto last = take_notify(first, count, reset, begin)) return *last;
+  throw TransferTimeout(no_notification(first, count));
+}
+
+void Endpoint::wait_notifies(std::uint32_t first, std::uint32_t count, std::vector<Notified>& taken,
+                             const Deadline& deadline) {
+  std::shared_ptr<Board> board;  // stays, should the Endpoint be closed meanwhile
+  {
+    const Entered entered = enter();
+    board = services_.board;
+  }
+  taken.clear();
+  taken.reserve(count);  // what is taken must not get lost for want of memory
+  taken.push_back(wait_notify(first, count, true, deadline));
+  const std::uint32_t end = first + count;
+  for (std::uint32_t next = taken.back().first + 1; next < end; next = taken.back().first + 1) {
+    const auto another = board->find(next, end - next, true);
+    if (!another) return;
+    taken.push_back(*another);
+    record_taken({.what = "wait_notify"}, another->first, another->second);
+  }
+}
+
+std::optional<Endpoint::Notified> Endpoint::find_notify(std::uint32_t first, std::uint32_t count,
+                                                        bool reset) {
+  const Entered entered = enter();
+  check_slots(first, count);
+  return take_notify(first, count, reset, trace::records() ? trace::recording_clock() : 0);
+}
+
+std::optional<Endpoint::Notified> Endpoint::take_notify(std::uint32_t first, std::uint32_t count,
+                                                        bool reset, std::uint64_t begin) {
+  const auto loss = control_->lonely();  // first: what came before that is still delivered
+  const auto notified = services_.board->find(first, count, reset);
+  if (notified) {
+    record_taken({.what = "wait_notify", .begin = begin}, notified->first, notified->second);
+    return notified;
+  }
+  check_open();
+  if (loss) {
+    throw PeerLost(*loss + "; no peer is left that could notify: connect or accept one");
+  }
+  check_devices();
+  return std::nullopt;
+}
+
+std::uint32_t Endpoint::peek_notify(std::uint32_t slot) const {
+  check_open();
+  check_slots(slot, 1);
+  return services_.board->peek(slot);
+}
+
+std::uint32_t Endpoint::reset_notify(std::uint32_t slot) {
+  check_open();
+  check_slots(slot, 1);
+  const std::uint32_t value = services_.board->reset(slot);
+  if (value != 0) record_taken({.what = "reset_notify"}, slot, value);
+  return value;
+}
+
+void Endpoint::notify(const Notification& notification) {
+  const Entered entered = enter();
+  check_notification(notification);
+  services_.board->put(notification.slot, notification.value);
+  services_.poller->wake();
+}
+
+}  // namespace zerohop::engine

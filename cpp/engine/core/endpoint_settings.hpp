@@ -1,0 +1,14 @@
+// The knobs of an Endpoint that belong to no queue pair, to be shown with a route.
+#pragma once
+
+#include <string>
+
+#include "engine/core/endpoint.hpp"
+#include "engine/settings.hpp"
+
+namespace zerohop::engine {
+
+// host: on which the Endpoint listens.
+Settings settings_of(const EndpointOptions& options, const std::string& host);
+
+}  // namespace zerohop::engine

@@ -1,0 +1,47 @@
+// What streams and kernels of the program wait for.
+#include "base/error.hpp"
+#include "engine/core/endpoint.hpp"
+#include "engine/memory/cuda_table.hpp"
+#include "engine/notify/slots.hpp"
+
+namespace zerohop::engine {
+
+StreamWaits::Host Endpoint::stream_host() const {
+  const std::weak_ptr<Control> control = control_;
+  return {.poller = services_.poller,
+          .board = gpu_board_,
+          .look =
+              [control] {
+                if (const auto alive = control.lock()) alive->look();
+              },
+          .alone = [control]() -> std::optional<std::string> {
+            const auto alive = control.lock();
+            return alive ? alive->lonely() : std::nullopt;
+          }};
+}
+
+std::shared_ptr<Transfer> Endpoint::wait_notify_on(driver::CudaStream stream, std::uint32_t slot,
+                                                   bool reset, std::optional<double> timeout) {
+  const Entered entered = enter();
+  check_slots(slot, 1);
+  (void)deadline(timeout);  // refuses what is no number of seconds
+  return streams_->waits()->notification(streams_->find(stream, timeout), slot, reset);
+}
+
+std::unique_ptr<SlotClaim> Endpoint::claim_slots(const std::string& device, std::uint32_t first,
+                                                 std::uint32_t count, const Deadline& deadline) {
+  const Entered entered = enter();
+  check_slots(first, count);
+  (void)cuda_for_call(options_.cuda, "kernels of " + device, "wait on the CPU, by wait_notify()");
+  return std::make_unique<SlotClaim>(gpu_board_, gpu_device(device), first, count, deadline);
+}
+
+std::shared_ptr<Transfer> Endpoint::wait_transfer_on(driver::CudaStream stream,
+                                                     const std::shared_ptr<Transfer>& transfer,
+                                                     std::optional<double> timeout) {
+  const Entered entered = enter();
+  (void)deadline(timeout);  // refuses what is no number of seconds
+  return streams_->waits()->transfer(streams_->find(stream, timeout), transfer);
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,84 @@
+// The loops of the benchmark over an Endpoint and a Peer, in C++: what zerohop costs without
+// Python.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/core/endpoint.hpp"
+
+namespace zerohop::engine {
+
+// One side of a ping-pong by write + notify. The ball lies in `source` here and in `target` there.
+struct PingPong {
+  Endpoint& endpoint;
+  Peer& peer;
+  const Memory& source;
+  const RemoteMemory& target;
+  std::uint32_t slot;  // the same on both sides
+  bool first;          // exactly one side serves
+};
+
+// As many rounds as `seconds` has elements, which receive half of each round trip. Round n carries
+// the value n; an answer with another one throws ProtocolError. All of these loops throw
+// TransferTimeout at the deadline, and what ended a transfer.
+void ping_pong(const PingPong& side, std::span<double> seconds, const Deadline& deadline);
+
+// One side of a ping-pong by writes alone, as perftest's ib_write_lat plays it: nothing announces
+// the ball, whose last byte is polled where it lands.
+struct MemoryPingPong {
+  Peer& peer;
+  const Memory& source;        // on the host and contiguous, as the inbox is
+  const RemoteMemory& target;  // the peer's inbox
+  const Memory& inbox;         // as long; its last byte is 0 before either side starts, and after
+  bool first;
+};
+
+// As the other one, but that the rounds are told by the last byte of the ball. Throws
+// std::invalid_argument for memory that a CPU cannot poll.
+void ping_pong(const MemoryPingPong& side, std::span<double> seconds, const Deadline& deadline);
+
+// One side of a ping-pong by send and receive: the ball is sent from `source`, taken into `inbox`.
+struct MessagePingPong {
+  Peer& peer;
+  const Memory& source;
+  const Memory& inbox;
+  bool first;
+};
+void ping_pong(const MessagePingPong& side, std::span<double> seconds, const Deadline& deadline);
+
+enum class StreamOperation { write, read, send, receive };
+
+struct Stream {
+  Peer& peer;
+  const Memory& local;
+  const RemoteMemory& remote;  // of write and read
+  StreamOperation operation;
+};
+
+// How many transfers are posted in all, and how many are under way at most.
+struct Pace {
+  std::uint64_t times;
+  std::uint64_t window;
+};
+
+// Seconds from the first post to the last completion.
+double stream(const Stream& what, const Pace& pace, const Deadline& deadline);
+double stream_many(Peer& peer, std::span<const Peer::Pair> pairs, const Pace& pace,
+                   const Deadline& deadline);
+
+// Seconds that posting one write takes: each element is the mean of a batch of `posts`, the wait
+// for their completion not counted.
+void post_costs(Peer& peer, const Memory& source, const RemoteMemory& target, std::uint32_t posts,
+                std::span<double> seconds, const Deadline& deadline);
+
+// The same of notifications alone, put into `slot` of the peer's board.
+void notify_costs(Peer& peer, std::uint32_t slot, std::uint32_t posts, std::span<double> seconds,
+                  const Deadline& deadline);
+
+// Seconds that a wait takes for a notification that is there already: each element is the mean over
+// slots [first, first + count) of the own board.
+void wait_costs(Endpoint& endpoint, std::uint32_t first, std::uint32_t count,
+                std::span<double> seconds, const Deadline& deadline);
+
+}  // namespace zerohop::engine

@@ -1,0 +1,44 @@
+#include "engine/memory/closing.hpp"
+
+#include "base/report.hpp"
+
+namespace zerohop::engine {
+
+std::optional<Closing> Closing::begin(const WeakMemory& memory) noexcept {
+  auto lease = memory.lease_.lock();
+  if (!lease) return std::nullopt;
+  std::shared_ptr<const Pinned> last = lease->close();
+  if (!last) return std::nullopt;
+  return Closing(std::move(lease), std::move(last), memory.device_);
+}
+
+Closing::Closing(std::shared_ptr<Lease<const Pinned>> lease, std::shared_ptr<const Pinned> last,
+                 std::string device) noexcept
+    : lease_(std::move(lease)), device_(std::move(device)), owner_(last->owner) {
+  if (lease_->is_of_parent()) return;  // as are its grants, and what peers may do
+  last->grants.close();
+  if (!last->regions) return;
+  right_ = last->regions->staged_right();
+  if (const auto& exposure = last->regions->exposure()) {
+    exposures_ = exposure->exposures();
+    entry_ = exposure->entry();
+  }
+  last.reset();  // deregistration, unless a transfer goes on
+  if (right_) right_->end();
+}
+
+bool Closing::is_awaited() const noexcept {
+  return right_ && !right_->await(Deadline::after(Deadline::Seconds(0)));
+}
+
+void Closing::finish(const Deadline& deadline) noexcept {
+  if (right_ && !right_->await(deadline)) {
+    report({"a copy to or from memory on ", device_,
+            " that a peer asked for does not end: the GPU hangs or failed, and the memory that is "
+            "closed stays until it goes on"});
+  }
+  if (exposures_) exposures_->settle(entry_, deadline);
+  lease_->finish();
+}
+
+}  // namespace zerohop::engine

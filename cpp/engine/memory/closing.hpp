@@ -1,0 +1,36 @@
+// The end of the right to some memory, in two steps: no use begins any more, and then copies that
+// peers have begun are waited for.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "engine/memory/memory.hpp"
+
+namespace zerohop::engine {
+
+class Closing {
+ public:
+  // The first step. nullopt: it is gone, or another thread closes it.
+  static std::optional<Closing> begin(const WeakMemory& memory) noexcept;
+
+  bool is_awaited() const noexcept;  // a copy still runs
+  // The second one. What still runs at the deadline is reported.
+  void finish(const Deadline& deadline) noexcept;
+
+ private:
+  Closing(std::shared_ptr<Lease<const Pinned>> lease, std::shared_ptr<const Pinned> last,
+          std::string device) noexcept;
+
+  std::shared_ptr<Lease<const Pinned>> lease_;
+  std::string device_;
+  // Goes behind finish(): its end may run code of the program, which may close the memory again.
+  std::shared_ptr<void> owner_;
+  std::shared_ptr<const StagedMemories::Right> right_;
+  std::shared_ptr<ipc::Exposures> exposures_;
+  ipc::LedgerEntry entry_{};
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,145 @@
+// A registered local array: its layout, the registration behind it, and what keeps it alive.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/index.hpp"
+#include "base/layout.hpp"
+#include "base/locks.hpp"
+#include "engine/memory/lease.hpp"
+#include "engine/memory/own_memories.hpp"
+#include "engine/memory/regions.hpp"
+#include "engine/memory/registration_choice.hpp"
+#include "engine/memory/remote_memory.hpp"
+#include "gpu/device.hpp"
+#include "gpu/host_pages.hpp"
+
+namespace zerohop::engine {
+
+struct Pinned;
+
+// A Memory that is to be closed later, if it is still there.
+class WeakMemory {
+ public:
+  WeakMemory(std::weak_ptr<Lease<const Pinned>> lease, std::string device)
+      : lease_(std::move(lease)), device_(std::move(device)) {}
+  bool gone() const noexcept { return lease_.expired(); }
+  void close() const noexcept;  // as Memory::close()
+  // All at once: copies are waited for together, not one memory after the other.
+  static void close(std::span<const WeakMemory> all) noexcept;
+
+ private:
+  friend class Closing;
+  void await_finish() const noexcept;  // of who closes it
+
+  std::weak_ptr<Lease<const Pinned>> lease_;
+  std::string device_;
+};
+
+// The grants of some memory, which end with it. Any thread.
+class Grants {
+ public:
+  void add(WeakMemory grant);
+  void close() noexcept;
+
+ private:
+  Mutex<Rank::memory> mutex_;
+  std::vector<WeakMemory> all_;
+  std::size_t next_sweep_ = 16;  // entries at which those that are gone are swept out
+};
+
+// Registered memory and its owner. Transfers hold it, so that it stays alive and registered while
+// they run, whatever the caller closes or drops.
+struct Pinned {
+  std::shared_ptr<const Regions> regions;  // null for memory without bytes
+  std::shared_ptr<void> owner;
+  std::shared_ptr<const gpu::Device> device;      // null for the host's memory
+  const std::unique_ptr<gpu::HostPages> pages{};  // of that, for GPUs; null for a GPU's memory
+  mutable Grants grants;
+  mutable std::shared_ptr<const OwnMemories::Entry> named{};  // set by its maker
+
+  Pinned(std::shared_ptr<const Regions> r, std::shared_ptr<void> o,
+         std::shared_ptr<const gpu::Device> d = nullptr)
+      : regions(std::move(r)), owner(std::move(o)), device(std::move(d)) {}
+  Pinned(std::shared_ptr<const Regions> r, std::shared_ptr<void> o, const Extent& host,
+         bool writable)
+      : regions(std::move(r)),
+        owner(std::move(o)),
+        pages(std::make_unique<gpu::HostPages>(host, owner, writable)) {}
+  // Unregistered before the memory may go away.
+  ~Pinned() { regions.reset(); }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+
+  std::uint32_t lkey(RailIndex rail) const noexcept { return regions ? regions->lkey(rail) : 0; }
+};
+
+class Memory {
+ public:
+  struct Kind {
+    bool writable = false;
+    std::string device = "cpu";
+    RailIndex rail = 0;                                      // the one nearest to it
+    std::string place{};                                     // ... as it lies on "numa:1", say
+    std::shared_ptr<const RegistrationChoice> registration;  // of GPU memory; null for the host's
+    std::optional<RegistrationDemand> demand{};              // with which that was made
+  };
+  Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Pinned> pinned, Kind kind);
+
+  const Layout& layout() const noexcept { return layout_; }
+  bool writable() const noexcept { return kind_.writable; }
+  const std::string& device() const noexcept { return kind_.device; }
+  const EndpointId& endpoint() const noexcept { return endpoint_; }
+  // GPU memory that no device reaches, so that the Endpoint copies. Throws as pinned() does.
+  bool staged() const;
+  bool on_host() const noexcept { return kind_.registration == nullptr; }
+  RailIndex nearest_rail() const noexcept { return kind_.rail; }
+  // Why that rail: what it is nearest to; empty if nothing is known and it is but the first.
+  const std::string& place() const noexcept { return kind_.place; }
+  std::optional<RegistrationDemand> demand() const noexcept { return kind_.demand; }
+  const RegistrationChoice* registration() const noexcept { return kind_.registration.get(); }
+
+  // A part of the same memory, or all of it in another shape or element type; closing either closes
+  // both.
+  Memory slice(std::span<const Index> indices) const;
+  Memory reshape(std::span<const std::int64_t> shape) const;
+  Memory range(std::uint64_t address, std::uint64_t nbytes) const;  // those bytes of it
+  // Makes this one such a range of the same memory: for a caller that sends many.
+  void aim(std::uint64_t address, std::uint64_t nbytes) {
+    layout_ = Layout::bytes(address, nbytes);
+  }
+  Memory view(DType dtype) const;
+
+  // Ends the right to use this memory, here and at the peers who have its RemoteMemory. Transfers
+  // that run finish first; until then it stays registered. Copies that a process of this host makes
+  // are waited for, five seconds at most: one that was stopped is reported. Where another thread
+  // closes it already, waits for that one.
+  void close() noexcept;
+  bool closed() const noexcept;     // or about to be: nobody begins to use it
+  bool withdrawn() const noexcept;  // what close() does is done
+  void check_open() const;          // throws RegistrationError once closed
+
+  // Throws RegistrationError once closed.
+  std::shared_ptr<const Pinned> pinned() const;
+  // The same for one call, without an owner more: it stays as pinned() has it while the Use lives.
+  // False: it is closed.
+  using Use = Lease<const Pinned>::Use;
+  Use use() const noexcept { return Use(*lease_); }
+  RemoteMemory remote() const;
+  WeakMemory weak() const { return {lease_, kind_.device}; }
+
+ private:
+  EndpointId endpoint_;
+  Layout layout_;
+  std::shared_ptr<Lease<const Pinned>> lease_;  // shared by all slices of one register() call
+  Kind kind_;
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,66 @@
+// The registered memory of an Endpoint by the keys that peers have to it: what they may ask about,
+// as long as it is registered.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "base/fork.hpp"
+#include "base/layout.hpp"
+#include "base/locks.hpp"
+#include "engine/memory/regions.hpp"
+#include "engine/memory/remote_memory.hpp"
+#include "engine/rail.hpp"
+#include "gpu/device.hpp"
+
+namespace zerohop::engine {
+
+class OwnMemories : public std::enable_shared_from_this<OwnMemories> {
+ public:
+  // Memory that is looked at: it stays there meanwhile, but not its registration.
+  struct Held {
+    std::shared_ptr<const void> owner;          // null: there is nothing to hold
+    std::shared_ptr<const gpu::Device> device;  // null: the host's
+  };
+  // Keeps an entry as long as it lives; kept by what is registered.
+  class Entry {
+   public:
+    Entry(std::shared_ptr<OwnMemories> of, std::uint64_t number)
+        : of_(std::move(of)), number_(number) {}
+    ~Entry() { of_->remove(number_); }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+   private:
+    const std::shared_ptr<OwnMemories> of_;
+    const std::uint64_t number_;
+  };
+  // regions: null: of no bytes, which nobody asks about.
+  std::shared_ptr<const Entry> add(const Regions* regions, const std::shared_ptr<void>& owner,
+                                   std::shared_ptr<const gpu::Device> device);
+
+  // What that names. Throws RegistrationError unless one of its keys is that of memory which is
+  // registered now and covers all of its elements: then a device would serve it as well.
+  Held find(const RemoteMemory& named) const;
+
+ private:
+  struct Known {
+    RailKeys rkeys{};
+    std::uint64_t staged_key = 0;
+    Extent covered;
+    std::weak_ptr<const void> owner;
+    std::shared_ptr<const gpu::Device> device;
+  };
+  void remove(std::uint64_t number);
+
+  const unsigned generation_ = fork_generation();  // of the process
+  mutable Mutex<Rank::own_memories> mutex_;        // guards all below
+  std::uint64_t last_ = 0;
+  std::unordered_map<std::uint64_t, Known> known_;            // by number
+  std::set<std::pair<std::uint64_t, std::uint64_t>> by_key_;  // any of its keys, and the number
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,139 @@
+// Keeps registrations of GPU memory for the next use of the same memory.
+//
+// A registration is known by the memory itself, not by its address: by the chunks it lies across,
+// each with its extent and buffer id, which the driver gives to no other memory again. What was
+// freed and allocated anew at the same address is therefore never met with a stale registration.
+// All chunks are compared, not the first and the last: of an expandable segment any one in the
+// middle may have been mapped anew, and the adapter would go on writing to the former. As the
+// driver answers for one address at a time, a look-up costs a call of it for each chunk.
+// One that nobody uses stays until there are too many, and keeps its memory from being freed until
+// then (the driver holds what is exported). One whose key was given to a peer ends with its last
+// user: closing a Memory ends the peers' right to it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/locks.hpp"
+#include "engine/memory/registration_choice.hpp"
+#include "gpu/allocation.hpp"
+#include "gpu/device.hpp"
+#include "rdma/memory_region.hpp"
+
+namespace zerohop::engine {
+
+// A registration and why it is of that kind.
+struct Registered {
+  std::shared_ptr<rdma::MemoryRegion> region;  // null: none, or staged
+  std::shared_ptr<const RegistrationChoice> choice;
+  std::shared_ptr<const gpu::Device> device{};  // on which the memory lies; not in the cache
+};
+
+class RegionCache : public std::enable_shared_from_this<RegionCache> {
+ public:
+  // Of what nobody uses.
+  struct Limits {
+    std::size_t entries = 1024;
+    std::uint64_t nbytes = std::uint64_t{1} << 30;
+  };
+
+  // What a registration is of.
+  struct Key {
+    Extent extent;
+    std::vector<gpu::Chunk> chunks;  // that the extent lies across
+    int access = 0;                  // IBV_ACCESS_* bits
+  };
+
+  struct Stats {
+    std::uint64_t hits = 0;
+    std::uint64_t misses = 0;
+    std::uint64_t looks = 0;      // at registrations, for either
+    std::uint64_t evictions = 0;  // unused registrations ended for lack of room
+    std::uint64_t stale = 0;      // ... because their memory had been freed
+    std::uint64_t entries = 0;    // registrations there are
+    std::uint64_t unused = 0;     // ... that nobody uses
+    std::uint64_t nbytes = 0;     // registered
+    std::uint64_t unused_nbytes = 0;
+
+    Stats& operator+=(const Stats& more) noexcept {
+      hits += more.hits;
+      misses += more.misses;
+      looks += more.looks;
+      evictions += more.evictions;
+      stale += more.stale;
+      entries += more.entries;
+      unused += more.unused;
+      nbytes += more.nbytes;
+      unused_nbytes += more.unused_nbytes;
+      return *this;
+    }
+  };
+
+  explicit RegionCache(const Limits& limits) : limits_(limits) {}
+
+  // A registration that covers the extent with the same rights, whose memory is still the same;
+  // made in that way, if one is named. Without a region if there is none, which counts as a miss.
+  // It is in use until the pointer to the region and its copies are gone.
+  Registered find(const Key& key, std::optional<RegistrationWay> way = {});
+  // Takes a fresh registration in, for use.
+  Registered insert(Key key, Registered fresh);
+
+  // Ends the unused registrations that `is_stale`, asked for each one's key, is true for.
+  template <typename IsStale>
+  void sweep(IsStale is_stale);
+  // Keeps nothing that is unused from now on.
+  void close();
+
+  Stats stats() const;
+
+ private:
+  struct Entry;
+  using Entries = std::list<Entry>;
+  // By the begin of the extent, those of [2^n, 2^(n+1)) bytes at n: what could cover a range is
+  // found without a look at all that begin below it.
+  using Index = std::multimap<std::uint64_t, Entries::iterator>;
+  using Indices = std::array<Index, 64>;
+  struct Entry {
+    Key key;
+    Registered registered;
+    std::size_t users = 0;
+    std::uint64_t serial = 0;
+    Index::iterator index{};
+  };
+
+  // By serial number. Asked without the lock: the driver is, for each chunk.
+  std::vector<std::pair<std::uint64_t, Key>> unused() const;
+  void drop_stale(const std::set<std::uint64_t>& stale) noexcept;
+  std::optional<Entries::iterator> find_entry(const Key& key, std::optional<RegistrationWay> way);
+  Registered hand_out(Entries::iterator entry);
+  void release(Entries::iterator entry) noexcept;
+  void drop_unused(Entries::iterator entry, Entries& doomed) noexcept;
+  void enforce_limits(Entries& doomed) noexcept;
+  Index& index_of(const Key& key) noexcept;
+
+  mutable Mutex<Rank::region_cache> mutex_;
+  Limits limits_;
+  Indices indices_;
+  Entries used_;
+  Entries unused_;  // the least recently used first
+  Stats stats_;
+  std::uint64_t last_serial_ = 0;
+};
+
+template <typename IsStale>
+void RegionCache::sweep(IsStale is_stale) {
+  std::set<std::uint64_t> stale;
+  for (const auto& [serial, key] : unused()) {
+    if (is_stale(key)) stale.insert(serial);
+  }
+  drop_stale(stale);
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,13 @@
+// What is put into a slot of a peer's notification board.
+#pragma once
+
+#include <cstdint>
+
+namespace zerohop::engine {
+
+struct Notification {
+  std::uint32_t slot = 0;   // below Board::kSlots
+  std::uint32_t value = 0;  // not 0: that means an empty slot
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,223 @@
+#include "engine/path/local/neighbour.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "engine/notify/board_pages.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A progress thread that takes longer is as good as lost; the control channel will tell.
+constexpr double kAnswer = 1.0;
+constexpr milliseconds kFirstPause{100};
+constexpr milliseconds kLongestPause{10'000};
+
+std::shared_ptr<const Route> make_route(RouteBook& book, const char* how) {
+  return std::make_shared<const Route>(
+      Route{.kind = "p2p",
+            .device = "cpu",
+            .reason = std::string("both processes are on this host, and ") + how,
+            .settings = {},
+            .stats = book.of("p2p", "cpu")});
+}
+
+}  // namespace
+
+Neighbour::Neighbour(std::string doorway, const ipc::Token& token, std::shared_ptr<RouteBook> book)
+    : doorway_(std::move(doorway)),
+      token_(token),
+      book_(std::move(book)),
+      pages_(make_route(*book_,
+                        "the remote array lies in pages that this one has mapped: the CPU copies")),
+      process_(make_route(*book_, "the kernel copies between them (process_vm_writev)")),
+      board_(make_route(*book_, "a notification is one store into the other's board")) {}
+
+Deadline Neighbour::until(const Patience& patience) const {
+  const bool waits = patience.insists || !silent_.load(std::memory_order_relaxed);
+  return Deadline::after(Deadline::Seconds(waits ? std::min(patience.seconds, kAnswer) : 0));
+}
+
+// False, with the reason, when there is none for now. It may not have been entered yet.
+bool Neighbour::visit(Reached& reached) {
+  const std::lock_guard lock(mutex_);
+  if (!visit_ && !left_ && Clock::now() >= try_at_) {
+    try {
+      visit_ = ipc::Visit::begin(doorway_, token_, sizeof(BoardPages));
+    } catch (const Error& error) {
+      postpone(error.what());
+    }
+  }
+  reached.visit = visit_;
+  if (!visit_) reached.reason = no_visit_;
+  return visit_ && entered_;
+}
+
+void Neighbour::postpone(const std::string& reason) {
+  no_visit_ = reason;
+  pause_ = std::clamp<Clock::duration>(2 * pause_, kFirstPause, kLongestPause);
+  try_at_ = Clock::now() + pause_;
+}
+
+void Neighbour::enter(Reached& reached, const Patience& patience) {
+  try {
+    reached.visit->enter(until(patience));
+    silent_.store(false, std::memory_order_relaxed);
+    const std::lock_guard lock(mutex_);
+    if (visit_ != reached.visit) return;
+    entered_ = true;
+    pause_ = {};
+  } catch (const TransferTimeout& error) {
+    no_answer(reached, error);
+  } catch (const Error& error) {
+    ended(reached, error);
+  }
+}
+
+// The visit is over; the next one begins after a pause.
+void Neighbour::ended(Reached& reached, const Error& error) {
+  reached.reason = error.what();
+  const std::lock_guard lock(mutex_);
+  if (visit_ == reached.visit) {
+    visit_ = nullptr;
+    ways_.clear();
+    gpu_ways_.clear();
+    entered_ = false;
+    postpone(error.what());
+  }
+  reached.visit = nullptr;
+}
+
+// The answer may come later: it is found by the next one who asks.
+void Neighbour::no_answer(Reached& reached, const Error& error) {
+  silent_.store(true, std::memory_order_relaxed);
+  unanswered_.fetch_add(1, std::memory_order_relaxed);
+  reached.reason = error.what();
+  reached.visit = nullptr;
+}
+
+Neighbour::Reached Neighbour::reach_board(const Patience& patience) {
+  Reached reached;
+  if (!visit(reached) && reached.visit) enter(reached, patience);
+  return reached;
+}
+
+Neighbour::Reached Neighbour::reach(const RemoteMemory& remote, const Patience& patience) {
+  Reached reached;
+  if (const auto way = known(remote.local_key)) {
+    reached = {.visit = way->visit, .window = way->window, .reason = {}};
+  } else {
+    reached = reach_board(patience);
+    if (!reached.visit) return reached;
+    reached.window = reached.visit->find(remote.local_key);
+    if (!reached.window) open(reached, remote, patience);
+    if (!reached.window) return reached;
+    remember(remote.local_key, reached);
+  }
+  const Extent extent = remote.layout.extent();
+  if (!reached.window->trouble.empty()) {
+    reached.reason = reached.window->trouble;
+  } else if (!reached.window->covers(extent.begin, extent.end)) {
+    reached.reason = "it leaves the range that its key opens";
+  }
+  if (!reached.reason.empty()) reached.window = nullptr;
+  return reached;
+}
+
+std::shared_ptr<const Neighbour::Way> Neighbour::known(std::uint64_t local_key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = ways_.find(local_key);
+  return found == ways_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<ipc::Visit> Neighbour::known_board() const {
+  const std::lock_guard lock(mutex_);
+  return entered_ ? visit_ : nullptr;
+}
+
+void Neighbour::remember(std::uint64_t local_key, const Reached& reached) {
+  std::vector<Ways::node_type> closed;  // unmapped outside the lock
+  const std::lock_guard lock(mutex_);
+  if (!reached.window->trouble.empty() || visit_ != reached.visit) return;
+  forget_closed(closed);
+  if (!reached.visit->stands(*reached.window)) return;
+  ways_.emplace(local_key, std::make_shared<const Way>(reached.visit, reached.window));
+}
+
+// As the visit does: what stays mapped is not freed.
+std::size_t Neighbour::forget_closed(std::vector<Ways::node_type>& closed) {
+  const auto window_of = [](const auto& way) -> const ipc::Window& { return *way->window; };
+  return visit_->take_ended(ways_, struck_seen_, window_of, closed);
+}
+
+void Neighbour::open(Reached& reached, const RemoteMemory& remote, const Patience& patience) {
+  try {
+    reached.window = reached.visit->open(remote.local_key, 0, until(patience)).window;
+    silent_.store(false, std::memory_order_relaxed);
+    if (!reached.window) reached.reason = "its owner has closed that memory, or never gave it";
+  } catch (const TransferTimeout& error) {
+    no_answer(reached, error);
+  } catch (const RouteUnavailable& error) {
+    ended(reached, error);
+  } catch (const Error& error) {
+    reached.reason = error.what();
+  }
+}
+
+// The notification is counted before sleepers are, and they are before they look at that count, all
+// of it sequentially consistent: either a sleeper is seen here, or it sees the notification.
+void Neighbour::notify(std::byte* board, const ipc::Visit& visit, const Message& message) noexcept {
+  auto& pages = *reinterpret_cast<BoardPages*>(board);
+  pages.put(message.tag, message.value);
+  if (pages.sleepers.load() != 0) visit.ring();
+}
+
+void Neighbour::announce(std::byte* board, const ipc::Visit& visit) noexcept {
+  auto& pages = *reinterpret_cast<BoardPages*>(board);
+  pages.announce();
+  if (pages.sleepers.load() != 0) visit.ring();
+}
+
+const std::shared_ptr<const Route>& Neighbour::route(const ipc::Window* window) const noexcept {
+  if (window == nullptr) return board_;
+  return window->pages ? pages_ : process_;
+}
+
+std::size_t Neighbour::sweep() {
+  std::size_t looked_at = 0;
+  std::shared_ptr<ipc::Visit> visit;
+  std::vector<Ways::node_type> closed;  // unmapped outside the lock
+  {
+    const std::lock_guard lock(mutex_);
+    if (!entered_) return 0;
+    visit = visit_;
+    looked_at += forget_closed(closed);
+  }
+  looked_at += visit->forget_ended();
+  looked_at += gpus_.sweep(*visit);
+  looked_at += hosts_.sweep(*visit);
+  return looked_at;
+}
+
+void Neighbour::leave() noexcept {
+  std::shared_ptr<ipc::Visit> last;  // unmapped outside the lock
+  decltype(ways_) last_ways;
+  {
+    const std::lock_guard lock(mutex_);
+    last = std::move(visit_);
+    last_ways.swap(ways_);
+    gpu_ways_.clear();  // all of it is in use elsewhere
+    left_ = true;
+    entered_ = false;
+    no_visit_ = "the connection has ended";
+  }
+  if (last) last->leave();
+  notifier_.leave();
+  gpus_.clear();
+  hosts_.clear();
+}
+
+}  // namespace zerohop::engine

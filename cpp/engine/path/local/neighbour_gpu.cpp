@@ -1,0 +1,207 @@
+// What GPUs of this process reach of a neighbour.
+#include <algorithm>
+#include <climits>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "engine/path/local/neighbour.hpp"
+#include "gpu/user_stream.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+using DevicePtr = std::shared_ptr<const gpu::Device>;
+
+// The peer's GPU in words, and the addresses of the two where they are two and known.
+std::string name_peer(const std::string& remote, const gpu::PeerLink& link) {
+  const std::string here = "cuda:" + std::to_string(link.ordinal);  // its name in this process
+  switch (link.kind) {
+    case gpu::PeerLink::Kind::same: return "the peer's " + remote + ", which is the same GPU";
+    case gpu::PeerLink::Kind::seen:
+      return "the peer's " + remote + (remote != here ? " (" + here + " in this process)" : "");
+    case gpu::PeerLink::Kind::unseen: break;
+  }
+  return "the peer's " + remote +
+         ", which this process has mapped but does not see (CUDA_VISIBLE_DEVICES)";
+}
+
+// What the host's memory goes over.
+constexpr const char* kToCpu = ", over its link to the CPU (PCIe on most machines)";
+
+std::string how_gpu_copies(const GpuReach& reached, bool local_on_host, const std::string& remote) {
+  const std::string name = reached.device->facts().device_name();
+  if (!reached.link) {
+    return name +
+           " copies between its memory and the peer's in pages of the host that this "
+           "process has mapped and page-locked" +
+           kToCpu;
+  }
+  if (!local_on_host) return name + " copies from and to " + name_peer(remote, *reached.link);
+  return name + " copies between page-locked memory of the host" + kToCpu + ", and " +
+         name_peer(remote, *reached.link);
+}
+
+Route make_gpu_route(RouteBook& book, const GpuReach& reached, bool local_on_host,
+                     const std::string& remote) {
+  const gpu::DeviceFacts& local = reached.device->facts();
+  Route route{.kind = "p2p",
+              .device = local.device_name(),
+              .reason = "both processes are on this host, and " +
+                        how_gpu_copies(reached, local_on_host, remote),
+              .settings = {},
+              .stats = book.of("p2p", local.device_name())};
+  const bool two = reached.link && reached.link->kind == gpu::PeerLink::Kind::seen;
+  if (two && !local_on_host) route.gpus = {local.pci, reached.link->pci};
+  return route;
+}
+
+void set_places(GpuReach& reached, const GpuWindows::Places& places) {
+  reached.link = {places.front(), &places.front()->link};
+  for (const auto& place : places) {
+    const auto& [window, memory, link] = *place;
+    reached.remote.push_back(
+        {window->begin, window->end, memory->at(window->begin) - window->begin});
+    reached.parts.push_back({window, place});
+  }
+}
+
+}  // namespace
+
+template <typename Reach>
+GpuReach Neighbour::try_gpu(const Patience& patience, Reach reach) {
+  Reached board = reach_board(patience);
+  GpuReach reached{.visit = board.visit, .reason = board.reason};
+  if (!board.visit) return reached;
+  try {
+    reach(reached);
+    return reached;
+  } catch (const TransferTimeout& error) {
+    no_answer(board, error);
+  } catch (const Error& error) {
+    if (board.visit->ended()) {
+      ended(board, error);
+    } else {
+      board.reason = error.what();
+    }
+  }
+  return {.visit = board.visit, .reason = board.reason};
+}
+
+GpuReach Neighbour::reach_by_gpu(const RemoteMemory& remote, const DevicePtr& device,
+                                 const Patience& patience) {
+  return try_gpu(patience, [&](GpuReach& reached) {
+    const Extent extent = remote.layout.extent();
+    auto places = gpus_.known(remote.local_key, extent, device->ordinal());
+    if (places.empty()) {
+      places = gpus_.reach(*reached.visit, remote.local_key, extent, device, until(patience));
+    }
+    set_places(reached, places);
+    reached.device = device;
+  });
+}
+
+std::shared_ptr<const Neighbour::GpuWay> Neighbour::known_by_gpu(std::uint64_t local_key,
+                                                                 int ordinal) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = gpu_ways_.find({local_key, ordinal});
+  return found == gpu_ways_.end() ? nullptr : found->second;
+}
+
+void Neighbour::remember_by_gpu(std::uint64_t local_key, const GpuReach& reached) {
+  if (!reached.link || reached.parts.size() != 1) return;
+  const auto place = std::static_pointer_cast<const GpuWindows::Spot>(reached.parts.front().memory);
+  const std::lock_guard lock(mutex_);
+  if (visit_ != reached.visit) return;
+  if (gpu_ways_.size() >= gpu_ways_most_) {
+    std::erase_if(gpu_ways_, [](const auto& entry) { return entry.second->place.expired(); });
+    gpu_ways_most_ = std::max<std::size_t>(64, 2 * gpu_ways_.size());
+  }
+  auto& way = gpu_ways_[{local_key, reached.device->ordinal()}];
+  if (way && way->place.lock() == place) return;
+  way = std::make_shared<const GpuWay>(reached.visit, place, reached.route);
+}
+
+GpuReach Neighbour::reach_by_any_gpu(const RemoteMemory& remote, const GpuChoice::Table& given,
+                                     const Patience& patience) {
+  if (const DevicePtr known = choice_.found(remote.device)) {
+    return reach_by_gpu(remote, known, patience);
+  }
+  std::vector<int> candidates;
+  GpuChoice::Table cuda;
+  GpuReach reached = try_gpu(patience, [&](GpuReach& asked) {
+    cuda = choice_.table(given);
+    candidates = GpuChoice::candidates(
+        *cuda, GpuWindows::gpu_of(*asked.visit, remote.local_key, remote.layout.extent().begin,
+                                  until(patience)));
+  });
+  for (const int ordinal : candidates) {
+    try {
+      reached = reach_by_gpu(remote, choice_.open(cuda, ordinal), patience);
+    } catch (const CudaError& error) {
+      reached.reason = error.what();
+    }
+    if (reached.device) choice_.remember(remote.device, reached.device);
+    if (reached.device || !reached.visit) break;
+  }
+  return reached;
+}
+
+GpuReach Neighbour::reach_by_gpu_of(driver::CudaStream stream, const RemoteMemory& remote,
+                                    const GpuChoice::Table& given, const Patience& patience) {
+  DevicePtr device;
+  try {
+    const GpuChoice::Table cuda = choice_.table(given);
+    device = choice_.open(cuda, gpu::ordinal_of(*cuda, stream));
+  } catch (const CudaError& error) {
+    return {.visit = nullptr, .reason = error.what()};
+  }
+  return reach_by_gpu(remote, device, patience);
+}
+
+GpuReach Neighbour::reach_host_by_gpu(const RemoteMemory& remote, const DevicePtr& device,
+                                      const Patience& patience) {
+  Reached mapped = reach(remote, patience);
+  GpuReach reached{.visit = std::move(mapped.visit), .reason = std::move(mapped.reason)};
+  if (!mapped.window) return reached;
+  if (!mapped.window->pages) {
+    reached.reason =
+        "the remote array lies in plain memory of its process, which no GPU of this one reaches: "
+        "allocate it by Endpoint.empty(), or have that process read or write from its side";
+    return reached;
+  }
+  const auto pages = hosts_.pages(*reached.visit, mapped.window);
+  const auto data = reinterpret_cast<std::uint64_t>(mapped.window->pages->data());
+  const std::uint64_t shift = data - mapped.window->begin;
+  const Extent extent = remote.layout.extent();
+  try {
+    for (const Extent& range :
+         pages->reach(device, {extent.begin + shift, extent.end + shift}, until(patience))) {
+      reached.remote.push_back({range.begin - shift, range.end - shift, shift});
+    }
+  } catch (const RouteUnavailable& error) {
+    return {.visit = std::move(reached.visit), .reason = error.what()};
+  }
+  reached.device = device;
+  reached.parts.push_back({std::move(mapped.window), pages});
+  return reached;
+}
+
+std::shared_ptr<const Route> Neighbour::gpu_route(const GpuReach& reached, bool local_on_host,
+                                                  const std::string& remote) {
+  const int there = reached.link ? reached.link->ordinal : INT_MIN;
+  const std::lock_guard lock(mutex_);
+  const int copies = reached.device->ordinal();
+  for (const GpuRoute& known : gpu_routes_) {
+    if (known.copies == copies && known.local_on_host == local_on_host && known.there == there &&
+        known.remote == remote) {
+      return known.route;
+    }
+  }
+  auto route =
+      std::make_shared<const Route>(make_gpu_route(*book_, reached, local_on_host, remote));
+  gpu_routes_.push_back({copies, local_on_host, there, remote, route});
+  return route;
+}
+
+}  // namespace zerohop::engine

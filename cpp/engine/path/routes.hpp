@@ -1,0 +1,36 @@
+// The routes of a Peer, each described once.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/locks.hpp"
+#include "engine/rail.hpp"
+#include "engine/stats/route.hpp"
+
+namespace zerohop::engine {
+
+class Routes {
+ public:
+  // gpu: gpudirect, or staged by the software HCA itself; staged: by both Endpoints.
+  enum class Kind { host, gpu, staged };
+  using RoutePtr = std::shared_ptr<const Route>;
+
+  Routes(const Rails& rails, std::shared_ptr<RouteBook> book);
+
+  // Over these rails, of which there is at least one; neither allocates nor locks for a single one.
+  RoutePtr over(Kind kind, RailMask mask) const;
+
+ private:
+  RoutePtr make(Kind kind, RailMask mask) const;
+
+  const Rails rails_;
+  const std::shared_ptr<RouteBook> book_;
+  std::array<std::array<RoutePtr, kMaxRails>, 3> single_;  // by kind and rail
+  mutable Mutex<Rank::routes> mutex_;                      // guards the next
+  mutable std::map<std::pair<Kind, RailMask>, RoutePtr> several_;
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,13 @@
+// Whether a device and remote memory allow atomics.
+#pragma once
+
+#include "engine/memory/remote_memory.hpp"
+#include "engine/rail.hpp"
+
+namespace zerohop::engine {
+
+// Throws std::invalid_argument when the holder may not write the memory, and RouteUnavailable when
+// the own device or the one that the memory is registered with has no atomics.
+void check_atomics(const Rail& own, const RemoteMemory& word);
+
+}  // namespace zerohop::engine

@@ -1,0 +1,83 @@
+#include "engine/path/verbs/direct_queue_pair.hpp"
+
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "driver/verbs.hpp"
+#include "softhca/direct.hpp"
+#include "zerohop/mlx5.h"
+
+namespace zerohop::engine {
+namespace {
+
+std::shared_ptr<const driver::Mlx5dv> mlx5dv_of(const Rail& rail) {
+  if (rail.software()) return softhca::mlx5dv();
+  if (!rail.name().starts_with("mlx5")) {
+    throw RouteUnavailable("kernels cannot drive queue pairs of device " + rail.name() +
+                           ": its rings are not laid out as those of mlx5 adapters");
+  }
+  const auto& library = driver::libmlx5();
+  if (!library.mlx5dv)
+    throw RouteUnavailable("kernels cannot drive queue pairs: " + library.reason);
+  return library.mlx5dv;
+}
+
+rdma::QueuePairOptions options_of_ring(rdma::QueuePairOptions options) {
+  options.send_depth = DirectQueuePair::kEntries;
+  options.receive_depth = 1;
+  options.send_sge = 1;
+  options.inline_bytes = device::mlx5::kMostInline;
+  return options;
+}
+
+void check_init(int error, const char* what) {
+  if (error != 0)
+    throw VerbsError(errno_message(std::string("mlx5dv_init_obj of ") + what, error), error);
+}
+
+}  // namespace
+
+DirectQueuePair::DirectQueuePair(const Rail& rail, const rdma::QueuePairOptions& options)
+    : software_(rail.software()),
+      mlx5dv_(mlx5dv_of(rail)),
+      // An entry that fits a block may be counted as several, and each has its completion.
+      queue_(rdma::CompletionQueue::create(rail.domain()->device_ptr(), 4 * kEntries)),
+      queue_pair_(rdma::QueuePair::create(rail.domain(), queue_, queue_, options_of_ring(options))),
+      results_(4 * kEntries * sizeof(std::uint64_t), nullptr, 0),
+      results_region_(rdma::MemoryRegion::create(rail.domain(), results_.ring(),
+                                                 results_.all().size(), IBV_ACCESS_LOCAL_WRITE)) {
+  queue_pair_->to_init();
+  mlx5dv_obj objects{};
+  objects.qp = {queue_pair_->handle(), &sends_};
+  check_init(mlx5dv_->init_obj(&objects, MLX5DV_OBJ_QP), "a queue pair");
+  objects.cq = {queue_->handle(), &completions_};
+  check_init(mlx5dv_->init_obj(&objects, MLX5DV_OBJ_CQ), "a completion queue");
+  const bool fits = sends_.sq.stride == device::mlx5::kBlockBytes &&
+                    completions_.cqe_size == device::mlx5::kBlockBytes &&
+                    completions_.cqe_cnt >= sends_.sq.wqe_cnt && sends_.sq.wqe_cnt <= 4 * kEntries;
+  if (fits) return;
+  throw RouteUnavailable("kernels cannot drive queue pairs of device " + rail.name() +
+                         ": its rings (" + std::to_string(sends_.sq.wqe_cnt) + " blocks of " +
+                         std::to_string(sends_.sq.stride) + " bytes, " +
+                         std::to_string(completions_.cqe_cnt) + " completions of " +
+                         std::to_string(completions_.cqe_size) + ") are not what they know");
+}
+
+DirectTarget::DirectTarget(const Rail& rail, const rdma::QueuePairOptions& options,
+                           std::shared_ptr<Board> board, const rdma::QueuePairAddress& source)
+    : board_(std::move(board)),
+      queue_(rdma::CompletionQueue::create(rail.domain()->device_ptr(), 1)),
+      slots_(rdma::MemoryRegion::create(rail.domain(), board_->pages().slots,
+                                        sizeof(BoardPages::slots),
+                                        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)),
+      queue_pair_(
+          rdma::QueuePair::create(rail.domain(), queue_, queue_, options_of_ring(options))) {
+  queue_pair_->to_init();
+  queue_pair_->connect(source);
+  board_->pages().kernels.fetch_add(1);  // what they put wakes nobody
+}
+
+DirectTarget::~DirectTarget() { board_->pages().kernels.fetch_sub(1); }
+
+}  // namespace zerohop::engine

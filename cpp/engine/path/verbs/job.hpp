@@ -1,0 +1,137 @@
+// What one Transfer asks of a queue pair: pieces of data, then perhaps a message behind them. A job
+// knows how far it has been posted, so that a full queue only interrupts it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/layout.hpp"
+#include "base/runs.hpp"
+#include "engine/path/message.hpp"
+#include "engine/path/verbs/work_chain.hpp"
+#include "engine/rail.hpp"
+#include "engine/wait/transfer.hpp"
+
+namespace zerohop::engine {
+
+// Two arrays of equal shape and item size.
+struct Piece {
+  Layout local;
+  Layout remote;
+  std::uint32_t lkey = 0;
+  std::uint32_t rkey = 0;
+  bool on_host = true;  // the local side: the CPU may read it, to send it inline
+};
+
+// What the queue pair and its port allow.
+struct JobLimits {
+  std::uint32_t max_sge = 1;
+  std::uint32_t inline_bytes = 0;
+  std::uint32_t max_message = 0;  // bytes of one work request
+};
+
+// How far the paths on the other rails must have come before a message may go out: the number of
+// the last job that each of them must have done; 0: it may be anywhere.
+using Fence = std::array<std::uint64_t, kMaxRails>;
+
+class Job {
+ public:
+  // data: IBV_WR_RDMA_WRITE or IBV_WR_RDMA_READ of the pieces added with add().
+  Job(std::shared_ptr<Transfer> transfer, ibv_wr_opcode data)
+      : transfer_(std::move(transfer)), opcode_(data) {}
+
+  // One 64-bit atomic on `address`: IBV_WR_ATOMIC_FETCH_AND_ADD or _CMP_AND_SWP. `add` is the
+  // summand or the expected value. The old value becomes the Transfer's result.
+  static Job atomic(std::shared_ptr<Transfer> transfer, ibv_wr_opcode opcode, std::uint64_t address,
+                    std::uint32_t rkey, std::uint64_t add, std::uint64_t swap);
+
+  void reserve(std::size_t pieces) { pieces_.reserve(pieces); }
+  void add(const Piece& piece) { pieces_.push_back(piece); }
+  // Only these bytes of all the pieces together, in the order of their runs. `skip` is less than
+  // the bytes of the first piece.
+  void restrict(std::uint64_t skip, std::uint64_t nbytes) noexcept {
+    skip_ = skip;
+    left_ = nbytes;
+  }
+
+  // The writes end with a read of their last byte: that it is done says that they are visible.
+  void read_back() noexcept { reads_back_ = true, bare_ = false; }
+  // That it is done says no more than that the adapter has what was written.
+  bool is_bare_write() const noexcept {
+    return bare_ && has_data() && opcode_ == IBV_WR_RDMA_WRITE;
+  }
+
+  // The message goes out behind the data: after the data of reads has arrived (a fence), and never
+  // visible before the data of writes.
+  void then(const Message& message, std::vector<std::byte> payload = {}) {
+    message_ = message;
+    payload_ = std::move(payload);
+  }
+  // ... and not before what other rails move has arrived. Null: that is done already.
+  void await(std::unique_ptr<const Fence> fence) noexcept { fence_ = std::move(fence); }
+  const Fence* fence() const noexcept { return fence_.get(); }
+
+  // Counts the jobs of a path, from 1.
+  void set_number(std::uint64_t number) noexcept { number_ = number; }
+  std::uint64_t number() const noexcept { return number_; }
+
+  const std::shared_ptr<Transfer>& transfer() const noexcept { return transfer_; }
+  bool has_data() const noexcept { return !pieces_.empty(); }
+  bool started() const noexcept { return started_; }
+  bool data_done() const noexcept {
+    return started_ && !atomic_ && run_.nbytes == 0 && !reads_back_;
+  }
+  bool message_done() const noexcept { return !message_; }
+  bool is_atomic() const noexcept {
+    return opcode_ == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode_ == IBV_WR_ATOMIC_CMP_AND_SWP;
+  }
+
+  // Appends data requests until the chain is full or all data is in it. `result`: where the old
+  // value of an atomic goes, or what is read back. Marks inline what is small enough.
+  void fill(WorkChain& chain, const JobLimits& limits, const ibv_sge& result) noexcept;
+
+  const Message& message() const noexcept { return *message_; }
+  const std::vector<std::byte>& payload() const noexcept { return payload_; }
+  // Reads before the message must have arrived when it goes out.
+  bool message_needs_fence() const noexcept { return opcode_ == IBV_WR_RDMA_READ; }
+  void message_posted() noexcept { message_.reset(); }
+
+ private:
+  struct Atomic {
+    std::uint64_t address;
+    std::uint32_t rkey;
+    std::uint64_t add;
+    std::uint64_t swap;
+  };
+
+  bool next_run() noexcept;
+  void cut_run() noexcept;
+  void fill_request(WorkChain& chain, const JobLimits& limits) noexcept;
+  void fill_atomic(WorkChain& chain, const ibv_sge& result) noexcept;
+  void fill_read_back(WorkChain& chain, const ibv_sge& result) noexcept;
+
+  std::shared_ptr<Transfer> transfer_;
+  ibv_wr_opcode opcode_;
+  std::vector<Piece> pieces_;
+  std::size_t piece_ = 0;            // the next to begin
+  std::optional<Runs> runs_;         // of the piece before it
+  Run run_{};                        // what goes out next; nbytes 0: nothing (any more)
+  std::uint64_t skip_ = 0;           // bytes at the begin of the first piece
+  std::uint64_t left_ = UINT64_MAX;  // bytes at most behind run_
+  std::optional<Atomic> atomic_;
+  std::optional<Message> message_;
+  std::unique_ptr<const Fence> fence_;
+  std::uint64_t number_ = 0;
+  std::vector<std::byte> payload_;
+  bool started_ = false;
+  bool reads_back_ = false;  // still to be posted
+  bool bare_ = true;
+  std::uint64_t last_byte_ = 0;  // of what was written last, at the peer; 0: nothing was
+  std::uint32_t last_rkey_ = 0;
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,107 @@
+// What the paths of one Peer share, one path a rail: the lock, the messages that wait for their
+// recv, and the order between what different rails move.
+//
+// A queue pair keeps the order of what is posted to it; two of them know nothing of each other. So
+// a message (a notification, a send) goes out when everything that was submitted earlier on other
+// rails has completed. That a write was acknowledged says that it reached the responder's adapter,
+// not that it is visible behind it; so on those rails each job of writes ends with a read of the
+// last byte, which the responder executes behind the writes and which pushes them to memory before
+// it is answered (PCI Express Base Specification, 2.4.1: a read request passes no posted write).//
+// What a queue pair had under way when it broke may still arrive, until the peer has put its end
+// away too: later jobs wait for that on every rail, so that the old never overwrites the new.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/locks.hpp"
+#include "engine/path/verbs/job.hpp"
+#include "engine/path/verbs/matcher.hpp"
+#include "engine/rail.hpp"
+
+namespace zerohop::engine {
+
+class StagedMessages;
+class VerbsPath;
+
+class PathGroup {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Since = std::optional<Clock::time_point>;  // without a break; null: it is not so
+
+  explicit PathGroup(std::string name) : peer_name(std::move(name)) {}
+
+  // Rails that work, as far as is known. May change at any time unless the lock is held.
+  RailMask serving() const noexcept { return serving_.load(std::memory_order_acquire); }
+  void set_serving(RailIndex rail, bool serves) noexcept;
+  // How many rails both ends have; decided when they connect.
+  std::size_t rails() const noexcept { return rails_.load(std::memory_order_relaxed); }
+  void set_rails(std::size_t count) noexcept { rails_.store(count, std::memory_order_relaxed); }
+
+  // Payload that travels inside a message: what both ends take. The same on all rails; 0 until one
+  // is connected.
+  std::uint32_t eager_limit() const noexcept {
+    return eager_limit_.load(std::memory_order_relaxed);
+  }
+  void set_eager_limit(std::uint32_t nbytes) noexcept {
+    eager_limit_.store(nbytes, std::memory_order_relaxed);
+  }
+
+  // The rail that messages take: it changes only when that one fails, so that they stay in order.
+  // Its path is not closed as long as any is open.
+  RailIndex message_rail() const noexcept { return message_rail_.load(std::memory_order_relaxed); }
+
+  // Whether devices have nothing to do for the Peer, and it has seen what they did: as
+  // device_work() found, which noted it by note_calm(), and unchanged since. False: it has to be
+  // asked again.
+  bool calm() const noexcept { return calm_.load(std::memory_order_acquire); }
+
+  // --- with the lock held ---
+  void note_calm() noexcept { calm_.store(true, std::memory_order_release); }
+  void stir() noexcept { calm_.store(false, std::memory_order_relaxed); }  // with every change
+  void add(RailIndex rail, VerbsPath* path);
+  void remove(RailIndex rail) noexcept;
+  VerbsPath* path(RailIndex rail) const noexcept {
+    return rail < paths_.size() ? paths_[rail] : nullptr;
+  }
+  // Whether nothing that failed can arrive any more.
+  bool settled() const noexcept { return unsettled_ == 0; }
+  Since unsettled(RailIndex rail) const noexcept;
+  void unsettle(RailIndex rail) noexcept;
+  Since dark() const noexcept { return dark_; }  // none of the rails serves any more
+  void settle(RailIndex rail);
+  RailMask open_rails() const noexcept;  // whose paths are not closed
+  // What a message on that rail must wait for; null: nothing is under way on the others.
+  std::unique_ptr<const Fence> make_fence(RailIndex rail) const;
+  bool passed(const Fence& fence) const noexcept;
+  // `rail` has completed something: others may have waited for that.
+  void advance_others(RailIndex rail);
+  // Jobs (before, upto] of `rail` failed, and with them the messages that were to follow them.
+  void fail_followers(RailIndex rail, std::uint64_t before, std::uint64_t upto);
+  void release_held_slots();
+
+  const std::string peer_name;
+  std::weak_ptr<StagedMessages> staged;   // of the Peer; set before there are paths
+  mutable Mutex<Rank::path_group> mutex;  // taken after the poller's, before a Transfer's
+  Matcher matcher;
+
+ private:
+  std::atomic<RailMask> serving_{0};
+  std::atomic<std::size_t> rails_{1};
+  std::atomic<std::uint32_t> eager_limit_{0};
+  std::atomic<RailIndex> message_rail_{0};
+  std::atomic<bool> calm_{false};
+  RailMask unsettled_ = 0;  // rails whose old queue pair the peer may still have
+  std::array<Clock::time_point, kMaxRails> unsettled_since_{};  // of those
+  Since dark_;
+  std::vector<VerbsPath*> paths_;  // by rail; null: none
+};
+
+}  // namespace zerohop::engine

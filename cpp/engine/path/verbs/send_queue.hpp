@@ -1,0 +1,71 @@
+// Which Transfers the posted work requests belong to. A queue pair completes in the order of
+// posting, so the book is a ring: the completion of one entry retires it and all before it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/wait/transfer.hpp"
+
+namespace zerohop::engine {
+
+// One posted chain.
+struct PostedChain {
+  std::shared_ptr<Transfer> transfer;  // null for the engine's own traffic
+  std::uint32_t requests = 0;
+  bool atomic = false;        // its result lies in the result word of this entry
+  bool message_slot = false;  // it holds a send slot
+  bool probe = false;         // that it completes tells that the rail serves again
+  std::uint64_t job = 0;      // the number of the job that ends with it; 0: none does
+};
+
+class SendQueue {
+ public:
+  explicit SendQueue(std::uint32_t depth) : depth_(depth), ring_(depth) {}
+
+  std::uint32_t depth() const noexcept { return depth_; }
+  std::uint32_t room() const noexcept { return depth_ - requests_; }
+  bool empty() const noexcept { return head_ == tail_; }
+
+  // The wr_id of the next chain; its index names the words and slots that belong to the entry.
+  std::uint64_t next_ticket() const noexcept { return tail_; }
+  std::uint32_t index(std::uint64_t ticket) const noexcept {
+    return static_cast<std::uint32_t>(ticket % depth_);
+  }
+
+  // Not when room() is less than the requests of the chain.
+  void push(PostedChain&& chain) noexcept {
+    requests_ += chain.requests;
+    ring_[index(tail_++)] = std::move(chain);
+  }
+
+  // The job ends with the newest entry. False: there is none.
+  bool end_job(std::uint64_t number) noexcept {
+    if (empty()) return false;
+    ring_[index(tail_ - 1)].job = number;
+    return true;
+  }
+
+  // The oldest entry, if its ticket is at most `last`.
+  bool pop_until(std::uint64_t last, PostedChain& chain, std::uint64_t& ticket) noexcept {
+    if (empty() || head_ > last) return false;
+    ticket = head_;
+    chain = std::move(ring_[index(head_++)]);
+    requests_ -= chain.requests;
+    return true;
+  }
+  bool pop(PostedChain& chain) noexcept {
+    std::uint64_t ticket = 0;
+    return pop_until(tail_, chain, ticket);
+  }
+
+ private:
+  std::uint32_t depth_;
+  std::uint32_t requests_ = 0;
+  std::uint64_t head_ = 0;  // tickets: ever rising
+  std::uint64_t tail_ = 0;
+  std::vector<PostedChain> ring_;
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,310 @@
+// Set-up, repair and the state of a path. What it posts is in verbs_path_posting.cpp, what
+// completes in verbs_path_completion.cpp.
+#include "engine/path/verbs/verbs_path.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "rdma/verbs_text.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+PathServices with_reserve(PathServices services, std::uint32_t reserve) {
+  services.options.send_depth += reserve;
+  return services;
+}
+
+// Not with the lock held: it takes a call of the driver.
+LocalEnd ask_local_end(const rdma::QueuePair& queue_pair) {
+  return {.address = queue_pair.address(),
+          .link_layer = queue_pair.device().port_attributes().link_layer};
+}
+
+}  // namespace
+
+std::shared_ptr<VerbsPath> VerbsPath::create(PathServices services,
+                                             std::shared_ptr<PathGroup> group,
+                                             std::function<void()> needs_renewal) {
+  std::shared_ptr<VerbsPath> path(
+      new VerbsPath(std::move(services), std::move(group), std::move(needs_renewal)));
+  path->services_.poller->attach(path->rail(), path->queue_pair_->number(), path,
+                                 path->completions());
+  const std::lock_guard lock(path->group_->mutex);
+  path->group_->add(path->rail(), path.get());
+  return path;
+}
+
+VerbsPath::VerbsPath(PathServices services, std::shared_ptr<PathGroup> group,
+                     std::function<void()> needs_renewal)
+    : services_(with_reserve(std::move(services), kReserve)),
+      group_(std::move(group)),
+      needs_renewal_(std::move(needs_renewal)),
+      buffers_(make_buffers()),
+      queue_pair_(make_queue_pair(*buffers_)),
+      local_(ask_local_end(*queue_pair_)),
+      // The depth asked for, on which the buffers and the completion queue count, even where the
+      // device grants more.
+      send_queue_(std::min(services_.options.send_depth, queue_pair_->options().send_depth)) {
+  limits_.max_message = services_.rail->device().port_attributes().max_msg_sz;
+  take_limits();
+}
+
+// As the device granted them to the queue pair.
+void VerbsPath::take_limits() {
+  limits_.max_sge = queue_pair_->options().send_sge;
+  limits_.inline_bytes = queue_pair_->options().inline_bytes;
+}
+
+VerbsPath::~VerbsPath() {
+  const std::lock_guard lock(group_->mutex);
+  group_->remove(rail());
+}
+
+int VerbsPath::completions() const noexcept {
+  return static_cast<int>(services_.options.send_depth + services_.messages.receive_slots());
+}
+
+std::shared_ptr<DirectQueuePair> VerbsPath::make_direct_queue_pair() const {
+  return std::make_shared<DirectQueuePair>(*services_.rail, services_.options);
+}
+
+std::shared_ptr<DirectTarget> VerbsPath::make_direct_target(
+    const rdma::QueuePairAddress& source) const {
+  return std::make_shared<DirectTarget>(*services_.rail, services_.options, services_.board,
+                                        source);
+}
+
+std::unique_ptr<PathBuffers> VerbsPath::make_buffers() const {
+  return std::make_unique<PathBuffers>(services_.rail->domain(), services_.messages,
+                                       services_.options.send_depth);
+}
+
+std::unique_ptr<rdma::QueuePair> VerbsPath::make_queue_pair(const PathBuffers& buffers) {
+  const auto queue = services_.poller->queue(rail());
+  rdma::QueuePairOptions options = services_.options;
+  options.receive_depth = services_.messages.receive_slots();
+  auto queue_pair = rdma::QueuePair::create(services_.rail->domain(), queue, queue, options);
+  queue_pair->to_init();
+  for (std::uint32_t i = 0; i < options.receive_depth; ++i) {
+    post_receive_slot(*queue_pair, buffers, i);
+  }
+  return queue_pair;
+}
+
+void VerbsPath::post_receive_slot(rdma::QueuePair& queue_pair, const PathBuffers& buffers,
+                                  std::uint32_t slot) {
+  ibv_sge element{.addr = reinterpret_cast<std::uint64_t>(buffers.receive_slot(slot).data()),
+                  .length = services_.messages.slot_nbytes(),
+                  .lkey = buffers.slots_lkey()};
+  ibv_recv_wr request{};
+  request.wr_id = kReceiveBit | slot;
+  request.sg_list = &element;
+  request.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  if (const int error = queue_pair.post_receive(request, &bad); error != 0) {
+    throw VerbsError(errno_message("cannot post a receive slot", error), error);
+  }
+}
+
+PathTerms VerbsPath::terms() const {
+  const std::lock_guard lock(group_->mutex);
+  // A closed path has none: its rail has no number, and the peer no use for it.
+  return {.queue_pair = queue_pair_ ? local_.address : rdma::QueuePairAddress{},
+          .receive_slots = services_.messages.slots,
+          .slot_nbytes = services_.messages.slot_nbytes()};
+}
+
+void VerbsPath::connect(const PathTerms& remote) {
+  constexpr std::uint32_t kLeast = sizeof(Message) + MessageWindow::kLeastBytes;
+  if (remote.receive_slots == 0 || remote.receive_slots > MessageWindow::kMostSlots ||
+      remote.slot_nbytes < kLeast) {
+    throw ProtocolError("peer '" + group_->peer_name + "' takes " +
+                        std::to_string(remote.receive_slots) + " messages of " +
+                        std::to_string(remote.slot_nbytes) +
+                        " bytes at a time, which no correct peer says: install the same zerohop "
+                        "on both sides");
+  }
+  const std::lock_guard lock(group_->mutex);
+  if (state_ != State::unconnected) return;
+  remote_ = remote;
+  group_->set_eager_limit(std::min(services_.messages.slot_nbytes(), remote.slot_nbytes) -
+                          sizeof(Message));
+  mtu_nbytes_ = rdma::mtu_bytes(rdma::agree(local_.address, remote.queue_pair).mtu);
+  decide();  // it lives
+  try {
+    queue_pair_->connect(remote.queue_pair);
+  } catch (const VerbsError&) {
+    // From RTR on the peer's requests are served, and a bad one ends the queue pair before RTS.
+    if (queue_pair_->state() != IBV_QPS_ERR) throw;
+    state_ = State::broken;
+    group_->set_serving(rail(), false);
+    return report_if_drained();
+  }
+  state_ = State::up;
+  if (renewed_ && group_->rails() > 1) {
+    post_probe();
+  } else {
+    serve();
+  }
+  advance_jobs();
+}
+
+void VerbsPath::serve() {
+  group_->set_serving(rail(), true);
+  served_ = true;
+  fruitless_.store(false, std::memory_order_relaxed);
+  services_.poller->wake();
+}
+
+void VerbsPath::reconnect(const rdma::QueuePairAddress& remote) {
+  PathTerms terms;
+  {
+    const std::lock_guard lock(group_->mutex);
+    terms = remote_;
+  }
+  terms.queue_pair = remote;
+  connect(terms);
+}
+
+void VerbsPath::abandon(const std::string& cause) {
+  const std::lock_guard lock(group_->mutex);
+  abandon_now(cause);
+}
+
+void VerbsPath::abandon_now(const std::string& cause) {
+  break_down(cause, /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
+  report_if_drained();
+}
+
+void VerbsPath::give_up(const std::string& cause) {
+  const std::lock_guard lock(group_->mutex);
+  if (state_ == State::closed) return;
+  decide();  // nothing more is to be learned of what was cut off
+  state_ = State::broken;
+  break_cause_ = cause;
+  break_reported_ = true;  // the caller knows
+  fruitless_.store(true, std::memory_order_relaxed);
+  last_broken_job_ = last_job_;
+  group_->set_serving(rail(), false);
+  cut_off_jobs();
+  count_as_done(last_broken_job_);
+}
+
+bool VerbsPath::drained() const {
+  const std::lock_guard lock(group_->mutex);
+  return state_ == State::broken && break_reported_;
+}
+
+bool VerbsPath::unconnected() const {
+  const std::lock_guard lock(group_->mutex);
+  return state_ == State::unconnected;
+}
+
+void VerbsPath::settle() {
+  const std::lock_guard lock(group_->mutex);
+  group_->settle(rail());
+}
+
+void VerbsPath::decide_alive() {
+  const std::lock_guard lock(group_->mutex);
+  if (state_ != State::closed) decide();
+}
+
+std::string VerbsPath::trouble() const {
+  const std::lock_guard lock(group_->mutex);
+  if (state_ == State::closed) return close_reason_(Effect::nothing).message;
+  if (((group_->serving() >> rail()) & 1) != 0) return "";
+  if (break_cause_.empty()) return "it is not connected yet";
+  return break_cause_ + (state_ == State::up ? "; whether it works again is being tried" : "");
+}
+
+// Not with the lock held: a driver may take long. The path may be closed meanwhile.
+void VerbsPath::renew() {
+  services_.poller->flush();  // what the old queue pair received is delivered before it goes
+  bool slept = false;
+  {
+    const std::lock_guard lock(group_->mutex);
+    if (state_ == State::closed) return;
+    renewing_ = true;
+    slept = buffers_ == nullptr;
+  }
+  const std::shared_ptr<void> ends(nullptr, [this](void*) { end_renewal(); });
+  auto fresh_buffers = slept ? make_buffers() : nullptr;
+  auto fresh = make_queue_pair(slept ? *fresh_buffers : *buffers_);
+  if (fresh->options().send_depth < send_queue_.depth()) {
+    throw VerbsError("the device grants fewer work requests than before: close other queue pairs");
+  }
+  const LocalEnd local = ask_local_end(*fresh);
+  services_.poller->attach(rail(), fresh->number(), shared_from_this(), completions());
+  std::unique_ptr<rdma::QueuePair> old;
+  {
+    const std::lock_guard lock(group_->mutex);
+    if (state_ == State::closed) {
+      old = std::move(fresh);
+    } else {
+      if (slept) buffers_ = std::move(fresh_buffers);
+      old = std::exchange(queue_pair_, std::move(fresh));
+      local_ = local;
+      take_limits();
+      renewed_ = state_ != State::asleep;
+      state_ = State::unconnected;
+      break_reported_ = false;
+      served_ = false;
+      messages_sent_ = messages_taken_by_peer_ = messages_taken_ = messages_reported_ = 0;
+      asked_.reset();
+      tell_soon_ = false;
+      bare_writes_ = bare_writes_ && !renewed_;  // those before a sleep were carried out
+      send_slots_used_ = 0;
+      held_slots_.clear();
+    }
+  }
+  if (old) services_.poller->detach(rail(), old->number(), completions());
+}
+
+// Who closed it meanwhile has left the buffers to this.
+void VerbsPath::end_renewal() noexcept {
+  bool closed = false;
+  {
+    const std::lock_guard lock(group_->mutex);
+    renewing_ = false;
+    closed = state_ == State::closed;
+  }
+  if (closed && buffers_) buffers_->deregister();
+}
+
+bool VerbsPath::idle() const {
+  const std::lock_guard lock(group_->mutex);
+  return send_queue_.empty() && jobs_.empty();
+}
+
+std::uint32_t VerbsPath::queue_pair_number() const {
+  const std::lock_guard lock(group_->mutex);
+  return queue_pair_ ? queue_pair_->number() : 0;
+}
+
+std::uint64_t VerbsPath::registered_nbytes() const {
+  const std::lock_guard lock(group_->mutex);
+  return queue_pair_ ? buffers_->nbytes() : 0;
+}
+
+Settings VerbsPath::settings() const {
+  const std::lock_guard lock(group_->mutex);
+  if (state_ == State::asleep) return last_settings_;
+  return settings_now();
+}
+
+// With the lock held.
+Settings VerbsPath::settings_now() const {
+  if (!queue_pair_) return {};  // closed
+  Settings all =
+      settings_of(*queue_pair_, local_, remote_.slot_nbytes > 0 ? &remote_.queue_pair : nullptr);
+  all.emplace_back("send_depth", services_.options.send_depth - kReserve);
+  all.emplace_back("message_slots_in", services_.messages.slots);
+  all.emplace_back("message_slots_out", remote_.receive_slots);
+  all.emplace_back("message_bytes", group_->eager_limit());
+  return all;
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,305 @@
+// What a path completes: chains, messages, errors. All of it runs in whatever thread polls, with
+// the mutex of the group held.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/report.hpp"
+#include "engine/path/verbs/verbs_path.hpp"
+#include "softhca/device_faults.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+// Statuses after which the requests behind the failed one surely never ran: it was refused before
+// anything was sent, or ended by the responder, which executes in order. Not LOC_QP_OP_ERR: so
+// ends, on Soft-RoCE, also what was sent, when its network goes down before the acknowledgement.
+bool refused_in_order(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_OP_ERR: return true;
+    default: return false;
+  }
+}
+
+// Statuses that this end's own device gives by itself: they say nothing of the peer.
+// A refusal by the responder may be its end: when a process dies, the kernel takes its memory
+// regions away before its queue pairs.
+bool refused_here(ibv_wc_status status) {
+  return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
+         status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_GENERAL_ERR;
+}
+
+// Statuses that a port which is down gives: Soft-RoCE has each of them.
+bool may_be_the_port(ibv_wc_status status) {
+  return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
+         status == IBV_WC_WR_FLUSH_ERR;
+}
+
+// What this end's device has done wrong because it was asked to; empty on adapters. Who has no
+// right to the memory is refused with or without faults, unless that very status was asked for.
+std::string on_purpose(const Rail& rail, ibv_wc_status status) {
+  if (!rail.software()) return {};
+  const auto counts = softhca::fault_counts(rail.device().context());
+  const bool of_rights = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_LOC_PROT_ERR;
+  if (of_rights && counts->of(softhca::Fault::fail) == 0) return {};
+  const std::string faults = counts->text();
+  return faults.empty() ? faults : "; faults on purpose so far, by zh.Faults: " + faults;
+}
+
+std::string cause_of(const ibv_wc& completion, const Rail& rail) {
+  std::string cause = std::string(rdma::completion_status_name(completion.status)) + ": " +
+                      rdma::completion_status_help(completion.status);
+  if (completion.status == IBV_WC_GENERAL_ERR) {
+    cause += " (vendor_err " + std::to_string(completion.vendor_err) +
+             "; of the software HCA: the CUDA error of a copy of GPU memory)";
+  }
+  if (completion.status == IBV_WC_REM_ACCESS_ERR) {
+    cause += "; most likely its owner has closed or dropped it, or its grant has ended";
+  }
+  if (may_be_the_port(completion.status)) {
+    const std::string trouble = rail.device().port_trouble();
+    if (!trouble.empty()) cause += "; " + trouble;
+  }
+  return cause + on_purpose(rail, completion.status);
+}
+
+// Of a job in line: posted in part, or all of it but the message; or this is the message behind
+// the shares of other rails, which those tell about.
+Effect effect_of_cutting(const Job& job) {
+  if (!job.has_data() && job.transfer()->striped()) return Effect::all;
+  if (!job.started() || !job.has_data()) return Effect::nothing;
+  return job.data_done() ? Effect::all : Effect::some;
+}
+
+Failure verbs_failure(const std::string& message, int code, Effect effect) {
+  return Failure{.kind = Failure::Kind::verbs, .message = message, .code = code}.with_effect(
+      effect);
+}
+
+}  // namespace
+
+void VerbsPath::on_completion(const ibv_wc& completion) noexcept {
+  const std::lock_guard lock(group_->mutex);
+  if (!queue_pair_ || completion.qp_num != queue_pair_->number()) return;  // of a replaced one
+  try {
+    if (completion.status != IBV_WC_SUCCESS) {
+      on_error(completion);
+    } else if ((completion.wr_id & kReceiveBit) != 0) {
+      on_receive(completion);
+    } else {
+      retire(completion.wr_id);
+    }
+    if (state_ == State::up) advance_jobs();
+    if (group_->rails() > 1) group_->advance_others(rail());
+  } catch (const std::exception& error) {
+    break_down(error.what(), /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
+  }
+  report_if_drained();
+}
+
+void VerbsPath::retire(std::uint64_t last_ticket) {
+  PostedChain chain;
+  std::uint64_t ticket = 0;
+  while (send_queue_.pop_until(last_ticket, chain, ticket)) {
+    if (chain.message_slot) --send_slots_used_;
+    if (chain.job > 0) jobs_done_ = chain.job;
+    if (chain.probe) serve();
+    if (!chain.transfer) continue;
+    if (chain.atomic) chain.transfer->set_result(buffers_->result(send_queue_.index(ticket)));
+    chain.transfer->note_progress();
+    chain.transfer->drop();
+  }
+}
+
+void VerbsPath::on_error(const ibv_wc& completion) {
+  const bool is_receive = (completion.wr_id & kReceiveBit) != 0;
+  if (state_ == State::up) {
+    const std::string cause = cause_of(completion, *services_.rail);
+    const bool refused = !is_receive && refused_in_order(completion.status);
+    const bool own_fault = !is_receive && refused_here(completion.status);
+    break_down(cause, /*flushed_untouched=*/refused, /*peer_may_be_gone=*/!own_fault);
+  }
+  if (!is_receive) fail_chains(completion.wr_id, completion.status);
+}
+
+// The queue pair is in error, or is put there: what is posted comes back flushed, what waits in
+// line fails here. renew() makes the path usable again.
+void VerbsPath::break_down(const std::string& cause, bool flushed_untouched,
+                           bool peer_may_be_gone) {
+  if (state_ != State::up) return;
+  if (drowsy_) {
+    if (!put_off_) put_off_ = {cause, flushed_untouched, peer_may_be_gone};
+    return;
+  }
+  state_ = State::broken;
+  ++epoch_;
+  break_cause_ = cause;
+  last_broken_job_ = last_job_;
+  if (!served_) fruitless_.store(true, std::memory_order_relaxed);
+  group_->set_serving(rail(), false);
+  if (group_->rails() > 1) group_->unsettle(rail());
+  flushed_untouched_ = flushed_untouched;
+  peer_may_be_gone_ = peer_may_be_gone;
+  stats_.broken.fetch_add(1, std::memory_order_relaxed);
+  try {
+    queue_pair_->to_error();  // no-op when it is there already
+  } catch (const std::exception& error) {
+    report(error.what());
+  }
+  cut_off_jobs();
+}
+
+void VerbsPath::on_post_refused(int error) {
+  // Nothing of the chain may be assumed posted or not posted: the end of the queue pair decides.
+  const std::string cause = errno_message("posting was refused", error);
+  break_down(cause, /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
+  fail_chains(send_queue_.next_ticket(), IBV_WC_GENERAL_ERR);
+}
+
+void VerbsPath::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {
+  const bool flushed = status == IBV_WC_WR_FLUSH_ERR;
+  PostedChain chain;
+  std::uint64_t ticket = 0;
+  while (send_queue_.pop_until(last_ticket, chain, ticket)) {
+    if (chain.message_slot) --send_slots_used_;
+    if (!chain.transfer) continue;
+    const bool untouched = flushed ? flushed_untouched_ : refused_in_order(status);
+    Effect effect = untouched ? Effect::nothing : Effect::all;
+    // A refused request may have had predecessors, in its chain or before it, that were executed;
+    // and one of several packets may have been refused in the middle, when its memory was closed. A
+    // single packet is refused whole, unless the responder says that it failed to carry it out.
+    const bool whole = chain.requests == 1 && chain.transfer->nbytes() <= mtu_nbytes_ &&
+                       status != IBV_WC_REM_OP_ERR;
+    if (untouched && (chain.transfer->progressed() || (!flushed && !whole))) {
+      effect = Effect::some;
+    }
+    cut_off(chain.transfer, effect, status);
+  }
+}
+
+// Drops the hold of a transfer that will not be carried out, now or when it is known why.
+void VerbsPath::cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect, int code) {
+  if (transfer->striped() && effect == Effect::nothing) effect = Effect::some;
+  if (transfer->placed()) effect = Effect::all;
+  if (state_ == State::closed) {
+    transfer->fail(close_reason_(effect));
+    return transfer->drop();
+  }
+  if (peer_may_be_gone_) {
+    undecided_.push_back({transfer, effect, code});
+    return;
+  }
+  const std::string what = code == IBV_WC_WR_FLUSH_ERR
+                               ? "' was cut off by an earlier error of its queue pair: "
+                               : "' failed: ";
+  transfer->fail(verbs_failure("transfer with peer '" + group_->peer_name + what + break_cause_,
+                               code, effect));
+  transfer->drop();
+}
+
+void VerbsPath::cut_off_jobs() {
+  std::deque<Job> jobs = std::exchange(jobs_, {});
+  jobs_waiting_.store(0);
+  for (Job& job : jobs) {
+    cut_off(job.transfer(), effect_of_cutting(job), IBV_WC_WR_FLUSH_ERR);
+  }
+  for (const auto& [id, offer] : std::exchange(offers_, {})) drop_offer(offer);
+  group_->matcher.drop_offers(rail());
+  services_.poller->wake();
+}
+
+void VerbsPath::drop_offer(const Offer& offer) {
+  if (state_ != State::closed && peer_may_be_gone_) return undecided_offers_.push_back(offer);
+  if (state_ == State::closed && offer.is_send) {
+    Failure failure = close_reason_(Effect::all);
+    failure.explain("; no recv() there had taken this send()");
+    offer.transfer->fail(std::move(failure));
+    stats_.sends_dropped.fetch_add(1, std::memory_order_relaxed);
+  }
+  cut_off(offer.transfer, Effect::all, IBV_WC_WR_FLUSH_ERR);
+}
+
+// The peer has answered with a fresh queue pair: what the old one cut off was its failure alone.
+void VerbsPath::decide() {
+  peer_may_be_gone_ = false;
+  for (const Offer& offer : std::exchange(undecided_offers_, {})) drop_offer(offer);
+  for (const Undecided& cut : std::exchange(undecided_, {})) {
+    cut_off(cut.transfer, cut.effect, cut.code);
+  }
+}
+
+void VerbsPath::report_if_drained() {
+  if (state_ != State::broken || !send_queue_.empty() || break_reported_) return;
+  break_reported_ = true;
+  count_as_done(last_broken_job_);
+  needs_renewal_();
+}
+
+// All jobs up to that one have ended, in failure: so do the messages that were to follow them.
+void VerbsPath::count_as_done(std::uint64_t upto) {
+  const std::uint64_t before = jobs_done_;
+  if (before >= upto) return;
+  jobs_done_ = upto;
+  group_->fail_followers(rail(), before, upto);
+}
+
+// Fails the messages in line here that were to follow jobs (before, upto] of another rail.
+void VerbsPath::fail_followers_of(RailIndex other, std::uint64_t before, std::uint64_t upto) {
+  const auto follows = [&](const Job& job) {
+    return job.fence() != nullptr && (*job.fence())[other] > before &&
+           (*job.fence())[other] <= upto;
+  };
+  VerbsPath& failed = *group_->path(other);
+  std::erase_if(jobs_, [&](Job& job) {
+    if (!follows(job)) return false;
+    failed.cut_off(job.transfer(), effect_of_cutting(job), IBV_WC_WR_FLUSH_ERR);
+    return true;
+  });
+  jobs_waiting_.store(jobs_.size());
+}
+
+bool VerbsPath::close(Reason reason) {
+  services_.poller->flush();  // what has arrived is not lost with the connection
+  std::unique_ptr<rdma::QueuePair> queue_pair;
+  bool renews = false;
+  {
+    const std::lock_guard lock(group_->mutex);
+    if (state_ == State::closed) return false;
+    renews = renewing_;
+    if (state_ == State::up && group_->rails() > 1) group_->unsettle(rail());
+    state_ = State::closed;
+    drowsy_ = false;
+    close_reason_ = reason;
+    queue_pair = std::move(queue_pair_);
+    held_slots_.clear();
+    group_->set_serving(rail(), false);
+    fruitless_.store(true, std::memory_order_relaxed);
+  }
+  if (queue_pair) services_.poller->detach(rail(), queue_pair->number(), completions());
+  queue_pair.reset();  // from here on the device touches no memory of this path
+  if (buffers_ && !renews) buffers_->deregister();
+
+  const std::lock_guard lock(group_->mutex);
+  PostedChain chain;
+  while (send_queue_.pop(chain)) {
+    if (chain.transfer) cut_off(chain.transfer, Effect::all, IBV_WC_WR_FLUSH_ERR);
+  }
+  decide();
+  cut_off_jobs();
+  if (group_->open_rails() == 0) {
+    for (PostedReceive& receive : group_->matcher.take_receives()) {
+      receive.transfer->fail(reason(Effect::nothing));
+      receive.transfer->drop();
+    }
+  }
+  count_as_done(last_job_);
+  services_.poller->wake();
+  return true;
+}
+
+}  // namespace zerohop::engine

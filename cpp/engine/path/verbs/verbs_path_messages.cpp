@@ -1,0 +1,204 @@
+// The messages that arrive on a path: notifications, and the two-sided send and recv.
+#include <arpa/inet.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "engine/path/verbs/verbs_path.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+constexpr std::size_t kMaxWaiting = std::size_t{64} << 20;  // bytes of eager payload without a recv
+constexpr std::uint32_t kNotifyNbytes = 16;                 // a notification is half a Message
+
+[[noreturn]] void refuse_message(const std::string& cause) {
+  throw ProtocolError("a message that no correct peer sends: " + cause);
+}
+
+Message decode(std::span<const std::byte> bytes) {
+  Message message{};
+  if (bytes.size() < kNotifyNbytes) refuse_message("it is truncated");
+  std::memcpy(&message, bytes.data(), std::min(bytes.size(), sizeof message));
+  if (!is_notification(message.kind) && bytes.size() < sizeof message)
+    refuse_message("it is truncated");
+  return message;
+}
+
+// The peer could not, or would not, copy: nothing or some of what it was asked for.
+Failure failure_at_peer(const std::string& peer, std::uint32_t value) {
+  const bool refused = value == IBV_WC_REM_ACCESS_ERR;
+  const auto status = refused ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_OP_ERR;
+  return Failure{.kind = Failure::Kind::verbs,
+                 .message = "transfer with peer '" + peer +
+                            "' failed: " + rdma::completion_status_name(status) + ": " +
+                            (refused ? "its memory was closed by its owner, or never given"
+                                     : "its copies of GPU memory failed there"),
+                 .code = status}
+      .with_effect(refused ? Effect::nothing : Effect::some);
+}
+
+}  // namespace
+
+void VerbsPath::on_receive(const ibv_wc& completion) {
+  const auto slot = static_cast<std::uint32_t>(completion.wr_id & ~kReceiveBit);
+  if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+    on_credits(::ntohl(completion.imm_data) - messages_taken_by_peer_);
+    if (state_ == State::up) post_receive_slot(*queue_pair_, *buffers_, slot);
+  } else {
+    on_message(slot, completion.byte_len);
+  }
+}
+
+// The peer has taken `more` messages since it last said so.
+void VerbsPath::on_credits(std::uint32_t more) {
+  if (more > messages_sent_ - messages_taken_by_peer_)
+    refuse_message("it takes more than was sent");
+  messages_taken_by_peer_ += more;
+  if (asked_ && static_cast<std::int32_t>(messages_taken_by_peer_ - *asked_) >= 0) asked_.reset();
+}
+
+void VerbsPath::on_message(std::uint32_t slot, std::uint32_t nbytes) {
+  const std::span<const std::byte> bytes = buffers_->receive_slot(slot).first(nbytes);
+  const Message message = decode(bytes);
+  on_credits(static_cast<std::uint16_t>(message.taken - messages_taken_by_peer_));
+  handle(message, bytes.subspan(std::min<std::size_t>(bytes.size(), sizeof message)));
+  stats_.messages_in.fetch_add(1, std::memory_order_relaxed);
+  if (state_ != State::up && state_ != State::unconnected) return;
+  if (group_->matcher.waiting_nbytes() > kMaxWaiting) {
+    held_slots_.push_back(slot);  // the sender runs out of slots and waits for a recv here
+  } else {
+    post_receive_slot(*queue_pair_, *buffers_, slot);
+    ++messages_taken_;
+  }
+}
+
+void VerbsPath::handle(const Message& message, std::span<const std::byte> payload) {
+  switch (message.kind) {
+    case MessageKind::notify_and_tell: tell_soon_ = true; [[fallthrough]];
+    case MessageKind::notify:
+      if (message.tag >= Board::kSlots || message.value == 0)
+        refuse_message("a notification out of range");
+      // Counted first: who sees the value sees it counted.
+      stats_.notifications_in.fetch_add(1, std::memory_order_relaxed);
+      services_.board->put(message.tag, message.value);
+      services_.poller->wake();
+      return;
+    case MessageKind::eager:
+      if (message.nbytes != payload.size())
+        refuse_message("its payload has another size than it says");
+      return on_data_message({message, {payload.begin(), payload.end()}, rail()});
+    case MessageKind::offer:
+      if (!payload.empty() && payload.size() != sizeof(std::uint64_t))
+        refuse_message("its key is none");
+      return on_data_message({message, {payload.begin(), payload.end()}, rail()});
+    case MessageKind::sealed_eager:
+    case MessageKind::sealed_offer: return on_sealed(message, payload);
+    case MessageKind::taken: return on_taken(message);
+    case MessageKind::pull:
+    case MessageKind::push: return on_request(message, payload);
+  }
+  refuse_message("kind " + std::to_string(static_cast<unsigned>(message.kind)));
+}
+
+// Without its seal it is as any other.
+void VerbsPath::on_sealed(Message message, std::span<const std::byte> payload) {
+  Seal seal = 0;
+  if (payload.size() < sizeof seal) refuse_message("its checksum is missing");
+  const auto rest = payload.first(payload.size() - sizeof seal);
+  std::memcpy(&seal, payload.data() + rest.size(), sizeof seal);
+  const bool eager = message.kind == MessageKind::sealed_eager;
+  const bool whole =
+      eager ? rest.size() == message.nbytes : rest.empty() || rest.size() == sizeof(std::uint64_t);
+  if (!whole) refuse_message("its payload has another size than it says");
+  message.kind = eager ? MessageKind::eager : MessageKind::offer;
+  on_data_message({message, {rest.begin(), rest.end()}, rail(), seal});
+}
+
+// What asks for an answer, and has come by a queue pair that is in error: the peer gives up on it,
+// and the answer would go to the next queue pair, which knows nothing of it.
+bool VerbsPath::is_void() const noexcept { return state_ == State::broken; }
+
+void VerbsPath::on_data_message(Arrived&& arrived) {
+  if (arrived.message.kind == MessageKind::offer && is_void()) return;
+  while (auto receive = group_->matcher.find_receive(arrived.message.tag)) {
+    if (const auto refusal = refuse_receive(receive->into, arrived.message.nbytes)) {
+      receive->transfer->fail({.kind = Failure::Kind::invalid_argument, .message = *refusal});
+      receive->transfer->drop();
+      continue;  // the next recv of this tag may fit
+    }
+    if (receive->seal) *receive->seal = arrived.seal;
+    return deliver(*receive, arrived.message, arrived.payload);
+  }
+  group_->matcher.add(std::move(arrived));
+}
+
+void VerbsPath::deliver(PostedReceive& receive, const Message& message,
+                        std::span<const std::byte> payload) {
+  receive.transfer->set_result(message.nbytes);
+  stats_.bytes_in.fetch_add(message.nbytes, std::memory_order_relaxed);
+  const Layout into = receive_part(receive.into, message.nbytes);
+  if (message.kind == MessageKind::eager && !receive.gpu) {
+    if (!payload.empty()) unpack(payload, into);
+    receive.transfer->drop();
+    return;
+  }
+  const bool by_device = payload.empty() && receive.lkeys[rail()] != 0;
+  if (message.kind == MessageKind::eager || !by_device) {
+    const auto staged = group_->staged.lock();  // null: the Peer goes
+    if (staged) staged->deliver(receive, into, staged_message(message, payload));
+    return;
+  }
+  Job job(receive.transfer, IBV_WR_RDMA_READ);
+  job.add({.local = into,
+           .remote = Layout::contiguous(message.address, into.dtype, into.shape.span()),
+           .lkey = receive.lkeys[rail()],
+           .rkey = message.value});
+  job.then({.kind = MessageKind::taken, .id = message.id});
+  enqueue(std::move(job));
+}
+
+void VerbsPath::receive(PostedReceive receive) {
+  const std::lock_guard lock(group_->mutex);
+  // A message that came before the connection ended is still received.
+  auto arrived = group_->matcher.find_arrived(receive.tag);
+  if (!arrived && group_->open_rails() == 0) close_reason_(Effect::nothing).raise();
+  if (!arrived) return group_->matcher.add(std::move(receive));
+  if (const auto refusal = refuse_receive(receive.into, arrived->message.nbytes)) {
+    group_->matcher.put_back(std::move(*arrived));
+    throw std::invalid_argument(*refusal);
+  }
+  VerbsPath* const came_by = group_->path(arrived->rail);
+  if (receive.seal) *receive.seal = arrived->seal;
+  (came_by ? came_by : this)->deliver(receive, arrived->message, arrived->payload);
+  group_->release_held_slots();
+}
+
+void VerbsPath::release_held_slots() {
+  if (state_ != State::up || held_slots_.empty()) return;
+  if (group_->matcher.waiting_nbytes() > kMaxWaiting) return;
+  for (const std::uint32_t slot : std::exchange(held_slots_, {})) {
+    post_receive_slot(*queue_pair_, *buffers_, slot);
+    ++messages_taken_;
+  }
+  return_credits();
+}
+
+void VerbsPath::on_taken(const Message& message) {
+  const auto found = offers_.find(message.id);
+  if (found == offers_.end()) refuse_message("it takes an offer that was never made");
+  const std::shared_ptr<Transfer> transfer = std::move(found->second.transfer);
+  offers_.erase(found);
+  if (message.value != 0) transfer->fail(failure_at_peer(group_->peer_name, message.value));
+  transfer->drop();
+}
+
+void VerbsPath::on_request(const Message& message, std::span<const std::byte> payload) {
+  const auto staged = group_->staged.lock();
+  if (staged && !is_void()) staged->serve(staged_message(message, payload));
+}
+
+}  // namespace zerohop::engine

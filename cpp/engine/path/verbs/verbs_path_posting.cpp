@@ -1,0 +1,265 @@
+// What a path posts: jobs in line, messages behind the data, credits.
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.hpp"
+#include "engine/path/verbs/verbs_path.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+// Callers wait when this many jobs are in line: memory stays bounded however many they post.
+constexpr std::size_t kMaxJobs = 256;
+constexpr std::uint32_t kMaxInlineMessage = 64;
+
+constexpr std::uint32_t message_header_nbytes(MessageKind kind) {
+  // A notification uses no more than the first half of the structure.
+  return is_notification(kind) ? 16 : sizeof(Message);
+}
+
+}  // namespace
+
+void VerbsPath::submit(Job&& job, const Deadline& deadline) {
+  {
+    const std::lock_guard lock(group_->mutex);
+    enqueue(std::move(job));
+  }
+  wait_for_room(deadline);
+}
+
+bool VerbsPath::submit_at_once(const std::shared_ptr<Transfer>& transfer, const Range& range,
+                               const std::optional<Message>& message) {
+  const std::lock_guard lock(group_->mutex);
+  const bool has_room = may_post() && jobs_.empty() && send_queue_.room() > kReserve + 1;
+  if (!has_room || range.run.nbytes > limits_.max_message) return false;
+  if (message && !message_fits(message_header_nbytes(message->kind))) return false;
+  const bool is_write = range.opcode == IBV_WR_RDMA_WRITE;
+  if (message) RouteStats::add(transfer->route().stats->notifications, 1);
+  transfer->count(is_write ? Operation::write : Operation::read, group_->peer_name);
+  stats_.count(range.opcode, range.run.nbytes);
+  group_->stir();
+  WorkChain chain(2, 1);
+  ibv_send_wr& request = chain.add(range.opcode);
+  request.wr.rdma.remote_addr = range.run.b_address;
+  request.wr.rdma.rkey = range.rkey;
+  chain.add_element(range.run.a_address, static_cast<std::uint32_t>(range.run.nbytes), range.lkey);
+  if (is_write && range.run.nbytes <= limits_.inline_bytes) {
+    request.send_flags |= IBV_SEND_INLINE;
+  }
+  if (is_write && !services_.rail->software()) bare_writes_ = true;
+  PostedChain posted{.transfer = transfer, .job = ++last_job_};  // whose only hold that is now
+  if (message) {
+    add_message(chain, *message, {}, posted);
+    if (!is_write) chain.back().send_flags |= IBV_SEND_FENCE;
+  }
+  post(chain, std::move(posted));
+  return true;
+}
+
+void VerbsPath::submit_message(Job&& job, const Deadline& deadline) {
+  submit_message(std::move(job)).wait_for_room(deadline);
+}
+
+VerbsPath& VerbsPath::submit_message(Job&& job) {
+  const std::lock_guard lock(group_->mutex);
+  VerbsPath& taken = message_path();
+  taken.put_message(std::move(job));
+  return taken;
+}
+
+void VerbsPath::put_message(Job&& job) {
+  job.await(group_->make_fence(rail()));
+  enqueue(std::move(job));
+}
+
+// With the lock held.
+VerbsPath& VerbsPath::message_path() noexcept {
+  VerbsPath* const path = group_->path(group_->message_rail());
+  return path ? *path : *this;
+}
+
+bool VerbsPath::has_room() const noexcept {
+  return jobs_waiting_.load(std::memory_order_relaxed) <= kMaxJobs;
+}
+
+void VerbsPath::wait_for_room(const Deadline& deadline) {
+  if (has_room()) return;
+  // The job is accepted whatever becomes of this wait: a peer that takes nothing is found out by
+  // its heartbeat, and its Transfer tells the caller.
+  services_.poller->wait([this] { return jobs_waiting_.load() <= kMaxJobs / 2; }, deadline);
+}
+
+void VerbsPath::offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
+                      const RailKeys& rkeys, std::vector<std::byte> payload,
+                      const Deadline& deadline) {
+  VerbsPath* taken = this;
+  {
+    const std::lock_guard lock(group_->mutex);
+    taken = &message_path();
+    taken->put_offer(transfer, message, rkeys, std::move(payload));
+  }
+  taken->wait_for_room(deadline);
+}
+
+void VerbsPath::put_offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
+                          const RailKeys& rkeys, std::vector<std::byte> payload) {
+  if (state_ == State::closed) close_reason_(Effect::nothing).raise();
+  const bool staged = payload.size() >= sizeof(std::uint64_t);  // its key, before the seal
+  if (!staged && rkeys[rail()] == 0) {
+    throw VerbsError("the device that messages to peer '" + group_->peer_name +
+                     "' go by now does not reach the memory of this send(): try again");
+  }
+  Job job(transfer, IBV_WR_RDMA_WRITE);
+  Message numbered = message;
+  numbered.id = next_offer_++;
+  numbered.value = rkeys[rail()];
+  job.then(numbered, std::move(payload));
+  transfer->hold();  // dropped when the peer has taken it
+  const bool is_send =
+      numbered.kind == MessageKind::offer || numbered.kind == MessageKind::sealed_offer;
+  offers_.emplace(numbered.id, Offer{transfer, is_send});
+  put_message(std::move(job));
+}
+
+// With the lock held, as all that follows.
+void VerbsPath::enqueue(Job&& job) {
+  if (state_ == State::closed) close_reason_(Effect::nothing).raise();
+  group_->stir();
+  job.set_number(++last_job_);
+  if (may_post() && jobs_.empty() && advance(job)) return finish(job);
+  if (state_ == State::broken && job.started()) {
+    return cut_off(job.transfer(), Effect::some, IBV_WC_WR_FLUSH_ERR);
+  }
+  const bool no_room = state_ != State::asleep && !drowsy_;
+  if (no_room) stats_.queue_full.fetch_add(1, std::memory_order_relaxed);
+  jobs_.push_back(std::move(job));
+  jobs_waiting_.store(jobs_.size());
+  if (state_ == State::asleep && jobs_.size() == 1) needs_renewal_();
+}
+
+void VerbsPath::advance_jobs() {
+  return_credits();
+  if (jobs_.empty()) return;
+  while (may_post() && !jobs_.empty() && advance(jobs_.front())) {
+    finish(jobs_.front());
+    jobs_.pop_front();
+  }
+  const std::size_t before = jobs_waiting_.exchange(jobs_.size());
+  if (before > kMaxJobs / 2 && jobs_.size() <= kMaxJobs / 2) services_.poller->wake();
+}
+
+// All of the job is posted.
+void VerbsPath::finish(Job& job) {
+  if (!send_queue_.end_job(job.number())) jobs_done_ = job.number();
+  job.transfer()->drop();
+}
+
+void VerbsPath::advance_waiting() {
+  if (state_ == State::up && !jobs_.empty()) advance_jobs();
+}
+
+// Posts as much of the job as there is room for. True when all of it is posted.
+bool VerbsPath::advance(Job& job) {
+  while (!job.data_done() || !job.message_done()) {
+    if (send_queue_.room() <= kReserve) return false;
+    WorkChain chain(send_queue_.room() - kReserve, limits_.max_sge);
+    PostedChain posted{.transfer = job.transfer(), .atomic = job.is_atomic()};
+    job.fill(chain, limits_,
+             buffers_->result_element(send_queue_.index(send_queue_.next_ticket())));
+    if (job.is_bare_write() && !services_.rail->software()) bare_writes_ = true;
+    if (job.data_done() && !job.message_done() && !chain.full() && message_allowed(job)) {
+      add_message(chain, job.message(), job.payload(), posted);
+      if (job.message_needs_fence()) chain.back().send_flags |= IBV_SEND_FENCE;
+      job.message_posted();
+    }
+    if (chain.size() == 0) return job.message_done();  // else it waits for the peer to empty a slot
+    job.transfer()->hold();
+    post(chain, std::move(posted));
+    if (state_ != State::up) return false;
+  }
+  return true;
+}
+
+bool VerbsPath::message_fits(std::size_t nbytes) const noexcept {
+  const bool remote_slot_free = messages_sent_ - messages_taken_by_peer_ < remote_.receive_slots;
+  const bool fits_inline = nbytes <= std::min(limits_.inline_bytes, kMaxInlineMessage);
+  return remote_slot_free && (fits_inline || send_slots_used_ < services_.messages.send_slots());
+}
+
+bool VerbsPath::message_allowed(const Job& job) const noexcept {
+  if (job.fence() != nullptr && !group_->passed(*job.fence())) return false;
+  return message_fits(message_header_nbytes(job.message().kind) + job.payload().size());
+}
+
+void VerbsPath::add_message(WorkChain& chain, Message message, std::span<const std::byte> payload,
+                            PostedChain& posted) {
+  const std::uint32_t header = message_header_nbytes(message.kind);
+  const auto nbytes = header + static_cast<std::uint32_t>(payload.size());
+  ibv_send_wr& request = chain.add(IBV_WR_SEND);
+  std::byte* bytes = inline_message_.data();
+  if (nbytes <= std::min(limits_.inline_bytes, kMaxInlineMessage)) {
+    request.send_flags |= IBV_SEND_INLINE;
+  } else {
+    // Slots are freed in the order they are taken: the queue completes in order.
+    bytes = buffers_->send_slot(next_send_slot_++ % services_.messages.send_slots()).data();
+    ++send_slots_used_;
+    posted.message_slot = true;
+  }
+  message.taken = static_cast<std::uint16_t>(messages_taken_);
+  messages_reported_ = messages_taken_;
+  tell_soon_ = tell_soon_ && !held_slots_.empty();
+  if (message.kind == MessageKind::notify_and_tell) {
+    // One question at a time: so many answers fit into the receive slots.
+    if (asked_) message.kind = MessageKind::notify;
+    if (!asked_) asked_ = messages_sent_ + 1;
+  }
+  std::memcpy(bytes, &message, header);
+  if (!payload.empty()) std::memcpy(bytes + header, payload.data(), payload.size());
+  chain.add_element(reinterpret_cast<std::uint64_t>(bytes), nbytes, buffers_->slots_lkey());
+  ++messages_sent_;
+  bare_writes_ = false;
+}
+
+void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
+  const std::uint64_t ticket = send_queue_.next_ticket();
+  for (ibv_send_wr* request = &chain.front(); request != nullptr; request = request->next) {
+    request->wr_id = ticket;
+  }
+  // One completion a chain: it retires every request of the chain and all before them.
+  chain.back().send_flags |= IBV_SEND_SIGNALED;
+  posted.requests = chain.size();
+  if (posted.transfer) posted.transfer->note_begun();
+  stats_.work_requests.fetch_add(chain.size(), std::memory_order_relaxed);
+  stats_.doorbells.fetch_add(1, std::memory_order_relaxed);
+  send_queue_.push(std::move(posted));
+  ibv_send_wr* bad = nullptr;
+  if (const int error = queue_pair_->post_send(chain.front(), &bad); error != 0) {
+    on_post_refused(error);
+  }
+}
+
+void VerbsPath::return_credits() {
+  // Every message of ours tells it along the way; this is for when we send none.
+  const std::uint32_t enough = tell_soon_ ? 1 : services_.messages.credit_every();
+  if (state_ != State::up || drowsy_ || messages_taken_ - messages_reported_ < enough) return;
+  if (send_queue_.room() == 0) return;  // the next completion makes room and comes back here
+  WorkChain chain(1, 1);
+  // A write of no bytes: the immediate says it all, and its completion makes the peer go on.
+  chain.add(IBV_WR_RDMA_WRITE_WITH_IMM).imm_data = ::htonl(messages_taken_);
+  messages_reported_ = messages_taken_;
+  tell_soon_ = tell_soon_ && !held_slots_.empty();
+  post(chain, PostedChain{});
+}
+
+// A fresh queue pair connects over a cut wire as well: the rail serves again when a write of no
+// bytes has come through.
+void VerbsPath::post_probe() {
+  WorkChain chain(1, 1);
+  chain.add(IBV_WR_RDMA_WRITE_WITH_IMM).imm_data = ::htonl(messages_taken_);
+  post(chain, PostedChain{.transfer = {}, .probe = true});
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,59 @@
+// A look-up of memory that a peer shares, as long as somebody waits for what comes of it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "engine/channel/questions.hpp"
+#include "engine/done.hpp"
+#include "engine/memory/remote_memory.hpp"
+
+namespace zerohop::engine {
+
+class Peer;
+
+// Any thread.
+class Inquiry {
+ public:
+  // now: that nothing has the name ends it, too.
+  Inquiry(std::shared_ptr<Peer> peer, std::string name, bool now);  // asks
+  ~Inquiry();
+  Inquiry(const Inquiry&) = delete;
+  Inquiry& operator=(const Inquiry&) = delete;
+
+  bool done() const noexcept { return asked_->answer().done_.is(); }
+  // As Done::on_set() and forget().
+  Done::Id on_done(std::function<void()> callback) {
+    return asked_->answer().done_.on_set(std::move(callback));
+  }
+  void forget(Done::Id id) noexcept { asked_->answer().done_.forget(id); }
+  // Once it is done. nullopt: nothing has the name. Throws PeerLost.
+  std::optional<RemoteMemory> memory() const;
+  std::string late() const;  // what a wait says that has ended before
+
+  // --- for the progress thread ---
+  class Answer {
+   public:
+    void take(std::optional<RemoteMemory>&& memory);  // nullopt: nothing has the name yet
+    void end();                                       // there will be no other
+
+   private:
+    friend class Inquiry;
+    bool now_ = false;
+    std::atomic<bool> arrived_{false};    // found, or known not to be there yet
+    std::optional<RemoteMemory> memory_;  // once done
+    Done done_;
+  };
+
+ private:
+  const std::shared_ptr<Peer> peer_;
+  const std::string name_;
+  std::unique_ptr<Questions<Answer>::Asked> asked_;
+};
+
+}  // namespace zerohop::engine

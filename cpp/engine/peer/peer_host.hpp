@@ -1,0 +1,53 @@
+// What a Peer has from its Endpoint.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "driver/cuda.hpp"
+#include "engine/channel/address.hpp"
+#include "engine/channel/control_message.hpp"
+#include "engine/memory/registrations.hpp"
+#include "engine/path/local/copy_queue.hpp"
+#include "engine/path/local/neighbourhood.hpp"
+#include "engine/path/staged/staging.hpp"
+#include "engine/path/verbs/striping.hpp"
+#include "engine/rail.hpp"
+#include "engine/stats/route_books.hpp"
+
+namespace zerohop::engine {
+
+class Checker;
+class Peer;
+class ProgramStreams;
+
+// tell() sends a control message to that Peer; repair() has the queue pair of that rail replaced;
+// both only pass the word to the progress thread.
+struct PeerHost {
+  EndpointId own_id{};
+  Rails rails;
+  double default_timeout = 30.0;
+  std::uint64_t stripe_bytes = kDefaultStripeBytes;  // larger transfers take several rails
+  std::shared_ptr<Neighbourhood> neighbourhood;      // null: this Endpoint has none, because
+  std::string no_neighbourhood;                      // ... of this
+  std::weak_ptr<CopyQueue> copy_queue;               // the Endpoint's: its thread holds Peers
+  Settings settings{};  // of the Endpoint, to be shown with those of the queue pair
+  std::shared_ptr<RouteBooks> books;
+  std::shared_ptr<Registrations> registrations;
+  std::shared_ptr<StagedMemories> staged_memories;
+  std::shared_ptr<Stager> stager;
+  std::size_t staging_chunk = 0;  // bytes
+  bool integrity = false;         // whether it wants transfers to be checked
+  std::shared_ptr<Checker> checker;
+  std::shared_ptr<ProgramStreams> streams;
+  std::function<void(const std::shared_ptr<Peer>&, ControlMessage)> tell;
+  std::function<void(const std::shared_ptr<Peer>&, RailIndex)> repair;
+  std::function<void(const std::shared_ptr<Peer>&)> leave;
+  std::function<void()> look;  // has the progress thread poll, as no event will wake it
+  std::shared_ptr<const driver::Cuda> cuda;  // null: libcuda's, loaded when it is needed
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,47 @@
+// Streams of the program: of which GPU each is, and what it waits for.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/locks.hpp"
+#include "engine/stream/stream_waits.hpp"
+
+namespace zerohop::engine {
+
+// Any thread.
+class ProgramStreams {
+ public:
+  // cuda: null, libcuda's, loaded when it is needed. seconds: that a wait takes at most, unless the
+  // call says otherwise.
+  ProgramStreams(std::shared_ptr<const driver::Cuda> cuda, double seconds)
+      : cuda_(std::move(cuda)), seconds_(seconds) {}
+
+  void serve(StreamWaits::Host host) { host_ = std::move(host); }  // before the first wait
+  // Throws RouteUnavailable (no GPU), CudaError.
+  StreamWaits::Stream find(driver::CudaStream handle, std::optional<double> timeout);
+  // Throws Error once closed.
+  std::shared_ptr<StreamWaits> waits();
+  // A place for a wait that is to come: see StreamHold. Null: this build has no kernels, so no
+  // stream waits for anything of this library.
+  std::unique_ptr<StreamHold> hold(driver::CudaStream handle);
+  // The slot of a notification that the stream waits for; it is looked anew, for a moment.
+  std::optional<std::uint32_t> awaited(driver::CudaStream handle);
+
+  void give_up();          // the Endpoint is closed: all waits end now
+  void let_go() noexcept;  // of the GPUs, too
+
+ private:
+  const std::shared_ptr<const driver::Cuda> cuda_;
+  const double seconds_;
+
+  Mutex<Rank::endpoint_gpus> mutex_;  // guards all below
+  bool closed_ = false;
+  std::optional<StreamWaits::Host> host_;
+  std::map<int, std::shared_ptr<const gpu::Device>> devices_;  // by ordinal
+  std::shared_ptr<StreamWaits> waits_;                         // null before the first
+};
+
+}  // namespace zerohop::engine
