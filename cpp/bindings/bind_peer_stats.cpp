@@ -92,13 +92,8 @@ void add_mapped(py::list& routes, py::dict row, const engine::RouteBook::Name& n
   routes.append(std::move(row));
 }
 
-std::map<int, GpuWindows::Mapped> mapped_of(const Peer& peer) {
-  const engine::Neighbour* neighbour = peer.neighbour();
-  return neighbour != nullptr ? neighbour->mapped() : std::map<int, GpuWindows::Mapped>{};
-}
-
 py::list routes_of(const Peer& peer) {
-  const auto mapped = mapped_of(peer);
+  const auto mapped = peer.mapped();
   py::list routes;
   for (const auto& row : peer.route_stats()) add_mapped(routes, row_of(row), row.first, mapped);
   return routes;
@@ -118,7 +113,7 @@ void add_rails(py::dict& all, const Peer& peer) {
       {"queue_full", &PathStats::queue_full},
       {"queue_pair_errors", &PathStats::broken},
       {"sleeps", &PathStats::sleeps}};
-  const auto reports = peer.rails();
+  const auto reports = peer.rails().reports();
   py::list rails;
   for (const auto& report : reports) {
     py::dict rail;
@@ -143,8 +138,8 @@ void add_rails(py::dict& all, const Peer& peer) {
 
 // Sets what went without a device, and adds it to the sums.
 void add_copies(py::dict& all, const Peer& peer) {
-  const engine::Neighbour* neighbour = peer.neighbour();
-  if (neighbour == nullptr) return;
+  const auto& neighbour = peer.neighbour();
+  if (!neighbour) return;
   std::uint64_t out = 0;
   std::uint64_t in = 0;
   for (const auto& [name, stats] : peer.route_stats()) {
@@ -189,7 +184,7 @@ py::dict endpoint_stats(const engine::Endpoint& self) {
   const auto peers = self.peers();
   std::map<int, GpuWindows::Mapped> mapped;
   for (const auto& peer : peers) {
-    for (const auto& [ordinal, here] : mapped_of(*peer)) {
+    for (const auto& [ordinal, here] : peer->mapped()) {
       mapped[ordinal].chunks += here.chunks;
       mapped[ordinal].nbytes += here.nbytes;
     }

@@ -10,7 +10,7 @@ Dropped dropped_of(const std::vector<std::shared_ptr<engine::Peer>>& peers) {
   Dropped sum;
   for (const auto& peer : peers) {
     sum.transfers += peer->given_up();
-    for (const auto& rail : peer->rails()) {
+    for (const auto& rail : peer->rails().reports()) {
       if (rail.stats != nullptr) sum.sends += rail.stats->sends_dropped.load();
     }
   }

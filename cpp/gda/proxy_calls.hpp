@@ -47,7 +47,7 @@ class ProxyCalls {
     bool tells = false;
   };
   struct Begun {
-    engine::Peer::Transferring transfer;  // null: it was refused, or there is nothing to do
+    engine::Transferring transfer;  // null: it was refused, or there is nothing to do
     Turn turn;
     std::uint64_t result = 0;  // where it is to be put
     bool failed = false;
@@ -67,7 +67,7 @@ class ProxyCalls {
   engine::Memory keep_value(const softhca::Wqe& entry) const;
   // What entries have been added, and a notification behind it.
   void begin_batch(const std::optional<engine::Notification>& notification = {});
-  engine::Peer::Transferring call_batch(const std::optional<engine::Notification>& notification);
+  engine::Transferring call_batch(const std::optional<engine::Notification>& notification);
   void give_up(const Turn& turn);
   void finish(Begun& first) noexcept;
   void fail(std::string_view why) noexcept;

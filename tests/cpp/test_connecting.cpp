@@ -130,7 +130,7 @@ TEST_CASE("a queue pair that cannot be replaced ends the peer, on both sides") {
   REQUIRE(attempt->peer != nullptr);
 
   queue_pairs_refused = true;
-  attempt->peer->path(0)->abandon("a test broke it");
+  attempt->peer->rails().path(0)->abandon("a test broke it");
   CHECK(dialler.poller().wait([&] { return !attempt->peer->alive(); }, within(kSoon)));
   std::string reason;
   try {

@@ -129,11 +129,11 @@ TEST_CASE("a queue pair takes long to replace") {
   const auto peer = there.accept(soon());
   {
     const DriverHangs hang;
-    attempt->peer->path(0)->abandon("a test broke it");
+    attempt->peer->rails().path(0)->abandon("a test broke it");
     CHECK(somebody_waits());
     check_that_it_answers(*peer);
   }
-  CHECK(eventually([&] { return attempt->peer->rails().front().trouble.empty(); }));
+  CHECK(eventually([&] { return attempt->peer->rails().reports().front().trouble.empty(); }));
   finish(peer->notify({.slot = 1, .value = 1}));
 }
 

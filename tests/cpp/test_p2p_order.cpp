@@ -35,7 +35,7 @@ struct Neighbours {
   explicit Neighbours(bool software)
       : left(near("left", software)), right(near("right", software)) {}
   std::uint64_t work_requests() const { return to_right->path(0)->stats().work_requests.load(); }
-  Peer::Transferring write(const char* require, std::optional<Notification> notify = {}) {
+  Transferring write(const char* require, std::optional<Notification> notify = {}) {
     const Peer::Pair pair{&source, &far};
     return to_right->write({&pair, 1}, {.notify = notify, .require = require, .timeout = {}});
   }
@@ -50,7 +50,7 @@ struct Neighbours {
   RemoteMemory far = target.remote();
 };
 
-void finish(const Peer::Transferring& transfer) {
+void finish(const Transferring& transfer) {
   REQUIRE(transfer->wait(soon()));
   (void)transfer->result();
 }

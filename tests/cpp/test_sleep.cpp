@@ -59,7 +59,7 @@ struct Hub {
   }
   std::size_t awake() const {
     std::size_t count = 0;
-    for (const auto& peer : to_guest) count += peer->asleep() ? 0 : 1;
+    for (const auto& peer : to_guest) count += peer->rails().asleep() ? 0 : 1;
     return count;
   }
   // Of both ends.
@@ -77,7 +77,7 @@ TEST_CASE("what nobody uses gives its queue pair and registered memory back, at 
   REQUIRE(eventually([&] { return house.awake() == 1; }));
   house.sleeps(0);
   for (const auto& peer : {house.to_guest[0], house.to_hub[0]}) {
-    const auto& path = peer->path(0);
+    const auto& path = peer->rails().path(0);
     CHECK(path->queue_pair_number() == 0);
     CHECK(path->registered_nbytes() == 0);
     CHECK(path->stats().sleeps.load() >= 1);
@@ -122,8 +122,8 @@ TEST_CASE("whatever needs the queue pair has it back") {
     await(peer.fetch_add(word.remote(), 4));
     CHECK(*reinterpret_cast<const std::int64_t*>(word.layout().address) == 4 * (round + 1));
   }
-  CHECK(peer.path(0)->stats().broken.load() == 0);
-  CHECK(peer.path(0)->stats().queue_full.load() == 0);  // to wake is no want of room
+  CHECK(peer.rails().path(0)->stats().broken.load() == 0);
+  CHECK(peer.rails().path(0)->stats().queue_full.load() == 0);  // to wake is no want of room
 }
 
 TEST_CASE("a recv() waits through a sleep, and so does a message that nobody has taken yet") {
@@ -197,7 +197,7 @@ TEST_CASE("both ends have a limit, ask each other, and wake each other") {
   }
   const auto sum = [&](auto PathStats::* counter) {
     std::uint64_t total = 0;
-    for (const auto& peer : peers) total += (peer->path(0)->stats().*counter).load();
+    for (const auto& peer : peers) total += (peer->rails().path(0)->stats().*counter).load();
     return total;
   };
   std::atomic<bool> ends{false};

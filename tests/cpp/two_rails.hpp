@@ -52,46 +52,46 @@ inline bool equal(const engine::Memory& a, const engine::Memory& b) {
   return std::memcmp(data(a), data(b), a.layout().nbytes()) == 0;
 }
 
-inline engine::Peer::Transferring write(engine::Peer& peer, const engine::Memory& from,
-                                        const engine::RemoteMemory& to,
-                                        std::optional<engine::Notification> notify = {}) {
+inline engine::Transferring write(engine::Peer& peer, const engine::Memory& from,
+                                  const engine::RemoteMemory& to,
+                                  std::optional<engine::Notification> notify = {}) {
   const engine::Peer::Pair pair{&from, &to};
   return peer.write({&pair, 1}, {.notify = notify, .require = {}, .timeout = {}});
 }
 
-inline engine::Peer::Transferring read(engine::Peer& peer, const engine::Memory& into,
-                                       const engine::RemoteMemory& from) {
+inline engine::Transferring read(engine::Peer& peer, const engine::Memory& into,
+                                 const engine::RemoteMemory& from) {
   const engine::Peer::Pair pair{&into, &from};
   return peer.read({&pair, 1}, {.notify = {}, .require = {}, .timeout = {}});
 }
 
-inline void finish(const engine::Peer::Transferring& transfer) {
+inline void finish(const engine::Transferring& transfer) {
   REQUIRE(transfer->wait(soon()));
   (void)transfer->result();
 }
 
 inline std::uint64_t bytes_out(const engine::Peer& peer, std::size_t rail) {
-  return peer.rails().at(rail).stats->bytes_out.load();
+  return peer.rails().reports().at(rail).stats->bytes_out.load();
 }
 
 inline bool serves(const engine::Peer& peer, std::size_t rail) {
-  return peer.rails().at(rail).trouble.empty();
+  return peer.rails().reports().at(rail).trouble.empty();
 }
 
 inline std::string troubles(const engine::Peer& peer) {
   std::string all;
-  for (const auto& rail : peer.rails()) all += rail.device + " '" + rail.trouble + "' ";
+  for (const auto& rail : peer.rails().reports()) all += rail.device + " '" + rail.trouble + "' ";
   return all;
 }
 
 // Ends the rail's queue pair as an error of its device does.
 inline void cut(engine::Peer& peer, engine::RailIndex rail) {
-  peer.path(rail)->abandon("the wire was cut");
+  peer.rails().path(rail)->abandon("the wire was cut");
 }
 
 template <typename Ready>
 bool wait_for(engine::Peer& peer, Ready ready) {
-  return peer.path(0)->poller()->wait(ready, soon());
+  return peer.rails().path(0)->poller()->wait(ready, soon());
 }
 
 }  // namespace zerohop::testing

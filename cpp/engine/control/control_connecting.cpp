@@ -121,7 +121,7 @@ Hello Control::make_hello(const Link& link, const EndpointId& to, Peer& peer) {
   hello.integrity = peer.wants_checks() ? 1 : 0;
   hello.global_atomics = 1;
   for (const auto& rail : rails_) {
-    const auto path = peer.path(rail->index());
+    const auto path = peer.rails().path(rail->index());
     const PathTerms terms = path ? path->terms() : PathTerms{};
     hello.queue_pairs.push_back(terms.queue_pair);
     if (!path) continue;
@@ -136,13 +136,13 @@ Hello Control::make_hello(const Link& link, const EndpointId& to, Peer& peer) {
 // connected is tried again, if another is.
 void Control::connect_rails(Link& link, const Hello& hello) {
   const std::size_t count = std::min(rails_.size(), hello.queue_pairs.size());
-  link.peer->set_rail_count(count, hello.global_atomics != 0);
+  link.peer->rails().set_count(count, hello.global_atomics != 0);
   link.peer->meet(hello.doorway, hello.token);
   if (hello.integrity != 0 || link.peer->wants_checks()) link.peer->check_transfers();
   std::size_t connected = 0;
   for (const auto& rail : rails_) {
     const RailIndex index = rail->index();
-    const auto path = link.peer->path(index);
+    const auto path = link.peer->rails().path(index);
     if (!path) continue;
     if (index >= count || hello.queue_pairs[index].number == 0) {
       path->close([name = rail->name()](Effect effect) {
@@ -165,7 +165,7 @@ void Control::connect_rails(Link& link, const Hello& hello) {
   }
   if (connected == 0) {
     throw VerbsError("none of the rails to peer '" + hello.name +
-                         "' can be connected: " + link.peer->rails().front().trouble,
+                         "' can be connected: " + link.peer->rails().reports().front().trouble,
                      ENODEV);
   }
 }

@@ -163,7 +163,7 @@ void Control::check_link(Link& link, Clock::time_point now) {
   if (now - link.spoke >= kHeartbeatEvery) send(link, Heartbeat{.sequence = ++link.heartbeats});
   check_rails(link, now);
   check_answer(link, now);
-  if (Neighbour* const neighbour = link.peer->neighbour()) neighbour->sweep();
+  link.peer->sweep();
 }
 
 }  // namespace zerohop::engine

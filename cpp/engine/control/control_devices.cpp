@@ -82,7 +82,7 @@ void Control::on_async_event(Rail& rail, const rdma::AsyncEvent& event) {
 std::shared_ptr<VerbsPath> Control::path_of(RailIndex rail, std::uint32_t qp_number) {
   std::shared_ptr<VerbsPath> its;
   links_.each([&](const Link& link) {
-    const auto path = link.peer ? link.peer->path(rail) : nullptr;
+    const auto path = link.peer ? link.peer->rails().path(rail) : nullptr;
     if (path && path->queue_pair_number() == qp_number) its = path;
   });
   return its;
@@ -92,10 +92,11 @@ std::shared_ptr<VerbsPath> Control::path_of(RailIndex rail, std::uint32_t qp_num
 // and tried again as soon as it is back. A single rail may outlast a short break.
 void Control::on_port_event(RailIndex rail, bool up, const std::string& sentence) {
   links_.each([&](Link& link) {
-    if (!link.established || rail >= link.peer->rail_count() || link.peer->rail_count() == 1) {
+    if (!link.established || rail >= link.peer->rails().count() ||
+        link.peer->rails().count() == 1) {
       return;
     }
-    const auto path = link.peer->path(rail);
+    const auto path = link.peer->rails().path(rail);
     if (!path) return;
     if (!up) path->abandon(sentence);
     if (up && link.rails[rail].repair_at) renew(link, rail);
@@ -123,8 +124,8 @@ void Control::on_device_lost(Rail& rail, const std::string& cause) {
   progress_->unwatch(rail.device().async_fd());
   progress_->unwatch(poller_->event_fd(rail.index()));
   links_.each([&](Link& link) {
-    const auto path = link.peer ? link.peer->path(rail.index()) : nullptr;
-    if (rails_.size() == 1 || (path && link.peer->rail_count() == 1)) {
+    const auto path = link.peer ? link.peer->rails().path(rail.index()) : nullptr;
+    if (rails_.size() == 1 || (path && link.peer->rails().count() == 1)) {
       part(link, cause);
     } else if (path) {
       leave_rail(link, rail.index(), cause);

@@ -60,7 +60,7 @@ void Control::on(Link& link, const OpenDirect& open) {
   const auto made = std::make_shared<std::shared_ptr<const DirectTarget>>();
   call_driver(
       [made, peer = link.peer, open] {
-        *made = peer->make_direct_target(open.rail, open.queue_pair);
+        *made = peer->direct_links().make_target(open.rail, open.queue_pair);
       },
       [this, made, at = link.weak_from_this(), open](const std::optional<Failure>& failure) {
         const auto asker = at.lock();
@@ -87,16 +87,18 @@ void Control::answer_direct(Link& link, const OpenDirect& open,
   send(link, answer);
 }
 
-void Control::on(Link& link, const DirectOpened& opened) { link.peer->on_direct_opened(opened); }
+void Control::on(Link& link, const DirectOpened& opened) {
+  link.peer->direct_links().on_opened(opened);
+}
 
 void Control::on(Link& link, const CloseDirect& close) {
   auto target = link.direct_targets.extract(close.request);
   if (!target.empty()) retire(std::move(target.mapped()));
 }
 
-void Control::on(Link& link, const SumUp& asked) { link.peer->on_sum_up(asked); }
+void Control::on(Link& link, const SumUp& asked) { link.peer->checks().on_sum_up(asked); }
 
-void Control::on(Link& link, const SummedUp& answer) { link.peer->on_summed_up(answer); }
+void Control::on(Link& link, const SummedUp& answer) { link.peer->checks().on_summed_up(answer); }
 
 void Control::on(Link&, const Heartbeat&) {}  // that it came is all it says
 

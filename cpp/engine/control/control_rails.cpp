@@ -39,13 +39,13 @@ void Control::repair(const std::shared_ptr<Peer>& peer, RailIndex rail) {
 }
 
 void Control::on_broken(Link& link, RailIndex rail) {
-  if (link.peer->path(rail)->asleep()) return to_wake_.push_back(link.weak_from_this());
+  if (link.peer->rails().path(rail)->asleep()) return to_wake_.push_back(link.weak_from_this());
   LinkRail& state = link.rails[rail];
-  if (!link.peer->path(rail)->drained()) return;  // it has a fresh one already
-  state.repair_wanted = !link.established;        // establish() asks again
+  if (!link.peer->rails().path(rail)->drained()) return;  // it has a fresh one already
+  state.repair_wanted = !link.established;                // establish() asks again
   if (!link.established) return;
   state.broke = Clock::now();
-  const bool again = link.peer->rail_count() > 1 && link.peer->path(rail)->fruitless();
+  const bool again = link.peer->rails().count() > 1 && link.peer->rails().path(rail)->fruitless();
   // The peer's fresh queue pair shows that it is there again, and waits.
   const bool awaited = state.requeue && state.requeue->generation > state.generation;
   if (again && !awaited) {
@@ -59,13 +59,13 @@ void Control::renew(Link& link, RailIndex rail) {
   LinkRail& state = link.rails[rail];
   state.repair_at.reset();
   if (state.renewing) return;
-  if (state.peer_generation > state.generation) link.peer->path(rail)->settle();
-  const bool sleeps = link.peer->path(rail)->asleep();
+  if (state.peer_generation > state.generation) link.peer->rails().path(rail)->settle();
+  const bool sleeps = link.peer->rails().path(rail)->asleep();
   if (sleeps) link.rest.used = Clock::now();
   if (sleeps && !state.wakes) state.wakes = link.rest.used;
   state.renewing = true;
   call_driver(
-      [peer = link.peer, rail] { peer->path(rail)->renew(); },
+      [peer = link.peer, rail] { peer->rails().path(rail)->renew(); },
       [this, at = link.weak_from_this(), rail, sleeps](const std::optional<Failure>& failure) {
         const auto renewed = at.lock();
         if (!renewed || !links_.contains(*renewed)) return;
@@ -77,7 +77,7 @@ void Control::renew(Link& link, RailIndex rail) {
 
 void Control::tell_renewed(Link& link, RailIndex rail, bool slept) {
   LinkRail& state = link.rails[rail];
-  const rdma::QueuePairAddress fresh = link.peer->path(rail)->terms().queue_pair;
+  const rdma::QueuePairAddress fresh = link.peer->rails().path(rail)->terms().queue_pair;
   if (fresh.number == 0) return;  // closed meanwhile
   try {
     state.wakes.reset();
@@ -102,13 +102,13 @@ void Control::postpone(Link& link, RailIndex rail, const std::string& cause) {
     return;
   }
   state.wakes.reset();
-  if (link.peer->rail_count() == 1) return part(link, cause);
-  link.peer->path(rail)->give_up(cause);
+  if (link.peer->rails().count() == 1) return part(link, cause);
+  link.peer->rails().path(rail)->give_up(cause);
   state.repair_at = now + kTryAgainAfter;
 }
 
 void Control::on(Link& link, const Requeue& requeue) {
-  if (requeue.rail >= link.peer->rail_count() || !link.peer->path(requeue.rail)) {
+  if (requeue.rail >= link.peer->rails().count() || !link.peer->rails().path(requeue.rail)) {
     throw ProtocolError("a queue pair of a rail that the connection does not have");
   }
   // The peer noticed the error first. This end's queue pair is about to, and knows better what
@@ -116,15 +116,15 @@ void Control::on(Link& link, const Requeue& requeue) {
   LinkRail& state = link.rails[requeue.rail];
   state.peer_generation = requeue.generation;
   const bool gone = requeue.queue_pair.number == 0;
-  if (gone && link.peer->rail_count() == 1) return part(link, "its device is gone");
+  if (gone && link.peer->rails().count() == 1) return part(link, "its device is gone");
   if (gone) leave_rail(link, requeue.rail, "the peer's device of this rail is gone");
-  const bool left = ((link.peer->open_rails() >> requeue.rail) & 1) == 0;
-  link.peer->path(requeue.rail)->settle();
+  const bool left = ((link.peer->rails().open_rails() >> requeue.rail) & 1) == 0;
+  link.peer->rails().path(requeue.rail)->settle();
   if (left && !gone) tell_left(link, requeue.rail);
   if (left) return;
   state.requeue = requeue;
   state.requeued = Clock::now();
-  if (link.peer->path(requeue.rail)->asleep()) return renew(link, requeue.rail);
+  if (link.peer->rails().path(requeue.rail)->asleep()) return renew(link, requeue.rail);
   try {
     reconnect(link, requeue.rail);
   } catch (const std::exception& error) {
@@ -140,14 +140,14 @@ void Control::reconnect(Link& link, RailIndex rail) {
   state.requeue.reset();
   state.broke.reset();
   state.woken.reset();
-  link.peer->path(rail)->reconnect(remote);
+  link.peer->rails().path(rail)->reconnect(remote);
 }
 
 void Control::check_rails(Link& link, Clock::time_point now) {
-  const auto count = static_cast<RailIndex>(link.peer->rail_count());
+  const auto count = static_cast<RailIndex>(link.peer->rails().count());
   for (RailIndex rail = 0; rail < count; ++rail) {
     LinkRail& state = link.rails[rail];
-    const auto path = link.peer->path(rail);
+    const auto path = link.peer->rails().path(rail);
     if (!path || path->gone()) continue;
     if (state.repair_at && now >= *state.repair_at) renew(link, rail);
     if (state.woken && now - *state.woken > kWokenWithin) {
@@ -171,8 +171,8 @@ void Control::check_rails(Link& link, Clock::time_point now) {
 }
 
 void Control::check_settled(Link& link, Clock::time_point now) {
-  for (RailIndex rail = 0; rail < link.peer->rail_count(); ++rail) {
-    const auto since = link.peer->unsettled(rail);
+  for (RailIndex rail = 0; rail < link.peer->rails().count(); ++rail) {
+    const auto since = link.peer->rails().unsettled(rail);
     if (since && now - *since >= kDarkFor) {
       return part(link, "it does not put away its end of the queue pair of " +
                             rails_[rail]->name() + " that broke");
@@ -181,10 +181,10 @@ void Control::check_settled(Link& link, Clock::time_point now) {
 }
 
 void Control::check_dark(Link& link, Clock::time_point now) {
-  const auto since = link.peer->dark();
+  const auto since = link.peer->rails().dark();
   if (!since || now - *since < kDarkFor) return;
   std::string causes;
-  for (const Peer::RailReport& rail : link.peer->rails()) {
+  for (const PeerRails::Report& rail : link.peer->rails().reports()) {
     causes += (causes.empty() ? "" : "; ") + rail.device + ": " + rail.trouble;
   }
   part(link, "none of its rails works any more (" + causes + ")");
@@ -196,7 +196,7 @@ void Control::leave_rail(Link& link, RailIndex rail, const std::string& sentence
     return Failure{.kind = Failure::Kind::verbs, .message = sentence, .code = ENODEV}.with_effect(
         effect);
   };
-  if (link.peer->path(rail)->close(reason) && link.established) tell_left(link, rail);
+  if (link.peer->rails().path(rail)->close(reason) && link.established) tell_left(link, rail);
 }
 
 void Control::tell_left(Link& link, RailIndex rail) {

@@ -26,7 +26,7 @@ constexpr milliseconds kLookEvery{25};
 
 // When it was used last, to a tick.
 Clock::time_point last_use(Link& link, Clock::time_point now) {
-  const std::uint64_t activity = link.peer->activity();
+  const std::uint64_t activity = link.peer->rails().activity();
   if (activity != link.rest.activity) link.rest.used = now;
   link.rest.activity = activity;
   return link.rest.used;
@@ -54,7 +54,7 @@ void Control::put_to_sleep(Clock::time_point now) {
   std::size_t awake = 0;
   std::vector<Link*> unused;
   links_.each([&](Link& link) {
-    if (!link.established || link.rest.asked || link.peer->asleep()) return;
+    if (!link.established || link.rest.asked || link.peer->rails().asleep()) return;
     ++awake;
     const bool lately = now - last_use(link, now) < awake_.after_use;
     const auto& refused = link.rest.refused;
@@ -66,7 +66,7 @@ void Control::put_to_sleep(Clock::time_point now) {
   std::size_t excess = awake - awake_.most;
   for (Link* link : unused) {
     if (excess == 0) return;
-    const auto tallies = link->peer->drowse();
+    const auto tallies = link->peer->rails().drowse();
     if (!tallies) continue;
     link->rest.asked = now;
     send(*link, Sleep{.rails = *tallies});
@@ -83,17 +83,17 @@ void Control::on(Link& link, const Sleep& asked) {
   const bool in_repair = std::ranges::any_of(
       link.rails, [](const LinkRail& rail) { return rail.renewing || rail.requeue.has_value(); });
   const bool lately = now - last_use(link, now) < awake_.after_use;
-  const bool agrees = !in_repair && !lately && link.peer->fall_asleep_with(asked.rails);
-  if (!agrees) link.peer->rouse();  // from a question of its own
+  const bool agrees = !in_repair && !lately && link.peer->rails().fall_asleep_with(asked.rails);
+  if (!agrees) link.peer->rails().rouse();  // from a question of its own
   send(link, Slept{.agrees = agrees ? std::uint8_t{1} : std::uint8_t{0}});
 }
 
 void Control::on(Link& link, const Slept& answer) {
   if (!link.rest.asked) throw ProtocolError("it answers that it sleeps, and was not asked");
   link.rest.asked.reset();
-  if (answer.agrees != 0) return link.peer->fall_asleep();
+  if (answer.agrees != 0) return link.peer->rails().fall_asleep();
   link.rest.refused = Clock::now();
-  link.peer->rouse();
+  link.peer->rails().rouse();
 }
 
 void Control::check_answer(Link& link, Clock::time_point now) {
@@ -104,8 +104,8 @@ void Control::check_answer(Link& link, Clock::time_point now) {
 }
 
 void Control::wake(Link& link) {
-  for (RailIndex rail = 0; rail < link.peer->rail_count(); ++rail) {
-    const auto path = link.peer->path(rail);
+  for (RailIndex rail = 0; rail < link.peer->rails().count(); ++rail) {
+    const auto path = link.peer->rails().path(rail);
     if (path && path->asleep()) renew(link, rail);  // which may end the link
   }
   more_awake_ = true;

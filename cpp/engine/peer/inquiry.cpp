@@ -3,7 +3,6 @@
 #include <stdexcept>
 
 #include "base/error.hpp"
-#include "base/fork.hpp"
 #include "engine/peer/peer.hpp"
 
 namespace zerohop::engine {
@@ -25,18 +24,18 @@ Inquiry::Inquiry(std::shared_ptr<Peer> peer, std::string name, bool now)
       asked_(std::make_unique<Questions<Answer>::Asked>(peer_->lookups_)) {
   asked_->answer().now_ = now;
   peer_->host_.tell(peer_, Lookup{.request = asked_->number(), .name = name_});
-  peer_->check_alive();  // behind the question: lose() ends those that were asked before it
+  peer_->state_->check_alive();  // behind the question: lose() ends those that were asked before it
 }
 
 Inquiry::~Inquiry() {
   // The lock may be held by a thread of the parent.
-  if (peer_->process_generation_ != fork_generation()) (void)asked_.release();
+  if (peer_->state_->forked()) (void)asked_.release();
 }
 
 std::optional<RemoteMemory> Inquiry::memory() const {
   const Answer& answer = asked_->answer();
   if (!answer.memory_ && !(answer.now_ && answer.arrived_.load())) {
-    peer_->throw_lost(Effect::nothing);
+    peer_->state_->throw_lost(Effect::nothing);
   }
   return answer.memory_;
 }
@@ -49,7 +48,7 @@ std::string Inquiry::late() const {
 }
 
 std::shared_ptr<Inquiry> Peer::ask(const std::string& name, bool now) {
-  check_alive();
+  state_->check_alive();
   if (name.size() > kMaxNameBytes) {
     throw std::invalid_argument("a name has at most " + std::to_string(kMaxNameBytes) + " bytes");
   }

@@ -1,11 +1,11 @@
 #include "engine/peer/peer.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <stdexcept>
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/fork.hpp"
 #include "base/report.hpp"
 
 namespace zerohop::engine {
@@ -14,60 +14,96 @@ Peer::Peer(Host host, std::shared_ptr<Poller> poller, Identity identity)
     : host_(std::move(host)),
       poller_(std::move(poller)),
       book_(host_.books->open()),
-      routes_(host_.rails, book_),
-      process_generation_(fork_generation()),
-      identity_(std::move(identity)),
-      group_(std::make_shared<PathGroup>(identity_.name)),
-      staging_(std::make_shared<Staging>(Staging::Services{.poller = poller_,
-                                                           .registrations = host_.registrations,
-                                                           .memories = host_.staged_memories,
-                                                           .stager = host_.stager,
-                                                           .chunk = host_.staging_chunk},
-                                         group_)) {
-  group_->staged = staging_;
-}
+      state_(std::make_shared<PeerState>(std::move(identity), host_.own_id, host_.default_timeout)),
+      streams_(std::make_shared<CallStream>(host_.streams, host_.cuda)),
+      rails_(std::make_shared<PeerRails>(host_.rails, state_)),
+      devices_(std::make_shared<DevicePath>(state_, rails_, poller_, book_, host_.stripe_bytes)),
+      staged_(std::make_shared<StagedPath>(Staging::Services{.poller = poller_,
+                                                             .registrations = host_.registrations,
+                                                             .memories = host_.staged_memories,
+                                                             .stager = host_.stager,
+                                                             .chunk = host_.staging_chunk},
+                                           state_, rails_)),
+      gpu_copies_(std::make_shared<GpuCopies>(poller_, host_.look)),
+      local_(std::make_shared<LocalPath>(
+          LocalPath::Services{.state = state_,
+                              .poller = poller_,
+                              .book = book_,
+                              .rails = rails_,
+                              .staged = staged_,
+                              .gpu_copies = gpu_copies_,
+                              .copy_queue = host_.copy_queue,
+                              .streams = streams_,
+                              .no_neighbourhood = host_.no_neighbourhood})),
+      gpu_(std::make_shared<GpuPath>(state_, poller_, staged_, local_, gpu_copies_, streams_)),
+      messages_(std::make_shared<Messages>(Messages::Services{.state = state_,
+                                                              .poller = poller_,
+                                                              .rails = rails_,
+                                                              .devices = devices_,
+                                                              .staged = staged_,
+                                                              .local = local_,
+                                                              .registrations = host_.registrations,
+                                                              .checker = host_.checker})) {}
 
 std::shared_ptr<Peer> Peer::create(Host host, PathServices services, Identity identity) {
   std::shared_ptr<Peer> peer(new Peer(std::move(host), services.poller, std::move(identity)));
-  if (peer->host_.neighbourhood) peer->invitation_.emplace(peer->host_.neighbourhood);
-  std::weak_ptr<Peer> weak = peer;
-  for (const auto& rail : peer->host_.rails) {
-    services.rail = rail;
-    const auto on_broken = [weak, index = rail->index()] {
-      if (auto alive = weak.lock()) alive->host_.repair(alive, index);
-    };
-    peer->paths_.push_back(rail->gone() ? nullptr
-                                        : VerbsPath::create(services, peer->group_, on_broken));
-  }
+  peer->join_paths();
+  const std::weak_ptr<Peer> weak = peer;
+  peer->rails_->open(std::move(services), [weak](RailIndex rail) {
+    if (const auto self = weak.lock()) self->host_.repair(self, rail);
+  });
   return peer;
 }
 
+void Peer::join_paths() {
+  if (host_.neighbourhood) invitation_.emplace(host_.neighbourhood);
+  const auto tell = [weak = weak_from_this()](ControlMessage message) {
+    if (const auto self = weak.lock()) self->host_.tell(self, std::move(message));
+  };
+  const auto notify = [weak = weak_from_this()](const TransferOptions& options) {
+    const auto self = weak.lock();
+    if (!self) throw PeerLost("the peer is lost");
+    return self->transfer(IBV_WR_RDMA_WRITE, {}, options);
+  };
+  checks_ = std::make_shared<Checks>(Checks::Services{.state = state_,
+                                                      .poller = poller_,
+                                                      .checker = host_.checker,
+                                                      .streams = streams_,
+                                                      .tell = tell,
+                                                      .notify = notify});
+  direct_links_ = std::make_shared<DirectLinks>(state_, poller_, rails_, tell);
+}
+
+void Peer::meet(std::string doorway, const ipc::Token& token) {
+  local_->meet(std::move(doorway), token);
+  gpu_->meet(book_);
+}
+
+void Peer::check_transfers() {
+  checks_->begin();
+  messages_->check_all();
+}
+
 void Peer::become_alive() {
-  host_.books->connected(book_, identity_.name);
-  state_.store(State::alive, std::memory_order_release);
+  host_.books->connected(book_, state_->name());
+  state_->become_alive();
 }
 
 bool Peer::lose(const std::string& reason) {
-  if (state_.load() == State::lost) return false;
+  if (left_.load()) return false;
   // From here on its process begins nothing any more in the memory of this one.
   const auto visitor = invitation_ ? invitation_->withdraw() : nullptr;
   {
     const std::lock_guard lock(mutex_);
     dismissed_ = visitor;
-    why_lost_ = reason;
-    lost_reason_ = "peer '" + identity_.name + "' is lost: " + reason;
-    state_.store(State::lost, std::memory_order_release);
   }
+  if (!state_->lose(reason)) return false;
   host_.books->ended(book_, reason);
-  if (neighbour_) neighbour_->leave();
-  cut_off_gpu_copies();
-  const auto failure = [text = lost_reason_](Effect effect) {
-    return Failure{.kind = Failure::Kind::peer_lost, .message = text}.with_effect(effect);
-  };
-  for (const auto& path : paths_) {
-    if (path) path->close(failure);
-  }
-  if (check_line_) check_line_->end();
+  if (const auto& neighbour = local_->neighbour()) neighbour->leave();
+  gpu_->leave();
+  local_->cut_off_gpu_copies();
+  rails_->close([state = state_](Effect effect) { return state->lost(effect); });
+  checks_->end();
   invitation_.reset();
   for (const auto& answer : lookups_.all()) answer->end();
   left_.store(true, std::memory_order_release);
@@ -75,40 +111,19 @@ bool Peer::lose(const std::string& reason) {
   return true;
 }
 
-void Peer::check_process() const {
-  if (process_generation_ == fork_generation()) return;
-  throw Error(
-      "this Peer belongs to the process that connected it: after fork(), make a new Endpoint in "
-      "the child");
-}
-
-void Peer::throw_lost(Effect effect) const {
-  const std::lock_guard lock(mutex_);
-  throw PeerLost(lost_reason_ + "; connect again", 0, effect);
-}
-
-std::string Peer::why_lost() const {
-  const std::lock_guard lock(mutex_);
-  return why_lost_;
-}
-
-void Peer::check_alive() const {
-  check_process();
-  if (state_.load(std::memory_order_acquire) == State::lost) throw_lost(Effect::nothing);
-}
-
-Deadline Peer::deadline(const std::optional<double>& timeout) const {
-  return Deadline::after(Deadline::Seconds(timeout.value_or(host_.default_timeout)));
+void Peer::sweep() {
+  if (const auto& neighbour = local_->neighbour()) neighbour->sweep();
+  gpu_->sweep();
 }
 
 bool Peer::idle() const {
-  if (check_line_ && check_line_->pending()) return false;
-  if (copies_queued_.load() > 0 || gpu_copies_->pending() || staging_->pending()) return false;
-  return std::ranges::all_of(paths_, [](const auto& path) { return !path || path->idle(); });
+  if (checks_->pending()) return false;
+  if (local_->copies_queued() || gpu_->pending() || staged_->pending()) return false;
+  return rails_->idle();
 }
 
 void Peer::close(const Deadline& deadline) {
-  if (process_generation_ != fork_generation()) return;  // the parent's connection
+  if (state_->forked()) return;  // the parent's connection
   if (alive()) {
     if (!poller_->wait([this] { return !alive() || idle(); }, deadline)) give_up();
   }
@@ -133,14 +148,42 @@ void Peer::wait_for_its_copies() {
     visitor = dismissed_.lock();
   }
   const Deadline soon = Deadline::after(ipc::kLongestCopy);
-  if (!ipc::await_copies([&] { return !staging_->answering(); }, soon)) {
-    report("a copy of GPU memory that peer '" + identity_.name +
+  if (!ipc::await_copies([&] { return !staged_->answering(); }, soon)) {
+    report("a copy of GPU memory that peer '" + state_->name() +
            "' had asked for does not end: the GPU hangs or failed");
   }
   const auto done = [&] { return !visitor || !visitor->at_work(); };
   if (ipc::await_copies(done, soon)) return;
-  report("peer '" + identity_.name + "'" +
+  report("peer '" + state_->name() + "'" +
          ipc::why_unended(visitor->gpu_at_work(), "memory of this process"));
+}
+
+Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
+  state_->check_alive();
+  static_cast<void>(local.pinned());  // throws once it is closed
+  const Pair pair{&local, &remote};
+  const Neighbour::Patience patience{.seconds = host_.default_timeout, .insists = false};
+  const Routes::Kind kind = devices_->kind(pair);
+  const RailMask taken = devices_->rails_of(pair, kind);
+  std::string reason = local_->why_not();
+  std::shared_ptr<const Route> p2p;
+  if (reason.empty() && touch_gpus({&pair, 1}) && remote.layout.count() > 0) {
+    GpuReach reached = gpu_->reach(pair, {}, patience);
+    reason = std::move(reached.reason);
+    if (reason.empty()) p2p = std::move(reached.route);
+  } else if (reason.empty()) {
+    Neighbour::Reached reached = local_->reach(pair, patience);
+    reason = std::move(reached.reason);
+    if (reached.window) p2p = local_->neighbour()->route(reached.window.get());
+  }
+  Route route = p2p ? *p2p : devices_->explain(pair, *devices_->route(kind, taken), reason);
+  const auto& path = rails_->path(static_cast<RailIndex>(std::countr_zero(taken)));
+  if (path) route.settings = path->settings();
+  if (route.settings.empty()) return route;  // closed
+  route.settings.insert(route.settings.end(), host_.settings.begin(), host_.settings.end());
+  route.settings.emplace_back("integrity", std::int64_t{checks_->on() ? 1 : 0});
+  if (host_.rails.size() > 1) route.rails = rails_->settings();
+  return route;
 }
 
 }  // namespace zerohop::engine

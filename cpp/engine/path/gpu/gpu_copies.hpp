@@ -18,13 +18,16 @@
 #include "base/locks.hpp"
 #include "base/short_list.hpp"
 #include "engine/path/gpu/gpu_reach.hpp"
+#include "engine/path/local/earlier_copies.hpp"
 #include "engine/wait/poller.hpp"
 #include "engine/wait/transfer.hpp"
 #include "gpu/copy_stream.hpp"
 
 namespace zerohop::engine {
 
-class GpuCopies : public Poller::Source, public std::enable_shared_from_this<GpuCopies> {
+class GpuCopies : public Poller::Source,
+                  public EarlierCopies,
+                  public std::enable_shared_from_this<GpuCopies> {
  public:
   // Until nothing touches it any more.
   struct Kept {
@@ -60,6 +63,14 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   void begin(const Copy& copy, Work work, const Deadline& deadline);
   // Nothing to copy: it is finished behind everything that was begun before.
   void follow(Work work, const Deadline& deadline);
+  void follow(std::shared_ptr<Transfer> transfer, std::function<void()> finish,
+              const Deadline& deadline) override {
+    follow({.transfer = std::move(transfer),
+            .notifies = true,
+            .finish = std::move(finish),
+            .kept = {}},
+           deadline);
+  }
 
   bool pending() const noexcept override { return pending_.load() > 0; }
   // Whether a notification of an earlier call is left to the CPU: a GPU must not overtake it.
@@ -67,7 +78,7 @@ class GpuCopies : public Poller::Source, public std::enable_shared_from_this<Gpu
   void poll() noexcept override;
 
   // The Peer is lost: what the GPU does not end in a moment fails with that. It stays kept.
-  void cut_off(Failure failure) noexcept;
+  void cut_off(Failure failure) noexcept override;
 
  private:
   using Clock = std::chrono::steady_clock;

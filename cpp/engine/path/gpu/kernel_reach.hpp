@@ -6,9 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/memory/memory.hpp"
 #include "engine/path/gpu/gpu_reach.hpp"
-#include "engine/path/verbs/direct_queue_pair.hpp"
 #include "engine/stats/route.hpp"
 #include "gpu/device.hpp"
 #include "ipc/visit.hpp"
@@ -35,26 +33,6 @@ struct KernelReach {
   KernelNotes notes;
   std::shared_ptr<const Route> route;
   std::vector<std::shared_ptr<const void>> kept{};  // as long as kernels may touch anything
-};
-
-// The same where entries are carried out for kernels, by devices.
-struct EntryReach {
-  std::shared_ptr<const Pinned> local;
-  bool puts = false;
-  bool gets = false;
-  bool atomics = false;
-  std::shared_ptr<const Route> route;
-};
-
-// The same where kernels drive a queue pair by themselves.
-struct DirectReach {
-  EntryReach entries;
-  std::shared_ptr<const DirectQueuePair> queue_pair;  // connected
-  std::uint32_t local_key = 0;
-  std::uint32_t remote_key = 0;
-  std::uint64_t slots = 0;  // of the peer's board: where it has slot 0, and the key to them
-  std::uint32_t slots_key = 0;
-  std::shared_ptr<const void> target;  // the other end, as long as this lives
 };
 
 // While what it returns lives the owner does not take the memory away, nor is it unmapped. Throws

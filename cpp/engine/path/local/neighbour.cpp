@@ -84,7 +84,6 @@ void Neighbour::ended(Reached& reached, const Error& error) {
   if (visit_ == reached.visit) {
     visit_ = nullptr;
     ways_.clear();
-    gpu_ways_.clear();
     entered_ = false;
     postpone(error.what());
   }
@@ -197,8 +196,6 @@ std::size_t Neighbour::sweep() {
     looked_at += forget_closed(closed);
   }
   looked_at += visit->forget_ended();
-  looked_at += gpus_.sweep(*visit);
-  looked_at += hosts_.sweep(*visit);
   return looked_at;
 }
 
@@ -209,15 +206,11 @@ void Neighbour::leave() noexcept {
     const std::lock_guard lock(mutex_);
     last = std::move(visit_);
     last_ways.swap(ways_);
-    gpu_ways_.clear();  // all of it is in use elsewhere
     left_ = true;
     entered_ = false;
     no_visit_ = "the connection has ended";
   }
   if (last) last->leave();
-  notifier_.leave();
-  gpus_.clear();
-  hosts_.clear();
 }
 
 }  // namespace zerohop::engine

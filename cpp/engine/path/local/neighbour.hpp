@@ -1,11 +1,9 @@
-// A Peer as a process of this host, whose memory this one copies from and to by itself: the p2p
-// route, for the host's memory (neighbour.cpp) and by GPUs (neighbour_gpu.cpp).
+// A Peer as a process of this host, whose host memory this one copies from and to by itself.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,12 +13,7 @@
 
 #include "base/deadline.hpp"
 #include "base/locks.hpp"
-#include "engine/memory/gpu_choice.hpp"
 #include "engine/memory/remote_memory.hpp"
-#include "engine/path/gpu/gpu_notifier.hpp"
-#include "engine/path/gpu/gpu_reach.hpp"
-#include "engine/path/gpu/gpu_windows.hpp"
-#include "engine/path/local/host_windows.hpp"
 #include "engine/path/message.hpp"
 #include "engine/path/transfer_options.hpp"
 #include "engine/stats/route.hpp"
@@ -72,7 +65,6 @@ class Neighbour {
     std::shared_ptr<ipc::Visit> visit;
     std::shared_ptr<const ipc::Window> window;
     std::string reason;
-    std::shared_ptr<const Route> by_gpu{};  // of memory of a GPU
   };
   // How long the other process may take to answer, where it has to be asked: a second at most, and
   // no time at all after it once took longer, unless the caller insists.
@@ -88,42 +80,6 @@ class Neighbour {
     std::shared_ptr<const ipc::Window> window;
   };
   std::shared_ptr<const Way> known(std::uint64_t local_key) const;  // null: it is to be reached
-  // Memory of a GPU in one chunk that was reached before, for that GPU of this process.
-  struct GpuWay {
-    std::shared_ptr<ipc::Visit> visit;
-    std::weak_ptr<const GpuWindows::Spot> place;  // it stays mapped for nobody's remembering
-    std::shared_ptr<const Route> route;
-  };
-  std::shared_ptr<const GpuWay> known_by_gpu(std::uint64_t local_key, int ordinal) const;
-  void remember_by_gpu(std::uint64_t local_key, const GpuReach& reached);
-  // The same for memory of a GPU, chunk by chunk, mapped for a GPU of this process. Sets all but
-  // what is local, and the route.
-  GpuReach reach_by_gpu(const RemoteMemory& remote,
-                        const std::shared_ptr<const gpu::Device>& device, const Patience& patience);
-  // ... by one that is chosen: the very one that the memory lies on, where this process sees it.
-  // given: see GpuChoice::table().
-  GpuReach reach_by_any_gpu(const RemoteMemory& remote, const GpuChoice::Table& given,
-                            const Patience& patience);
-  // ... by the one of that stream. Throws RouteUnavailable where it has none.
-  GpuReach reach_by_gpu_of(driver::CudaStream stream, const RemoteMemory& remote,
-                           const GpuChoice::Table& given, const Patience& patience);
-  // Memory of the host, page-locked here.
-  GpuReach reach_host_by_gpu(const RemoteMemory& remote,
-                             const std::shared_ptr<const gpu::Device>& device,
-                             const Patience& patience);
-  // For a GPU of this process to put a notification into the board.
-  GpuNotifier::Place place_for_gpu(const std::shared_ptr<ipc::Visit>& visit,
-                                   const std::shared_ptr<const gpu::Device>& device,
-                                   const Message& message, const Patience& patience) {
-    return notifier_.place(visit, gpus_, device, message.tag, message.value,
-                           [&] { return until(patience); });
-  }
-  // For kernels of the program to do so. Throws RouteUnavailable, and what mapping may.
-  KernelNotes notes_for_kernels(const std::shared_ptr<ipc::Visit>& visit,
-                                const std::shared_ptr<const gpu::Device>& device, Hearers hearers,
-                                const Patience& patience) {
-    return notifier_.for_kernels(visit, gpus_, device, hearers, until(patience));
-  }
   // The board alone.
   Reached reach_board(const Patience& patience);
   std::shared_ptr<ipc::Visit> known_board() const;  // null: it is to be reached
@@ -134,13 +90,14 @@ class Neighbour {
 
   // Of host memory. Null: of a notification alone.
   const std::shared_ptr<const Route>& route(const ipc::Window* window) const noexcept;
-  // remote: the GPU's name in the other process.
-  std::shared_ptr<const Route> gpu_route(const GpuReach& reached, bool local_on_host,
-                                         const std::string& remote);
   // To be called now and then. Returns at how much of what is mapped it looked: what was closed
   // since, and no more.
   std::size_t sweep();
-  std::map<int, GpuWindows::Mapped> mapped() const { return gpus_.mapped(); }
+  // What a question to the other process may take, and what comes of one that failed: sets the
+  // reason.
+  Deadline until(const Patience& patience) const;
+  void no_answer(Reached& reached, const Error& error);  // it may come later
+  void ended(Reached& reached, const Error& error);      // the visit is over
   // How often the other process did not answer in time.
   std::uint64_t unanswered() const noexcept { return unanswered_.load(); }
 
@@ -159,12 +116,7 @@ class Neighbour {
   bool visit(Reached& reached);
   void enter(Reached& reached, const Patience& patience);
   void open(Reached& reached, const RemoteMemory& remote, const Patience& patience);
-  template <typename Reach>  // what fails of it is the reason
-  GpuReach try_gpu(const Patience& patience, Reach reach);
-  void ended(Reached& reached, const Error& error);
-  void no_answer(Reached& reached, const Error& error);
   void postpone(const std::string& reason);  // with mutex_ held
-  Deadline until(const Patience& patience) const;
 
   const std::string doorway_;
   const ipc::Token token_;
@@ -172,10 +124,6 @@ class Neighbour {
   const std::shared_ptr<const Route> pages_;
   const std::shared_ptr<const Route> process_;
   const std::shared_ptr<const Route> board_;
-  GpuWindows gpus_;
-  HostWindows hosts_;
-  GpuChoice choice_;
-  GpuNotifier notifier_;
   std::atomic<std::uint64_t> unanswered_{0};
   std::atomic<bool> silent_{false};  // it left the last question unanswered
 
@@ -185,21 +133,11 @@ class Neighbour {
   // bytes takes no longer than those.
   Ways ways_;
   std::uint64_t struck_seen_ = 0;
-  std::map<std::pair<std::uint64_t, int>, std::shared_ptr<const GpuWay>> gpu_ways_;  // and ordinal
-  std::size_t gpu_ways_most_ = 64;  // entries at which those of what is gone are swept out
   bool entered_ = false;
   bool left_ = false;
   std::string no_visit_;        // why there is none
   Clock::time_point try_at_{};  // not before
   Clock::duration pause_{};     // before the next try but one
-  struct GpuRoute {
-    int copies;          // ordinal of the GPU that does
-    bool local_on_host;  // the local array
-    int there;           // the peer's GPU as this process calls it
-    std::string remote;  // ... and as the peer does
-    std::shared_ptr<const Route> route;
-  };
-  std::vector<GpuRoute> gpu_routes_;  // a few
 };
 
 }  // namespace zerohop::engine

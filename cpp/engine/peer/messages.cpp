@@ -1,11 +1,12 @@
 // What a Peer moves two-sidedly: send and recv.
+#include "engine/peer/messages.hpp"
+
 #include <cstring>
 #include <stdexcept>
 #include <utility>
 
 #include "base/buffer.hpp"
 #include "base/error.hpp"
-#include "engine/peer/peer.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -18,20 +19,20 @@ std::vector<std::byte> bytes_of(std::uint64_t key) {
 
 }  // namespace
 
-Peer::Transferring Peer::make_message_transfer(const Memory& memory, bool staged,
-                                               const VerbsPath& path) const {
+Transferring Messages::make_transfer(const Memory& memory, bool staged,
+                                     const VerbsPath& path) const {
   const Routes::Kind kind = memory.on_host() ? Routes::Kind::host
                             : staged         ? Routes::Kind::staged
                                              : Routes::Kind::gpu;
-  return std::make_shared<Transfer>(poller_, memory.layout().nbytes(),
-                                    routes_.over(kind, RailMask{1} << path.rail()));
+  return std::make_shared<Transfer>(s_.poller, memory.layout().nbytes(),
+                                    s_.devices->route(kind, RailMask{1} << path.rail()));
 }
 
 // Short messages carry their bytes, which a GPU has to copy to the host first; of long ones the
 // receiver takes one range from where it lies. A strided array is packed into one, and so is what
 // the device that carries messages does not reach.
-Peer::Packing Peer::packing(const Memory& from, const VerbsPath& path) const {
-  const std::uint64_t seal = check_line_ ? sizeof(Seal) : 0;
+Messages::Packing Messages::packing(const Memory& from, const VerbsPath& path) const {
+  const std::uint64_t seal = sealed_ ? sizeof(Seal) : 0;
   if (from.layout().nbytes() + seal <= path.eager_limit()) return Packing::eager;
   const auto pinned = from.pinned();
   const Regions& regions = *pinned->regions;
@@ -39,8 +40,8 @@ Peer::Packing Peer::packing(const Memory& from, const VerbsPath& path) const {
   return from.layout().is_contiguous() && reached ? Packing::none : Packing::buffer;
 }
 
-Peer::Outgoing Peer::wrap(const Memory& from, std::uint32_t tag, Packing packing,
-                          Transfer& transfer) const {
+Outgoing Messages::wrap(const Memory& from, std::uint32_t tag, Packing packing,
+                        Transfer& transfer) const {
   auto pinned = from.pinned();
   const Layout& layout = from.layout();
   const std::uint64_t nbytes = layout.nbytes();
@@ -56,8 +57,8 @@ Peer::Outgoing Peer::wrap(const Memory& from, std::uint32_t tag, Packing packing
     auto buffer = std::make_shared<Buffer>(nbytes);
     outgoing.packed = {buffer->data(), nbytes};
     outgoing.message.address = buffer->address();
-    auto regions = host_.registrations->find_or_create(
-        {buffer->address(), buffer->address() + nbytes}, /*writable=*/false, /*shared=*/false);
+    auto regions = s_.registrations->find_or_create({buffer->address(), buffer->address() + nbytes},
+                                                    /*writable=*/false, /*shared=*/false);
     outgoing.rkeys = regions->rkeys();
     transfer.keep(std::make_shared<const Pinned>(std::move(regions), std::move(buffer)));
   } else {
@@ -69,18 +70,18 @@ Peer::Outgoing Peer::wrap(const Memory& from, std::uint32_t tag, Packing packing
   return outgoing;
 }
 
-Peer::Transferring Peer::send(const Memory& from, std::uint32_t tag) {
-  check_alive();
-  const Deadline until = deadline({});
-  wait_for_copies(until);
+Transferring Messages::send(const Memory& from, std::uint32_t tag) {
+  s_.state->check_alive();
+  const Deadline until = s_.state->deadline({});
+  s_.local->wait_for_copies(until);
   wait_for_program(from, until);
-  VerbsPath& path = message_path();
+  VerbsPath& path = s_.rails->message_path();
   path.stats().count(IBV_WR_SEND, from.layout().nbytes());
   const Packing packing = this->packing(from, path);
-  auto transfer = make_message_transfer(from, packing != Packing::none || from.staged(), path);
+  auto transfer = make_transfer(from, packing != Packing::none || from.staged(), path);
   Outgoing outgoing = wrap(from, tag, packing, *transfer);
-  if (check_line_) outgoing.seal = seal_of(from, until);
-  transfer->count(Operation::send, identity_.name);
+  if (sealed_) outgoing.seal = seal_of(from, until);
+  transfer->count(Operation::send, s_.state->name());
   StagedWork work(transfer, StagedWork::Direction::out);
   const bool copies = !outgoing.packed.empty() && !from.on_host();
   if (copies) {
@@ -88,43 +89,42 @@ Peer::Transferring Peer::send(const Memory& from, std::uint32_t tag) {
   } else if (!outgoing.packed.empty()) {
     pack(from.layout(), outgoing.packed);
   }
-  if (copies || staging_->pending()) {
-    post_later(transfer, std::move(outgoing), std::move(work));
-    staging_->wait_for_room(until);
+  if (copies || s_.staged->pending()) {
+    s_.staged->post_later(transfer, std::move(outgoing), std::move(work));
+    s_.staged->wait_for_room(until);
   } else {
     post(transfer, std::move(outgoing), path);
   }
   return transfer;
 }
 
-void Peer::post(const Transferring& transfer, Outgoing&& outgoing, VerbsPath& path) const {
-  const bool offers = outgoing.message.kind == MessageKind::offer;
-  put_seal(outgoing);
-  if (offers) {
+void Messages::post(const Transferring& transfer, Outgoing&& outgoing, VerbsPath& path) const {
+  outgoing.put_seal();
+  if (outgoing.offers()) {
     return path.offer(transfer, outgoing.message, outgoing.rkeys, std::move(outgoing.payload),
-                      deadline({}));
+                      s_.state->deadline({}));
   }
   Job job(transfer, IBV_WR_RDMA_WRITE);
   job.then(outgoing.message, std::move(outgoing.payload));
-  path.submit_message(std::move(job), deadline({}));
+  path.submit_message(std::move(job), s_.state->deadline({}));
 }
 
-Peer::Transferring Peer::receive(const Memory& into, std::uint32_t tag) {
-  return check_line_ ? receive_sealed(into, tag) : post_receive(into, tag, nullptr);
+Transferring Messages::receive(const Memory& into, std::uint32_t tag) {
+  return sealed_ ? receive_sealed(into, tag) : post_receive(into, tag, nullptr);
 }
 
-Peer::Transferring Peer::post_receive(const Memory& into, std::uint32_t tag,
-                                      std::shared_ptr<std::optional<Seal>> seal) {
-  check_process();
+Transferring Messages::post_receive(const Memory& into, std::uint32_t tag,
+                                    std::shared_ptr<std::optional<Seal>> seal) {
+  s_.state->check_process();
   if (!into.writable()) {
     throw std::invalid_argument(
         "cannot receive into a read-only array, or one whose elements overlap: register a "
         "writable one");
   }
-  VerbsPath& path = message_path();
-  auto transfer = make_message_transfer(into, into.staged(), path);
+  VerbsPath& path = s_.rails->message_path();
+  auto transfer = make_transfer(into, into.staged(), path);
   auto pinned = into.pinned();
-  wait_for_program(into, deadline({}));
+  wait_for_program(into, s_.state->deadline({}));
   PostedReceive receive{.tag = tag,
                         .into = into.layout(),
                         .gpu = pinned->device,
@@ -132,7 +132,7 @@ Peer::Transferring Peer::post_receive(const Memory& into, std::uint32_t tag,
                         .seal = std::move(seal)};
   if (pinned->regions) receive.lkeys = pinned->regions->lkeys();
   transfer->keep(std::move(pinned));
-  transfer->count(Operation::recv, identity_.name);
+  transfer->count(Operation::recv, s_.state->name());
   path.receive(std::move(receive));
   return transfer;
 }

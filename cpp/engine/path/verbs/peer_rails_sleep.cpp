@@ -1,6 +1,6 @@
-// A Peer whose queue pairs, and the memory registered for them, were given back because nobody used
-// them for a while. The connection stays, and with it posted recvs and messages that wait for one;
-// the next job of either end has fresh queue pairs made and connected, as after an error.
+// Queue pairs that sleep: they, and the memory registered for them, were given back because nobody
+// used them for a while. The connection stays, and with it posted recvs and messages that wait for
+// one; the next job of either end has fresh queue pairs made and connected, as after an error.
 //
 // Both ends agree: the one that wishes it keeps its jobs in line and tells how many messages it has
 // sent and taken. When the other has nothing under way and its numbers are the same, nothing is on
@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/peer/peer.hpp"
+#include "engine/path/verbs/peer_rails.hpp"
 
 namespace zerohop::engine {
 
-std::uint64_t Peer::activity() const noexcept {
+std::uint64_t PeerRails::activity() const noexcept {
   std::uint64_t sum = 0;
   for (const auto& path : paths_) {
     if (path) sum += path->stats().work_requests.load() + path->stats().messages_in.load();
@@ -20,21 +20,21 @@ std::uint64_t Peer::activity() const noexcept {
   return sum;
 }
 
-bool Peer::asleep() const {
+bool PeerRails::asleep() const {
   return std::ranges::any_of(paths_, [](const auto& path) { return path && path->asleep(); });
 }
 
 // With the lock of the group held, as the next.
-bool Peer::all_at_rest() const {
+bool PeerRails::all_at_rest() const {
   if (!group_->settled() || group_->open_rails() == 0) return false;
   return std::ranges::all_of(
       paths_, [](const auto& path) { return !path || path->closed() || path->at_rest(); });
 }
 
-std::optional<std::vector<Tally>> Peer::drowse() {
+std::optional<std::vector<Tally>> PeerRails::drowse() {
   const std::lock_guard lock(group_->mutex);
   if (!all_at_rest()) return std::nullopt;
-  std::vector<Tally> tallies(rail_count());
+  std::vector<Tally> tallies(count());
   for (std::size_t rail = 0; rail < tallies.size(); ++rail) {
     const auto& path = paths_[rail];
     if (!path || path->closed()) continue;
@@ -44,14 +44,14 @@ std::optional<std::vector<Tally>> Peer::drowse() {
   return tallies;
 }
 
-void Peer::rouse() {
+void PeerRails::rouse() {
   const std::lock_guard lock(group_->mutex);
   for (const auto& path : paths_) {
     if (path && path->drowsy()) path->rouse();
   }
 }
 
-void Peer::fall_asleep() {
+void PeerRails::fall_asleep() {
   poller_->flush();  // nothing of the queue pairs is left behind them
   std::vector<std::unique_ptr<rdma::QueuePair>> gone(paths_.size());
   {
@@ -65,11 +65,11 @@ void Peer::fall_asleep() {
   }
 }
 
-bool Peer::fall_asleep_with(const std::vector<Tally>& theirs) {
+bool PeerRails::fall_asleep_with(const std::vector<Tally>& theirs) {
   poller_->flush();  // what has arrived is counted
   {
     const std::lock_guard lock(group_->mutex);
-    if (!all_at_rest() || theirs.size() != rail_count()) return false;
+    if (!all_at_rest() || theirs.size() != count()) return false;
     for (std::size_t rail = 0; rail < theirs.size(); ++rail) {
       const auto& path = paths_[rail];
       const Tally ours = path && !path->closed() ? path->tally() : Tally{};

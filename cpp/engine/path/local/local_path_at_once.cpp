@@ -1,13 +1,11 @@
-// The short ways between host arrays, where nothing is under way that has to be waited for: p2p,
-// which ends within the call, and one request over a queue pair. Each is taken, or says so.
-// made: gets the Transfer; null: nobody wants one.
+// The short ways between host arrays, where nothing is under way that has to be waited for.
 #include <array>
 #include <span>
 #include <tuple>
 
 #include "base/ticks.hpp"
 #include "base/trace.hpp"
-#include "engine/peer/peer.hpp"
+#include "engine/path/local/local_path.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -19,17 +17,14 @@ bool allows(const ipc::Window& window, std::uint64_t address, std::uint64_t nbyt
 }  // namespace
 
 // One range, reached before.
-bool Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options,
-                        Transferring* made) {
+bool LocalPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options,
+                             Transferring* made) {
   const auto& [local, remote] = std::tie(*pair.first, *pair.second);
   if (!neighbour_ || options.stream) return false;
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  check_pair(pair, is_write ? kRemoteWrite : kRemoteRead);
-  const Run run{local.layout().address, remote.layout.address, local.layout().nbytes()};
-  if (run.nbytes == 0 || run.nbytes > kCopiedInCall || !local.layout().is_contiguous() ||
-      !remote.layout.is_contiguous()) {
-    return false;
-  }
+  s_.state->check(pair, needed_by(opcode));
+  const Run run = single_run(pair);
+  if (run.nbytes == 0 || run.nbytes > kCopiedInCall) return false;
   const auto way = neighbour_->known(remote.local_key);
   if (!way || !allows(*way->window, run.b_address, run.nbytes, is_write) ||
       !may_be_at_once(options) || (options.briefly && !way->window->pages)) {
@@ -48,7 +43,7 @@ bool Peer::copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOp
 }
 
 // A notification alone.
-bool Peer::notify_at_once(const TransferOptions& options, Transferring* made) {
+bool LocalPath::notify_at_once(const TransferOptions& options, Transferring* made) {
   if (!neighbour_ || options.stream || !options.notify) return false;
   const auto visit = neighbour_->known_board();
   if (!visit || !may_be_at_once(options)) return false;
@@ -59,50 +54,24 @@ bool Peer::notify_at_once(const TransferOptions& options, Transferring* made) {
                  [&] { return visit->at_board(notify, ipc::Patience::none); });
 }
 
-// By the device, where there is one: one range of host memory, if no copies are to be waited for.
-// Null: not this way.
-Peer::Transferring Peer::post_at_once(ibv_wr_opcode opcode, const Pair& pair,
-                                      const TransferOptions& options) {
-  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
-  const bool is_plain = options.require.empty() && !options.stream && !options.for_kernel &&
-                        !options.visible && group_->rails() == 1;
-  if (!is_plain || !local.on_host() || remote.device != "cpu" || remote.staged() ||
-      copies_queued_.load(std::memory_order_acquire) > 0 || gpu_copies_->pending() ||
-      staging_->pending()) {
-    return nullptr;
-  }
-  check_pair(pair, opcode == IBV_WR_RDMA_WRITE ? kRemoteWrite : kRemoteRead);
-  const Run run{local.layout().address, remote.layout.address, local.layout().nbytes()};
-  if (run.nbytes == 0 || !local.layout().is_contiguous() || !remote.layout.is_contiguous()) {
-    return nullptr;
-  }
-  auto transfer =
-      std::make_shared<Transfer>(poller_, run.nbytes, routes_.over(Routes::Kind::host, 1));
-  auto pinned = local.pinned();
-  const VerbsPath::Range range{opcode, run, pinned->lkey(0), remote.rkeys[0]};
-  transfer->keep(std::move(pinned));
-  std::optional<Message> message;
-  if (options.notify) message = notify_message(*options.notify);
-  return paths_.front()->submit_at_once(transfer, range, message) ? transfer : nullptr;
-}
-
 // Whether nothing is under way that it would overtake.
-bool Peer::may_be_at_once(const TransferOptions& options) const {
-  if (copies_queued_.load(std::memory_order_acquire) > 0 || gpu_copies_->pending()) return false;
-  if (options.briefly && !group_->calm()) return false;  // the lock of devices may take long
-  const DeviceWork work = device_work();
+bool LocalPath::may_be_at_once(const TransferOptions& options) const {
+  if (copies_queued() || s_.gpu_copies->pending()) return false;
+  if (options.briefly && !s_.rails->group()->calm())
+    return false;  // the lock of devices may take long
+  const PeerRails::Work work = s_.staged->work();
   return !work.pending && !(work.unseen && options.notify);
 }
 
 template <typename MoveIt>
-bool Peer::at_once(Operation operation, std::uint64_t nbytes, const ipc::Window* window,
-                   const TransferOptions& options, Transferring* made, MoveIt&& move) {
+bool LocalPath::at_once(Operation operation, std::uint64_t nbytes, const ipc::Window* window,
+                        const TransferOptions& options, Transferring* made, MoveIt&& move) {
   const std::shared_ptr<const Route>& route = neighbour_->route(window);
   RouteStats& stats = *route->stats;
   Transferring transfer;
   if (made != nullptr) {
     transfer = std::make_shared<Transfer>(nullptr, nbytes, route);
-    transfer->show(operation, identity_.name);
+    transfer->show(operation, s_.state->name());
     transfer->note_begun();
   } else if (!stats.told.load(std::memory_order_relaxed)) {
     return false;  // the first one by a route goes to the log
@@ -128,23 +97,10 @@ bool Peer::at_once(Operation operation, std::uint64_t nbytes, const ipc::Window*
   return true;
 }
 
-// Whether a short way may be taken without a Transfer: nobody looks on.
-bool Peer::needs_no_transfer(const TransferOptions& options) const {
-  return options.may_be_p2p() && !checks(options) && !trace::records() && trace::tool() == nullptr;
-}
-
-Peer::Transferring Peer::put(const Pair& pair, const TransferOptions& options) {
-  check_call(options);
-  const bool is_short = needs_no_transfer(options) && !touch_gpus({&pair, 1});
-  if (is_short && copy_at_once(IBV_WR_RDMA_WRITE, pair, options, nullptr)) return nullptr;
-  return write({&pair, 1}, options);
-}
-
-bool Peer::put(const Parts& parts, const RemoteMemory& there, const Notification& notification) {
-  const TransferOptions options{.notify = notification, .require = {}, .timeout = {}};
-  check_call(options);
+bool LocalPath::put_at_once(const Parts& parts, const RemoteMemory& there,
+                            const TransferOptions& options) {
   const std::uint64_t nbytes = parts.head.size() + parts.body.size();
-  if (!neighbour_ || !needs_no_transfer(options) || nbytes > kCopiedInCall) return false;
+  if (!neighbour_ || nbytes > kCopiedInCall) return false;
   const std::uint64_t address = there.layout.address;
   const auto way = neighbour_->known(there.local_key);
   if (!way || !allows(*way->window, address, nbytes, true) || !may_be_at_once(options)) {
@@ -155,19 +111,12 @@ bool Peer::put(const Parts& parts, const RemoteMemory& there, const Notification
   };
   const std::array runs{run(parts.head, address), run(parts.body, address + parts.head.size())};
   const auto notify = [&](std::byte* board) noexcept {
-    Neighbour::notify(board, *way->visit, notify_message(notification));
+    Neighbour::notify(board, *way->visit, notify_message(*options.notify));
   };
   return at_once(Operation::write, nbytes, &*way->window, options, nullptr, [&] {
     const std::span used(runs.data(), parts.body.empty() ? 1 : 2);
     return way->visit->copy(*way->window, ipc::Direction::write, used, notify);
   });
-}
-
-Peer::Transferring Peer::put(const Notification& notification) {
-  const TransferOptions options{.notify = notification, .require = {}, .timeout = {}};
-  check_call(options);
-  if (needs_no_transfer(options) && notify_at_once(options, nullptr)) return nullptr;
-  return write({}, options);
 }
 
 }  // namespace zerohop::engine

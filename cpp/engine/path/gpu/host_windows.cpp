@@ -1,4 +1,4 @@
-#include "engine/path/local/host_windows.hpp"
+#include "engine/path/gpu/host_windows.hpp"
 
 #include <vector>
 

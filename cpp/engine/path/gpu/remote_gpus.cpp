@@ -1,11 +1,11 @@
-// What GPUs of this process reach of a neighbour.
+#include "engine/path/gpu/remote_gpus.hpp"
+
 #include <algorithm>
 #include <climits>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
-#include "engine/path/local/neighbour.hpp"
 #include "gpu/user_stream.hpp"
 
 namespace zerohop::engine {
@@ -68,19 +68,20 @@ void set_places(GpuReach& reached, const GpuWindows::Places& places) {
 
 }  // namespace
 
+// What fails of it is the reason.
 template <typename Reach>
-GpuReach Neighbour::try_gpu(const Patience& patience, Reach reach) {
-  Reached board = reach_board(patience);
+GpuReach RemoteGpus::attempt(const Neighbour::Patience& patience, Reach reach) {
+  Neighbour::Reached board = neighbour_->reach_board(patience);
   GpuReach reached{.visit = board.visit, .reason = board.reason};
   if (!board.visit) return reached;
   try {
     reach(reached);
     return reached;
   } catch (const TransferTimeout& error) {
-    no_answer(board, error);
+    neighbour_->no_answer(board, error);
   } catch (const Error& error) {
     if (board.visit->ended()) {
-      ended(board, error);
+      neighbour_->ended(board, error);
     } else {
       board.reason = error.what();
     }
@@ -88,56 +89,56 @@ GpuReach Neighbour::try_gpu(const Patience& patience, Reach reach) {
   return {.visit = board.visit, .reason = board.reason};
 }
 
-GpuReach Neighbour::reach_by_gpu(const RemoteMemory& remote, const DevicePtr& device,
-                                 const Patience& patience) {
-  return try_gpu(patience, [&](GpuReach& reached) {
+GpuReach RemoteGpus::reach(const RemoteMemory& remote, const DevicePtr& device,
+                           const Neighbour::Patience& patience) {
+  return attempt(patience, [&](GpuReach& reached) {
     const Extent extent = remote.layout.extent();
     auto places = gpus_.known(remote.local_key, extent, device->ordinal());
     if (places.empty()) {
-      places = gpus_.reach(*reached.visit, remote.local_key, extent, device, until(patience));
+      places = gpus_.reach(*reached.visit, remote.local_key, extent, device,
+                           neighbour_->until(patience));
     }
     set_places(reached, places);
     reached.device = device;
   });
 }
 
-std::shared_ptr<const Neighbour::GpuWay> Neighbour::known_by_gpu(std::uint64_t local_key,
-                                                                 int ordinal) const {
+std::shared_ptr<const RemoteGpus::Way> RemoteGpus::known(std::uint64_t local_key,
+                                                         int ordinal) const {
   const std::lock_guard lock(mutex_);
-  const auto found = gpu_ways_.find({local_key, ordinal});
-  return found == gpu_ways_.end() ? nullptr : found->second;
+  const auto found = ways_.find({local_key, ordinal});
+  return found == ways_.end() ? nullptr : found->second;
 }
 
-void Neighbour::remember_by_gpu(std::uint64_t local_key, const GpuReach& reached) {
+void RemoteGpus::remember(std::uint64_t local_key, const GpuReach& reached) {
   if (!reached.link || reached.parts.size() != 1) return;
   const auto place = std::static_pointer_cast<const GpuWindows::Spot>(reached.parts.front().memory);
   const std::lock_guard lock(mutex_);
-  if (visit_ != reached.visit) return;
-  if (gpu_ways_.size() >= gpu_ways_most_) {
-    std::erase_if(gpu_ways_, [](const auto& entry) { return entry.second->place.expired(); });
-    gpu_ways_most_ = std::max<std::size_t>(64, 2 * gpu_ways_.size());
+  if (ways_.size() >= ways_most_) {
+    std::erase_if(ways_, [](const auto& entry) { return entry.second->place.expired(); });
+    ways_most_ = std::max<std::size_t>(64, 2 * ways_.size());
   }
-  auto& way = gpu_ways_[{local_key, reached.device->ordinal()}];
+  auto& way = ways_[{local_key, reached.device->ordinal()}];
   if (way && way->place.lock() == place) return;
-  way = std::make_shared<const GpuWay>(reached.visit, place, reached.route);
+  way = std::make_shared<const Way>(reached.visit, place, reached.route);
 }
 
-GpuReach Neighbour::reach_by_any_gpu(const RemoteMemory& remote, const GpuChoice::Table& given,
-                                     const Patience& patience) {
+GpuReach RemoteGpus::reach_by_any(const RemoteMemory& remote, const GpuChoice::Table& given,
+                                  const Neighbour::Patience& patience) {
   if (const DevicePtr known = choice_.found(remote.device)) {
-    return reach_by_gpu(remote, known, patience);
+    return reach(remote, known, patience);
   }
   std::vector<int> candidates;
   GpuChoice::Table cuda;
-  GpuReach reached = try_gpu(patience, [&](GpuReach& asked) {
+  GpuReach reached = attempt(patience, [&](GpuReach& asked) {
     cuda = choice_.table(given);
     candidates = GpuChoice::candidates(
         *cuda, GpuWindows::gpu_of(*asked.visit, remote.local_key, remote.layout.extent().begin,
-                                  until(patience)));
+                                  neighbour_->until(patience)));
   });
   for (const int ordinal : candidates) {
     try {
-      reached = reach_by_gpu(remote, choice_.open(cuda, ordinal), patience);
+      reached = reach(remote, choice_.open(cuda, ordinal), patience);
     } catch (const CudaError& error) {
       reached.reason = error.what();
     }
@@ -147,8 +148,9 @@ GpuReach Neighbour::reach_by_any_gpu(const RemoteMemory& remote, const GpuChoice
   return reached;
 }
 
-GpuReach Neighbour::reach_by_gpu_of(driver::CudaStream stream, const RemoteMemory& remote,
-                                    const GpuChoice::Table& given, const Patience& patience) {
+GpuReach RemoteGpus::reach_by_stream(driver::CudaStream stream, const RemoteMemory& remote,
+                                     const GpuChoice::Table& given,
+                                     const Neighbour::Patience& patience) {
   DevicePtr device;
   try {
     const GpuChoice::Table cuda = choice_.table(given);
@@ -156,12 +158,12 @@ GpuReach Neighbour::reach_by_gpu_of(driver::CudaStream stream, const RemoteMemor
   } catch (const CudaError& error) {
     return {.visit = nullptr, .reason = error.what()};
   }
-  return reach_by_gpu(remote, device, patience);
+  return reach(remote, device, patience);
 }
 
-GpuReach Neighbour::reach_host_by_gpu(const RemoteMemory& remote, const DevicePtr& device,
-                                      const Patience& patience) {
-  Reached mapped = reach(remote, patience);
+GpuReach RemoteGpus::reach_host(const RemoteMemory& remote, const DevicePtr& device,
+                                const Neighbour::Patience& patience) {
+  Neighbour::Reached mapped = neighbour_->reach(remote, patience);
   GpuReach reached{.visit = std::move(mapped.visit), .reason = std::move(mapped.reason)};
   if (!mapped.window) return reached;
   if (!mapped.window->pages) {
@@ -175,8 +177,8 @@ GpuReach Neighbour::reach_host_by_gpu(const RemoteMemory& remote, const DevicePt
   const std::uint64_t shift = data - mapped.window->begin;
   const Extent extent = remote.layout.extent();
   try {
-    for (const Extent& range :
-         pages->reach(device, {extent.begin + shift, extent.end + shift}, until(patience))) {
+    for (const Extent& range : pages->reach(device, {extent.begin + shift, extent.end + shift},
+                                            neighbour_->until(patience))) {
       reached.remote.push_back({range.begin - shift, range.end - shift, shift});
     }
   } catch (const RouteUnavailable& error) {
@@ -187,12 +189,12 @@ GpuReach Neighbour::reach_host_by_gpu(const RemoteMemory& remote, const DevicePt
   return reached;
 }
 
-std::shared_ptr<const Route> Neighbour::gpu_route(const GpuReach& reached, bool local_on_host,
-                                                  const std::string& remote) {
+std::shared_ptr<const Route> RemoteGpus::route(const GpuReach& reached, bool local_on_host,
+                                               const std::string& remote) {
   const int there = reached.link ? reached.link->ordinal : INT_MIN;
   const std::lock_guard lock(mutex_);
   const int copies = reached.device->ordinal();
-  for (const GpuRoute& known : gpu_routes_) {
+  for (const KnownRoute& known : routes_) {
     if (known.copies == copies && known.local_on_host == local_on_host && known.there == there &&
         known.remote == remote) {
       return known.route;
@@ -200,8 +202,27 @@ std::shared_ptr<const Route> Neighbour::gpu_route(const GpuReach& reached, bool 
   }
   auto route =
       std::make_shared<const Route>(make_gpu_route(*book_, reached, local_on_host, remote));
-  gpu_routes_.push_back({copies, local_on_host, there, remote, route});
+  routes_.push_back({copies, local_on_host, there, remote, route});
   return route;
+}
+
+std::size_t RemoteGpus::sweep() {
+  const auto visit = neighbour_->known_board();
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(ways_, [&](const auto& entry) { return entry.second->visit != visit; });
+  }
+  return visit ? gpus_.sweep(*visit) + hosts_.sweep(*visit) : 0;
+}
+
+void RemoteGpus::leave() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    ways_.clear();  // all of it is in use elsewhere
+  }
+  notifier_.leave();
+  gpus_.clear();
+  hosts_.clear();
 }
 
 }  // namespace zerohop::engine

@@ -1,19 +1,20 @@
-// Queue pairs between the two processes that kernels of one of them drive by themselves.
+#include "engine/peer/direct_links.hpp"
+
 #include <utility>
 
 #include "base/error.hpp"
-#include "engine/peer/peer.hpp"
 
 namespace zerohop::engine {
 
-std::shared_ptr<const DirectTarget> Peer::make_direct_target(
+std::shared_ptr<const DirectTarget> DirectLinks::make_target(
     RailIndex rail, const rdma::QueuePairAddress& source) const {
-  if (rail >= paths_.size() || !paths_[rail]) throw RouteUnavailable("it has no such rail");
-  return paths_[rail]->make_direct_target(source);
+  const bool there = rail < rails_->devices().size() && rails_->path(rail);
+  if (!there) throw RouteUnavailable("it has no such rail");
+  return rails_->path(rail)->make_direct_target(source);
 }
 
-void Peer::on_direct_opened(const DirectOpened& opened) {
-  const std::shared_ptr<DirectAnswer> answer = direct_questions_.find(opened.request);
+void DirectLinks::on_opened(const DirectOpened& opened) {
+  const std::shared_ptr<Answer> answer = questions_.find(opened.request);
   if (!answer || answer->arrived.load()) return;
   answer->opened = opened;
   answer->arrived.store(true);
@@ -21,23 +22,22 @@ void Peer::on_direct_opened(const DirectOpened& opened) {
 }
 
 // Asks the peer for it, and waits.
-DirectOpened Peer::open_target(const Questions<DirectAnswer>::Asked& asked, RailIndex rail,
-                               const rdma::QueuePairAddress& source, const Deadline& deadline) {
-  const DirectAnswer& answer = asked.answer();
-  host_.tell(shared_from_this(),
-             OpenDirect{.request = asked.number(), .rail = rail, .queue_pair = source});
-  poller_->wait([&] { return answer.arrived.load() || !alive(); }, deadline);
+DirectOpened DirectLinks::ask(const Questions<Answer>::Asked& asked, RailIndex rail,
+                              const rdma::QueuePairAddress& source, const Deadline& deadline) {
+  const Answer& answer = asked.answer();
+  tell_(OpenDirect{.request = asked.number(), .rail = rail, .queue_pair = source});
+  poller_->wait([&] { return answer.arrived.load() || !state_->alive(); }, deadline);
   if (answer.arrived.load()) return answer.opened;
-  if (!alive()) throw_lost(Effect::nothing);
-  throw TransferTimeout("peer '" + identity_.name +
+  if (!state_->alive()) state_->throw_lost(Effect::nothing);
+  throw TransferTimeout("peer '" + state_->name() +
                         "' did not open a queue pair for kernels in time: give a longer timeout");
 }
 
-DirectReach Peer::reach_directly(const Memory& local, const RemoteMemory& remote,
-                                 const Deadline& deadline) {
+DirectReach DirectLinks::open(EntryReach entries, const RemoteMemory& remote,
+                              const Deadline& deadline) {
   DirectReach reach;
-  reach.entries = reach_for_entries(local, remote);
-  const VerbsPath& path = message_path();
+  reach.entries = std::move(entries);
+  const VerbsPath& path = rails_->message_path();
   const RailIndex rail = path.rail();
   reach.local_key = reach.entries.local->lkey(rail);
   reach.remote_key = remote.rkeys[rail];
@@ -53,15 +53,13 @@ DirectReach Peer::reach_directly(const Memory& local, const RemoteMemory& remote
                            " writes them to two places: use the proxy, or memory of the host");
   }
   auto queue_pair = path.make_direct_queue_pair();
-  const Questions<DirectAnswer>::Asked asked(direct_questions_);
+  const Questions<Answer>::Asked asked(questions_);
   const std::uint64_t request = asked.number();
-  reach.target = std::shared_ptr<void>(nullptr, [peer = weak_from_this(), request](void*) {
-    const auto alive = peer.lock();
-    if (alive) alive->host_.tell(alive, CloseDirect{.request = request});
-  });
-  const DirectOpened opened = open_target(asked, rail, queue_pair->address(), deadline);
+  reach.target = std::shared_ptr<void>(
+      nullptr, [tell = tell_, request](void*) { tell(CloseDirect{.request = request}); });
+  const DirectOpened opened = ask(asked, rail, queue_pair->address(), deadline);
   if (!opened.refusal.empty()) {
-    throw RouteUnavailable("peer '" + identity_.name +
+    throw RouteUnavailable("peer '" + state_->name() +
                            "' does not open a queue pair for kernels: " + opened.refusal);
   }
   queue_pair->connect(opened.queue_pair);

@@ -1,14 +1,9 @@
-// What a Peer moves by itself, as it is a process of this host: the p2p route for host memory.
-//
-// Short copies are made in the call, long ones by the Endpoint's thread for them, and those of one
-// Peer in the order of the calls. Between copies and what devices do for the Peer the order is kept
-// by waiting: a copy waits for the devices a moment, and leaves itself to them where that is not
-// enough; a device's work waits for the copies.
+#include "engine/path/local/local_path.hpp"
+
 #include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
-#include "engine/peer/peer.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -51,60 +46,42 @@ bool passed(std::optional<Deadline>& until, Deadline::Seconds most) {
 
 }  // namespace
 
-void Peer::meet(std::string doorway, const ipc::Token& token) {
-  if (!host_.neighbourhood || doorway.empty()) return;
-  poller_->expect_neighbours();
-  neighbour_ = std::make_unique<Neighbour>(std::move(doorway), token, book_);
+void LocalPath::meet(std::string doorway, const ipc::Token& token) {
+  if (!s_.no_neighbourhood.empty() || doorway.empty()) return;
+  s_.poller->expect_neighbours();
+  neighbour_ = std::make_shared<Neighbour>(std::move(doorway), token, s_.book);
 }
 
-Peer::DeviceWork Peer::device_work() const {
-  if (group_->calm()) return {.pending = staging_->pending()};
-  DeviceWork work{.pending = staging_->pending()};
-  const std::lock_guard lock(group_->mutex);
-  work.pending = work.pending || !group_->settled();
-  for (const auto& path : paths_) {
-    if (!path) continue;
-    // Of several rails one may be in repair for long: there the group knows.
-    const bool may_arrive = group_->rails() == 1 && path->in_repair();
-    work.pending = work.pending || may_arrive || path->jobs_pending() > 0;
-    work.unseen = work.unseen || path->may_be_unseen();
-  }
-  if (!work.pending && !work.unseen) group_->note_calm();
-  return work;
-}
-
-void Peer::wait_for_host_copies(const Deadline& until) const {
-  if (copies_queued_.load(std::memory_order_acquire) == 0) return;
-  if (poller_->wait([this] { return copies_queued_.load() == 0; }, until)) return;
-  throw TransferTimeout("earlier copies to or from peer '" + identity_.name +
-                        "' did not end in time, so nothing was transferred: give a longer timeout");
-}
-
-void Peer::wait_for_copies(const Deadline& until) const {
-  wait_for_host_copies(until);
-  if (!gpu_copies_->pending()) return;
-  const bool ended = poller_->wait([this] { return !gpu_copies_->pending() || !alive(); }, until);
-  check_alive();
-  if (ended) return;
-  throw TransferTimeout("copies that a GPU makes to or from peer '" + identity_.name +
-                        "' did not end in time, so nothing was transferred: give a longer timeout");
-}
-
-std::string Peer::why_no_neighbour() const {
-  if (!host_.neighbourhood) return host_.no_neighbourhood;
+std::string LocalPath::why_not() const {
   if (neighbour_) return "";
+  if (!s_.no_neighbourhood.empty()) return s_.no_neighbourhood;
   return "the peer's Endpoint has p2p=0 (or ZEROHOP_P2P=0), or lacks descriptors (ulimit -n)";
 }
 
+void LocalPath::wait_for_host_copies(const Deadline& until) const {
+  if (!copies_queued()) return;
+  if (s_.poller->wait([this] { return !copies_queued(); }, until)) return;
+  throw TransferTimeout("earlier copies to or from peer '" + s_.state->name() +
+                        "' did not end in time, so nothing was transferred: give a longer timeout");
+}
+
+void LocalPath::wait_for_copies(const Deadline& until) const {
+  wait_for_host_copies(until);
+  if (!s_.gpu_copies->pending()) return;
+  const bool ended =
+      s_.poller->wait([this] { return !s_.gpu_copies->pending() || !s_.state->alive(); }, until);
+  s_.state->check_alive();
+  if (ended) return;
+  throw TransferTimeout("copies that a GPU makes to or from peer '" + s_.state->name() +
+                        "' did not end in time, so nothing was transferred: give a longer timeout");
+}
+
 // A window, or the reason why there is none. Memory without elements needs none.
-Neighbour::Reached Peer::reach_as_neighbour(const Pair& pair,
-                                            const Neighbour::Patience& patience) const {
+Neighbour::Reached LocalPath::reach(const Pair& pair, const Neighbour::Patience& patience) const {
   const auto& [local, remote] = pair;
   Neighbour::Reached none;
   if (!neighbour_) {
-    none.reason = why_no_neighbour();
-  } else if (touch_gpus({&pair, 1})) {
-    return reach_gpu_as_neighbour(pair, patience);
+    none.reason = why_not();
   } else if (remote->layout.count() == 0) {
     return neighbour_->reach_board(patience);
   } else if (remote->local_key == 0) {
@@ -116,29 +93,27 @@ Neighbour::Reached Peer::reach_as_neighbour(const Pair& pair,
   return none;
 }
 
-// Who insists on p2p waits for what devices have to do before, the others a moment.
-bool Peer::wait_for_devices(const TransferOptions& options) const {
-  const auto idle = [this] { return !device_work().pending; };
+bool LocalPath::wait_for_devices(const TransferOptions& options) const {
+  const auto idle = [this] { return !s_.staged->work().pending; };
   if (idle()) return true;
-  return poller_->wait(
-      idle, options.require.empty() ? Deadline::after(kDeviceMoment) : deadline(options.timeout));
+  return s_.poller->wait(idle, options.require.empty() ? Deadline::after(kDeviceMoment)
+                                                       : s_.state->deadline(options.timeout));
 }
 
 // Null, with the reason, where a device has to.
-Peer::Transferring Peer::copy_as_neighbour(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                                           const TransferOptions& options, std::string& reason) {
-  if (touch_gpus(pairs)) return copy_by_gpu(opcode, pairs, options, reason);
-  if (!neighbour_) return reason = why_no_neighbour(), nullptr;
-  wait_for_stream(options, deadline(options.timeout));
+Transferring LocalPath::copy(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                             const TransferOptions& options, std::string& reason) {
+  if (!neighbour_) return reason = why_not(), nullptr;
+  s_.streams->wait(options, s_.state->deadline(options.timeout));
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  const Neighbour::Patience patience = patience_of(options);
+  const Neighbour::Patience patience = this->patience(options);
   NeighbourCopy copy;
   copy.direction = is_write ? ipc::Direction::write : ipc::Direction::read;
   Neighbour::Reached last;
   if (pairs.empty()) last = neighbour_->reach_board(patience);
   for (const Pair& pair : pairs) {
-    check_pair(pair, is_write ? kRemoteWrite : kRemoteRead);
-    last = reach_as_neighbour(pair, patience);
+    s_.state->check(pair, needed_by(opcode));
+    last = reach(pair, patience);
     if (last.window && is_write && !last.window->writable) last.reason = "it is to be read only";
     if (!last.reason.empty()) break;
     if (!last.window) continue;
@@ -148,22 +123,22 @@ Peer::Transferring Peer::copy_as_neighbour(ibv_wr_opcode opcode, std::span<const
                            .window = std::move(last.window),
                            .owner = pair.first->pinned()});
   }
-  return begin_neighbour_copy(opcode, std::move(copy), std::move(last), options, reason);
+  return begin(opcode, std::move(copy), std::move(last), options, reason);
 }
 
 // `last`: what was reached last; null, with its reason or another, as above.
-Peer::Transferring Peer::begin_neighbour_copy(ibv_wr_opcode opcode, NeighbourCopy&& copy,
-                                              Neighbour::Reached&& last,
-                                              const TransferOptions& options, std::string& reason) {
+Transferring LocalPath::begin(ibv_wr_opcode opcode, NeighbourCopy&& copy, Neighbour::Reached&& last,
+                              const TransferOptions& options, std::string& reason) {
   if (last.reason.empty() && !wait_for_devices(options)) {
     last.reason = "a device has earlier work with this peer to do";
   }
   if (!last.reason.empty()) return reason = std::move(last.reason), nullptr;
-  const bool behind_gpus = gpu_copies_->pending() && !options.in_turn;
-  if (behind_gpus && copy.nbytes > 0) wait_for_copies(deadline(options.timeout));
+  const bool behind_gpus = s_.gpu_copies->pending() && !options.in_turn;
+  if (behind_gpus && copy.nbytes > 0) wait_for_copies(s_.state->deadline(options.timeout));
   const ipc::Window* window = copy.pieces.empty() ? nullptr : copy.pieces.front().window.get();
-  copy.transfer = std::make_shared<Transfer>(poller_, copy.nbytes, neighbour_->route(window));
-  count(*copy.transfer, opcode, !copy.pieces.empty(), options.notify.has_value());
+  copy.transfer = std::make_shared<Transfer>(s_.poller, copy.nbytes, neighbour_->route(window));
+  count_begin(*copy.transfer, opcode, !copy.pieces.empty(), options.notify.has_value(),
+              s_.state->name());
   copy.visit = std::move(last.visit);
   if (options.notify) copy.message = notify_message(*options.notify);
   copy.room = options.room;
@@ -172,47 +147,46 @@ Peer::Transferring Peer::begin_neighbour_copy(ibv_wr_opcode opcode, NeighbourCop
 }
 
 // A notification alone follows what GPUs copy, without anybody waiting.
-Peer::Transferring Peer::finish_behind_gpus(NeighbourCopy&& copy, const TransferOptions& options) {
+Transferring LocalPath::finish_behind_gpus(NeighbourCopy&& copy, const TransferOptions& options) {
   auto transfer = copy.transfer;
-  const Deadline until = deadline(options.timeout);
+  const Deadline until = s_.state->deadline(options.timeout);
   wait_for_host_copies(until);
-  gpu_copies_->follow(
-      {.transfer = transfer,
-       .notifies = true,
-       .finish = [self = shared_from_this(),
-                  after = NeighbourEnd(std::move(copy))] { self->finish_copy(after, Room::take); },
-       .kept = {}},
+  s_.gpu_copies->follow(
+      transfer,
+      [self = shared_from_this(), after = NeighbourEnd(std::move(copy))] {
+        self->finish(after, Room::take);
+      },
       until);
-  if (!alive()) cut_off_gpu_copies();
+  if (!s_.state->alive()) cut_off_gpu_copies();
   return transfer;
 }
 
-Peer::Transferring Peer::begin_copy(NeighbourCopy&& copy) {
+Transferring LocalPath::begin_copy(NeighbourCopy&& copy) {
   auto transfer = copy.transfer;
-  if (transfer->nbytes() <= kCopiedInCall && copies_queued_.load(std::memory_order_acquire) == 0) {
+  if (transfer->nbytes() <= kCopiedInCall && !copies_queued()) {
     make_copy(copy);
     return transfer;
   }
-  const auto queue = host_.copy_queue.lock();
+  const auto queue = s_.copy_queue.lock();
   if (!queue) throw Error("this Endpoint is closed: make a new one");
-  copies_queued_.fetch_add(1);
+  queued_.fetch_add(1);
   try {
     queue->put(this, [self = shared_from_this(), copy = std::move(copy)]() mutable {
       const CopyQueue::Step step = self->take_step(copy);
       if (step == CopyQueue::Step::done) {
-        self->copies_queued_.fetch_sub(1);
-        self->poller_->wake();
+        self->queued_.fetch_sub(1);
+        self->s_.poller->wake();
       }
       return step;
     });
   } catch (...) {
-    copies_queued_.fetch_sub(1);
+    queued_.fetch_sub(1);
     throw;
   }
   return transfer;
 }
 
-void Peer::make_copy(const NeighbourCopy& copy) noexcept {
+void LocalPath::make_copy(const NeighbourCopy& copy) noexcept {
   copy.transfer->note_begun();
   std::uint64_t copied = 0;
   for (const auto& piece : copy.pieces) {
@@ -221,11 +195,11 @@ void Peer::make_copy(const NeighbourCopy& copy) noexcept {
     copy.transfer->fail(why_not_copied(outcome, copied > 0 ? Effect::some : Effect::nothing));
     return copy.transfer->drop();
   }
-  finish_copy(copy, copy.room);
+  finish(copy, copy.room);
 }
 
 // The same on the thread that all Peers share: nothing is waited for here.
-CopyQueue::Step Peer::take_step(NeighbourCopy& copy) noexcept {
+CopyQueue::Step LocalPath::take_step(NeighbourCopy& copy) noexcept {
   using enum CopyQueue::Step;
   auto& progress = copy.progress;
   if (!std::exchange(progress.begun, true)) copy.transfer->note_begun();
@@ -243,33 +217,32 @@ CopyQueue::Step Peer::take_step(NeighbourCopy& copy) noexcept {
     if (progress.nbytes >= enough) return more;
   }
   if (waits_for_room(copy)) return later;
-  finish_copy(copy, Room::take);
+  finish(copy, Room::take);
   return done;
 }
 
-// As finish_copy() would. The notification is accepted at the deadline, room or not: see
+// As finish() would. The notification is accepted at the deadline, room or not: see
 // VerbsPath::wait_for_room().
-bool Peer::waits_for_room(NeighbourCopy& copy) const noexcept {
-  if (!copy.message || copy.put_by_gpu || copy.room == Room::take || !alive()) return false;
-  if (!device_work().unseen) return false;
+bool LocalPath::waits_for_room(NeighbourCopy& copy) const noexcept {
+  if (!copy.message || copy.put_by_gpu || copy.room == Room::take || !s_.state->alive())
+    return false;
+  if (!s_.staged->work().unseen) return false;
   try {
-    const Deadline::Seconds most{host_.default_timeout};
-    return !message_path().has_room() && !passed(copy.progress.until, most);
+    const Deadline::Seconds most{s_.state->default_timeout()};
+    return !s_.rails->message_path().has_room() && !passed(copy.progress.until, most);
   } catch (const std::exception&) {
-    return false;  // the peer is lost, as finish_copy() finds
+    return false;  // the peer is lost, as finish() finds
   }
 }
 
-// A notification must not overtake earlier ones that a device carries, nor data: then it follows
-// them.
-void Peer::finish_copy(const NeighbourEnd& copy, Room room) noexcept {
+void LocalPath::finish(const NeighbourEnd& copy, Room room) noexcept {
   if (!copy.message) return copy.transfer->drop();
   if (copy.put_by_gpu) {
     (void)copy.visit->at_board(
         [&](std::byte* board) noexcept { Neighbour::announce(board, *copy.visit); });
     return copy.transfer->drop();
   }
-  if (device_work().unseen) return notify_by_device(copy.transfer, *copy.message, room);
+  if (s_.staged->work().unseen) return notify_by_device(copy.transfer, *copy.message, room);
   const ipc::Copied outcome = copy.visit->at_board(
       [&](std::byte* board) noexcept { Neighbour::notify(board, *copy.visit, *copy.message); });
   if (outcome != ipc::Copied::all) {
@@ -281,14 +254,15 @@ void Peer::finish_copy(const NeighbourEnd& copy, Room room) noexcept {
 
 // Behind everything that devices carry; the peer is asked to say when it has come, so that later
 // ones need no device.
-void Peer::notify_by_device(const Transferring& transfer, Message message, Room room) noexcept {
+void LocalPath::notify_by_device(const Transferring& transfer, Message message,
+                                 Room room) noexcept {
   message.kind = MessageKind::notify_and_tell;
   transfer->note_placed();
   try {
     Job job(transfer, IBV_WR_RDMA_WRITE);
     job.then(message);
-    VerbsPath& taken = message_path().submit_message(std::move(job));
-    if (room == Room::wait) taken.wait_for_room(deadline({}));
+    VerbsPath& taken = s_.rails->message_path().submit_message(std::move(job));
+    if (room == Room::wait) taken.wait_for_room(s_.state->deadline({}));
   } catch (const std::exception&) {
     transfer->fail(
         why_not_copied(ipc::Copied::left, transfer->nbytes() > 0 ? Effect::all : Effect::nothing));
@@ -296,18 +270,15 @@ void Peer::notify_by_device(const Transferring& transfer, Message message, Room 
   }
 }
 
-Failure Peer::why_not_copied(ipc::Copied outcome, Effect effect) const noexcept try {
+Failure LocalPath::why_not_copied(ipc::Copied outcome, Effect effect) const noexcept try {
   const auto lost = [&](const std::string& how) {
     return Failure{.kind = Failure::Kind::peer_lost, .message = how}.with_effect(effect);
   };
-  const std::string peer = "peer '" + identity_.name + "'";
+  const std::string peer = "peer '" + s_.state->name() + "'";
   switch (outcome) {
     case ipc::Copied::gone: return lost(peer + " is lost: its process has ended");
     case ipc::Copied::dismissed: return lost(peer + " is lost: it has ended the connection");
-    case ipc::Copied::left: {
-      const std::lock_guard lock(mutex_);
-      return lost(lost_reason_.empty() ? peer + " is lost" : lost_reason_);
-    }
+    case ipc::Copied::left: return s_.state->lost(effect);
     case ipc::Copied::crowded:
       return Failure{.message = "transfer with " + peer +
                                 " failed: the page in which its process and this one share what "
@@ -324,6 +295,36 @@ Failure Peer::why_not_copied(ipc::Copied outcome, Effect effect) const noexcept 
       .with_effect(effect);
 } catch (const std::bad_alloc&) {
   return {.message = "out of memory", .effect = effect};  // short enough to need none
+}
+
+// Null, with the reason, where a device has to.
+Transferring LocalPath::copy_pages(ibv_wr_opcode opcode, const Pages& pages,
+                                   const TransferOptions& options, std::string& reason) {
+  const Pair whole{pages.local, pages.remote};
+  if (!neighbour_) return reason = why_not(), nullptr;
+  s_.streams->wait(options, s_.state->deadline(options.timeout));
+  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
+  Neighbour::Reached reached = reach(whole, patience(options));
+  if (reached.window && is_write && !reached.window->writable) {
+    reached.reason = "it is to be read only";
+  }
+  if (!reached.reason.empty()) return reason = std::move(reached.reason), nullptr;
+  NeighbourCopy copy;
+  copy.direction = is_write ? ipc::Direction::write : ipc::Direction::read;
+  copy.nbytes = pages.nbytes();
+  copy.pieces.push_back({.local = pages.local->layout(),
+                         .remote = pages.remote->layout,
+                         .window = std::move(reached.window),
+                         .owner = pages.local->pinned()});
+  std::vector<Run>& runs = copy.pieces.back().runs;
+  runs.reserve(pages.count());
+  PageRuns all(pages);
+  for (Run run{}; all.next(run);) runs.push_back(run);
+  return begin(opcode, std::move(copy), std::move(reached), options, reason);
+}
+
+void LocalPath::cut_off_gpu_copies() const {
+  s_.gpu_copies->cut_off(why_not_copied(ipc::Copied::left, Effect::some));
 }
 
 }  // namespace zerohop::engine

@@ -1,15 +1,25 @@
-// What a Peer moves to and from GPU memory that no device reaches, and how messages follow that.
+#include "engine/path/staged/staged_path.hpp"
+
+#include <mutex>
 #include <utility>
 
 #include "base/error.hpp"
-#include "engine/peer/peer.hpp"
 
 namespace zerohop::engine {
 
+StagedPath::StagedPath(Staging::Services services, std::shared_ptr<PeerState> state,
+                       std::shared_ptr<PeerRails> rails)
+    : state_(std::move(state)),
+      rails_(std::move(rails)),
+      poller_(services.poller),
+      staging_(std::make_shared<Staging>(std::move(services), rails_->group())) {
+  rails_->group()->staged = staging_;
+}
+
 // Any memory at this end is copied through a ring: the peer's GPU is all that matters then.
-StagedPiece Peer::make_staged_piece(const Pair& pair, RemoteAccess needed,
-                                    Transfer& transfer) const {
-  check_pair(pair, needed);
+StagedPiece StagedPath::make_piece(const Pair& pair, RemoteAccess needed,
+                                   Transfer& transfer) const {
+  state_->check(pair, needed);
   const auto& [local, remote] = pair;
   auto pinned = local->pinned();
   StagedPiece piece{.near = local->layout(),
@@ -22,22 +32,18 @@ StagedPiece Peer::make_staged_piece(const Pair& pair, RemoteAccess needed,
   return piece;
 }
 
-Peer::Transferring Peer::stage(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Move& move,
-                               const Deadline& until) {
-  const auto& [nbytes, kind, notification, for_kernel, visible] = move;
+Transferring StagedPath::post(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                              const DevicePath::Move& move, Routes::RoutePtr route,
+                              const Deadline& until) {
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  const RailIndex rail = group_->message_rail();
-  auto transfer =
-      std::make_shared<Transfer>(poller_, nbytes, routes_.over(kind, RailMask{1} << rail));
+  auto transfer = std::make_shared<Transfer>(poller_, move.nbytes, std::move(route));
   StagedWork work(transfer, is_write ? StagedWork::Direction::out : StagedWork::Direction::in);
-  if (visible) work.set_visible();
-  for (const Pair& pair : pairs) {
-    work.add(make_staged_piece(pair, is_write ? kRemoteWrite : kRemoteRead, *transfer));
-  }
-  message_path().stats().count(opcode, nbytes);
-  count(*transfer, opcode, /*data=*/true, notification.has_value());
-  if (notification) {
-    post_later(transfer, {.message = notify_message(*notification), .payload = {}},
+  if (move.visible) work.set_visible();
+  for (const Pair& pair : pairs) work.add(make_piece(pair, needed_by(opcode), *transfer));
+  rails_->message_path().stats().count(opcode, move.nbytes);
+  count_begin(*transfer, opcode, /*data=*/true, move.notification.has_value(), state_->name());
+  if (move.notification) {
+    post_later(transfer, {.message = notify_message(*move.notification), .payload = {}},
                std::move(work));
   } else {
     staging_->put(std::move(work));
@@ -46,19 +52,17 @@ Peer::Transferring Peer::stage(ibv_wr_opcode opcode, std::span<const Pair> pairs
   return transfer;
 }
 
-// Atomics have no message that could follow: who calls waits.
-void Peer::wait_for_staged(const Deadline& until) const {
+void StagedPath::wait(const Deadline& until) const {
   const auto settled = [this, upto = staging_->put_so_far()] {
     return staging_->settled() >= upto;
   };
   if (settled() || poller_->wait(settled, until)) return;
-  throw TransferTimeout("earlier staged transfers with peer '" + identity_.name +
+  throw TransferTimeout("earlier staged transfers with peer '" + state_->name() +
                         "' did not end in time, so the atomic was not carried out: give a longer "
                         "timeout");
 }
 
-// The notification of data that devices move, behind what is staged. `data` was given none.
-Peer::Transferring Peer::notify_behind(Transferring data, const Notification& notification) {
+Transferring StagedPath::notify_behind(Transferring data, const Notification& notification) {
   auto transfer = std::make_shared<Transfer>(poller_, data->nbytes(), data->shared_route());
   RouteStats::add(transfer->route().stats->notifications, 1);
   StagedWork work(transfer, StagedWork::Direction::out);
@@ -67,16 +71,14 @@ Peer::Transferring Peer::notify_behind(Transferring data, const Notification& no
   return transfer;
 }
 
-// A message that follows all that is staged now, and the copies of `work`.
-void Peer::post_later(const Transferring& transfer, Outgoing&& outgoing, StagedWork&& work) {
+void StagedPath::post_later(const Transferring& transfer, Outgoing&& outgoing, StagedWork&& work) {
   auto kept = std::make_shared<Outgoing>(std::move(outgoing));
-  work.then([group = group_, transfer, kept] {
+  work.then([group = rails_->group(), transfer, kept] {
     const std::lock_guard lock(group->mutex);
     VerbsPath* const path = group->path(group->message_rail());
     if (path == nullptr) throw VerbsError("no rail with peer '" + group->peer_name + "' is left");
-    const bool offers = kept->message.kind == MessageKind::offer;
-    put_seal(*kept);
-    if (offers) {
+    kept->put_seal();
+    if (kept->offers()) {
       return path->put_offer(transfer, kept->message, kept->rkeys, std::move(kept->payload));
     }
     Job job(transfer, IBV_WR_RDMA_WRITE);

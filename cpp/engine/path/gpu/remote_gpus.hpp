@@ -1,0 +1,102 @@
+// What GPUs of this process reach of a process of this host: memory of its GPUs, and its memory of
+// the host.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/locks.hpp"
+#include "engine/memory/gpu_choice.hpp"
+#include "engine/memory/remote_memory.hpp"
+#include "engine/path/gpu/gpu_notifier.hpp"
+#include "engine/path/gpu/gpu_reach.hpp"
+#include "engine/path/gpu/gpu_windows.hpp"
+#include "engine/path/gpu/host_windows.hpp"
+#include "engine/path/local/neighbour.hpp"
+#include "engine/path/message.hpp"
+
+namespace zerohop::engine {
+
+// Any thread. Patience: see Neighbour.
+class RemoteGpus {
+ public:
+  RemoteGpus(std::shared_ptr<Neighbour> neighbour, std::shared_ptr<RouteBook> book)
+      : neighbour_(std::move(neighbour)), book_(std::move(book)) {}
+
+  using DevicePtr = std::shared_ptr<const gpu::Device>;
+  // Memory of a GPU in one chunk that was reached before, for that GPU of this process.
+  struct Way {
+    std::shared_ptr<ipc::Visit> visit;
+    std::weak_ptr<const GpuWindows::Spot> place;  // it stays mapped for nobody's remembering
+    std::shared_ptr<const Route> route;
+  };
+  std::shared_ptr<const Way> known(std::uint64_t local_key, int ordinal) const;
+  void remember(std::uint64_t local_key, const GpuReach& reached);
+
+  // Memory of a GPU, chunk by chunk, mapped for that GPU of this process. Each sets all but what is
+  // local, and the route.
+  GpuReach reach(const RemoteMemory& remote, const DevicePtr& device,
+                 const Neighbour::Patience& patience);
+  // ... by one that is chosen: the very one that the memory lies on, where this process sees it.
+  // given: see GpuChoice::table().
+  GpuReach reach_by_any(const RemoteMemory& remote, const GpuChoice::Table& given,
+                        const Neighbour::Patience& patience);
+  // ... by the one of that stream. Throws RouteUnavailable where it has none.
+  GpuReach reach_by_stream(driver::CudaStream stream, const RemoteMemory& remote,
+                           const GpuChoice::Table& given, const Neighbour::Patience& patience);
+  // Memory of the host, page-locked here.
+  GpuReach reach_host(const RemoteMemory& remote, const DevicePtr& device,
+                      const Neighbour::Patience& patience);
+
+  // For a GPU of this process to put a notification into the board.
+  GpuNotifier::Place place_for_gpu(const std::shared_ptr<ipc::Visit>& visit,
+                                   const DevicePtr& device, const Message& message,
+                                   const Neighbour::Patience& patience) {
+    return notifier_.place(visit, gpus_, device, message.tag, message.value,
+                           [&] { return neighbour_->until(patience); });
+  }
+  // For kernels of the program to do so. Throws RouteUnavailable, and what mapping may.
+  KernelNotes notes_for_kernels(const std::shared_ptr<ipc::Visit>& visit, const DevicePtr& device,
+                                Hearers hearers, const Neighbour::Patience& patience) {
+    return notifier_.for_kernels(visit, gpus_, device, hearers, neighbour_->until(patience));
+  }
+
+  // remote: the GPU's name in the other process.
+  std::shared_ptr<const Route> route(const GpuReach& reached, bool local_on_host,
+                                     const std::string& remote);
+
+  // As those of Neighbour.
+  std::size_t sweep();
+  void leave() noexcept;
+  std::map<int, GpuWindows::Mapped> mapped() const { return gpus_.mapped(); }
+
+ private:
+  template <typename Reach>
+  GpuReach attempt(const Neighbour::Patience& patience, Reach reach);
+
+  const std::shared_ptr<Neighbour> neighbour_;
+  const std::shared_ptr<RouteBook> book_;
+  GpuWindows gpus_;
+  HostWindows hosts_;
+  GpuChoice choice_;
+  GpuNotifier notifier_;
+
+  mutable Mutex<Rank::neighbour> mutex_;                                      // guards all below
+  std::map<std::pair<std::uint64_t, int>, std::shared_ptr<const Way>> ways_;  // key and ordinal
+  std::size_t ways_most_ = 64;  // entries at which those of what is gone are swept out
+  struct KnownRoute {
+    int copies;          // ordinal of the GPU that does
+    bool local_on_host;  // the local array
+    int there;           // the peer's GPU as this process calls it
+    std::string remote;  // ... and as the peer does
+    std::shared_ptr<const Route> route;
+  };
+  std::vector<KnownRoute> routes_;  // a few
+};
+
+}  // namespace zerohop::engine

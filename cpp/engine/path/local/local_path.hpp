@@ -1,0 +1,107 @@
+// What the CPU copies for a Peer that is a process of this host: the p2p route for host memory.
+//
+// Short copies are made in the call, long ones by the Endpoint's thread for them, and those of one
+// Peer in the order of the calls. Between copies and what devices do for the Peer the order is kept
+// by waiting: a copy waits for the devices a moment, and leaves itself to them where that is not
+// enough; a device's work waits for the copies.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "engine/memory/pages.hpp"
+#include "engine/path/local/copy_queue.hpp"
+#include "engine/path/local/earlier_copies.hpp"
+#include "engine/path/local/neighbour.hpp"
+#include "engine/path/program_order.hpp"
+#include "engine/path/staged/staged_path.hpp"
+
+namespace zerohop::engine {
+
+// Any thread. What it throws: see DevicePath.
+class LocalPath : public std::enable_shared_from_this<LocalPath> {
+ public:
+  struct Services {
+    std::shared_ptr<PeerState> state;
+    std::shared_ptr<Poller> poller;
+    std::shared_ptr<RouteBook> book;
+    std::shared_ptr<PeerRails> rails;
+    std::shared_ptr<StagedPath> staged;
+    std::shared_ptr<EarlierCopies> gpu_copies;
+    std::weak_ptr<CopyQueue> copy_queue;  // the Endpoint's: its thread holds paths
+    std::shared_ptr<CallStream> streams;
+    std::string no_neighbourhood;  // why this Endpoint takes no part; empty: it does
+  };
+  explicit LocalPath(Services services) : s_(std::move(services)) {}
+
+  // Where the peer's process is to be met; before the Peer is alive.
+  void meet(std::string doorway, const ipc::Token& token);
+  const std::shared_ptr<Neighbour>& neighbour() const noexcept { return neighbour_; }  // null: none
+  std::string why_not() const;  // ... as of this; empty: it is one
+
+  // Null, with the reason, where a device has to.
+  Transferring copy(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                    const TransferOptions& options, std::string& reason);
+  Transferring copy_pages(ibv_wr_opcode opcode, const Pages& pages, const TransferOptions& options,
+                          std::string& reason);
+
+  // The short ways, where nothing is under way that has to be waited for: all ends within the call.
+  // False: not this way. made: gets the Transfer; null: nobody wants one.
+  bool copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options,
+                    Transferring* made);
+  bool notify_at_once(const TransferOptions& options, Transferring* made);
+  // Host bytes, one behind the other, that nobody has registered.
+  struct Parts {
+    std::span<const std::byte> head, body;
+  };
+  bool put_at_once(const Parts& parts, const RemoteMemory& there, const TransferOptions& options);
+
+  Neighbour::Reached reach(const Pair& pair, const Neighbour::Patience& patience) const;
+  Neighbour::Patience patience(const TransferOptions& options) const noexcept {
+    return {.seconds = options.timeout.value_or(s_.state->default_timeout()),
+            .insists = !options.require.empty()};
+  }
+
+  // Who insists on p2p waits for what devices have to do before, the others a moment. False: they
+  // are not done.
+  bool wait_for_devices(const TransferOptions& options) const;
+  bool copies_queued() const noexcept { return queued_.load(std::memory_order_acquire) > 0; }
+  void wait_for_host_copies(const Deadline& until) const;
+  void wait_for_copies(const Deadline& until) const;  // those of GPUs, too
+  // What is to follow once copies are placed. A notification must not overtake earlier ones that a
+  // device carries, nor data: then it follows them.
+  void finish(const NeighbourEnd& end, Room room) noexcept;
+  // What becomes of what GPUs copy: the connection has ended.
+  void cut_off_gpu_copies() const;
+
+ private:
+  Transferring begin(ibv_wr_opcode opcode, NeighbourCopy&& copy, Neighbour::Reached&& last,
+                     const TransferOptions& options, std::string& reason);
+  Transferring begin_copy(NeighbourCopy&& copy);
+  Transferring finish_behind_gpus(NeighbourCopy&& copy, const TransferOptions& options);
+  void make_copy(const NeighbourCopy& copy) noexcept;
+  CopyQueue::Step take_step(NeighbourCopy& copy) noexcept;
+  bool waits_for_room(NeighbourCopy& copy) const noexcept;
+  void notify_by_device(const Transferring& transfer, Message message, Room room) noexcept;
+  Failure why_not_copied(ipc::Copied outcome, Effect effect) const noexcept;
+
+  // --- the short ways (local_path_at_once.cpp) ---
+  bool may_be_at_once(const TransferOptions& options) const;
+  template <typename MoveIt>
+  bool at_once(Operation operation, std::uint64_t nbytes, const ipc::Window* window,
+               const TransferOptions& options, Transferring* made, MoveIt&& move);
+
+  // Bytes copied there: a fraction of a millisecond, and far longer than it takes to wake a thread.
+  static constexpr std::uint64_t kCopiedInCall = std::uint64_t{1} << 20;
+
+  const Services s_;
+  std::shared_ptr<Neighbour> neighbour_;
+  std::atomic<int> queued_{0};
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,66 @@
+// The other end of a connection as its paths know it: who it is, and whether it is there.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/deadline.hpp"
+#include "base/failure.hpp"
+#include "base/locks.hpp"
+#include "engine/endpoint_id.hpp"
+#include "engine/path/pair.hpp"
+
+namespace zerohop::engine {
+
+// Any thread, unless it says otherwise.
+class PeerState {
+ public:
+  struct Identity {
+    EndpointId id{};
+    std::string name;
+    std::string host_name;
+    std::uint32_t pid = 0;
+  };
+  // own: this end. default_timeout: seconds, of a call that names none.
+  PeerState(Identity identity, const EndpointId& own, double default_timeout);
+
+  const Identity& identity() const noexcept { return identity_; }
+  const std::string& name() const noexcept { return identity_.name; }
+  void learn(Identity identity) { identity_ = std::move(identity); }  // before become_alive()
+  double default_timeout() const noexcept { return default_timeout_; }
+  Deadline deadline(const std::optional<double>& timeout) const;
+
+  bool alive() const noexcept { return state_.load(std::memory_order_acquire) == State::alive; }
+  void become_alive() noexcept { state_.store(State::alive, std::memory_order_release); }
+  bool lose(const std::string& reason);  // false: it was lost before
+  std::string why_lost() const;          // empty while it is not
+  std::string lost_text() const;         // the same as a sentence
+  Failure lost(Effect effect) const;     // ... and as what becomes of transfers
+
+  // Whether this process is a child of the one that connected.
+  bool forked() const noexcept;
+  void check_process() const;  // throws Error
+  void check_alive() const;    // ... and PeerLost
+  [[noreturn]] void throw_lost(Effect effect) const;
+
+  // Whether both are of the two Endpoints that the connection joins; allow what is wanted; have the
+  // same shape, too. Throw RegistrationError, std::invalid_argument.
+  void check_ends(const Pair& pair) const;
+  void check_rights(const Pair& pair, RemoteAccess needed) const;
+  void check(const Pair& pair, RemoteAccess needed) const;
+
+ private:
+  enum class State { connecting, alive, lost };
+
+  Identity identity_;
+  const EndpointId own_;
+  const double default_timeout_;
+  const unsigned process_generation_;  // fork(2)
+  std::atomic<State> state_{State::connecting};
+  mutable Mutex<Rank::peer> mutex_;  // guards the next
+  std::string why_lost_;
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,39 @@
+// Waiting for what the program has given its GPUs before: neither an adapter nor a CPU that copies
+// knows of streams. All throw TransferTimeout; then nothing was transferred.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "base/deadline.hpp"
+#include "driver/cuda.hpp"
+#include "engine/path/pair.hpp"
+#include "engine/path/transfer_options.hpp"
+
+namespace zerohop::engine {
+
+class ProgramStreams;
+
+// The default stream of the memory's GPU, be it the source's content or the last use of the
+// destination.
+void wait_for_program(const Memory& memory, const Deadline& deadline);
+void wait_for_program(std::span<const Pair> pairs, const Deadline& deadline);
+
+// The stream= of one Endpoint's calls.
+class CallStream {
+ public:
+  // cuda: null: libcuda's, loaded when it is needed.
+  CallStream(std::shared_ptr<ProgramStreams> streams, std::shared_ptr<const driver::Cuda> cuda)
+      : streams_(std::move(streams)), cuda_(std::move(cuda)) {}
+
+  // Throws RouteUnavailable, too, where the stream waits for a notification itself.
+  void wait(const TransferOptions& options, const Deadline& deadline) const;
+  ProgramStreams& streams() const noexcept { return *streams_; }
+  const std::shared_ptr<const driver::Cuda>& cuda() const noexcept { return cuda_; }
+
+ private:
+  const std::shared_ptr<ProgramStreams> streams_;
+  const std::shared_ptr<const driver::Cuda> cuda_;
+};
+
+}  // namespace zerohop::engine

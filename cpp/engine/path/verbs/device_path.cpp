@@ -1,0 +1,293 @@
+#include "engine/path/verbs/device_path.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+#include "base/error.hpp"
+#include "engine/channel/address.hpp"
+#include "engine/path/program_order.hpp"
+#include "engine/path/verbs/atomics.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+void check_required(const std::string& kind, const Route& taken) {
+  if (kind.empty() || kind == taken.kind) return;
+  throw RouteUnavailable("route '" + kind + "' is not available: of the devices' only '" +
+                         taken.kind + "' is, because " + taken.reason);
+}
+
+}  // namespace
+
+Routes::Kind DevicePath::kind(const Pair& pair) const {
+  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+  const bool remote_on_host = remote.device == "cpu";
+  if (remote.staged()) return Routes::Kind::staged;
+  // A wrong key is the peer's device to refuse; but without any there is no rail to stage over.
+  const bool needs_key = !remote_on_host || local.staged();
+  if (needs_key && !remote.reachable() && remote.layout.count() > 0) {
+    throw RouteUnavailable(
+        "no route to " + remote.device + " of peer '" + state_->name() +
+        "': no device reached that memory when it was registered; register it there again");
+  }
+  if (local.staged()) return Routes::Kind::staged;
+  return local.on_host() && remote_on_host ? Routes::Kind::host : Routes::Kind::gpu;
+}
+
+DevicePath::Move DevicePath::plan(std::span<const Pair> pairs,
+                                  const TransferOptions& options) const {
+  Move move{
+      .notification = options.notify, .for_kernel = options.for_kernel, .visible = options.visible};
+  // Of no pairs, a notification alone: it lies in host memory.
+  if (pairs.empty()) check_required(options.require, *routes_.over(move.kind, 1));
+  for (const Pair& pair : pairs) {
+    move.nbytes += pair.first->layout().nbytes();
+    const Routes::Kind taken = kind(pair);
+    if (!options.require.empty()) check_required(options.require, *routes_.over(taken, 1));
+    move.kind = std::max(move.kind, taken);  // the longest way of any pair
+  }
+  return move;
+}
+
+RailMask DevicePath::rails_of(const Pair& pair, Routes::Kind kind) const {
+  if (rails_->count() > 1 && kind != Routes::Kind::staged) {
+    return stripe({&pair, 1}, pair.first->layout().nbytes()).rails();
+  }
+  return RailMask{1} << rails_->group()->message_rail();
+}
+
+Striping DevicePath::stripe(std::span<const Pair> pairs, std::uint64_t nbytes) const {
+  const RailMask reached = rails_->reach(pairs);
+  if (reached == 0) {
+    throw RouteUnavailable("no rail reaches both arrays of this transfer with peer '" +
+                           state_->name() + "': register them again on both sides");
+  }
+  const PathGroup& group = *rails_->group();
+  const RailIndex nearest =
+      pairs.empty() ? group.message_rail() : pairs.front().first->nearest_rail();
+  const RailMask usable = reached & group.serving();
+  // Where none serves, the transfer waits on one for its repair, or fails with it.
+  if (usable == 0) return {nbytes, reached & (~reached + 1), UINT64_MAX, nearest};
+  return {nbytes, usable, stripe_bytes_, nearest};
+}
+
+Piece DevicePath::make_piece(const Pair& pair, RemoteAccess needed, RailIndex rail,
+                             Transfer& transfer) const {
+  state_->check(pair, needed);
+  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+  auto pinned = local.pinned();
+  const Piece piece{.local = local.layout(),
+                    .remote = remote.layout,
+                    .lkey = pinned->lkey(rail),
+                    .rkey = remote.rkeys[rail],
+                    .on_host = local.on_host()};
+  transfer.keep(std::move(pinned));
+  return piece;
+}
+
+Job DevicePath::make_job(ibv_wr_opcode opcode, std::span<const Pair> pairs, RailIndex rail,
+                         const Transferring& transfer) const {
+  Job job(transfer, opcode);
+  job.reserve(pairs.size());
+  for (const Pair& pair : pairs) job.add(make_piece(pair, needed_by(opcode), rail, *transfer));
+  return job;
+}
+
+Job DevicePath::make_share(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Stripe& stripe,
+                           const Transferring& transfer) const {
+  std::uint64_t at = 0;  // bytes before pair `first`
+  std::size_t first = 0;
+  const auto nbytes_of = [&](std::size_t i) { return pairs[i].first->layout().nbytes(); };
+  while (first < pairs.size() && at + nbytes_of(first) <= stripe.begin) at += nbytes_of(first++);
+  std::uint64_t end = at;
+  std::size_t last = first;
+  while (last < pairs.size() && end < stripe.begin + stripe.nbytes) end += nbytes_of(last++);
+  Job job = make_job(opcode, pairs.subspan(first, last - first), stripe.rail, transfer);
+  job.restrict(stripe.begin - at, stripe.nbytes);
+  return job;
+}
+
+Transferring DevicePath::post(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Move& move,
+                              const Deadline& until) {
+  if (rails_->count() > 1) {
+    if (!move.for_kernel) wait_for_program(pairs, until);
+    return post_striped(opcode, pairs, move, until);
+  }
+  VerbsPath& path = *rails_->path(0);
+  auto transfer = std::make_shared<Transfer>(poller_, move.nbytes, routes_.over(move.kind, 1));
+  Job job = make_job(opcode, pairs, 0, transfer);
+  if (move.visible && opcode == IBV_WR_RDMA_WRITE) job.read_back();
+  if (move.notification) job.then(notify_message(*move.notification));
+  if (!move.for_kernel) wait_for_program(pairs, until);
+  path.stats().count(opcode, move.nbytes);
+  count_begin(*transfer, opcode, !pairs.empty(), move.notification.has_value(), state_->name());
+  path.submit(std::move(job), until);
+  return transfer;
+}
+
+Transferring DevicePath::post_at_once(ibv_wr_opcode opcode, const Pair& pair,
+                                      const TransferOptions& options) {
+  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+  const bool is_plain = options.require.empty() && !options.stream && !options.for_kernel &&
+                        !options.visible && rails_->count() == 1;
+  if (!is_plain || !local.on_host() || remote.device != "cpu" || remote.staged()) return nullptr;
+  state_->check(pair, needed_by(opcode));
+  const Run run = single_run(pair);
+  if (run.nbytes == 0) return nullptr;
+  auto transfer =
+      std::make_shared<Transfer>(poller_, run.nbytes, routes_.over(Routes::Kind::host, 1));
+  auto pinned = local.pinned();
+  const VerbsPath::Range range{opcode, run, pinned->lkey(0), remote.rkeys[0]};
+  transfer->keep(std::move(pinned));
+  std::optional<Message> message;
+  if (options.notify) message = notify_message(*options.notify);
+  return rails_->path(0)->submit_at_once(transfer, range, message) ? transfer : nullptr;
+}
+
+Transferring DevicePath::post_striped(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                                      const Move& move, const Deadline& until) {
+  std::optional<Message> message;
+  if (move.notification) message = notify_message(*move.notification);
+  for (;;) {
+    const Striping striping = stripe(pairs, move.nbytes);
+    auto transfer =
+        std::make_shared<Transfer>(poller_, move.nbytes, routes_.over(move.kind, striping.rails()));
+    Shares shares;
+    shares.reserve(striping.stripes().size());
+    if (!pairs.empty()) {
+      // Of one rail all pairs, so that those without bytes are checked as well.
+      const bool whole = striping.stripes().size() == 1;
+      for (const Stripe& stripe : striping.stripes()) {
+        shares.push_back({stripe.rail, whole ? make_job(opcode, pairs, stripe.rail, transfer)
+                                             : make_share(opcode, pairs, stripe, transfer)});
+      }
+    }
+    for (Share& share : shares) {
+      if (move.visible && opcode == IBV_WR_RDMA_WRITE) share.job.read_back();
+    }
+    if (!submit(shares, striping.rails(), message, opcode, transfer)) continue;
+    for (const Stripe& stripe : striping.stripes()) {
+      const auto& path = rails_->path(stripe.rail);
+      path->stats().count(opcode, stripe.nbytes);
+      path->wait_for_room(until);
+    }
+    return transfer;
+  }
+}
+
+// False when a rail failed since the transfer was planned: nothing was submitted.
+bool DevicePath::submit(Shares& shares, RailMask planned, const std::optional<Message>& message,
+                        ibv_wr_opcode opcode, const Transferring& transfer) {
+  PathGroup& group = *rails_->group();
+  const std::lock_guard lock(group.mutex);
+  const RailMask serving = group.serving();
+  if (serving != 0 && (planned & ~serving) != 0) return false;
+  count_begin(*transfer, opcode, !shares.empty(), message.has_value(), state_->name());
+  const RailIndex behind = group.message_rail();
+  const bool fused = message && shares.size() == 1 && shares.front().rail == behind;
+  const bool apart = message && !fused;
+  if (fused) {
+    shares.front().job.then(*message);
+    shares.front().job.await(group.make_fence(behind));
+  }
+  const std::size_t jobs = shares.size() + (apart ? 1 : 0);
+  if (jobs > 1) transfer->set_striped();
+  for (std::size_t i = 1; i < jobs; ++i) transfer->hold();
+  for (Share& share : shares) {
+    if (opcode == IBV_WR_RDMA_WRITE && share.rail != behind) share.job.read_back();
+    rails_->path(share.rail)->enqueue(std::move(share.job));
+  }
+  if (apart) {
+    Job last(transfer, opcode);
+    last.then(*message);
+    last.await(group.make_fence(behind));
+    rails_->path(behind)->enqueue(std::move(last));
+  }
+  if (jobs == 0) transfer->drop();
+  return true;
+}
+
+void DevicePath::check_atomic(const RemoteMemory& word) const {
+  const DType& dtype = word.layout.dtype;
+  const bool integer = dtype.code == kDTypeInt || dtype.code == kDTypeUInt;
+  if (word.layout.count() != 1 || !integer || dtype.itemsize() != 8 ||
+      word.layout.address % 8 != 0) {
+    throw std::invalid_argument(
+        "an atomic needs one int64 or uint64 element, aligned to 8 bytes: "
+        "select one, instead of " +
+        shape_string(word.layout.shape.span()) + " of " + dtype.name() + " at address " +
+        std::to_string(word.layout.address));
+  }
+  if (!same_id(word.endpoint, state_->identity().id)) {
+    throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(word.endpoint) +
+                                ", not to peer '" + state_->name() + "'");
+  }
+  if (word.staged()) {
+    throw RouteUnavailable("there are no atomics with memory on " + word.device + " of peer '" +
+                           state_->name() +
+                           "', which is staged through the host: keep counters in host memory");
+  }
+}
+
+Transferring DevicePath::atomic(ibv_wr_opcode opcode, const RemoteMemory& word,
+                                const Operands& operands, const Deadline& until) {
+  VerbsPath& path = rails_->atomics_path();
+  check_atomics(path.served_by(), word);
+  const std::uint32_t rkey = word.rkeys[path.rail()];
+  if (rkey == 0) {
+    throw RouteUnavailable("atomics with peer '" + state_->name() + "' go over " +
+                           path.served_by().name() +
+                           ", which does not reach this memory: have it registered again there");
+  }
+  const Routes::Kind kind = word.device == "cpu" ? Routes::Kind::host : Routes::Kind::gpu;
+  auto transfer =
+      std::make_shared<Transfer>(poller_, 8, routes_.over(kind, RailMask{1} << path.rail()));
+  transfer->count(Operation::atomic, state_->name());
+  path.submit(Job::atomic(transfer, opcode, word.layout.address, rkey, operands.add, operands.swap),
+              until);
+  return transfer;
+}
+
+bool DevicePath::has_atomics(const RemoteMemory& remote) const {
+  const VerbsPath& path = rails_->atomics_path();
+  if (remote.staged() || remote.rkeys[path.rail()] == 0) return false;
+  try {
+    check_atomics(path.served_by(), remote);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+EntryReach DevicePath::reach_for_entries(const Pair& pair) const {
+  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+  const RailMask rail = RailMask{1} << rails_->group()->message_rail();
+  return {.local = local.pinned(),
+          .puts = (remote.access & kRemoteWrite) != 0,
+          .gets = local.writable() && (remote.access & kRemoteRead) != 0,
+          .atomics = has_atomics(remote),
+          .route = routes_.over(kind(pair), rail)};
+}
+
+Route DevicePath::explain(const Pair& pair, Route route, const std::string& not_p2p) const {
+  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+  if (!local.on_host()) route.reason += "; " + local.registration()->reason;
+  if (remote.staged()) route.reason += "; the peer's devices do not reach its " + remote.device;
+  route.reason += "; not by p2p, because " + not_p2p;
+  const Rails& devices = rails_->devices();
+  if (devices.size() == 1) return route;
+  if (!local.place().empty()) {
+    route.reason += "; the nearest to " + local.place() + ", where the local array lies, is " +
+                    devices[local.nearest_rail()]->name();
+  }
+  for (const PeerRails::Report& rail : rails_->reports()) {
+    if (!rail.trouble.empty())
+      route.reason += "; " + rail.device + " does not serve: " + rail.trouble;
+  }
+  return route;
+}
+
+}  // namespace zerohop::engine

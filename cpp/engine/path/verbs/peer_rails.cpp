@@ -1,0 +1,128 @@
+#include "engine/path/verbs/peer_rails.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace zerohop::engine {
+
+void PeerRails::open(PathServices services, const std::function<void(RailIndex)>& on_broken) {
+  poller_ = services.poller;
+  for (const auto& rail : rails_) {
+    services.rail = rail;
+    const auto repair = [on_broken, index = rail->index()] { on_broken(index); };
+    paths_.push_back(rail->gone() ? nullptr : VerbsPath::create(services, group_, repair));
+  }
+}
+
+void PeerRails::close(const VerbsPath::Reason& reason) {
+  for (const auto& path : paths_) {
+    if (path) path->close(reason);
+  }
+}
+
+void PeerRails::set_count(std::size_t count, bool global_atomics) {
+  group_->set_rails(count);
+  global_atomics_ = global_atomics;
+}
+
+RailMask PeerRails::open_rails() const {
+  const std::lock_guard lock(group_->mutex);
+  return group_->open_rails();
+}
+
+PathGroup::Since PeerRails::unsettled(RailIndex rail) const {
+  const std::lock_guard lock(group_->mutex);
+  return group_->unsettled(rail);
+}
+
+PathGroup::Since PeerRails::dark() const {
+  const std::lock_guard lock(group_->mutex);
+  return group_->dark();
+}
+
+// One that exists; what it was is told by the paths themselves.
+VerbsPath& PeerRails::any_path() const {
+  for (const auto& path : paths_) {
+    if (path) return *path;
+  }
+  throw VerbsError("no device of this Endpoint is left: make a new Endpoint");
+}
+
+VerbsPath& PeerRails::message_path() const {
+  const auto& path = paths_[group_->message_rail()];
+  return path ? *path : any_path();
+}
+
+VerbsPath& PeerRails::atomics_path() const {
+  if (count() == 1) return *paths_.front();
+  const auto& first = paths_.front();
+  if (first && !first->fruitless() && !first->gone()) return *first;
+  if (global_atomics_) return *paths_[group_->message_rail()];
+  throw RouteUnavailable(
+      "atomics with peer '" + state_->name() + "' go over " + rails_.front()->name() +
+      " only, which does not serve: those of another adapter are not atomic with them; wait until "
+      "it does again (peer.stats()['rails'])");
+}
+
+RailMask PeerRails::reach(std::span<const Pair> pairs) const {
+  RailMask mask = (RailMask{1} << count()) - 1;
+  // With all of them closed the reason comes with the attempt.
+  if (const RailMask open = open_rails()) mask &= open;
+  for (const auto& [local, remote] : pairs) {
+    if (local->layout().count() == 0) continue;
+    const auto pinned = local->pinned();
+    for (RailIndex rail = 0; rail < kMaxRails; ++rail) {
+      if (pinned->lkey(rail) == 0 || remote->rkeys[rail] == 0) mask &= ~(RailMask{1} << rail);
+    }
+  }
+  return mask;
+}
+
+bool PeerRails::idle() const {
+  return std::ranges::all_of(paths_, [](const auto& path) { return !path || path->idle(); });
+}
+
+PeerRails::Work PeerRails::work(bool others) const {
+  Work work{.pending = others};
+  if (group_->calm()) return work;
+  const std::lock_guard lock(group_->mutex);
+  work.pending = work.pending || !group_->settled();
+  for (const auto& path : paths_) {
+    if (!path) continue;
+    // Of several rails one may be in repair for long: there the group knows.
+    const bool may_arrive = count() == 1 && path->in_repair();
+    work.pending = work.pending || may_arrive || path->jobs_pending() > 0;
+    work.unseen = work.unseen || path->may_be_unseen();
+  }
+  if (!work.pending && !work.unseen) group_->note_calm();
+  return work;
+}
+
+std::vector<PeerRails::Report> PeerRails::reports() const {
+  std::vector<Report> reports;
+  for (const auto& rail : rails_) {
+    const auto& path = paths_[rail->index()];
+    reports.push_back({.device = rail->name(),
+                       .trouble = path ? path->trouble() : "its device was gone",
+                       .stats = path ? &path->stats() : nullptr,
+                       .registered_nbytes = path ? path->registered_nbytes() : 0,
+                       .asleep = path && path->asleep()});
+  }
+  return reports;
+}
+
+std::vector<Settings> PeerRails::settings() const {
+  std::vector<Settings> all;
+  for (const auto& rail : rails_) {
+    const auto& path = paths_[rail->index()];
+    all.push_back(path ? path->settings() : Settings{});
+    if (all.back().empty())
+      all.back().emplace_back("device", rail->name());  // it has no queue pair
+  }
+  return all;
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,60 @@
+// Transfers of a Peer that are checked end to end (integrity=1), and what the peer asks for its
+// own.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "engine/integrity/check_line.hpp"
+#include "engine/integrity/checker.hpp"
+#include "engine/path/pair.hpp"
+#include "engine/path/peer_state.hpp"
+#include "engine/path/program_order.hpp"
+#include "engine/stats/route.hpp"
+
+namespace zerohop::engine {
+
+class Checks : public std::enable_shared_from_this<Checks> {
+ public:
+  struct Services {
+    std::shared_ptr<PeerState> state;
+    std::shared_ptr<Poller> poller;
+    std::shared_ptr<Checker> checker;
+    std::shared_ptr<CallStream> streams;
+    std::function<void(ControlMessage)> tell;
+    // Puts a notification into the peer's board, behind all that is done.
+    std::function<Transferring(const TransferOptions&)> notify;
+  };
+  explicit Checks(Services services) : s_(std::move(services)) {}
+
+  // From here on transfers are checked: before the Peer is alive.
+  void begin();
+  void end();  // the Peer is lost
+  bool on() const noexcept { return line_ != nullptr; }
+  bool pending() const { return line_ && line_->pending(); }
+
+  // The transfer is what `move` begins, compared. by_gpu: a GPU may copy, in the turn of its
+  // stream.
+  using Mover = std::function<Transferring(const TransferOptions&)>;
+  Transferring move_and_check(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                              const TransferOptions& options, bool by_gpu, const Mover& move);
+  // A notification behind what is still compared.
+  Transferring notify_behind(const TransferOptions& options, std::shared_ptr<const Route> route);
+
+  // --- for the progress thread ---
+  // Throws ProtocolError: it asks for too much at once, or too often for what is not its own.
+  void on_sum_up(const SumUp& asked);
+  void on_summed_up(const SummedUp& answer);
+
+ private:
+  CheckLine::Notify notifier(const TransferOptions& options);
+
+  const Services s_;
+  std::shared_ptr<CheckLine> line_;   // null: transfers are not checked
+  std::atomic<int> asked_sums_{0};    // questions of the peer under way
+  std::atomic<int> refused_sums_{0};  // of all it asked, as it had no right to that memory
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,52 @@
+// What a Peer moves two-sidedly: send and recv.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "engine/integrity/checker.hpp"
+#include "engine/memory/registrations.hpp"
+#include "engine/path/local/local_path.hpp"
+
+namespace zerohop::engine {
+
+// Any thread. What it throws: see DevicePath.
+class Messages {
+ public:
+  struct Services {
+    std::shared_ptr<PeerState> state;
+    std::shared_ptr<Poller> poller;
+    std::shared_ptr<PeerRails> rails;
+    std::shared_ptr<DevicePath> devices;
+    std::shared_ptr<StagedPath> staged;
+    std::shared_ptr<LocalPath> local;
+    std::shared_ptr<Registrations> registrations;
+    std::shared_ptr<Checker> checker;
+  };
+  explicit Messages(Services services) : s_(std::move(services)) {}
+
+  // From here on a checksum travels with each message, and the receiver compares.
+  void check_all() noexcept { sealed_ = true; }
+
+  Transferring send(const Memory& from, std::uint32_t tag);
+  Transferring receive(const Memory& into, std::uint32_t tag);
+
+ private:
+  // What is sent instead of a range where it lies: its bytes, or a packed copy.
+  enum class Packing { none, buffer, eager };
+  Packing packing(const Memory& from, const VerbsPath& path) const;
+  Outgoing wrap(const Memory& from, std::uint32_t tag, Packing packing, Transfer& transfer) const;
+  Transferring make_transfer(const Memory& memory, bool staged, const VerbsPath& path) const;
+  void post(const Transferring& transfer, Outgoing&& outgoing, VerbsPath& path) const;
+  Transferring post_receive(const Memory& into, std::uint32_t tag,
+                            std::shared_ptr<std::optional<Seal>> seal);
+
+  // --- checksums (messages_sealed.cpp) ---
+  Seal seal_of(const Memory& memory, const Deadline& until) const;
+  Transferring receive_sealed(const Memory& into, std::uint32_t tag);
+
+  const Services s_;
+  bool sealed_ = false;  // set before the Peer is alive
+};
+
+}  // namespace zerohop::engine
