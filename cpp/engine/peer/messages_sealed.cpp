@@ -9,6 +9,7 @@
 
 #include "base/crc32c.hpp"
 #include "base/error.hpp"
+#include "engine/integrity/check_line.hpp"
 #include "engine/peer/messages.hpp"
 
 namespace zerohop::engine {

@@ -90,7 +90,7 @@ bool LocalPath::at_once(Operation operation, std::uint64_t nbytes, const ipc::Wi
   if (options.notify) RouteStats::add(stats.notifications, 1);
   stats.begin(operation, nbytes);
   if (times > 0) stats.end(operation, ticks::nanoseconds(begun, ticks::now()), times);
-  if (transfer) {
+  if (made != nullptr) {
     transfer->end_at_once();
     *made = std::move(transfer);
   }
