@@ -1,6 +1,6 @@
 """Worker processes on this machine: given their orders, watched and reaped by the process that started them.
 
-`zerohop demo` and `zerohop bench` are jobs of a few processes on one host. The parent holds one pipe to
+`zerohop bench` is a job of a few processes on one host. The parent holds one pipe to
 each worker and nothing else: addresses (which contain a secret) go from worker to worker through the
 parent over these pipes, and a worker that dies, fails or falls silent ends the job at once.
 
@@ -21,7 +21,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection
@@ -130,8 +130,6 @@ class Ranks:
 
     A context manager: leaving it ends every worker that still runs. Arguments, reports, answers and
     results travel by pickle between these processes only.
-
-    expendable: ranks of which one may be killed without an end of the job; its result is None then.
     """
 
     def __init__(
@@ -141,11 +139,9 @@ class Ranks:
         *arguments: Any,
         silence: float = SILENCE_S,
         on_report: Callable[[int, Any], None] | None = None,
-        expendable: Collection[int] = (),
     ) -> None:
         self._silence = silence
         self._on_report = on_report
-        self._expendable = expendable
         self._ranks: list[_Rank] = []
         # Not fork: it would copy the locks of our threads, and not the threads that release them.
         context = multiprocessing.get_context("spawn")
@@ -239,11 +235,7 @@ class Ranks:
             word, value = worker.pipe.recv()
         except (EOFError, OSError):
             worker.process.join(EXIT_S)
-            exitcode = worker.process.exitcode
-            if rank in self._expendable and exitcode is not None and exitcode < 0:
-                worker.inbox["result"] = None
-                return
-            raise RankFailed(rank, _death(exitcode)) from None
+            raise RankFailed(rank, _death(worker.process.exitcode)) from None
         if word == "error":
             summary, trace = value
             failure = RankFailed(rank, f"failed: {summary}")
@@ -263,7 +255,7 @@ class Ranks:
             for rank, worker in enumerate(self._ranks):
                 exitcode = worker.process.exitcode
                 killed = exitcode is not None and exitcode < 0
-                if killed and rank != complaining and rank not in self._expendable:
+                if killed and rank != complaining:
                     return RankFailed(rank, _death(exitcode))
             time.sleep(0.01)
         return None
