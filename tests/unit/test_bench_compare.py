@@ -124,14 +124,14 @@ def test_a_peer_that_became_slower_fails_nothing(compared) -> None:
 
 def test_figures_that_fail_are_named(compared) -> None:
     _, text = compared([LATENCY], [to(LATENCY, 2e-6)], "--fail-above", "12.5%")
-    assert "beyond 12.5%: host latency 8 B, zerohop C++, p50: worse by 100.0%" in text
+    assert "beyond 12.5%: host latency 8 B, zerohop C++, p50, memory empty: worse by 100.0%" in text
 
 
 def test_a_figure_of_ours_that_is_gone_fails_and_is_named(compared) -> None:
     both = [LATENCY, RATE]
     code, text = compared(both, [RATE, to(RATE, 1.0, nbytes=64)], "--fail-above", "10%")
     assert code == 1
-    assert "gone: host latency 8 B, zerohop C++, p50, by p2p, memory empty" in text
+    assert "gone: host latency 8 B, zerohop C++, p50, memory empty, by p2p" in text
     assert "write" not in text.partition("gone:")[2]
     assert compared([RATE], both, "--fail-above", "10%")[0] == 0  # one more is no loss
     theirs = replace(LATENCY, impl="ucx")
@@ -161,7 +161,7 @@ def test_figures_of_several_routes_are_compared_each_with_its_own(compared) -> N
     assert "The route" not in text
     code, text = compared([RATE, by_host], [by_host], *limit)
     assert code == 1
-    assert "gone: host write 8 B, zerohop C++, bandwidth, by p2p, memory empty" in text
+    assert "gone: host write 8 B, zerohop C++, bandwidth, memory empty, by p2p" in text
     others = [replace(RATE, route=route) for route in ("mapped", "staged")]
     code, text = compared([RATE, by_host], others, *limit)  # which became which is not known
     assert code == 1
@@ -197,6 +197,7 @@ def test_what_is_unsteady_and_where_its_ends_were_is_told(compared) -> None:
     rows = [LATENCY, replace(LATENCY, placement="one core", value=9e-6, steady=False)]
     code, text = compared(rows, [to(rows[0], 2e-6), to(rows[1], 20e-6)])
     assert code == 0
-    assert "empty p50 8 B 1 us 2 us +100.0%" in text
-    assert "empty, one core p50 8 B ~9 us ~20 us" in text
+    figure = "host latency 8 B, zerohop C++, p50, memory empty"
+    assert f"{figure} 1 us 2 us +100.0%" in text
+    assert f"{figure}, one core ~9 us ~20 us" in text
     assert "1 are unsteady (~) in either of them" in text

@@ -5,9 +5,8 @@ import pytest
 from support.bench_players import HostCuda
 from zerohop.bench.p2p import plan
 from zerohop.bench.p2p.driver import Driver
-from zerohop.bench.p2p.raw import Raw
-from zerohop.bench.peer import PeerFailed
-from zerohop.bench.plan import MIB
+from zerohop.bench.p2p.peers import Raw
+from zerohop.bench.plan import MIB, Order, PeerFailed
 
 
 def test_a_cuda_error_is_quoted_with_its_code_and_text() -> None:
@@ -42,6 +41,7 @@ def raw() -> tuple[Raw, HostCuda]:
     player = Raw(None, (0, 1), 2 * MIB, cuda)
     near = np.frombuffer(cuda.kept[0], np.uint8)
     near[:] = np.random.default_rng(1).integers(1, 256, near.size, np.uint8)
+    cuda.calls.clear()
     return player, cuda
 
 
@@ -78,7 +78,7 @@ def test_raw_reads_and_copies_both_ways(raw) -> None:
 def test_raw_scatters_each_block_to_its_place(raw) -> None:
     player, cuda = raw
     source, target = halves(cuda)
-    player.write_many_64k(MIB, 1)
+    player.perform(Order("write_many_64k", "python", MIB, 1))
     assert (target.reshape(16, -1)[plan.places(16)] == source.reshape(16, -1)).all()
     assert sorted(plan.places(16)) == list(range(16)) != list(plan.places(16))
 

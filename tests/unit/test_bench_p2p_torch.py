@@ -4,11 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from zerohop.bench.p2p import nccl, torch_ipc
-from zerohop.bench.p2p.nccl import Nccl
+from zerohop.bench.p2p import peers
+from zerohop.bench.p2p.peers import Nccl, Torch
 from zerohop.bench.p2p.plan import HALO_NBYTES, HALO_PITCH
-from zerohop.bench.p2p.torch_ipc import Torch
-from zerohop.bench.peer import PeerFailed
+from zerohop.bench.plan import PeerFailed
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 NBYTES = 1 << 20
@@ -94,13 +93,12 @@ def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     LOG.clear()
     reductions = SimpleNamespace(reduce_tensor=lambda tensor: (rebuild, (tensor,)))
     modules = {"torch.multiprocessing.reductions": reductions, "torch.distributed": Dist()}
-    for module in (torch_ipc, nccl):
-        monkeypatch.setattr(module, "torch_with_gpus", CpuTorch)
-        monkeypatch.setattr(module, "importlib", SimpleNamespace(import_module=modules.__getitem__))
+    monkeypatch.setattr(peers, "torch_with_gpus", CpuTorch)
+    monkeypatch.setattr(peers, "require_module", lambda name, remedy: modules[name])
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "lo")
     monkeypatch.setenv("TORCH_CPP_LOG_LEVEL", "ERROR")
-    for module in (torch_ipc, nccl):
-        monkeypatch.setattr(module, "ROUNDS" if module is nccl else "BATCHES", 2)
+    monkeypatch.setattr(peers, "ROUNDS", 2)
+    monkeypatch.setattr(peers, "BATCHES", 2)
 
 
 def test_copies_land_in_the_half_that_is_written() -> None:
@@ -144,7 +142,7 @@ def test_each_rank_copies_once_in_both_directions_before_anything_is_measured(
     rank: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copies: list[Any] = []
-    monkeypatch.setattr(Torch, "_timed", lambda self, copy, times: copies.append(copy))
+    monkeypatch.setattr(Torch, "timed", lambda self, copy, times: copies.append(copy))
     player = Torch(Link(rank), (0, 1), NBYTES)
     player._near[:8], player._far[:8] = 1, 2
     for copy in copies:

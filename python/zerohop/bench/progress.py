@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import TextIO, final
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 PATIENCE_S = 2.0
 LINE_EVERY_S = 10.0
@@ -27,26 +26,19 @@ class Watch:
     def __init__(self, title: str, stream: TextIO | None = None) -> None:
         self._title = title
         self._stream = sys.stderr if stream is None else stream
-        console = Console(file=self._stream)
-        self._bar: Progress | None = None
-        if console.is_terminal:
-            left = TextColumn("{task.fields[left]}")
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), left)
-            self._bar = Progress(*columns, console=console, transient=True)
-        self._task: TaskID | None = None
-        self._begin = self._begun_steps = self._told = time.monotonic()
+        left = TextColumn("{task.fields[left]}")
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), left)
+        self._bar = Progress(*columns, console=Console(file=self._stream), transient=True)
+        self._task = self._bar.add_task(title, total=None, left="", visible=False)
+        self._begin = self._begun_steps = time.monotonic()
+        self._next_line = self._begin
         self._done, self._total = 0, 0
 
     def __enter__(self) -> Watch:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar is not None and self._task is not None:
+    def __exit__(self, *error: object) -> None:
+        if self._bar.console.is_terminal:
             self._bar.stop()
 
     def expect(self, steps: int) -> None:
@@ -58,14 +50,21 @@ class Watch:
         now = time.monotonic()
         if now - self._begin < PATIENCE_S:
             return
-        if self._bar is not None:
-            self._show(self._bar, what)
-        elif now - self._told >= (LINE_EVERY_S if self._told > self._begin else 0.0):
-            self._told = now
-            far = f"{self._done} of {self._total}, {what}" if self._total else what
-            print(
-                f"{self._title}: {far}, {self.left()}".rstrip(", "), file=self._stream, flush=True
+        if self._bar.console.is_terminal:
+            self._bar.start()
+            self._bar.update(
+                self._task,
+                description=f"{self._title}: {what}",
+                completed=self._done,
+                total=self._total or None,
+                left=self.left(),
+                visible=True,
             )
+        elif now >= self._next_line:
+            self._next_line = now + LINE_EVERY_S
+            far = f"{self._done} of {self._total}, {what}" if self._total else what
+            said = f"{self._title}: {far}, {self.left()}".rstrip(", ")
+            print(said, file=self._stream, flush=True)
 
     def advance(self) -> None:
         self._done += 1
@@ -78,16 +77,4 @@ class Watch:
         seconds = took / self._done * (self._total - self._done)
         return (
             f"about {seconds / 60:.1f} min left" if seconds > 90 else f"about {seconds:.0f} s left"
-        )
-
-    def _show(self, bar: Progress, what: str) -> None:
-        if self._task is None:
-            bar.start()
-            self._task = bar.add_task(self._title, total=None, left="")
-        bar.update(
-            self._task,
-            description=f"{self._title}: {what}",
-            completed=self._done,
-            total=self._total or None,
-            left=self.left(),
         )

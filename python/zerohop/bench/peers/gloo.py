@@ -1,34 +1,36 @@
-"""The peer "gloo": torch.distributed's send and recv between two processes, over TCP."""
+"""The peer "gloo": torch.distributed's calls between processes, over TCP."""
 
 from __future__ import annotations
 
 import os
-import time
-from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
+from zerohop.bench.loops import Call, Job, ping_pong, stream_seconds
 from zerohop.bench.plan import window
-from zerohop.bench.turns import require_module
+from zerohop.bench.workers import require_module
 from zerohop.local import Link
 
 BOUND_S = 60.0
 INSTALL = "pip install torch"
-LOOPBACK = (
-    "GLOO_SOCKET_IFNAME",
-    "lo",
-)  # all ranks are on this machine, whose name may lead nowhere
+# All ranks are on this machine, whose name may lead nowhere.
+LOOPBACK = ("GLOO_SOCKET_IFNAME", "lo")
 SETTINGS = "=".join(LOOPBACK)
 
 
-class Gloo:
-    def __init__(self, link: Link, arena_nbytes: int) -> None:
-        self._torch, self._dist = begin_gloo(link)
-        self._first = link.rank == 0
-        self._other = 1 - link.rank
+class Gloo(Job):
+    """Of two ranks, `send` and `send_latency`, too: between halves of so many bytes."""
+
+    def __init__(self, link: Link, arena_nbytes: int = 128) -> None:
+        os.environ.setdefault(*LOOPBACK)
+        self._torch = require_module("torch", INSTALL)
+        self._dist = require_module("torch.distributed", INSTALL)
+        self.rank, self.size = link.rank, link.size
+        begin_group(self._dist, "gloo", link, BOUND_S)
         half = arena_nbytes // 2
-        arena = self._torch.zeros(arena_nbytes, dtype=self._torch.uint8)
+        arena = self._bytes(arena_nbytes)
         self._outbox, self._inbox = arena[:half], arena[half:]
         link.exchange(None)
 
@@ -39,60 +41,53 @@ class Gloo:
         self._dist.destroy_process_group()
 
     def send_latency(self, nbytes: int, times: int) -> Sequence[float]:
-        send, recv, clock = self._dist.send, self._dist.recv, time.perf_counter
-        outbox, inbox, other = self._outbox[:nbytes], self._inbox[:nbytes], self._other
-        seconds = []
-        for _ in range(times):
-            begin = clock()
-            if self._first:
-                send(outbox, other)
-            recv(inbox, other)
-            if not self._first:
-                send(outbox, other)
-            seconds.append((clock() - begin) / 2)
-        return seconds
+        send = partial(self._dist.send, self._outbox[:nbytes], 1 - self.rank)
+        receive = partial(self._dist.recv, self._inbox[:nbytes], 1 - self.rank)
+        return ping_pong(self.rank == 0, send, receive, times)
 
     def send(self, nbytes: int, times: int) -> float:
-        act: Any = self._dist.isend if self._first else self._dist.irecv
-        array = (self._outbox if self._first else self._inbox)[:nbytes]
-        pending: deque[Any] = deque()
-        begin = time.perf_counter()
-        for _ in range(times):
-            if len(pending) == window(nbytes):
-                pending.popleft().wait()
-            pending.append(act(array, self._other))
-        for work in pending:
-            work.wait()
-        return time.perf_counter() - begin
+        act: Any = self._dist.irecv if self.rank else self._dist.isend
+        array = (self._inbox if self.rank else self._outbox)[:nbytes]
+        return stream_seconds(partial(act, array, 1 - self.rank), times, window(nbytes))
+
+    def call(self, test: str, nbytes: int) -> Call:
+        dist, size = self._dist, self.size
+        mine, other = self._bytes(nbytes), self._bytes(nbytes)
+        all_of_mine, gathered = self._bytes(size * nbytes), self._bytes(size * nbytes)
+        # PyTorch 2.13 has renamed it.
+        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
+        def exchange(number: int) -> None:
+            sent = dist.isend(mine, (self.rank + 1) % size)
+            dist.recv(other, (self.rank - 1) % size)
+            sent.wait()
+
+        calls: dict[str, Call] = {
+            "barrier": lambda number: dist.barrier(),
+            "exchange": exchange,
+            "all_to_all": lambda number: dist.all_to_all_single(gathered, all_of_mine),
+            "broadcast": lambda number: dist.broadcast(mine, number % size),
+            "all_gather": lambda number: gather(gathered, mine),
+        }
+        return calls[test]
+
+    def _bytes(self, nbytes: int) -> Any:
+        return self._torch.zeros(nbytes, dtype=self._torch.uint8)
 
 
-def begin_gloo(link: Link) -> tuple[Any, Any]:
-    """(torch, torch.distributed), whose group are the ranks of the link."""
-    os.environ.setdefault(*LOOPBACK)
-    torch = require_module("torch", INSTALL)
-    dist = require_module("torch.distributed", INSTALL)
+def begin_group(dist: Any, backend: str, link: Link, bound: float) -> None:
+    """The ranks of the link meet at a port of rank 0 that the system chooses."""
+    first = link.rank == 0
+    wait = timedelta(seconds=bound)
+    make = partial(dist.TCPStore, "127.0.0.1", timeout=wait, wait_for_workers=False)
+    store = make(0, link.size, True) if first else None
+    port = link.exchange(store.port if store is not None else None)[0]
+    if store is None:
+        store = make(port, link.size, False)
     dist.init_process_group(
-        "gloo",
-        store=torch_store(dist, link),
-        rank=link.rank,
-        world_size=link.size,
-        timeout=timedelta(seconds=BOUND_S),
+        backend, store=store, rank=link.rank, world_size=link.size, timeout=wait
     )
-    return torch, dist
 
 
 def torch_facts(torch: Any) -> dict[str, Any]:
     return {"torch": torch.__version__, "torch_threads": torch.get_num_threads()}
-
-
-def torch_store(dist: Any, link: Link) -> Any:
-    """Where PyTorch's ranks meet: a port of rank 0 that the system chooses."""
-    bound = timedelta(seconds=BOUND_S)
-    if link.rank == 0:
-        store = dist.TCPStore(
-            "127.0.0.1", 0, link.size, True, timeout=bound, wait_for_workers=False
-        )
-        link.exchange(store.port)
-        return store
-    port = link.exchange(None)[0]
-    return dist.TCPStore("127.0.0.1", port, link.size, False, timeout=bound)

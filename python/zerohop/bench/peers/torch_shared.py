@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Sequence
+from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from zerohop.bench.loops import poll_for
+from zerohop.bench.loops import polled_ping_pong, stream_seconds
 from zerohop.bench.peers.gloo import INSTALL, torch_facts
-from zerohop.bench.turns import require_module
+from zerohop.bench.workers import Player, require_module
 from zerohop.local import Link
 
 
-class TorchShared:
+class TorchShared(Player):
     def __init__(self, link: Link, arena_nbytes: int) -> None:
         self._torch = require_module("torch", INSTALL)
         multiprocessing = require_module("torch.multiprocessing", INSTALL)
@@ -36,25 +36,10 @@ class TorchShared:
         del self._far
 
     def write_latency(self, nbytes: int, times: int) -> Sequence[float]:
-        """Its last byte is polled, and tells the round (1 to 255, never 0)."""
         source, target = self._near[:nbytes], self._far[self._half : self._half + nbytes]
-        memory = self._near.numpy().data
-        place = self._half + nbytes - 1
-        clock = time.perf_counter
-        seconds = []
+        throw, memory = partial(target.copy_, source), self._near.numpy().data
         self._link.exchange(None)
-        for number in range(1, times + 1):
-            mark = 1 + number % 255
-            begin = clock()
-            if not self._first:
-                poll_for(memory, place, mark)
-            memory[nbytes - 1] = mark
-            target.copy_(source)
-            if self._first:
-                poll_for(memory, place, mark)
-            seconds.append((clock() - begin) / 2)
-        memory[place] = 0
-        return seconds
+        return polled_ping_pong(self._first, throw, id, memory, nbytes, self._half, times)
 
     def write(self, nbytes: int, times: int) -> float:
         target = self._far[self._half : self._half + nbytes]
@@ -65,9 +50,5 @@ class TorchShared:
         return self._copies(target, self._far[:nbytes], times)
 
     def _copies(self, target: Any, source: Any, times: int) -> float:
-        if not self._first:
-            return 0.0
-        begin = time.perf_counter()
-        for _ in range(times):
-            target.copy_(source)
-        return time.perf_counter() - begin
+        """Each is done when it returns."""
+        return stream_seconds(partial(target.copy_, source), times, 1, id) if self._first else 0.0
