@@ -151,31 +151,26 @@ def test_nvcc_is_looked_for_in_every_usual_place_and_rather_with_cccl(
     pips: dict[str, list[Path]] = {"nvidia.cu13": [], "nvidia.nvshmem": []}
     monkeypatch.setattr(nvshmem, "_pip_folders", pips.__getitem__)
     monkeypatch.setattr(nvshmem, "TOOLKIT", "/nowhere")
-    monkeypatch.setenv("NVSHMEM_HOME", str(home))
-    monkeypatch.setenv("CUDA_HOME", str(first))
-    monkeypatch.setenv("PATH", f"/nowhere:{second}/bin")
 
-    def found() -> str:
-        assert nvshmem.find_home() == home
-        return nvshmem.find_nvcc()
+    def found(cuda_home: Path | str, path: str, *pip: Path) -> Path:
+        monkeypatch.setenv("CUDA_HOME", str(cuda_home))
+        monkeypatch.setenv("PATH", path)
+        pips["nvidia.cu13"] = list(pip)
+        return Path(nvshmem.find_nvcc()).parents[1]
 
-    assert found() == str(first / "bin/nvcc")
-    monkeypatch.setenv("CUDA_HOME", str(bare))
-    assert found() == str(second / "bin/nvcc")
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert found() == str(bare / "bin/nvcc")
-    pips["nvidia.cu13"] = [second]
-    assert found() == str(second / "bin/nvcc")
-    pips["nvidia.cu13"] = []
-    monkeypatch.delenv("CUDA_HOME")
+    assert found(first, f"/nowhere:{second}/bin") == first
+    assert found(bare, f"/nowhere:{second}/bin") == second
+    assert found(bare, "/nowhere") == bare
+    assert found(bare, "/nowhere", second) == second
     with pytest.raises(PeerFailed, match=r"nvcc, .* is not found: pip install nvidia-cuda-nvcc"):
-        found()
-    monkeypatch.setenv("CUDA_HOME", str(first))
+        found("/nowhere", "/nowhere")
+    monkeypatch.setenv("NVSHMEM_HOME", str(home))
+    assert nvshmem.find_home() == home
     monkeypatch.delenv("NVSHMEM_HOME")
     with pytest.raises(PeerFailed, match="NVSHMEM is not found: pip install nvidia-nvshmem-cu13"):
-        found()
+        nvshmem.find_home()
     pips["nvidia.nvshmem"] = [home]
-    assert found() == str(first / "bin/nvcc")
+    assert nvshmem.find_home() == home
 
 
 def test_sizes_beyond_the_arena_are_left_out() -> None:

@@ -1,12 +1,9 @@
 """`zerohop bench p2p` between GPUs, as far as it goes without one: on stand-ins."""
 
 import json
-import os
 import re
-import sys
 from io import StringIO
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -19,8 +16,8 @@ from support.bench_players import (
     host_look,
     sentences,
 )
-from zerohop.bench.p2p import peers, plan, suite
-from zerohop.bench.plan import GIB, KIB, Options, PeerFailed
+from zerohop.bench.p2p import plan, suite
+from zerohop.bench.plan import GIB, KIB, Options
 from zerohop.bench.runner import Absences, run_suite
 
 
@@ -86,20 +83,6 @@ def test_a_figure_of_ours_that_fails_is_told_and_the_rest_is_measured(monkeypatc
     assert "raw its orderly end" in text
     assert "standard error of that difference" in text
     assert re.search("stream to stream, one way <= 4.5 us not measured", text)
-
-
-def test_torch_that_is_missing_or_sees_no_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in peers.SAFE:
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(PeerFailed, match=r"torch cannot be imported \(.*\): pip install torch"):
-        peers.torch_with_gpus()
-    blind = SimpleNamespace(__version__="2.9", cuda=SimpleNamespace(is_available=lambda: False))
-    monkeypatch.setitem(sys.modules, "torch", blind)
-    with pytest.raises(PeerFailed, match=r"PyTorch 2\.9 sees no GPU"):
-        peers.torch_with_gpus()
-    assert os.environ["NCCL_NVLS_ENABLE"] == "0"  # multicast stays off, whatever was set
-    assert os.environ["TORCH_SYMM_MEM_DISABLE_MULTICAST"] == "1"
 
 
 @pytest.mark.usefixtures("stand_ins")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from zerohop.bench.pair import BY_DEVICE, Pair
-from zerohop.bench.peers import gloo, mpi, ucx
+from dataclasses import replace
+
+from zerohop.bench.pair import entry_of
+from zerohop.bench.peers import mpi, torch, ucx
 from zerohop.bench.peers.nixl import Nixl
-from zerohop.bench.peers.torch_shared import TorchShared
 from zerohop.bench.plan import DRIVERS, KIB, LARGE_NBYTES, Options, Plan, Step, make_plan
 from zerohop.bench.rows import DRIVERS as NAMES
-from zerohop.bench.rows import OURS
 from zerohop.bench.runner import Entry, Suite
 from zerohop.bench.tables import over_sizes
 from zerohop.bench.targets import Of, Target, up_from
@@ -81,14 +81,14 @@ def make(options: Options) -> Suite:
     peers = {
         "mpi": (mpi.contender(2, nbytes), mpi.SETTINGS),
         "nixl": (Workers("nixl", 2, Nixl, nbytes), ""),
-        "gloo": (Workers("gloo", 2, gloo.Gloo, nbytes), gloo.SETTINGS),
-        "torch": (Workers("torch", 2, TorchShared, nbytes), ""),
+        "gloo": (Workers("gloo", 2, torch.Gloo, nbytes), torch.SETTINGS),
+        "torch": (Workers("torch", 2, torch.TorchShared, nbytes), ""),
     }
     if "ucx" in options.peers:
         entries += [_ucx(part, options) for part in UCX_WAYS]
     for name, (contender, settings) in peers.items():
         if name in options.peers:
-            entries.append(Entry(name, contender, memory=ANY, tests=None, settings=settings))
+            entries.append(Entry(name, contender, memory=ANY, settings=settings))
     return Suite(
         "host",
         steps(plan),
@@ -97,8 +97,7 @@ def make(options: Options) -> Suite:
         TARGETS,
         PARTS,
         ANY,
-        plan.seconds,
-        plan.left_out,
+        plan,
     )
 
 
@@ -113,20 +112,15 @@ def steps(plan: Plan) -> list[Step]:
 
 
 def _ours(part: str, options: Options, nbytes: int) -> Entry:
-    memory = PLAIN if part == PLAIN else MAPPED
-    by_device, checked = part in (DEVICE, CHECKED_DEVICE), part in (CHECKED, CHECKED_DEVICE)
-    arguments = options.device, nbytes, int(not by_device), memory, int(checked)
-    return Entry(
-        OURS,
-        Workers(OURS, 2, Pair, *arguments),
-        DRIVERS,
-        part,
-        tests={test: test for test in CHECKED_TESTS} if checked else None,
-        needed=part == DEVICE,
-        must_go="" if by_device else "p2p",
-        settings=BY_DEVICE if by_device else "",
-        label=f"{OURS}, {PARTS[part]}",
-    )
+    checked = part in (CHECKED, CHECKED_DEVICE)
+    settings = {
+        "p2p": int(part not in (DEVICE, CHECKED_DEVICE)),
+        "memory": PLAIN if part == PLAIN else MAPPED,
+        "integrity": int(checked),
+    }
+    entry = entry_of(part, PARTS[part], options.device, nbytes, DRIVERS, **settings)
+    tests = {test: test for test in CHECKED_TESTS} if checked else None
+    return replace(entry, tests=tests, needed=part == DEVICE)
 
 
 def _ucx(part: str, options: Options) -> Entry:

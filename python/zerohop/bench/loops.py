@@ -90,6 +90,16 @@ def stream_seconds(post: Callable[[], Any], times: int, width: int, wait: Waits 
     return time.perf_counter() - begin
 
 
+def each_of(act: Callable[[], object], times: int) -> list[float]:
+    clock = time.perf_counter
+    seconds = []
+    for _ in range(times):
+        begin = clock()
+        act()
+        seconds.append(clock() - begin)
+    return seconds
+
+
 def batches(
     call: Callable[[], Any], posts: int, times: int, after: Callable[[list[Any]], object]
 ) -> list[float]:

@@ -16,7 +16,9 @@ from zerohop import _core
 from zerohop.bench.calls import CALLS, cost_of
 from zerohop.bench.loops import LOOP_TIMEOUT_S, WAITS, polled_ping_pong, stream_seconds
 from zerohop.bench.plan import KIB, Order, window
-from zerohop.bench.workers import Player, serve
+from zerohop.bench.rows import OURS
+from zerohop.bench.runner import Entry
+from zerohop.bench.workers import Player, Workers, serve
 from zerohop.local import Link
 
 BLOCK_TESTS = {"write_many_4k": 4 * KIB, "write_many_64k": 64 * KIB}  # test: bytes of a block
@@ -218,6 +220,23 @@ class Pair(Player):
     def close(self) -> None:
         self._tcp.close()
         self._side.endpoint.close()
+
+
+def entry_of(
+    part: str, said: str, device: str | None, nbytes: int, drivers: Sequence[str], **settings: Any
+) -> Entry:
+    """Ours, of a part that is told apart. settings: of a Pair; by the device without p2p=1."""
+    contender = Workers(OURS, 2, partial(Pair, **settings), device, nbytes)
+    by_device = not settings.get("p2p")
+    return Entry(
+        OURS,
+        contender,
+        drivers,
+        part,
+        must_go="" if by_device else "p2p",
+        settings=BY_DEVICE if by_device else "",
+        label=f"{OURS}, {said}",
+    )
 
 
 def work(link: Link, *arguments: Any) -> None:

@@ -1,10 +1,11 @@
-"""What `zerohop bench` asks for: the options, an Order and how it is refused, which sizes and for how long."""
+"""What `zerohop bench` asks for, an Order, of whom, a Contender, and which sizes it asks for, and for how long."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zerohop.bench.placement import FREE
 
@@ -62,12 +63,39 @@ class Step(NamedTuple):
     times: int = 0
 
 
+class Contender:
+    """Who measures in one way, ours or a peer's. Each method raises PeerFailed, or RankFailed when it has died."""
+
+    name: str
+
+    def start(self, placement: str = FREE) -> object:
+        raise NotImplementedError
+
+    def facts(self) -> Mapping[str, Any]:
+        """For the header of the rows; "device", "route" and "reason" of ours, too."""
+        raise NotImplementedError
+
+    def measure(self, order: Order, seconds: float) -> Found:
+        raise NotImplementedError
+
+    def pause(self) -> None:
+        """It is others' turn: its processes take no processor until resume()."""
+
+    def resume(self) -> None: ...
+
+    def finish(self) -> None:
+        """An orderly end."""
+
+    def close(self) -> None:
+        """An end as it is."""
+
+
 @dataclass(frozen=True)
 class Plan:
-    sizes: tuple[int, ...]
-    left_out: tuple[int, ...]  # sizes that memory does not allow
-    seconds: float  # of each measurement, about
-    rounds: int  # how often ours and theirs take turns at one figure, in each of two passes
+    sizes: tuple[int, ...] = ()
+    left_out: tuple[int, ...] = ()  # sizes that memory does not allow
+    seconds: float = 0.0  # of each measurement, about
+    rounds: int = 1  # how often ours and theirs take turns at one figure, in each of two passes
 
     def step(self, test: str, nbytes: int) -> Step:
         """Of large messages a run is long enough to be taken once."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from zerohop.bench.placement import FREE, placed
-from zerohop.bench.plan import Found, Order, PeerFailed
+from zerohop.bench.plan import Contender, Found, Order, PeerFailed
 
 LISTEN_S = 10.0  # for the server to open its port
 RUN_S = 120.0  # for one run of the client
@@ -20,7 +20,7 @@ LISTENING = "0A"  # the state TCP_LISTEN in /proc/net/tcp
 Result = TypeVar("Result")
 
 
-class Programs:
+class Programs(Contender):
     """A contender that is run anew for every figure, and idle in between.
 
     look: what it is, for the header. tests: what of ours it can do, from nbytes, seconds and a placement.
@@ -33,25 +33,20 @@ class Programs:
         tests: Mapping[str, Callable[[int, float, str], Found]],
     ) -> None:
         self.name = name
-        self.facts = look
+        self._look = look
         self._tests = tests
         self._placement = FREE
 
     def start(self, placement: str = FREE) -> None:
         self._placement = placement
 
+    def facts(self) -> Mapping[str, Any]:
+        return self._look()
+
     def measure(self, order: Order, seconds: float) -> Found:
         if order.test not in self._tests:
             raise PeerFailed("")
         return self._tests[order.test](order.nbytes, seconds, self._placement)
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def finish(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def lasting(

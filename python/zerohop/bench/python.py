@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 
 from zerohop.bench.calls import CALLS, NBYTES
-from zerohop.bench.pair import BY_DEVICE, Pair
+from zerohop.bench.pair import entry_of
 from zerohop.bench.plan import DRIVERS, KIB, Options, Plan, Step, make_plan
-from zerohop.bench.rows import OURS
-from zerohop.bench.runner import Entry, Suite
+from zerohop.bench.runner import Suite
 from zerohop.bench.tables import listed, over_sizes
 from zerohop.bench.targets import Of, Target
-from zerohop.bench.workers import Workers
 from zerohop.host import available_memory
 
 QUICK_SIZES = (8, 4 * KIB)
@@ -44,7 +43,14 @@ POSTING = Target(
 
 def make(options: Options) -> Suite:
     plan = make_plan(options, available_memory() * SHARE_OF_FREE, QUICK_SIZES, FULL_SIZES)
-    entries = [_ours(part, options, 2 * max(plan.sizes)) for part in PARTS]
+    nbytes, drivers = 2 * max(plan.sizes), DRIVERS[::-1]
+    entries = [
+        replace(
+            entry_of(part, said, options.device, nbytes, drivers, p2p=int(part == "p2p")),
+            needed=part == "device",
+        )
+        for part, said in PARTS.items()
+    ]
     return Suite(
         "python",
         steps(plan),
@@ -52,25 +58,10 @@ def make(options: Options) -> Suite:
         TABLES,
         dict.fromkeys(PARTS, (POSTING,)),
         PARTS,
-        seconds=plan.seconds,
-        left_out=plan.left_out,
+        plan=plan,
     )
 
 
 def steps(plan: Plan) -> list[Step]:
     calls = [plan.step(test, NBYTES) for test in CALLS]
     return calls + [plan.step(test, nbytes) for test in LATENCIES for nbytes in plan.sizes]
-
-
-def _ours(part: str, options: Options, nbytes: int) -> Entry:
-    by_device = part == "device"
-    return Entry(
-        OURS,
-        Workers(OURS, 2, Pair, options.device, nbytes, int(not by_device)),
-        tuple(reversed(DRIVERS)),
-        part,
-        needed=by_device,
-        must_go="" if by_device else "p2p",
-        settings=BY_DEVICE if by_device else "",
-        label=f"{OURS}, {PARTS[part]}",
-    )

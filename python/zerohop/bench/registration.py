@@ -77,7 +77,7 @@ def make(options: Options) -> Suite:
         TABLES,
         {HOST: TARGETS},
         LABELS,
-        left_out=plan.left_out,
+        plan=plan,
         absences=absences,
     )
 

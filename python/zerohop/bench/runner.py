@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
 
 from zerohop.bench.placement import FREE, possible
-from zerohop.bench.plan import FigureFailed, Found, Options, Order, PeerFailed, Step
+from zerohop.bench.plan import Contender, FigureFailed, Options, Order, PeerFailed, Plan, Step
 from zerohop.bench.plot import draw
 from zerohop.bench.progress import Watch
 from zerohop.bench.rows import OURS, Row, header, settled, write_json
@@ -31,34 +31,6 @@ PASSES = 2  # over all steps
 UNITS = {"bandwidth": "B/s", "rate": "1/s", "rss_per_peer": "B"}  # other metrics are seconds
 ENDING = "its orderly end"
 Result = TypeVar("Result")
-
-
-class Contender(Protocol):
-    """Who measures in one way, ours or a peer's. Each method raises PeerFailed, or RankFailed when it has died."""
-
-    name: str
-
-    def start(self, placement: str) -> object: ...
-
-    def facts(self) -> Mapping[str, Any]:
-        """For the header of the rows; "device", "route" and "reason" of ours, too."""
-        ...
-
-    def measure(self, order: Order, seconds: float) -> Found: ...
-
-    def pause(self) -> None:
-        """It is others' turn: its processes take no processor until resume()."""
-        ...
-
-    def resume(self) -> None: ...
-
-    def finish(self) -> None:
-        """An orderly end."""
-        ...
-
-    def close(self) -> None:
-        """An end as it is."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -127,8 +99,7 @@ class Suite:
     targets: Mapping[str, Sequence[Target]] = field(default_factory=dict)
     parts: Mapping[str, str] = field(default_factory=dict)
     shared: str = ""
-    seconds: float = 0.0
-    left_out: Sequence[int] = ()
+    plan: Plan = field(default_factory=Plan)
     facts: Mapping[str, Any] = field(default_factory=dict)
     absences: Absences = field(default_factory=Absences)
     warm: bool = False
@@ -227,7 +198,7 @@ def conduct(make: Make, options: Options) -> Outcome:
     if suite.rings is not None:
         facts["rings"] = suite.rings(rows, facts)
     parts = suite.told(rows, placements)
-    return Outcome(suite.name, suite.left_out, rows, parts, facts, "; ".join(failures), told)
+    return Outcome(suite.name, suite.plan.left_out, rows, parts, facts, "; ".join(failures), told)
 
 
 class Runner:
@@ -334,7 +305,7 @@ class Runner:
             if self._absences.covers(entry.name, told):
                 continue
             order = Order(test, driver, step.nbytes, step.times)
-            act = partial(entry.contender.measure, order, self._suite.seconds)
+            act = partial(entry.contender.measure, order, self._suite.plan.seconds)
             found = self._act(entry, told, act)
             rows += [self._row(entry, step, driver, *item) for item in (found or {}).items()]
         if rows and entry.settings:

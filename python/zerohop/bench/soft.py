@@ -77,8 +77,7 @@ def make(options: Options) -> Suite:
         entries,
         TABLES,
         {"": TARGETS},
-        seconds=plan.seconds,
-        left_out=plan.left_out,
+        plan=plan,
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import zerohop as zh
 from zerohop import _core, verbs
-from zerohop.bench.loops import LOOKS, LOOP_TIMEOUT_S, polled_ping_pong
+from zerohop.bench.loops import LOOKS, LOOP_TIMEOUT_S, each_of, polled_ping_pong
 from zerohop.bench.peers import perftest
 from zerohop.bench.plan import (
     KIB,
@@ -100,8 +100,7 @@ def make(options: Options) -> Suite:
         entries.append(Entry("raw", ours, ("cpp",), route="verbs"))
     if "perftest" in options.peers:
         entries.append(Entry("perftest", perftest.contender(device), ("cpp",), route="verbs"))
-    left_out = plan.left_out
-    return Suite("verbs", steps(plan), entries, TABLES, seconds=plan.seconds, left_out=left_out)
+    return Suite("verbs", steps(plan), entries, TABLES, plan=plan)
 
 
 def steps(plan: Plan) -> list[Step]:
@@ -197,17 +196,12 @@ class End(Player):
 
     def _latency(self, test: Test, order: Order) -> Sequence[float]:
         positional, named = self._request(test, order.nbytes)
-        pair, queue, clock = self._pairs[0], self._queue, time.perf_counter
+        pair, queue = self._pairs[0], self._queue
         if order.driver == "cpp":
             request = verbs.SendRequest(*positional, **named)
             return _core.bench_verbs_latency(pair, queue, request, order.times, LOOP_TIMEOUT_S)
-        seconds = []
-        for _ in range(order.times):
-            begin = clock()
-            pair.post_send(*positional, **named)
-            take(queue)
-            seconds.append(clock() - begin)
-        return seconds
+        post = partial(pair.post_send, *positional, **named)
+        return each_of(lambda: (post(), take(queue)), order.times)
 
     def _stream(self, test: Test, order: Order) -> float:
         positional, named = self._request(test, order.nbytes)

@@ -8,6 +8,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,10 +16,10 @@ import numpy as np
 
 import zerohop as zh
 from zerohop.bench.loops import Call, Job, ping_pong
-from zerohop.bench.pair import BY_DEVICE, Pair, connect_tcp
-from zerohop.bench.peers import gloo, mpi
+from zerohop.bench.pair import connect_tcp, entry_of
+from zerohop.bench.peers import mpi, torch
 from zerohop.bench.placement import APART, FREE, PLACEMENTS, TOGETHER
-from zerohop.bench.plan import FULL_SECONDS, KIB, MIB, Options, Step
+from zerohop.bench.plan import FULL_SECONDS, KIB, MIB, Options, Plan, Step
 from zerohop.bench.rows import OURS, Row
 from zerohop.bench.runner import Entry, Suite
 from zerohop.bench.tables import Part, Table
@@ -64,7 +65,7 @@ def make(options: Options) -> Suite:
             entries.append(Entry(OURS, world, tests=tests, label=f"{OURS}, {ranks} ranks"))
             entries += _theirs(options, ranks, tests, f", {ranks} ranks")
     seconds = QUICK_SECONDS if options.quick else FULL_SECONDS
-    return Suite("wait", steps, entries, seconds=seconds, tell=told)
+    return Suite("wait", steps, entries, plan=Plan(seconds=seconds), tell=told)
 
 
 def job_tests(ranks: int) -> dict[str, str]:
@@ -74,20 +75,9 @@ def job_tests(ranks: int) -> dict[str, str]:
 
 def _pairs(options: Options) -> list[Entry]:
     tests = {LATENCY: LATENCY}
-    p2p = Workers(OURS, 2, Pair, options.device, MIB, 1)
-    soft = Workers(OURS, 2, Pair, SOFT, MIB, 0)
-    found = [
-        Entry(OURS, p2p, tests=tests, must_go="p2p", label=f"{OURS}, p2p"),
-        Entry(
-            OURS,
-            soft,
-            memory="soft0",
-            tests=tests,
-            needed=True,
-            settings=BY_DEVICE,
-            label=f"{OURS}, soft0",
-        ),
-    ]
+    p2p = entry_of("host", "p2p", options.device, MIB, ("python",), p2p=1)
+    soft = entry_of(SOFT, SOFT, SOFT, MIB, ("python",))
+    found = [replace(p2p, tests=tests), replace(soft, tests=tests, needed=True)]
     if "pipe" in options.peers:
         found.append(Entry("pipe", Workers("pipe", 2, Pipes), tests=tests))
     if "tcp" in options.peers:
@@ -100,7 +90,7 @@ def _pairs(options: Options) -> list[Entry]:
 def _theirs(options: Options, ranks: int, tests: Mapping[str, str], label: str = "") -> list[Entry]:
     peers = {
         "mpi": (mpi.contender(ranks, 0, YIELDS), MPI_SETTINGS),
-        "gloo": (Workers("gloo", ranks, gloo.Gloo), gloo.SETTINGS),
+        "gloo": (Workers("gloo", ranks, torch.Gloo), torch.SETTINGS),
     }
     return [
         Entry(name, contender, tests=tests, settings=settings, label=f"{name}{label}")

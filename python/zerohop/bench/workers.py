@@ -8,7 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from zerohop.bench.placement import FREE, place
-from zerohop.bench.plan import FigureFailed, Found, Order, PeerFailed, first_times
+from zerohop.bench.plan import (
+    Contender,
+    FigureFailed,
+    Found,
+    Order,
+    PeerFailed,
+    first_times,
+)
 from zerohop.bench.stopping import die_with_parent
 from zerohop.errors import Error, RouteUnavailable
 from zerohop.local import Link, Ranks
@@ -41,7 +48,7 @@ class Player:
     def close(self) -> None: ...
 
 
-class Workers:
+class Workers(Contender):
     """A contender of `size` processes, each with what `make(link, *arguments)` returns, a Player.
 
     What takes longer than `bound` seconds is given up with RankFailed. anew: other workers for every figure.

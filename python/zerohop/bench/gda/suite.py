@@ -18,7 +18,7 @@ from zerohop.bench.gda.plan import (
     wanted_sizes,
 )
 from zerohop.bench.p2p.suite import two_gpus
-from zerohop.bench.plan import KIB, Options
+from zerohop.bench.plan import KIB, Options, Plan
 from zerohop.bench.rows import OURS, Figures, Row
 from zerohop.bench.runner import Absences, Entry, Suite
 from zerohop.bench.tables import listed, over_sizes
@@ -117,7 +117,7 @@ def make(options: Options) -> Suite:
         entries(options, gpus, [step.test for step in steps], absences),
         TABLES,
         {"": TARGETS},
-        left_out=[size for size in wanted_sizes(options) if size > WIDE_NBYTES],
+        plan=Plan(left_out=tuple(n for n in wanted_sizes(options) if n > WIDE_NBYTES)),
         facts=facts,
         absences=absences,
         warm=True,

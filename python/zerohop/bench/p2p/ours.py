@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 import zerohop as zh
 from zerohop.bench.calls import python_post
-from zerohop.bench.loops import stream_seconds
+from zerohop.bench.loops import each_of, stream_seconds
 from zerohop.bench.p2p.driver import Driver
 from zerohop.bench.p2p.mapping import Mappings
 from zerohop.bench.p2p.plan import BLOCK_TESTS, HALO_NBYTES, HALO_PITCH, places
@@ -64,13 +63,8 @@ class Ours(Player):
     def write_latency(self, nbytes: int, times: int) -> Sequence[float]:
         side = self._side
         source, target = side.arena[:nbytes], side.remote[side.inbox(nbytes)]
-        write, clock = side.peer.write, time.perf_counter
-        seconds = []
-        for _ in range(times):
-            begin = clock()
-            write(source, target).wait()
-            seconds.append(clock() - begin)
-        return seconds
+        write = side.peer.write
+        return each_of(lambda: write(source, target).wait(), times)
 
     def both(self, nbytes: int, times: int) -> float:
         side = self._side

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from zerohop.bench.loops import batches
+from zerohop.bench.loops import batches, each_of
 from zerohop.bench.p2p.driver import Driver
 from zerohop.bench.p2p.plan import (
     BATCHES,
@@ -20,7 +20,7 @@ from zerohop.bench.p2p.plan import (
     ROUNDS,
     places,
 )
-from zerohop.bench.peers.gloo import INSTALL, begin_group
+from zerohop.bench.peers.torch import INSTALL, begin_group
 from zerohop.bench.plan import Found, Order, PeerFailed
 from zerohop.bench.workers import Player, require_module
 from zerohop.local import Link
@@ -71,7 +71,7 @@ class Copies(Player):
             return ()
         self.meet()
         copy = self.out(nbytes)
-        samples = [self.timed(copy, 1) for _ in range(times)]
+        samples = each_of(lambda: self.timed(copy, 1), times)
         return samples if self.first else ()
 
     def write(self, nbytes: int, times: int) -> float:

@@ -113,8 +113,7 @@ def make(options: Options) -> Suite:
         entries(options, gpus, arena_nbytes(plan), absences),
         TABLES,
         {"": TARGETS},
-        seconds=plan.seconds,
-        left_out=plan.left_out,
+        plan=plan,
         facts=facts,
         absences=absences,
     )
