@@ -91,7 +91,7 @@ def test_host_arrays_go_all_ways_beside_every_peer_that_is_there(tmp_path: Path)
 
 
 def test_without_p2p_what_the_device_does_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "Pair", FarPair)
+    monkeypatch.setattr(pair, "Pair", FarPair)
     good, text = run(host, Options("soft0", quick=True, sizes=(8,)))
     assert good
     assert text.count("the route is host, not p2p: forbidden here") == 3  # once each part

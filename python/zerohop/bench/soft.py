@@ -21,7 +21,6 @@ SHARE_OF_FREE = (
 )
 TCP_TESTS = {"latency": "tcp_latency", "write": "tcp_stream"}  # ours: those of a plain socket
 IDLE_TESTS = {f"idle_peers_{count}": f"idle_peers_{count}" for count in FULL_IDLE}
-WEIGHT = "memory per Peer, of so many"
 
 TABLES = (
     over_sizes("latency", "write + notify, half round trip", "p50"),
