@@ -221,13 +221,10 @@ def test_an_entry_that_is_needed_ends_the_run_and_others_are_told() -> None:
 
 
 def test_what_cannot_even_be_planned_is_told() -> None:
-    console = Console(file=StringIO(), width=200)
-
     def make(options: Options) -> Suite:
         raise RankFailed(0, "sees no GPU")
 
-    assert not run_suite(make, Options(), console)
-    assert "zerohop bench failed: rank 0 sees no GPU" in console.file.getvalue()
+    assert conduct(make, Options()).failure == "rank 0 sees no GPU"
 
 
 def test_a_run_is_as_long_as_is_asked_for() -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from zerohop.bench.loops import batches, each_of
+from zerohop.bench.loops import batches
 from zerohop.bench.p2p.driver import Driver
 from zerohop.bench.p2p.plan import (
     BATCHES,
@@ -71,7 +71,7 @@ class Copies(Player):
             return ()
         self.meet()
         copy = self.out(nbytes)
-        samples = each_of(lambda: self.timed(copy, 1), times)
+        samples = [self.timed(copy, 1) for _ in range(times)]
         return samples if self.first else ()
 
     def write(self, nbytes: int, times: int) -> float:
