@@ -1,4 +1,4 @@
-"""Stand-ins for what `zerohop bench p2p` runs on GPUs: a CUDA driver on host memory, and contestants."""
+"""Stand-ins for what `zerohop bench p2p` runs on GPUs: a CUDA driver on host memory, and contenders."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import zerohop as zh
 from zerohop.bench.p2p.driver import NOT_READY
 from zerohop.bench.p2p.ours import Ours
-from zerohop.bench.p2p.raw import Raw
-from zerohop.bench.peer import PeerFailed
-from zerohop.bench.turns import together
-from zerohop.bench.worker import Pair
+from zerohop.bench.p2p.peers import Raw
+from zerohop.bench.pair import Pair
+from zerohop.bench.plan import PeerFailed
+from zerohop.bench.workers import Player, together
 
 
 def sentences(text: str) -> str:
@@ -160,14 +160,14 @@ class HostRaw(Raw):
         raise RuntimeError("did not let go")
 
 
-class Unfit:
+class Unfit(Player):
     """A peer that cannot run here."""
 
     def __init__(self, *arguments: Any) -> None:
         raise PeerFailed("PyTorch is made up")
 
 
-class Dies:
+class Dies(Player):
     """A peer that ends without a word in the middle of a figure."""
 
     def __init__(self, link: Any, *arguments: Any) -> None:

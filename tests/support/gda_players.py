@@ -16,7 +16,7 @@ import zerohop as zh
 from zerohop.bench.gda.nvshmem import Nvshmem
 from zerohop.bench.gda.ours import Ours
 from zerohop.bench.gda.plan import ARENA_NBYTES
-from zerohop.bench.peer import PeerFailed
+from zerohop.bench.plan import PeerFailed
 
 STUB = Path(__file__).with_name("nvshmem_peer.c")
 EVENTS_S, TOOK_S, DONE_S = 1e-3, 2e-3, 3e-3

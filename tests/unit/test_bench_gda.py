@@ -7,7 +7,6 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 from support.bench_players import host_look, sentences
 from support.gda_players import (
@@ -17,18 +16,18 @@ from support.gda_players import (
     stand_in_home,
     stand_in_nvcc,
 )
-from zerohop.bench.gda import nvshmem_build, plan, suite
+from zerohop.bench.gda import nvshmem, plan, suite
 from zerohop.bench.gda.kernels import NAMES, SOURCE, Kernels
-from zerohop.bench.peer import PeerFailed
-from zerohop.bench.plan import KIB, MIB, Options
-from zerohop.cli import main
+from zerohop.bench.p2p import suite as p2p
+from zerohop.bench.plan import KIB, MIB, Options, PeerFailed
+from zerohop.bench.runner import run_suite
 
 
 @pytest.fixture
 def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Two "GPUs", kernels that take made-up times, and an NVSHMEM that moves nothing: its home."""
-    monkeypatch.setattr(suite._core, "gpu_count", lambda: 2)
-    monkeypatch.setattr(suite.between_gpus, "look", host_look)
+    monkeypatch.setattr(p2p._core, "gpu_count", lambda: 2)
+    monkeypatch.setattr(p2p, "look", host_look)
     monkeypatch.setattr(suite, "Ours", HostOurs)
     monkeypatch.setattr(suite, "Nvshmem", HostNvshmem)
     home = stand_in_home(tmp_path)
@@ -40,7 +39,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def measured(options: Options) -> tuple[bool, str]:
     console = Console(file=StringIO(), width=200)
-    good = suite.run(options, console)
+    good = run_suite(suite.make, options, console)
     return good, sentences(console.file.getvalue())
 
 
@@ -81,7 +80,7 @@ def test_every_figure_is_taken_beside_its_peers(tmp_path: Path) -> None:
     assert "one way of 8 B by soft0" in head["rings"]["CPU / CPU"]
     assert "until an entry is done" in text
     assert re.search("proxy: a thread posts an entry <= 1 us not measured", text)
-    assert "where a kernel's queue pair lies" in text
+    assert "CPU / GPU: not to be had" in text
 
 
 @pytest.mark.usefixtures("stand_ins")
@@ -112,17 +111,17 @@ def test_without_nvshmem_or_a_compiler_that_works_ours_is_measured(
 
 @pytest.mark.usefixtures("stand_ins")
 def test_with_one_gpu_both_use_it_and_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suite._core, "gpu_count", lambda: 1)
+    monkeypatch.setattr(p2p._core, "gpu_count", lambda: 1)
     good, text = measured(Options("soft0", ("nvshmem",), quick=True))
     assert good
     assert "There is one GPU: both processes use it" in text
-    assert re.search("one way <= 1.6 us [0-9.]+ .?s not judged: one GPU", text)
+    assert re.search("one way <= 1.6 us [0-9.]+ .?s at 8 B not judged: one GPU", text)
     assert not re.search(r"\b(met|missed)\b", text)
     assert "NVSHMEM is measured with one GPU for each process" in text
 
 
 def test_the_peer_makes_no_multicast_call() -> None:
-    source = nvshmem_build.SOURCE.read_text()
+    source = nvshmem.SOURCE.read_text()
     assert not re.search("multicast|_mc_|nvls", source, re.IGNORECASE)
 
 
@@ -150,58 +149,36 @@ def test_nvcc_is_looked_for_in_every_usual_place_and_rather_with_cccl(
         for name in ("first", "second", "bare")
     )
     pips: dict[str, list[Path]] = {"nvidia.cu13": [], "nvidia.nvshmem": []}
-    monkeypatch.setattr(nvshmem_build, "_pip_folders", pips.__getitem__)
-    monkeypatch.setattr(nvshmem_build, "TOOLKIT", "/nowhere")
-    monkeypatch.setenv("NVSHMEM_HOME", str(home))
-    monkeypatch.setenv("CUDA_HOME", str(first))
-    monkeypatch.setenv("PATH", f"/nowhere:{second}/bin")
+    monkeypatch.setattr(nvshmem, "_pip_folders", pips.__getitem__)
+    monkeypatch.setattr(nvshmem, "TOOLKIT", "/nowhere")
 
-    def found() -> str:
-        tools = nvshmem_build.find_toolchain()
-        assert tools.home == home
-        return tools.nvcc
+    def found(cuda_home: Path | str, path: str, *pip: Path) -> Path:
+        monkeypatch.setenv("CUDA_HOME", str(cuda_home))
+        monkeypatch.setenv("PATH", path)
+        pips["nvidia.cu13"] = list(pip)
+        return Path(nvshmem.find_nvcc()).parents[1]
 
-    assert found() == str(first / "bin/nvcc")
-    monkeypatch.setenv("CUDA_HOME", str(bare))
-    assert found() == str(second / "bin/nvcc")
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert found() == str(bare / "bin/nvcc")
-    pips["nvidia.cu13"] = [second]
-    assert found() == str(second / "bin/nvcc")
-    pips["nvidia.cu13"] = []
-    monkeypatch.delenv("CUDA_HOME")
+    assert found(first, f"/nowhere:{second}/bin") == first
+    assert found(bare, f"/nowhere:{second}/bin") == second
+    assert found(bare, "/nowhere") == bare
+    assert found(bare, "/nowhere", second) == second
     with pytest.raises(PeerFailed, match=r"nvcc, .* is not found: pip install nvidia-cuda-nvcc"):
-        found()
-    monkeypatch.setenv("CUDA_HOME", str(first))
+        found("/nowhere", "/nowhere")
+    monkeypatch.setenv("NVSHMEM_HOME", str(home))
+    assert nvshmem.find_home() == home
     monkeypatch.delenv("NVSHMEM_HOME")
     with pytest.raises(PeerFailed, match="NVSHMEM is not found: pip install nvidia-nvshmem-cu13"):
-        found()
+        nvshmem.find_home()
     pips["nvidia.nvshmem"] = [home]
-    assert found() == str(first / "bin/nvcc")
+    assert nvshmem.find_home() == home
 
 
 def test_sizes_beyond_the_arena_are_left_out() -> None:
-    made = plan.gda_plan(Options(sizes=(8, 64 * MIB, 128 * MIB)), one_gpu=False)
-    assert made.left_out == (128 * MIB,)
-    sizes = {step.nbytes for step in made.steps if step.test == "put_notify"}
+    made = plan.gda_steps(Options(sizes=(8, 64 * MIB, 128 * MIB)), one_gpu=False)
+    sizes = {step.nbytes for step in made if step.test == "put_notify"}
     assert sizes == {8, 64 * MIB}
 
 
-@pytest.mark.parametrize(
-    ("nbytes", "threads"), [(8, 1), (64, 1), (512, 32), (4096, 256), (65536, 1024), (MIB, 1024)]
-)
-def test_teams_are_whole_warps(nbytes: int, threads: int) -> None:
-    assert plan.threads_of(nbytes) == threads
-
-
-def test_without_a_gpu_the_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suite._core, "gpu_count", lambda: 0)
-    result = CliRunner().invoke(main, ["bench", "gda"])
-    assert result.exit_code == 1
-    assert "No GPU is visible to the driver" in result.output
-
-
-def test_a_peer_that_is_unknown_is_refused() -> None:
-    result = CliRunner().invoke(main, ["bench", "gda", "--vs", "rccl"])
-    assert result.exit_code == 2
-    assert "'rccl' is none of nvshmem, all" in " ".join(result.output.split())
+def test_teams_are_whole_warps() -> None:
+    threads = {8: 1, 64: 1, 512: 32, 4096: 256, 65536: 1024, MIB: 1024}
+    assert {nbytes: plan.threads_of(nbytes) for nbytes in threads} == threads

@@ -1,20 +1,14 @@
 """`zerohop bench p2p` between GPUs, as far as it goes without one: on stand-ins."""
 
 import json
-import os
 import re
-import sys
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 from support.bench_players import (
     Dies,
-    Hangs,
     HostOurs,
     HostRaw,
     LateOurs,
@@ -22,44 +16,35 @@ from support.bench_players import (
     host_look,
     sentences,
 )
-from zerohop.bench.p2p import between_gpus, plan, torch_ipc
-from zerohop.bench.peer import PeerFailed
-from zerohop.bench.plan import GIB, KIB, Options, Order
-from zerohop.bench.turns import Absences, Contestant
-from zerohop.cli import main
-from zerohop.local import RankFailed
+from zerohop.bench.p2p import plan, suite
+from zerohop.bench.plan import GIB, KIB, Options
+from zerohop.bench.runner import Absences, run_suite
 
 
 @pytest.fixture
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two "GPUs" in host memory, and little to move; of the peers, torch is unfit, and nccl dies."""
-    for module in (plan, between_gpus):
-        monkeypatch.setattr(module, "BLOCKS_NBYTES", 256 * KIB)
-        monkeypatch.setattr(module, "HALO_TOTAL", 16 * plan.HALO_NBYTES)
-    short = replace(
-        plan.gpu_plan(Options(sizes=(8, 64 * KIB), quick=True), GIB, 2),
-        seconds=0.01,
-        rounds=1,
-        mapping_nbytes=256 * KIB,
-    )
-    monkeypatch.setattr(between_gpus, "gpu_plan", lambda *arguments: short)
-    monkeypatch.setattr(between_gpus._core, "gpu_count", lambda: 2)
-    monkeypatch.setattr(between_gpus, "look", host_look)
-    monkeypatch.setattr(between_gpus, "Ours", HostOurs)
-    monkeypatch.setitem(between_gpus.MAKERS, "raw", (HostRaw, 1))
-    monkeypatch.setitem(between_gpus.MAKERS, "torch", (Unfit, 2))
-    monkeypatch.setitem(between_gpus.MAKERS, "nccl", (Dies, 2))
+    monkeypatch.setattr(plan, "BLOCKS_NBYTES", 256 * KIB)
+    monkeypatch.setattr(plan, "HALO_TOTAL", 16 * plan.HALO_NBYTES)
+    monkeypatch.setattr(plan, "MAPPING_NBYTES", 256 * KIB)
+    monkeypatch.setattr("zerohop.bench.plan.QUICK_SECONDS", 0.01)
+    monkeypatch.setattr(suite._core, "gpu_count", lambda: 2)
+    monkeypatch.setattr(suite, "look", host_look)
+    monkeypatch.setattr(suite, "Ours", HostOurs)
+    monkeypatch.setitem(suite.PEERS, "raw", (HostRaw, 1, ""))
+    monkeypatch.setitem(suite.PEERS, "torch", (Unfit, 2, ""))
+    monkeypatch.setitem(suite.PEERS, "nccl", (Dies, 2, ""))
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("stand_ins")
-def test_every_figure_between_gpus_is_taken_and_absent_ones_are_told(tmp_path: Path) -> None:
+def test_every_figure_suite_is_taken_and_absent_ones_are_told(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     options = Options(
         "soft0", ("raw", "torch", "nccl"), quick=True, sizes=(8, 64 * KIB), json_path=path
     )
     console = Console(file=StringIO(), width=200)
-    assert between_gpus.run(options, console), console.file.getvalue()
+    assert run_suite(suite.make, options, console), console.file.getvalue()
     head, *rows = json.loads(path.read_text())
     ours = {(r["test"], r["metric"], r["nbytes"]) for r in rows if r["impl"] == "zerohop"}
     assert ours >= {("write_latency", "p50", n) for n in (8, 64 * KIB)}
@@ -88,9 +73,9 @@ def test_every_figure_between_gpus_is_taken_and_absent_ones_are_told(tmp_path: P
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("stand_ins")
 def test_a_figure_of_ours_that_fails_is_told_and_the_rest_is_measured(monkeypatch) -> None:
-    monkeypatch.setattr(between_gpus, "Ours", LateOurs)
+    monkeypatch.setattr(suite, "Ours", LateOurs)
     console = Console(file=StringIO(), width=200)
-    assert not between_gpus.run(Options("soft0", ("raw",), quick=True), console)
+    assert not run_suite(suite.make, Options("soft0", ("raw",), True, (8, 64 * KIB)), console)
     text = sentences(console.file.getvalue())
     said = "rank 0: TransferTimeout: slot 2 did not come"
     assert f"zerohop bench failed: stream_notify: {said}" in text
@@ -100,64 +85,40 @@ def test_a_figure_of_ours_that_fails_is_told_and_the_rest_is_measured(monkeypatc
     assert re.search("stream to stream, one way <= 4.5 us not measured", text)
 
 
-def test_torch_that_is_missing_or_sees_no_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in torch_ipc.SAFE:
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(PeerFailed, match=r"not installed \(.*\): pip install torch"):
-        torch_ipc.torch_with_gpus()
-    blind = SimpleNamespace(__version__="2.9", cuda=SimpleNamespace(is_available=lambda: False))
-    monkeypatch.setitem(sys.modules, "torch", blind)
-    with pytest.raises(PeerFailed, match=r"PyTorch 2\.9 sees no GPU"):
-        torch_ipc.torch_with_gpus()
-    assert os.environ["NCCL_NVLS_ENABLE"] == "0"  # multicast stays off, whatever was set
-    assert os.environ["TORCH_SYMM_MEM_DISABLE_MULTICAST"] == "1"
-
-
 @pytest.mark.usefixtures("stand_ins")
 def test_with_one_gpu_nccl_is_told_to_be_impossible(monkeypatch: pytest.MonkeyPatch) -> None:
     options = Options(peers=("nccl",))
     absences = Absences()
-    between_gpus.entrants(options, (0, 0), 64, absences)
+    suite.entries(options, (0, 0), 64, absences)
     assert (
         absences.reasons["nccl", ""] == "NCCL takes one process per GPU, and there is one GPU here"
     )
 
 
-def test_a_peer_that_hangs_is_ended_after_its_bound() -> None:
-    peer = Contestant("nccl", 2, 60.0, Hangs)
-    assert peer.ask("facts") == [{"dies": "1.0"}] * 2
-    pids = peer._ranks.pids
-    peer._ranks._silence = 1.0  # from here on, when its processes are there
-    with pytest.raises(RankFailed, match="no word from rank 0, 1 for 1 s"):
-        peer.ask(Order("write", "python", 8, 1))
-    peer.close()
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+def test_arenas_of_all_contenders_fit_into_the_fuller_gpu() -> None:
+    options = Options(peers=("raw", "torch", "nccl"))
+    assert plan.gpu_plan(options, 140 * GIB, 2).left_out == ()
+    for gpus in (1, 2):
+        made = plan.gpu_plan(options, 8 * GIB, gpus)
+        arenas = 4 if gpus == 2 else 8
+        assert arenas * 2 * max(made.sizes) <= 8 * GIB
+        assert GIB in made.left_out
 
 
-def test_without_a_gpu_the_command_says_so_and_what_host_does(monkeypatch) -> None:
-    monkeypatch.setattr(between_gpus._core, "gpu_count", lambda: 0)
-    result = CliRunner().invoke(main, ["bench", "p2p"])
-    assert result.exit_code == 1
-    assert "No GPU is visible to the driver" in result.output
-    assert "zerohop bench host measures between host arrays" in result.output
+def test_1_gib_is_mapped_in_short_runs_too_unless_memory_is_short() -> None:
+    assert plan.gpu_plan(Options(quick=True), 140 * GIB, 2).sizes == plan.QUICK_SIZES
+    assert plan.mapping_nbytes(140 * GIB) == GIB
+    short = plan.gpu_plan(Options(), 2 * GIB, 1)
+    arenas = 2 * 2 * max(short.sizes)
+    assert arenas + 2 * plan.mapping_nbytes(2 * GIB) <= 2 * GIB
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["p2p", "--vs", "raw,iperf4"], "'iperf4' is none of nccl, torch, raw, all"),
-        (["p2p", "--sizes", "1T"], "'1T' is not a size from 8 to 1G"),
-        (["p2p", "--plot", "x.jpeg"], "'x.jpeg' does not end in .png, .svg, .pdf"),
-        (["soft", "--plot", "x.png"], "pip install 'zerohop[plot]'"),
-        (["soft", "--plot", "nowhere/x.png"], "'nowhere' cannot be written to"),
-        (["p2p", "--json", "nowhere/x.json"], "'nowhere' cannot be written to"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments, complaint, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)  # not installed
-    result = CliRunner().invoke(main, ["bench", *arguments])
-    assert result.exit_code == 2
-    assert complaint in " ".join(result.output.split())
+def test_an_arena_holds_what_every_test_moves() -> None:
+    small = plan.gpu_plan(Options(sizes=(8,)), 140 * GIB, 2)
+    half = plan.arena_nbytes(small) // 2
+    assert half >= max(plan.BLOCKS_NBYTES, 8192 * plan.HALO_PITCH)
+    assert [plan.BLOCKS_NBYTES // block for block in plan.BLOCK_TESTS.values()] == [
+        16384,
+        4096,
+        1024,
+    ]

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support.stream_model import Model, Process
-from zerohop.bench.loops import Side
 from zerohop.bench.p2p import streams
-from zerohop.bench.p2p.between_gpus import BOUND_S
 from zerohop.bench.p2p.plan import ROUNDS
 from zerohop.bench.p2p.streams import BALL, GATE, PingPong
-from zerohop.bench.peer import FigureFailed
+from zerohop.bench.p2p.suite import BOUND_S
+from zerohop.bench.pair import Side
+from zerohop.bench.plan import FigureFailed
 
 
 def ping_pong(process: Process, kind: type[PingPong] = PingPong) -> PingPong:

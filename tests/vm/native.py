@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerohop.bench.pair import work
 from zerohop.bench.plan import MIB, Order
 from zerohop.bench.rows import Row, medians
-from zerohop.bench.worker import work
 from zerohop.local import Ranks
 from zerohop.stats import percentiles
 

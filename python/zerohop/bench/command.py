@@ -10,16 +10,19 @@ from typing import Any
 
 import click
 
+from zerohop.bench.placement import FREE, PLACEMENTS
+
 ALL = "all"
 
 
 @dataclass(frozen=True)
 class Command:
-    """module: below zerohop.bench, with run(options, console) -> bool."""
+    """module: below zerohop.bench, with make(options) -> Suite. placements: those that are tried unasked."""
 
     module: str
     peers: tuple[str, ...]
     help: str
+    placements: tuple[str, ...] = (FREE,)
 
 
 COMMANDS = {
@@ -39,15 +42,16 @@ COMMANDS = {
         torch (copy_ into shared memory).""",
     ),
     "wait": Command(
-        "wait.suite",
+        "wait",
         ("pipe", "tcp", "mpi", "gloo"),
         """How long processes wait for each other: two of them on a core each, on one core, and free; jobs of 2, 4 and 8.
 
         Peers: pipe, tcp (a bare socket: waiting in recv, and polling with sched_yield), mpi (Open MPI by mpi4py, with
         mpi_yield_when_idle), gloo (torch.distributed).""",
+        PLACEMENTS,
     ),
     "p2p": Command(
-        "p2p.between_gpus",
+        "p2p.suite",
         ("nccl", "torch", "raw"),
         """Between GPUs of two processes of this host: latency, bandwidth, stream order, lists.
 
@@ -63,7 +67,7 @@ COMMANDS = {
         nvshmem its package and nvcc.""",
     ),
     "verbs": Command(
-        "verbs.suite",
+        "verbs",
         ("raw", "perftest"),
         """Bare queue pairs by zh.verbs: from post to completion, bandwidth, atomics, several queue pairs.
 
@@ -107,14 +111,10 @@ def _split_peers(context: click.Context, option: click.Parameter, text: str) -> 
     own = COMMANDS[str(context.info_name)].peers
     for name in names:
         if name not in (*own, ALL):
-            raise click.BadParameter(f"{name!r} is none of {', '.join((*own, ALL))}{_others(name)}")
+            others = [f"zerohop bench {each}" for each in COMMANDS if name in COMMANDS[each].peers]
+            measured = f": it is measured by {' and '.join(others)}" if others else ""
+            raise click.BadParameter(f"{name!r} is none of {', '.join((*own, ALL))}{measured}")
     return own if ALL in names else names
-
-
-def _others(peer: str) -> str:
-    """The commands that know it, behind a colon."""
-    found = [f"zerohop bench {name}" for name, each in COMMANDS.items() if peer in each.peers]
-    return f": it is measured by {' and '.join(found)}" if found else ""
 
 
 def _split_sizes(
@@ -146,73 +146,60 @@ def check_file(context: click.Context, option: click.Parameter, path: Path | Non
 
 
 def _check_plot(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    if check_file(context, option, path) is None:
-        return None
-    from zerohop.bench.plot import check_plot
+    if check_file(context, option, path) is not None:
+        from zerohop.bench.plot import check_plot
 
-    assert path is not None
-    try:
-        check_plot(path)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+        assert path is not None
+        try:
+            check_plot(path)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
     return path
 
 
-def _peers_help(command: Command) -> str:
-    if not command.peers:
-        return "No other measures the same."
-    return f"Measure these in the same run: any of {','.join(command.peers)}, or all of them: all."
-
-
-def _options(command: Command) -> list[click.Option]:
-    file = click.Path(dir_okay=False, path_type=Path)
-    plot = "Draw it here (.png, .svg, .pdf); needs matplotlib."
-    vs = click.Option(
-        ["--vs", "peers"],
-        default="",
-        callback=_split_peers,
-        metavar="PEERS",
-        help=_peers_help(command),
-    )
-    return [
-        vs,
-        click.Option(
-            ["--sizes"],
-            callback=_split_sizes,
-            metavar="SIZES",
-            help="Message sizes, such as 8,64K,1M.",
-        ),
-        click.Option(
-            ["--placement"],
-            is_flag=True,
-            help="Measure with the two ends on a core each, on one core, and unpinned. Default: unpinned; `wait` always measures two ends in all three.",
-        ),
-        click.Option(["--quick"], is_flag=True, help="Fewer sizes, shorter runs."),
-        click.Option(["--plot", "plot_path"], type=file, callback=_check_plot, help=plot),
-        click.Option(
-            ["--json", "json_path"], type=file, callback=check_file, help="Write all rows here."
-        ),
-    ]
-
-
 def _add(name: str, command: Command) -> None:
-    def run(**options: Any) -> None:
+    file = click.Path(dir_okay=False, path_type=Path)
+    peers = f"Measure these in the same run: any of {','.join(command.peers)}, or all of them: all."
+    if not command.peers:
+        peers = "No other measures the same."
+
+    @bench.command(name, help=command.help)
+    @click.option("--vs", "peers", default="", callback=_split_peers, metavar="PEERS", help=peers)
+    @click.option(
+        "--sizes", callback=_split_sizes, metavar="SIZES", help="Message sizes, such as 8,64K,1M."
+    )
+    @click.option(
+        "--placement",
+        "everything_placed",
+        is_flag=True,
+        help="Measure with the two ends on a core each, on one core, and unpinned. Default: unpinned; `wait` always measures two ends in all three.",
+    )
+    @click.option("--quick", is_flag=True, help="Fewer sizes, shorter runs.")
+    @click.option(
+        "--plot",
+        "plot_path",
+        type=file,
+        callback=_check_plot,
+        help="Draw it here (.png, .svg, .pdf); needs matplotlib.",
+    )
+    @click.option(
+        "--json", "json_path", type=file, callback=check_file, help="Write all rows here."
+    )
+    @device_option
+    def run(everything_placed: bool, **options: Any) -> None:
         from rich.console import Console
 
-        from zerohop.bench.placement import PLACEMENTS
         from zerohop.bench.plan import Options
+        from zerohop.bench.runner import run_suite
 
         suite = importlib.import_module(f"zerohop.bench.{command.module}")
-        placements = PLACEMENTS if options.pop("placement") else ()
-        good = suite.run(Options(placements=placements, **options), Console())
-        click.get_current_context().exit(0 if good else 1)
+        placements = PLACEMENTS if everything_placed else command.placements
+        made = Options(placements=placements, everything_placed=everything_placed, **options)
+        click.get_current_context().exit(0 if run_suite(suite.make, made, Console()) else 1)
 
-    made = click.Command(name, callback=run, help=command.help, params=list(_options(command)))
-    device_option(made)
     if name == "gda":
         said = "Also tell where the rings of a kernel's queue pair can lie."
-        made.params.append(click.Option(["--rings"], is_flag=True, help=said))
-    bench.add_command(made)
+        run.params.append(click.Option(["--rings"], is_flag=True, help=said))
 
 
 for _name, _command in COMMANDS.items():

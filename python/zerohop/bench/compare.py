@@ -15,14 +15,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from zerohop.bench.placement import FREE
-from zerohop.bench.report import UNSTEADY_MARK
-from zerohop.bench.rows import DRIVERS, Row, read_json
-from zerohop.bench.turns import OURS
+from zerohop.bench.rows import DRIVERS, OURS, Row, read_json
+from zerohop.bench.tables import UNSTEADY_MARK
 from zerohop.host import decimal_bytes, human_bytes, human_seconds
 
 RATES = ("B/s", "1/s")  # units of which more is better; of others less is
 MACHINE = ("cpu", "cores", "kernel", "python", "numpy", "zerohop", "gpus", "device")
-_WIDE = 110  # columns of a terminal
 MARKS = {"better": "[green]better[/]", "worse": "[bold red]worse[/]", "noise": "", "?": "?"}
 
 
@@ -39,26 +37,17 @@ class Change:
         return self.after.value / self.before.value - 1 if self.before.value else 0.0
 
     @property
-    def known(self) -> bool:
-        """Whether anything is known of its noise: in either file it was taken more than once."""
-        return min(self.before.turns, self.after.turns) > 1
-
-    @property
-    def noise(self) -> float:
-        """What both spreads together allow, as a share of the value before."""
-        spread = self.before.spread + self.after.spread
-        return spread / abs(self.before.value) if self.before.value else 0.0
-
-    @property
     def loss(self) -> float:
         """How much worse it became: the share by which a time grew, or a rate fell."""
         return -self.ratio if self.before.unit in RATES else self.ratio
 
     @property
     def verdict(self) -> str:
-        if not self.known:
+        """ "?": it was taken once in either file, so that nothing is known of its noise."""
+        if min(self.before.turns, self.after.turns) == 1:
             return "?"
-        if abs(self.ratio) <= self.noise:
+        spread = self.before.spread + self.after.spread
+        if abs(self.after.value - self.before.value) <= spread:
             return "noise"
         return "worse" if self.loss > 0 else "better"
 
@@ -75,25 +64,22 @@ def run(before: Path, after: Path, limit: float | None, everything: bool, consol
     (head_a, rows_a), (head_b, rows_b) = read_json(before), read_json(after)
     _print_machines(head_a, head_b, console)
     changes, gone, new = changes_of(rows_a, rows_b)
-    shown = [c for c in changes if everything or c.verdict != "noise"]
+    shown = [change for change in changes if everything or change.verdict != "noise"]
     if shown:
-        console.print(_table(shown, console.width))
+        console.print(_table(shown))
     quiet = len(changes) - len(shown)
     console.print(_summary(changes, quiet, gone, new), soft_wrap=True)
     for said in _moves(changes):
         console.print(said, soft_wrap=True, markup=False)
-    return limit is None or _passes(limit, changes, gone, console)
-
-
-def _passes(limit: float, changes: Sequence[Change], gone: Sequence[Row], console: Console) -> bool:
-    """Names each figure of ours that is beyond the limit, or that was there before and is not now."""
+    if limit is None:
+        return True
     failing = [change for change in changes if change.fails(limit)]
     for change in failing:
         said = f"{_name(change.before)}: worse by {change.loss:.1%}"
-        console.print(f"[bold red]beyond {limit * 100:g}%:[/]", said, soft_wrap=True)
+        console.print(f"[bold red]beyond {limit * 100:g}%:[/]", escape(said), soft_wrap=True)
     lost = [row for row in gone if row.impl == OURS]
     for row in lost:
-        said = f"{_name(row)}, by {row.route}" + (f", memory {row.memory}" if row.memory else "")
+        said = f"{_name(row)}, by {row.route}"
         console.print("[bold red]gone:[/]", escape(said), soft_wrap=True)
     return not failing and not lost
 
@@ -145,12 +131,10 @@ def _moves(changes: Iterable[Change]) -> list[str]:
 
 def _name(row: Row) -> str:
     size = f" {human_bytes(row.nbytes)}" if row.nbytes else ""
-    return f"{row.suite} {row.test}{size}, {row.impl} {DRIVERS.get(row.driver, row.driver)}, {row.metric}"
-
-
-def _where(row: Row) -> str:
-    """Whose memory, and how the ends were placed unless the system did."""
-    return row.memory + (f", {row.placement}" if row.placement != FREE else "")
+    placed = f", {row.placement}" if row.placement != FREE else ""
+    memory = f", memory {row.memory}" if row.memory else ""
+    driver = DRIVERS.get(row.driver, row.driver)
+    return f"{row.suite} {row.test}{size}, {row.impl} {driver}, {row.metric}{memory}{placed}"
 
 
 def _print_machines(before: Mapping[str, Any], after: Mapping[str, Any], console: Console) -> None:
@@ -180,46 +164,23 @@ def _summary(changes: Sequence[Change], quiet: int, gone: Sequence[Row], new: Se
     return "; ".join(said) + "."
 
 
-def _table(changes: Sequence[Change], width: int) -> Table:
-    """In a narrow terminal what names a figure is one column, which alone is folded, and noise is left to its verdict."""
-    wide = width >= _WIDE
-    parts = len({_where(change.before) for change in changes}) > 1
+def _table(changes: Sequence[Change]) -> Table:
+    """What names a figure is one column, which alone is folded."""
     table = Table(title="changes", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    names = ("test", "who", *(("where",) if parts else ()), "metric", "nbytes")
-    for name in names if wide else ("figure",):
-        table.add_column(name, justify="right" if name == "nbytes" else "left", overflow="fold")
-    for name in ("before", "after", "change", *(("noise",) if wide else ()), ""):
+    table.add_column("figure", overflow="fold")
+    for name in ("before", "after", "change", ""):
         table.add_column(name, justify="right" if name else "left", no_wrap=True)
     for change in changes:
-        row = change.before
-        named = [
-            row.test,
-            f"{row.impl} {DRIVERS.get(row.driver, row.driver)}",
-            *((_where(row),) if parts else ()),
-            row.metric,
-            human_bytes(row.nbytes),
-        ]
-        noise = f"{change.noise:.1%}" if change.known else ""
-        table.add_row(
-            *(named if wide else (" ".join(named),)),
-            _shown(row),
-            _shown(change.after),
-            f"{change.ratio:+.1%}",
-            *((noise,) if wide else ()),
-            MARKS[change.verdict],
-        )
+        values = map(_value, (change.before, change.after))
+        named = escape(_name(change.before))
+        table.add_row(named, *values, f"{change.ratio:+.1%}", MARKS[change.verdict])
     return table
 
 
-def _shown(row: Row) -> str:
-    return ("" if row.steady else UNSTEADY_MARK) + _value(row)
-
-
 def _value(row: Row) -> str:
-    if row.unit == "s":
-        return human_seconds(row.value)
-    if row.unit == "B/s":
-        return f"{decimal_bytes(row.value)}/s"
-    if row.unit == "B":
-        return human_bytes(row.value)
-    return f"{row.value:.4g} {row.unit}"
+    mark = "" if row.steady else UNSTEADY_MARK
+    if row.unit in ("B/s", "B"):
+        return mark + (
+            f"{decimal_bytes(row.value)}/s" if row.unit == "B/s" else human_bytes(row.value)
+        )
+    return mark + (human_seconds(row.value) if row.unit == "s" else f"{row.value:.4g} {row.unit}")

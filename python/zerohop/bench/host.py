@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from dataclasses import replace
 
-from rich.console import Console
-
-from zerohop.bench.frame import Bench, Entrant, run_bench
-from zerohop.bench.p2p.targets import host_verdicts
-from zerohop.bench.peer import PeerFailed
-from zerohop.bench.peers import gloo, mpi, ucx
+from zerohop.bench.pair import entry_of
+from zerohop.bench.peers import mpi, torch, ucx
 from zerohop.bench.peers.nixl import Nixl
-from zerohop.bench.peers.torch_shared import TorchShared
-from zerohop.bench.plan import DRIVERS, LARGE_NBYTES, Options, Plan, Step, make_plan
-from zerohop.bench.report import Part, View
-from zerohop.bench.rows import Figures, Row
-from zerohop.bench.turns import OURS, Contestant, Player
-from zerohop.bench.worker import BY_DEVICE, Pair
+from zerohop.bench.plan import DRIVERS, KIB, LARGE_NBYTES, Options, Plan, Step, make_plan
+from zerohop.bench.rows import DRIVERS as NAMES
+from zerohop.bench.runner import Entry, Suite
+from zerohop.bench.tables import over_sizes
+from zerohop.bench.targets import Of, Target, up_from
+from zerohop.bench.workers import Workers
 from zerohop.host import available_memory
 
-SUITE = "host"
-BOUND_S = 120.0  # for any one answer; of the first, the import of PyTorch included
+SHARE_OF_FREE = 0.2  # of memory, for the arenas of each of two workers, of all contenders
 MAPPED, PLAIN, DEVICE = "empty", "numpy", "device"
 CHECKED, CHECKED_DEVICE = "checked", "checked device"
 PARTS = {
@@ -33,39 +26,79 @@ PARTS = {
     CHECKED_DEVICE: "by the device, integrity=1",
 }
 ANY = "host"  # memory of a peer that has one way for all: it stands in each part
-MPI_RANK = "zerohop.bench.peers.mpi_rank"
-PEERS = ("ucx", "mpi", "nixl", "gloo", "torch")
 # Who polls the bytes themselves does not wait for the check, and has the other one change them in it.
 CHECKED_TESTS = ("latency", "send_latency", "write", "read", "send")
 LATENCIES = ("write_latency", "latency", "send_latency")
 TESTS = (*LATENCIES, "write", "read", "send")
 UCX_WAYS = {MAPPED: ucx.POSIX, PLAIN: ucx.CMA, DEVICE: ucx.TCP}  # what UCX does in their place
 UCX_TESTS = {"write_latency": "latency", "write": "write", "read": "read", "send": "send"}
-VIEWS = (
-    View("write_latency", "write, half round trip, its last byte polled", "p50"),
-    View("latency", "write + notify, half round trip", "p50"),
-    View("send_latency", "send + recv, half round trip", "p50"),
-    View("write", "write bandwidth"),
-    View("read", "read bandwidth"),
-    View("send", "send + recv bandwidth"),
+TABLES = (
+    over_sizes("write_latency", "write, half round trip, its last byte polled", "p50"),
+    over_sizes("latency", "write + notify, half round trip", "p50"),
+    over_sizes("send_latency", "send + recv, half round trip", "p50"),
+    over_sizes("write", "write bandwidth"),
+    over_sizes("read", "read bandwidth"),
+    over_sizes("send", "send + recv bandwidth"),
 )
-MAKERS: Mapping[str, Callable[..., Any]] = {"nixl": Nixl, "gloo": gloo.Gloo, "torch": TorchShared}
-SETTINGS = {"mpi": mpi.SETTINGS, "gloo": gloo.SETTINGS}
+AGAINST_UCX = (
+    *(
+        Target(
+            f"{test} bandwidth from 64 KiB / ucx",
+            0.95,
+            Of(test, driver="cpp"),
+            Of(test, impl="ucx"),
+            at_least=True,
+            sizes=up_from(64 * KIB),
+        )
+        for test in ("write", "read")
+    ),
+    Target(
+        "8 B write from C++ / ucx put",
+        3.0,
+        Of("write_latency", "p50", driver="cpp"),
+        Of("write_latency", "p50", "ucx"),
+        sizes=(8,),
+    ),
+)
+# Of memory that both processes map: to other memory each write is a system call, for which there is no room.
+NOTIFICATIONS = tuple(
+    Target(
+        f"8 B write+notify half round trip from {NAMES[driver]}",
+        bound,
+        Of("latency", "p50", driver=driver),
+        sizes=(8,),
+    )
+    for driver, bound in (("cpp", 0.5e-6), ("python", 3e-6))
+)
+TARGETS = {MAPPED: (*AGAINST_UCX, *NOTIFICATIONS), PLAIN: AGAINST_UCX}
 
 
-def run(options: Options, console: Console) -> bool:
-    return run_bench(make, options, console)
-
-
-def make(options: Options) -> Bench:
+def make(options: Options) -> Suite:
     arenas = len(PARTS) + len(options.peers)
-    plan = make_plan(options, available_memory() // arenas)
+    plan = make_plan(options, available_memory() * SHARE_OF_FREE / arenas)
     nbytes = 2 * max(plan.sizes)
-    found = [_ours(part, options, nbytes) for part in PARTS]
-    for name in PEERS:
+    entries = [_ours(part, options, nbytes) for part in PARTS]
+    peers = {
+        "mpi": (mpi.contender(2, nbytes), mpi.SETTINGS),
+        "nixl": (Workers("nixl", 2, Nixl, nbytes), ""),
+        "gloo": (Workers("gloo", 2, torch.Gloo, nbytes), torch.SETTINGS),
+        "torch": (Workers("torch", 2, torch.TorchShared, nbytes), ""),
+    }
+    if "ucx" in options.peers:
+        entries += [_ucx(part, options) for part in UCX_WAYS]
+    for name, (contender, settings) in peers.items():
         if name in options.peers:
-            found += _theirs(name, options.placement, plan, nbytes)
-    return Bench(SUITE, steps(plan), found, told, plan.seconds, plan.left_out)
+            entries.append(Entry(name, contender, memory=ANY, settings=settings))
+    return Suite(
+        "host",
+        steps(plan),
+        entries,
+        TABLES,
+        TARGETS,
+        PARTS,
+        ANY,
+        plan,
+    )
 
 
 def steps(plan: Plan) -> list[Step]:
@@ -78,54 +111,20 @@ def steps(plan: Plan) -> list[Step]:
     ]
 
 
-def _ours(part: str, options: Options, nbytes: int) -> Entrant:
-    memory = PLAIN if part == PLAIN else MAPPED
-    by_device, checked = part in (DEVICE, CHECKED_DEVICE), part in (CHECKED, CHECKED_DEVICE)
-    arguments = options.device, nbytes, int(not by_device), memory, int(checked)
-    player = Contestant(OURS, 2, BOUND_S, Pair, *arguments, placement=options.placement)
-    check = None if by_device else _check_p2p
-    label = f"{OURS}, {PARTS[part]}"
+def _ours(part: str, options: Options, nbytes: int) -> Entry:
+    checked = part in (CHECKED, CHECKED_DEVICE)
+    settings = {
+        "p2p": int(part not in (DEVICE, CHECKED_DEVICE)),
+        "memory": PLAIN if part == PLAIN else MAPPED,
+        "integrity": int(checked),
+    }
+    entry = entry_of(part, PARTS[part], options.device, nbytes, DRIVERS, **settings)
     tests = {test: test for test in CHECKED_TESTS} if checked else None
-    return Entrant(
-        *(OURS, player, DRIVERS, part),
-        tests=tests,
-        needed=part == DEVICE,
-        check=check,
-        settings=BY_DEVICE if by_device else "",
-        label=label,
-    )
+    return replace(entry, tests=tests, needed=part == DEVICE)
 
 
-def _check_p2p(facts: Mapping[str, Any]) -> None:
-    if facts["route"] != "p2p":
-        raise PeerFailed(f"the route is {facts['route']}, not p2p: {facts['reason']}")
-
-
-def _theirs(name: str, placement: str, plan: Plan, nbytes: int) -> list[Entrant]:
-    if name == "ucx":
-        return [_ucx(part, placement, plan) for part in UCX_WAYS]
-    player: Player
-    if name == "mpi":
-        player = mpi.Mpi(BOUND_S, (MPI_RANK, str(nbytes)), placement=placement)
-    else:
-        player = Contestant(name, 2, BOUND_S, MAKERS[name], nbytes, placement=placement)
-    return [Entrant(name, player, ("python",), ANY, settings=SETTINGS.get(name, ""))]
-
-
-def _ucx(part: str, placement: str, plan: Plan) -> Entrant:
+def _ucx(part: str, options: Options) -> Entry:
     way = UCX_WAYS[part]
-    player = ucx.player(way, plan.ucx_ranks, UCX_TESTS, placement)
+    contender = ucx.contender(way, options.quick, UCX_TESTS)
     label = f"ucx {way.name}"
-    return Entrant("ucx", player, memory=part, route=way.name, settings=way.settings, label=label)
-
-
-def told(rows: Sequence[Row]) -> Sequence[Part]:
-    parts = []
-    for part, label in PARTS.items():
-        if not any(row.memory == part and row.impl == OURS for row in rows):
-            continue
-        figures = Figures(row for row in rows if row.memory in (part, ANY))
-        judge = partial(host_verdicts, figures)
-        judged = judge(mapped=part == MAPPED) if part in (MAPPED, PLAIN) else []
-        parts.append(Part(label, figures, VIEWS, judged))
-    return parts
+    return Entry("ucx", contender, ("cpp",), part, way.name, settings=way.settings, label=label)

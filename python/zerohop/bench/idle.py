@@ -7,14 +7,14 @@ import resource
 from pathlib import Path
 
 import zerohop as zh
-from zerohop.bench.peer import FigureFailed
-from zerohop.bench.plan import Order
+from zerohop.bench.plan import FigureFailed, Order
+from zerohop.bench.workers import Player
 from zerohop.local import Link
 
 FILES_PER_PEER = 8  # descriptors: control and data connections, event channels, and room to spare
 
 
-class Idle:
+class Idle(Player):
     """One Endpoint in rank 0, whose Peers grow in number from order to order.
 
     The other ends live in rank 1, one Endpoint each, since two Endpoints share one Peer.

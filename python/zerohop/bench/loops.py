@@ -1,198 +1,71 @@
-"""The measuring loops, driven by Python and by C++: the difference is what Python costs."""
+"""The measuring loops that contenders share, in Python. Each returns seconds."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from operator import methodcaller
+from typing import Any
 
-import numpy as np
+from zerohop.bench.plan import Order
+from zerohop.bench.workers import Player
 
-import zerohop as zh
-from zerohop import _core
-from zerohop.bench.plan import window
-
-SLOT = 1  # the notification slot of the ping-pong, on both sides
-TAG = 7
 LOOP_TIMEOUT_S = 60.0  # for one loop as a whole
+LOOKS = 4096  # at what is awaited, between two looks at the clock
+Call = Callable[[int], object]
+Waits = Callable[[Any], object]  # for what was posted
+WAITS = methodcaller("wait")
+CALLS = ("barrier", "exchange", "all_to_all", "broadcast", "all_gather")  # of all ranks of a job
+# Those that return before all ranks have come: by so many calls, at most, ranks are apart.
+RUNNING_AHEAD = ("exchange", "broadcast")
 
 
-@dataclass(frozen=True)
-class Side:
-    """One of the two workers. Every test moves bytes between the beginnings of the two arenas."""
-
-    first: bool  # begins the ping-pong, and is the active one elsewhere
-    endpoint: zh.Endpoint
-    peer: zh.Peer
-    arena: zh.Memory
-    remote: zh.RemoteMemory
-
-    def inbox(self, nbytes: int) -> slice:
-        """Where a write lands that nothing announces: away from where it comes from, on both sides."""
-        half = self.arena.nbytes // 2
-        return slice(half, half + nbytes)
-
-    def pairs(self, block: int, count: int) -> list[tuple[zh.Memory, zh.RemoteMemory]]:
-        """`count` blocks of `block` bytes, each written to another place than it comes from."""
-        places = [(7 * i + 3) % count for i in range(count)]  # 7 and a power of two: a permutation
-        return [
-            (
-                self.arena[i * block : (i + 1) * block],
-                self.remote[place * block : (place + 1) * block],
-            )
-            for i, place in enumerate(places)
-        ]
+def ping_pong(
+    first: bool, send: Callable[[], object], receive: Callable[[], object], times: int
+) -> Sequence[float]:
+    """Of each half round trip."""
+    clock = time.perf_counter
+    seconds = []
+    for _ in range(times):
+        begin = clock()
+        if first:
+            send()
+        receive()
+        if not first:
+            send()
+        seconds.append((clock() - begin) / 2)
+    return seconds
 
 
-class Loops(Protocol):
-    """Each returns seconds: of every half round trip, or of the whole."""
+def polled_ping_pong(
+    first: bool,
+    throw: Callable[[], Any],
+    wait: Waits,
+    memory: memoryview,
+    nbytes: int,
+    place: int,
+    times: int,
+) -> Sequence[float]:
+    """Of each half round trip of writes without a notification, from the first `nbytes` of `memory` to behind `place`.
 
-    def latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]: ...
-
-    def write_latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]: ...
-
-    def send_latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]: ...
-
-    def write(self, side: Side, nbytes: int, times: int) -> float: ...
-
-    def read(self, side: Side, nbytes: int, times: int) -> float: ...
-
-    def send(self, side: Side, nbytes: int, times: int) -> float: ...
-
-    def write_many(self, side: Side, block: int, count: int, times: int) -> float: ...
-
-
-class PythonLoops:
-    def latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
-        source, target = side.arena[:nbytes], side.remote[:nbytes]
-        write, wait, clock = side.peer.write, side.endpoint.wait_notify, time.perf_counter
-        seconds = []
-        transfer = None
-        for value in range(1, times + 1):
-            begin = clock()
-            if side.first:
-                transfer = write(source, target, notify=(SLOT, value))
-            got = wait(SLOT)
-            if not side.first:
-                transfer = write(source, target, notify=(SLOT, value))
-            seconds.append((clock() - begin) / 2)
-            if got != value:
-                raise RuntimeError(f"ping-pong: round {value} was answered with {got}")
-        if transfer is not None:
-            transfer.wait()
-        return seconds
-
-    def write_latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
-        """Without a notification: the last byte is polled, and tells the round (1 to 255, never 0)."""
-        source, target = side.arena[:nbytes], side.remote[side.inbox(nbytes)]
-        memory = np.asarray(side.arena).data
-        place = side.inbox(nbytes).stop - 1
-        write, clock = side.peer.write, time.perf_counter
-        seconds = []
-        for number in range(1, times + 1):
-            mark = 1 + number % 255
-            begin = clock()
-            if not side.first:
-                poll_for(memory, place, mark)
-            memory[nbytes - 1] = mark
-            transfer = write(source, target)
-            if side.first:
-                poll_for(memory, place, mark)
-            transfer.wait()
-            seconds.append((clock() - begin) / 2)
-        memory[place] = 0
-        return seconds
-
-    def send_latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
-        source, inbox = side.arena[:nbytes], side.arena[side.inbox(nbytes)]
-        send, recv, clock = side.peer.send, side.peer.recv, time.perf_counter
-        seconds = []
-        for _ in range(times):
-            begin = clock()
-            caught = recv(inbox, tag=TAG)
-            if not side.first:
-                caught.wait()
-            thrown = send(source, tag=TAG)
-            if side.first:
-                caught.wait()
-            thrown.wait()
-            seconds.append((clock() - begin) / 2)
-        return seconds
-
-    def write(self, side: Side, nbytes: int, times: int) -> float:
-        if not side.first:
-            return 0.0
-        source, target = side.arena[:nbytes], side.remote[:nbytes]
-        return stream_seconds(lambda: side.peer.write(source, target), times, window(nbytes))
-
-    def read(self, side: Side, nbytes: int, times: int) -> float:
-        if not side.first:
-            return 0.0
-        source, target = side.remote[:nbytes], side.arena[:nbytes]
-        return stream_seconds(lambda: side.peer.read(source, target), times, window(nbytes))
-
-    def send(self, side: Side, nbytes: int, times: int) -> float:
-        part = side.arena[:nbytes]
-        act = side.peer.send if side.first else side.peer.recv
-        return stream_seconds(lambda: act(part, tag=TAG), times, window(nbytes))
-
-    def write_many(self, side: Side, block: int, count: int, times: int) -> float:
-        if not side.first:
-            return 0.0
-        pairs = side.pairs(block, count)
-        return stream_seconds(lambda: side.peer.write_many(pairs), times, window(block * count))
-
-
-class CppLoops:
-    def latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
-        source, target = side.arena[:nbytes], side.remote[:nbytes]
-        seconds: Sequence[float] = _core.bench_ping_pong(
-            side.endpoint, side.peer, source, target, SLOT, times, side.first, LOOP_TIMEOUT_S
-        )
-        return seconds
-
-    def write_latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
-        inbox = side.inbox(nbytes)
-        seconds: Sequence[float] = _core.bench_memory_ping_pong(
-            *(side.peer, side.arena[:nbytes], side.remote[inbox], side.arena[inbox]),
-            *(times, side.first, LOOP_TIMEOUT_S),
-        )
-        return seconds
-
-    def send_latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
-        source, inbox = side.arena[:nbytes], side.arena[side.inbox(nbytes)]
-        seconds: Sequence[float] = _core.bench_message_ping_pong(
-            side.peer, source, inbox, times, side.first, LOOP_TIMEOUT_S
-        )
-        return seconds
-
-    def write(self, side: Side, nbytes: int, times: int) -> float:
-        return self._stream(side, "write", nbytes, times) if side.first else 0.0
-
-    def read(self, side: Side, nbytes: int, times: int) -> float:
-        return self._stream(side, "read", nbytes, times) if side.first else 0.0
-
-    def send(self, side: Side, nbytes: int, times: int) -> float:
-        return self._stream(side, "send" if side.first else "recv", nbytes, times)
-
-    def write_many(self, side: Side, block: int, count: int, times: int) -> float:
-        if not side.first:
-            return 0.0
-        pairs = side.pairs(block, count)
-        return _core.bench_write_many(
-            side.peer, pairs, times, window(block * count), LOOP_TIMEOUT_S
-        )
-
-    def _stream(self, side: Side, operation: str, nbytes: int, times: int) -> float:
-        local, remote = side.arena[:nbytes], side.remote[:nbytes]
-        return _core.bench_stream(
-            side.peer, operation, local, remote, times, window(nbytes), LOOP_TIMEOUT_S
-        )
-
-
-LOOPS: dict[str, Loops] = {"python": PythonLoops(), "cpp": CppLoops()}
+    The last byte is polled, and tells the round (1 to 255, never 0). wait: for what `throw` has posted.
+    """
+    last, clock = place + nbytes - 1, time.perf_counter
+    seconds = []
+    for number in range(1, times + 1):
+        mark = 1 + number % 255
+        begin = clock()
+        if not first:
+            poll_for(memory, last, mark)
+        memory[nbytes - 1] = mark
+        thrown = throw()
+        if first:
+            poll_for(memory, last, mark)
+        wait(thrown)
+        seconds.append((clock() - begin) / 2)
+    memory[last] = 0
+    return seconds
 
 
 def poll_for(memory: memoryview, place: int, mark: int) -> None:
@@ -200,18 +73,73 @@ def poll_for(memory: memoryview, place: int, mark: int) -> None:
     until = time.perf_counter() + LOOP_TIMEOUT_S
     while memory[place] != mark:
         looks += 1
-        if looks % 4096 == 0 and time.perf_counter() > until:
+        if looks % LOOKS == 0 and time.perf_counter() > until:
             raise TimeoutError(f"the write that ends in {mark} did not come")
 
 
-def stream_seconds(post: Callable[[], zh.Transfer], times: int, width: int) -> float:
-    """Seconds from the first of `times` posts to the last completion, `width` under way."""
-    pending: deque[zh.Transfer] = deque()
+def stream_seconds(post: Callable[[], Any], times: int, width: int, wait: Waits = WAITS) -> float:
+    """From the first of `times` posts to the last completion, `width` under way."""
+    pending: deque[Any] = deque()
     begin = time.perf_counter()
     for _ in range(times):
         if len(pending) == width:
-            pending.popleft().wait()
+            wait(pending.popleft())
         pending.append(post())
     for transfer in pending:
-        transfer.wait()
+        wait(transfer)
     return time.perf_counter() - begin
+
+
+def each_of(act: Callable[[], object], times: int) -> list[float]:
+    clock = time.perf_counter
+    seconds = []
+    for _ in range(times):
+        begin = clock()
+        act()
+        seconds.append(clock() - begin)
+    return seconds
+
+
+def batches(
+    call: Callable[[], Any], posts: int, times: int, after: Callable[[list[Any]], object]
+) -> list[float]:
+    """Of the call alone, in each batch; `after` gets what the calls of a batch returned."""
+    seconds = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        made = [call() for _ in range(posts)]
+        seconds.append((time.perf_counter() - begin) / posts)
+        after(made)
+        del made  # to let go of it is not what is measured
+    return seconds
+
+
+class Job(Player):
+    """One rank of a job of `size`."""
+
+    rank: int
+    size: int
+
+    def call(self, test: str, nbytes: int) -> Call:
+        """What does one of CALLS once; it is given the number.
+
+        Exchange: each rank sends to the next one and receives from the one before it. Broadcast: each rank is
+        the root in turn, so that none runs ahead.
+        """
+        raise NotImplementedError
+
+    def perform(self, order: Order) -> Any:
+        """Of rank 0 alone, of each call: of RUNNING_AHEAD, the mean of as many as there are ranks."""
+        if order.test not in CALLS:
+            return super().perform(order)
+        call = self.call(order.test, order.nbytes)
+        several = self.size if order.test in RUNNING_AHEAD else 1
+        clock = time.perf_counter
+        seconds = []
+        self.call("barrier", 0)(0)
+        for first in range(0, order.times, several):
+            begin = clock()
+            for number in range(first, first + several):
+                call(number)
+            seconds.append((clock() - begin) / several)
+        return seconds if self.rank == 0 else []

@@ -1,10 +1,11 @@
-"""How long `zerohop bench` measures, and which sizes; the tests of each command are told there."""
+"""What `zerohop bench` asks for, an Order, of whom, a Contender, and which sizes it asks for, and for how long."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zerohop.bench.placement import FREE
 
@@ -13,17 +14,21 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 FULL_SIZES = (8, 64, 512, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB)
 QUICK_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
 FULL_SECONDS, QUICK_SECONDS = 0.2, 0.04  # of each turn at a figure, about
-BLOCK_TESTS = {"write_many_4k": 4 * KIB, "write_many_64k": 64 * KIB}  # test: bytes of a block
-FULL_BLOCKS = (16, 256, 4096)
-QUICK_BLOCKS = (256,)
-SIZED_TESTS = ("latency", "write", "read", "send")
 DRIVERS = ("cpp", "python")
-VIEWS = 10_000  # of one tensor, each registered
 WINDOW_NBYTES = 32 * MIB  # bandwidth loops keep about so much under way,
 LARGEST_WINDOW = 64  # ... at most so many transfers,
 SMALLEST_WINDOW = 2  # ... and at least so many
 LARGE_NBYTES = 16 * MIB  # beyond, a handful of transfers fills the time of a measurement
-ARENA_SHARE_OF_FREE = 0.2  # each of two workers holds one arena; the peers' processes need as much
+
+Found = dict[str, float]  # a value by metric
+
+
+class PeerFailed(RuntimeError):
+    """A peer that was asked for is missing or failed; the message says what to install or what it said."""
+
+
+class FigureFailed(PeerFailed):
+    """A figure was not taken that should have been: no answer came, or an error."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,9 @@ class Options:
     sizes: tuple[int, ...] | None = None
     json_path: Path | None = None
     plot_path: Path | None = None
-    placements: tuple[str, ...] = ()  # those that are tried; none: what the command takes by itself
-    placement: str = FREE  # the one that is made ready
+    placements: tuple[str, ...] = (FREE,)
+    everything_placed: bool = False  # of wait: its jobs, too
+    placement: str = FREE  # of placements, the one that is made ready
     rings: bool = False  # of gda: where those of a queue pair lie
 
 
@@ -57,43 +63,59 @@ class Step(NamedTuple):
     times: int = 0
 
 
+class Contender:
+    """Who measures in one way, ours or a peer's. Each method raises PeerFailed, or RankFailed when it has died."""
+
+    name: str
+
+    def start(self, placement: str = FREE) -> object:
+        raise NotImplementedError
+
+    def facts(self) -> Mapping[str, Any]:
+        """For the header of the rows; "device", "route" and "reason" of ours, too."""
+        raise NotImplementedError
+
+    def measure(self, order: Order, seconds: float) -> Found:
+        raise NotImplementedError
+
+    def pause(self) -> None:
+        """It is others' turn: its processes take no processor until resume()."""
+
+    def resume(self) -> None: ...
+
+    def finish(self) -> None:
+        """An orderly end."""
+
+    def close(self) -> None:
+        """An end as it is."""
+
+
 @dataclass(frozen=True)
 class Plan:
-    sizes: tuple[int, ...]
-    left_out: tuple[int, ...]  # sizes that memory does not allow
-    blocks: tuple[int, ...]  # how many blocks a write_many has
-    seconds: float  # of each measurement, about
-    rounds: int  # how often ours and theirs take turns at one figure, in each of two passes
-    idle_peers: tuple[int, ...]
-    ucx_ranks: tuple[int, ...]  # percentiles of UCX's latency: a run each
-
-    @property
-    def arena_nbytes(self) -> int:
-        largest_many = max(BLOCK_TESTS.values()) * max(self.blocks)
-        return max(*self.sizes, largest_many)
+    sizes: tuple[int, ...] = ()
+    left_out: tuple[int, ...] = ()  # sizes that memory does not allow
+    seconds: float = 0.0  # of each measurement, about
+    rounds: int = 1  # how often ours and theirs take turns at one figure, in each of two passes
 
     def step(self, test: str, nbytes: int) -> Step:
         """Of large messages a run is long enough to be taken once."""
         return Step(test, nbytes, self.rounds if nbytes <= LARGE_NBYTES else 1)
 
 
-def make_plan(options: Options, free: int) -> Plan:
-    """Sizes as asked for, less those for which `free` bytes of memory do not suffice."""
-    return plan_of(options, int(free * ARENA_SHARE_OF_FREE), QUICK_SIZES)
-
-
-def plan_of(options: Options, largest: int, quick_sizes: tuple[int, ...]) -> Plan:
-    """Sizes as asked for, less those of more than `largest` bytes."""
-    wanted = options.sizes or (quick_sizes if options.quick else FULL_SIZES)
-    sizes = tuple(size for size in wanted if size <= largest)
+def make_plan(
+    options: Options,
+    largest: float,
+    quick_sizes: tuple[int, ...] = QUICK_SIZES,
+    full_sizes: tuple[int, ...] = FULL_SIZES,
+) -> Plan:
+    """Sizes as asked for, less those of more than `largest` bytes; the smallest stays."""
+    wanted = options.sizes or (quick_sizes if options.quick else full_sizes)
+    sizes = tuple(size for size in wanted if size <= largest) or (min(wanted),)
     return Plan(
-        sizes=sizes or (min(wanted),),
-        left_out=tuple(size for size in wanted if size > largest and size != min(wanted)),
-        blocks=QUICK_BLOCKS if options.quick else FULL_BLOCKS,
+        sizes=sizes,
+        left_out=tuple(size for size in wanted if size not in sizes),
         seconds=QUICK_SECONDS if options.quick else FULL_SECONDS,
         rounds=1 if options.quick else 2,
-        idle_peers=(100,) if options.quick else (100, 1000),
-        ucx_ranks=(50, 99) if options.quick else (50, 90, 99),
     )
 
 

@@ -1,20 +1,18 @@
-"""How far a benchmark is, and how long it still takes: a bar on a terminal, a line now and then elsewhere.
+"""How far a benchmark is, and how long it still takes: a line that changes on a terminal, one now and then elsewhere.
 
-Both go to stderr, so that stdout has the tables alone, and neither shows of what is done in two seconds.
+On stderr, so that stdout has the tables alone, and not of what is done in two seconds.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
-from types import TracebackType
 from typing import TextIO, final
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 PATIENCE_S = 2.0
 LINE_EVERY_S = 10.0
+ERASE = "\r\x1b[K"  # of a terminal's line
 
 
 @final
@@ -27,27 +25,18 @@ class Watch:
     def __init__(self, title: str, stream: TextIO | None = None) -> None:
         self._title = title
         self._stream = sys.stderr if stream is None else stream
-        console = Console(file=self._stream)
-        self._bar: Progress | None = None
-        if console.is_terminal:
-            left = TextColumn("{task.fields[left]}")
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), left)
-            self._bar = Progress(*columns, console=console, transient=True)
-        self._task: TaskID | None = None
-        self._begin = self._begun_steps = self._told = time.monotonic()
+        self._terminal = self._stream.isatty()
+        self._begun_steps = time.monotonic()
+        self._next = self._begun_steps + PATIENCE_S
+        self._shown = False
         self._done, self._total = 0, 0
 
     def __enter__(self) -> Watch:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar is not None and self._task is not None:
-            self._bar.stop()
+    def __exit__(self, *error: object) -> None:
+        if self._shown and self._terminal:
+            self._stream.write(ERASE)
 
     def expect(self, steps: int) -> None:
         """So many from here on; what was before tells nothing of how long each takes."""
@@ -56,38 +45,27 @@ class Watch:
 
     def at(self, what: str) -> None:
         now = time.monotonic()
-        if now - self._begin < PATIENCE_S:
+        if now < self._next:
             return
-        if self._bar is not None:
-            self._show(self._bar, what)
-        elif now - self._told >= (LINE_EVERY_S if self._told > self._begin else 0.0):
-            self._told = now
-            far = f"{self._done} of {self._total}, {what}" if self._total else what
-            print(
-                f"{self._title}: {far}, {self.left()}".rstrip(", "), file=self._stream, flush=True
-            )
+        self._shown = True
+        far = f"{self._done} of {self._total}, {what}" if self._total else what
+        said = f"{self._title}: {far}, {self._left(now)}".rstrip(", ")
+        if self._terminal:
+            said = f"{ERASE}{said[: shutil.get_terminal_size().columns - 1]}"
+        else:
+            self._next = now + LINE_EVERY_S
+            said += "\n"
+        self._stream.write(said)
+        self._stream.flush()
 
     def advance(self) -> None:
         self._done += 1
 
-    def left(self) -> str:
+    def _left(self, now: float) -> str:
         """As if each of the steps left took as long as those that are done did."""
         if not self._done:
             return ""
-        took = time.monotonic() - self._begun_steps
-        seconds = took / self._done * (self._total - self._done)
+        seconds = (now - self._begun_steps) / self._done * (self._total - self._done)
         return (
             f"about {seconds / 60:.1f} min left" if seconds > 90 else f"about {seconds:.0f} s left"
-        )
-
-    def _show(self, bar: Progress, what: str) -> None:
-        if self._task is None:
-            bar.start()
-            self._task = bar.add_task(self._title, total=None, left="")
-        bar.update(
-            self._task,
-            description=f"{self._title}: {what}",
-            completed=self._done,
-            total=self._total or None,
-            left=self.left(),
         )

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 import zerohop as zh
 from zerohop import _core, verbs
-from zerohop.bench.frame import Bench, Entrant, run_bench
-from zerohop.bench.overhead import per_call
-from zerohop.bench.p2p.torch_ipc import torch_with_gpus
-from zerohop.bench.plan import KIB, MIB, VIEWS, Options, Order, Plan, Step, plan_of
-from zerohop.bench.report import Part, Sheet, View
-from zerohop.bench.rows import Figures, Row
-from zerohop.bench.targets import Verdict
-from zerohop.bench.turns import OURS, Absences, Contestant, Found
-from zerohop.host import available_memory, has_torch, human_seconds
+from zerohop.bench.calls import per_call
+from zerohop.bench.p2p.peers import torch_with_gpus
+from zerohop.bench.plan import KIB, MIB, Found, Options, Order, Plan, Step, make_plan
+from zerohop.bench.rows import OURS
+from zerohop.bench.runner import Absences, Entry, Suite
+from zerohop.bench.tables import listed, over_sizes
+from zerohop.bench.targets import Of, Target
+from zerohop.bench.workers import Player, Workers, require_module
+from zerohop.host import available_memory, has_torch
 from zerohop.local import Link
 
-SUITE = "registration"
-BOUND_S = 120.0
 QUICK_SIZES = (4 * KIB, MIB, 64 * MIB)
 SHARE_OF_FREE = 0.1  # of memory, for one array
-REGISTER_S = 2e-6  # "registering an already registered tensor, or any view of it, at most 2 us"
-VIEWS_S = 50e-3  # "10 000 views of one tensor register in under 50 ms"
+VIEWS = 10_000  # of one tensor, each registered
 ROW_NBYTES = 64
 TRIES = 20  # of one turn, for as long as that lasts at most:
 TRIES_S = 0.2
@@ -41,87 +36,64 @@ LABELS = {
 }
 NO_GPU = "no GPU is visible to the driver: memory of the host alone is registered"
 SIZED = ("fresh", "again")
-VIEWS_TESTS = {"numpy": "views_numpy", "torch": "views_torch"}
-VIEW_TESTS = {"numpy": "view_numpy", "torch": "view_torch"}
+VIEW_TESTS = {
+    ("view_numpy", ROW_NBYTES): "any view, numpy",
+    ("view_torch", ROW_NBYTES): "any view, torch",
+}
+VIEWS_TESTS = {("views_numpy", ROW_NBYTES): "numpy", ("views_torch", ROW_NBYTES): "torch"}
 TABLES = (
-    View("fresh", "register what is not registered", "register"),
-    View("fresh", "let go of it: close", "close"),
-    View("again", "register what is registered", "register"),
+    over_sizes("fresh", "register what is not registered", "register"),
+    over_sizes("fresh", "let go of it: close", "close"),
+    over_sizes("again", "register what is registered", "register"),
+    listed("arrays that are registered already", "register", VIEW_TESTS),
+    listed(f"{VIEWS} views of one array, all of them", "register", VIEWS_TESTS),
 )
-SHEETS = (
-    Sheet(
-        "arrays that are registered already",
-        "register",
-        tuple((f"any view, {name}", test, ROW_NBYTES) for name, test in VIEW_TESTS.items()),
-    ),
-    Sheet(
-        f"{VIEWS} views of one array, all of them",
-        "register",
-        tuple((f"{name}", test, ROW_NBYTES) for name, test in VIEWS_TESTS.items()),
-    ),
+# "registering an already registered tensor, or any view of it, at most 2 us"; "10 000 views in under 50 ms"
+BOUNDS = {
+    "again": 2e-6,
+    **{test: 2e-6 for test, _ in VIEW_TESTS},
+    **{test: 50e-3 for test, _ in VIEWS_TESTS},
+}
+TARGETS = tuple(
+    Target(f"register, {test}", bound, Of(test, "register")) for test, bound in BOUNDS.items()
 )
 
 
-def run(options: Options, console: Console) -> bool:
-    return run_bench(make, options, console)
-
-
-def make(options: Options) -> Bench:
-    plan = plan_of(options, int(available_memory() * SHARE_OF_FREE), QUICK_SIZES)
+def make(options: Options) -> Suite:
+    plan = make_plan(options, available_memory() * SHARE_OF_FREE, QUICK_SIZES)
     absences = Absences()
-    drivers = ("python",)
-    found = [_entrant(HOST, options, None, {})]
+    entries = [_ours(HOST, options, None, {})]
     if _core.gpu_count() > 0:
-        found.append(_entrant(CACHED, options, 0, {}))
-        found.append(_entrant(UNCACHED, options, 0, {"registration_cache": 0}))
+        entries.append(_ours(CACHED, options, 0, {}))
+        entries.append(_ours(UNCACHED, options, 0, {"registration_cache": 0}))
     else:
         absences.note(OURS, "memory of a GPU", NO_GPU)
     if "raw" in options.peers:
-        raw = Contestant("raw", 1, BOUND_S, Raw, options.device, placement=options.placement)
-        found.append(Entrant("raw", raw, drivers, HOST, "ibv_reg_mr"))
-    return Bench(SUITE, steps(plan), found, told, 0.0, plan.left_out, absences=absences)
-
-
-def _entrant(memory: str, options: Options, gpu: int | None, knobs: dict[str, int]) -> Entrant:
-    arguments = options.device, gpu, knobs
-    player = Contestant(OURS, 1, BOUND_S, Registrar, *arguments, placement=options.placement)
-    label = f"{OURS}, {LABELS[memory]}"
-    return Entrant(OURS, player, ("python",), memory, needed=memory == HOST, label=label)
+        entries.append(Entry("raw", Workers("raw", 1, Raw, options.device), route="ibv_reg_mr"))
+    return Suite(
+        "registration",
+        steps(plan),
+        entries,
+        TABLES,
+        {HOST: TARGETS},
+        LABELS,
+        plan=plan,
+        absences=absences,
+    )
 
 
 def steps(plan: Plan) -> list[Step]:
     found = [plan.step(test, nbytes) for nbytes in plan.sizes for test in SIZED]
-    of_views = (*VIEW_TESTS.values(), *VIEWS_TESTS.values())
-    return found + [plan.step(test, ROW_NBYTES) for test in of_views]
+    return found + [plan.step(*of_views) for of_views in (*VIEW_TESTS, *VIEWS_TESTS)]
 
 
-def told(rows: Sequence[Row]) -> Sequence[Part]:
-    parts = []
-    for memory, label in LABELS.items():
-        figures = Figures(row for row in rows if row.memory == memory)
-        if figures.tests():
-            judged = verdicts(figures) if memory == HOST else []
-            parts.append(Part(label, figures, TABLES, judged, SHEETS))
-    return parts
+def _ours(memory: str, options: Options, gpu: int | None, knobs: dict[str, int]) -> Entry:
+    contender = Workers(OURS, 1, Registrar, options.device, gpu, knobs)
+    label = f"{OURS}, {LABELS[memory]}"
+    return Entry(OURS, contender, memory=memory, needed=memory == HOST, label=label)
 
 
-def verdicts(figures: Figures) -> list[Verdict]:
-    found = []
-    bounds = {
-        "again": REGISTER_S,
-        **dict.fromkeys(VIEW_TESTS.values(), REGISTER_S),
-        **dict.fromkeys(VIEWS_TESTS.values(), VIEWS_S),
-    }
-    for test, bound in bounds.items():
-        values = figures.by_size(test, "register", driver="python").values()
-        if values:
-            slowest = max(values)
-            target = f"register, {test} <= {human_seconds(bound)}"
-            found.append(Verdict(target, human_seconds(slowest), slowest <= bound))
-    return found
-
-
-class Registrar:
+class Registrar(Player):
     """One Endpoint, alone. gpu: the ordinal of the GPU whose memory it is; None: the host's."""
 
     def __init__(
@@ -138,24 +110,20 @@ class Registrar:
         self._endpoint.close()
 
     def perform(self, order: Order) -> Found:
+        register = self._endpoint.register
         if order.test == "fresh":
-            return costs(lambda: self._new(order.nbytes), self._endpoint.register)
+            return costs(lambda: self._new(order.nbytes), register)
         if order.test == "again":
             array = self._new(order.nbytes)
-            with self._endpoint.register(array):
-                return {"register": per_call(lambda: self._endpoint.register(array))}
-        if not self._on_host:
+            with register(array):
+                return {"register": per_call(lambda: register(array))}
+        kind, _, framework = order.test.partition("_")
+        if not self._on_host or (framework == "torch" and not has_torch()):
             return {}
-        kind, _, name = order.test.partition("_")
-        table = _table(name)
-        return {} if table is None else self._views(table, all_of_them=kind == "views")
-
-    def _views(self, table: Any, all_of_them: bool) -> Found:
-        """The views exist before the clock runs."""
-        register = self._endpoint.register
-        views = [table[i] for i in range(VIEWS)]
+        table = _table(framework)
+        views = [table[i] for i in range(VIEWS)]  # they exist before the clock runs
         with register(table):
-            if not all_of_them:
+            if kind == "view":
                 return {"register": per_call(lambda: register(views[VIEWS // 2]))}
             begin = time.perf_counter()
             memories = [register(view) for view in views]
@@ -164,18 +132,13 @@ class Registrar:
         return {"register": took}
 
 
-class Raw:
+class Raw(Player):
     """The same memory by a bare ibv_reg_mr of the same device."""
 
     def __init__(self, link: Link, device: str | None) -> None:
         with zh.Endpoint(device) as endpoint:  # chooses, if nothing is named
             name = endpoint.device.split(",")[0]
         self._domain = verbs.Device(name).pd()
-
-    def facts(self) -> dict[str, str]:
-        return {}
-
-    def close(self) -> None: ...
 
     def fresh(self, nbytes: int, times: int) -> Found:
         return costs(lambda: _pages(nbytes), self._domain.register)
@@ -207,17 +170,13 @@ def costs(make: Callable[[], Any], register: Callable[[Any], Any]) -> Found:
 
 
 def _pages(nbytes: int) -> np.ndarray[Any, Any]:
-    array = np.empty(nbytes, np.uint8)
-    array.fill(1)  # every page is there: to make it is not what is measured
-    return array
+    return np.ones(nbytes, np.uint8)  # every page is there: to make it is not what is measured
 
 
-def _table(name: str) -> Any:
-    if name == "numpy":
+def _table(framework: str) -> Any:
+    if framework == "numpy":
         return np.zeros((VIEWS, ROW_NBYTES), np.uint8)
-    if not has_torch():
-        return None
-    torch: Any = importlib.import_module("torch")
+    torch = require_module("torch", "")
     return torch.zeros((VIEWS, ROW_NBYTES), dtype=torch.uint8)
 
 

@@ -18,12 +18,9 @@ from zerohop import __version__
 from zerohop.bench.placement import FREE
 from zerohop.host import available_memory, cpu_model, usable_cores
 
+OURS = "zerohop"
 UNSTEADY = 0.2  # of the lesser of two values, by which they may differ
-DRIVERS = {
-    "cpp": "C++",
-    "python": "Python",
-    "kernel": "kernel",
-}  # which loop drove it, and its name
+DRIVERS = {"cpp": "C++", "python": "Python", "kernel": "kernel"}  # which loop drove it
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Row:
     memory: str
     driver: str  # of DRIVERS
     nbytes: int
-    impl: str  # "zerohop" or the name of a peer
+    impl: str  # OURS or the name of a peer
     metric: str
     value: float
     unit: str
@@ -117,38 +114,25 @@ class Figures:
     """Rows by what they measure."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
-        self._rows = {(row.test, row.driver, row.nbytes, row.impl, row.metric): row for row in rows}
+        self._rows = {(row.test, row.metric, row.impl, row.driver, row.nbytes): row for row in rows}
 
     def get(
-        self, test: str, metric: str, nbytes: int, impl: str = "zerohop", driver: str = "cpp"
+        self, test: str, metric: str, nbytes: int, impl: str = OURS, driver: str = "cpp"
     ) -> float | None:
-        row = self._rows.get((test, driver, nbytes, impl, metric))
+        row = self._rows.get((test, metric, impl, driver, nbytes))
         return None if row is None else row.value
 
     def by_size(
-        self, test: str, metric: str, impl: str = "zerohop", driver: str | None = None
+        self, test: str, metric: str, impl: str = OURS, driver: str | None = None
     ) -> dict[int, float]:
         """The values over the size of the message, in rising order; driver None: whichever there is."""
-        rows = self.rows_by_size(test, metric, impl, driver)
-        return {nbytes: row.value for nbytes, row in rows.items()}
-
-    def rows_by_size(
-        self, test: str, metric: str, impl: str = "zerohop", driver: str | None = None
-    ) -> dict[int, Row]:
-        """As by_size()."""
         found = {
-            nbytes: row
-            for (name, loop, nbytes, who, what), row in self._rows.items()
-            if (name, who, what) == (test, impl, metric) and driver in (None, loop)
+            nbytes: row.value
+            for (*what, loop, nbytes), row in self._rows.items()
+            if what == [test, metric, impl] and driver in (None, loop)
         }
         return dict(sorted(found.items()))
 
     def sizes(self, test: str) -> list[int]:
         """The message sizes of `test`, by whomever measured, in rising order."""
-        return sorted({nbytes for name, _, nbytes, _, _ in self._rows if name == test})
-
-    def tests(self) -> list[str]:
-        return list(dict.fromkeys(test for test, *_ in self._rows))
-
-    def has(self, impl: str) -> bool:
-        return any(who == impl for _, _, _, who, _ in self._rows)
+        return sorted({row.nbytes for row in self._rows.values() if row.test == test})

@@ -2,64 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rich.console import Console
-
-from zerohop.bench.frame import Bench, Entrant, run_bench
 from zerohop.bench.idle import Idle
+from zerohop.bench.pair import BLOCK_TESTS, BY_DEVICE, Pair
 from zerohop.bench.peers import iperf3, ucx
-from zerohop.bench.plan import BLOCK_TESTS, DRIVERS, SIZED_TESTS, Options, Plan, Step, make_plan
-from zerohop.bench.report import Part, View
-from zerohop.bench.rows import Figures, Row
-from zerohop.bench.targets import verdicts
-from zerohop.bench.turns import OURS, Contestant
-from zerohop.bench.worker import BY_DEVICE, Pair
+from zerohop.bench.plan import DRIVERS, KIB, MIB, Options, Plan, Step, make_plan
+from zerohop.bench.rows import OURS
+from zerohop.bench.runner import Entry, Suite
+from zerohop.bench.tables import over_sizes
+from zerohop.bench.targets import Of, Target, up_from
+from zerohop.bench.workers import Workers
 from zerohop.host import available_memory
 
-SUITE = "soft"
-BOUND_S = 120.0
+SIZED_TESTS = ("latency", "write", "read", "send")
+FULL_BLOCKS, QUICK_BLOCKS = (16, 256, 4096), (256,)  # of a write_many
+FULL_IDLE, QUICK_IDLE = (100, 1000), (100,)  # Peers
+SHARE_OF_FREE = (
+    0.2  # of memory, for an arena: two workers hold one each; the peers' processes need as much
+)
 TCP_TESTS = {"latency": "tcp_latency", "write": "tcp_stream"}  # ours: those of a plain socket
+IDLE_TESTS = {f"idle_peers_{count}": f"idle_peers_{count}" for count in FULL_IDLE}
 
-VIEWS = (
-    View("latency", "write + notify, half round trip", "p50"),
-    *(View(test, f"{test} bandwidth") for test in ("write", "read", "send", *BLOCK_TESTS)),
+TABLES = (
+    over_sizes("latency", "write + notify, half round trip", "p50"),
+    *(over_sizes(test, f"{test} bandwidth") for test in ("write", "read", "send", *BLOCK_TESTS)),
 )
 
 
-def run(options: Options, console: Console) -> bool:
-    return run_bench(make, options, console)
+def _bandwidth(test: str, impl: str, smallest: str, bound: float, sizes: int) -> Target:
+    said = f"{test} bandwidth from {smallest} / {impl}"
+    ours, theirs = Of(test, driver="cpp"), Of(test, impl=impl)
+    return Target(said, bound, ours, theirs, at_least=True, sizes=up_from(sizes))
 
 
-def make(options: Options) -> Bench:
-    plan = make_plan(options, available_memory())
-    placement = options.placement
-    arguments = options.device, plan.arena_nbytes
-    ours = Contestant(OURS, 2, BOUND_S, Pair, *arguments, placement=placement)
-    idle = Contestant(OURS, 2, BOUND_S, Idle, options.device, placement=placement, anew=True)
-    sized = (*SIZED_TESTS, *BLOCK_TESTS)
-    tests = {test: test for test in sized}
-    entrants = [Entrant(OURS, ours, DRIVERS, tests=tests, needed=True, settings=BY_DEVICE)]
+def _latency(impl: str, bound: float) -> Target:
+    ours, theirs = Of("latency", "p50", driver="cpp"), Of("latency", "p50", impl)
+    said = f"8 B write+notify half round trip / {impl}"
+    return Target(said, bound, ours, theirs, sizes=(8,))
+
+
+TARGETS = (
+    *(_bandwidth(test, "ucx", "64 KiB", 1.0, 64 * KIB) for test in ("write", "read", "send")),
+    _bandwidth("write", "iperf3", "1 MiB", 0.9, MIB),
+    _latency("ucx", 1.5),
+    _latency("tcp", 1.25),
+    *(
+        Target(f"{test}: memory per Peer, but for its queues,", 64 * KIB, Of(test, "rss_per_peer"))
+        for test in IDLE_TESTS
+    ),
+)
+
+
+def make(options: Options) -> Suite:
+    plan = make_plan(options, available_memory() * SHARE_OF_FREE)
+    blocks = QUICK_BLOCKS if options.quick else FULL_BLOCKS
+    idle = QUICK_IDLE if options.quick else FULL_IDLE
+    arena_nbytes = max(*plan.sizes, max(BLOCK_TESTS.values()) * max(blocks))
+    ours = Workers(OURS, 2, Pair, options.device, arena_nbytes)
+    tests = {test: test for test in (*SIZED_TESTS, *BLOCK_TESTS)}
+    entries = [Entry(OURS, ours, DRIVERS, tests=tests, needed=True, settings=BY_DEVICE)]
     if "ucx" in options.peers:
-        player = ucx.player(ucx.TCP, plan.ucx_ranks, placement=placement)
-        entrants.append(Entrant("ucx", player, route="tcp", settings=ucx.TCP.settings))
+        player = ucx.contender(ucx.TCP, options.quick)
+        entries.append(Entry("ucx", player, ("cpp",), route="tcp", settings=ucx.TCP.settings))
     if "tcp" in options.peers:
-        entrants.append(Entrant("tcp", ours, route="tcp", tests=TCP_TESTS))
+        entries.append(Entry("tcp", ours, ("cpp",), route="tcp", tests=TCP_TESTS))
     if "iperf3" in options.peers:
-        entrants.append(Entrant("iperf3", iperf3.player(placement), route="tcp"))
-    weights = {f"idle_peers_{count}": f"idle_peers_{count}" for count in plan.idle_peers}
-    entrants.append(Entrant(OURS, idle, tests=weights, label="idle peers"))
-    return Bench(SUITE, steps(plan), entrants, told, plan.seconds, plan.left_out)
+        entries.append(Entry("iperf3", iperf3.contender(), ("cpp",), route="tcp"))
+    weighed = Workers(OURS, 2, Idle, options.device, anew=True)
+    entries.append(Entry(OURS, weighed, ("cpp",), tests=IDLE_TESTS, label="idle peers"))
+    found = steps(plan, blocks, idle)
+    return Suite(
+        "soft",
+        found,
+        entries,
+        TABLES,
+        {"": TARGETS},
+        plan=plan,
+    )
 
 
-def steps(plan: Plan) -> list[Step]:
+def steps(plan: Plan, blocks: tuple[int, ...], idle: tuple[int, ...]) -> list[Step]:
     found = [plan.step(test, nbytes) for nbytes in plan.sizes for test in SIZED_TESTS]
-    found += [
-        plan.step(test, n * block) for test, block in BLOCK_TESTS.items() for n in plan.blocks
-    ]
-    return found + [Step(f"idle_peers_{count}", 0, times=count) for count in plan.idle_peers]
-
-
-def told(rows: Sequence[Row]) -> Sequence[Part]:
-    figures = Figures(rows)
-    return (Part("", figures, VIEWS, verdicts(figures)),)
+    found += [plan.step(test, n * block) for test, block in BLOCK_TESTS.items() for n in blocks]
+    return found + [Step(f"idle_peers_{count}", 0, times=count) for count in idle]

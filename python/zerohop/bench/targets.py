@@ -1,21 +1,21 @@
-"""What the figures should be. Each constant is a line of "Speed" in the issue that asked for this suite."""
+"""What the figures should be: each Target is a line of the issue that asked for what it judges."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from zerohop.bench.plan import KIB, MIB
-from zerohop.bench.rows import Figures, Row
+from zerohop.bench.rows import OURS, Figures, Row
 from zerohop.host import human_bytes, human_seconds
 
-UCX_BANDWIDTH_FROM, UCX_BANDWIDTH_RATIO = 64 * KIB, 1.0  # "at least that of ucx_perftest over tcp"
-IPERF3_FROM, IPERF3_RATIO = MIB, 0.9  # "at least 0.9 of a single-stream iperf3"
-LATENCY_NBYTES = 8
-UCX_LATENCY_RATIO = 1.5  # "no more than 1.5 of UCX tcp's put latency"
-TCP_LATENCY_RATIO = 1.25  # "no more than 1.25 of a bare C TCP ping-pong"
+ALL_SIZES = range(1 << 62)
 ONE_GPU = "not judged: one GPU"
-PEER_NBYTES = 64 * KIB  # "at most 64 KiB per idle Peer plus queue memory"
+
+
+def up_from(nbytes: int) -> Container[int]:
+    return range(nbytes, ALL_SIZES.stop)
 
 
 @dataclass(frozen=True)
@@ -26,96 +26,67 @@ class Verdict:
     unjudged: str = ""  # why what was measured is not judged
 
 
-def unmeasured(target: str) -> Verdict:
-    return Verdict(target, "", None)
+class Of(NamedTuple):
+    """A figure at every size. driver None: whichever there is."""
+
+    test: str
+    metric: str = "bandwidth"
+    impl: str = OURS
+    driver: str | None = None
 
 
-def judged_between_gpus(verdicts: list[Verdict], rows: Iterable[Row]) -> list[Verdict]:
+@dataclass(frozen=True)
+class Target:
+    """What `said` names is at most `bound`, or at least: of those sizes the one where it is worst.
+
+    It is the figure `of`, or what `by` makes of that and of another one.
+    """
+
+    said: str
+    bound: float
+    of: Of
+    other: Of | None = None
+    by: Callable[[float, float], float] = operator.truediv
+    at_least: bool = False
+    sizes: Container[int] = ALL_SIZES
+
+    def judge(self, figures: Figures) -> Verdict:
+        target = f"{self.said} {'>=' if self.at_least else '<='} {self._shown(self.bound)}"
+        values = {n: v for n, v in figures.by_size(*self.of).items() if n in self.sizes}
+        if self.other is not None:
+            others = figures.by_size(*self.other)
+            values = {n: self.by(v, others[n]) for n, v in values.items() if n in others}
+        if not values:
+            return Verdict(target, "", None)
+        worst, best = max, min
+        if self.at_least:
+            worst, best = min, max
+        nbytes = worst(values, key=values.__getitem__)
+        value = values[nbytes]
+        measured = self._shown(value)
+        if nbytes:
+            measured += f" at {human_bytes(nbytes)}"
+        if len(values) > 1:
+            measured += f", best {self._shown(best(values.values()))}"
+        return Verdict(
+            target, measured, value >= self.bound if self.at_least else value <= self.bound
+        )
+
+    def _shown(self, value: float) -> str:
+        if self.other is not None and self.by is operator.truediv:
+            return f"{value:.4g}"
+        if self.of.metric == "bandwidth":
+            return f"{value / 1e9:.4g} GB/s"
+        return human_bytes(value) if self.of.metric == "rss_per_peer" else human_seconds(value)
+
+
+def verdicts(targets: Sequence[Target], rows: Iterable[Row]) -> list[Verdict]:
     """None is judged where one GPU had both ends: it gives processes turns of milliseconds, and copies within itself."""
-    if not any(len(ends := row.memory.split(" -> ")) == 2 and ends[0] == ends[1] for row in rows):
-        return verdicts
-    return [
-        replace(verdict, met=None, unjudged=ONE_GPU) if verdict.met is not None else verdict
-        for verdict in verdicts
-    ]
-
-
-def at_most(target: str, bound: float, seconds: float | None, error: float = 0.0) -> Verdict:
-    """error: of `seconds`, which the bound has to cover, too."""
-    target = f"{target} <= {human_seconds(bound)}"
-    if seconds is None:
-        return unmeasured(target)
-    measured = human_seconds(seconds) + (f", +- {human_seconds(error)}" if error else "")
-    return Verdict(target, measured, seconds + error <= bound)
-
-
-def at_least(
-    target: str, bound: float, ours: Mapping[int, float], theirs: Mapping[int, float], smallest: int
-) -> Verdict:
-    """The ratio at the size, from `smallest` up, where it is least."""
-    target = f"{target} >= {bound:g}"
-    ratios = {
-        nbytes: value / theirs[nbytes]
-        for nbytes, value in ours.items()
-        if nbytes >= smallest and nbytes in theirs
-    }
-    if not ratios:
-        return unmeasured(target)
-    worst = min(ratios, key=lambda nbytes: ratios[nbytes])
-    measured = f"{ratios[worst]:.3f} at {human_bytes(worst)}, best {max(ratios.values()):.3f}"
-    return Verdict(target, measured, ratios[worst] >= bound)
-
-
-def verdicts(figures: Figures) -> list[Verdict]:
-    """One for each target of which everything needed was measured."""
-    return [
-        *_bandwidths(figures),
-        *_latencies(figures),
-        *_peers(figures),
-    ]
-
-
-def _bandwidths(figures: Figures) -> Iterator[Verdict]:
-    against = (
-        ("ucx", ("write", "read", "send"), UCX_BANDWIDTH_FROM, UCX_BANDWIDTH_RATIO),
-        ("iperf3", ("write",), IPERF3_FROM, IPERF3_RATIO),
-    )
-    for impl, tests, smallest, bound in against:
-        for test in tests:
-            ratios = {}
-            for nbytes in figures.sizes(test):
-                ours = figures.get(test, "bandwidth", nbytes)
-                theirs = figures.get(test, "bandwidth", nbytes, impl)
-                if nbytes >= smallest and ours and theirs:
-                    ratios[nbytes] = ours / theirs
-            if ratios:
-                worst = min(ratios, key=lambda nbytes: ratios[nbytes])
-                yield Verdict(
-                    f"{test} bandwidth from {human_bytes(smallest)} / {impl} >= {bound:g}",
-                    f"{ratios[worst]:.2f} at {human_bytes(worst)}, best {max(ratios.values()):.2f}",
-                    ratios[worst] >= bound,
-                )
-
-
-def _latencies(figures: Figures) -> Iterator[Verdict]:
-    ours = figures.get("latency", "p50", LATENCY_NBYTES)
-    for impl, bound in (("ucx", UCX_LATENCY_RATIO), ("tcp", TCP_LATENCY_RATIO)):
-        theirs = figures.get("latency", "p50", LATENCY_NBYTES, impl)
-        if ours and theirs:
-            yield Verdict(
-                f"{LATENCY_NBYTES} B write+notify half round trip / {impl} <= {bound:g}",
-                f"{ours / theirs:.2f} ({human_seconds(ours)} to {human_seconds(theirs)})",
-                ours <= bound * theirs,
-            )
-
-
-def _peers(figures: Figures) -> Iterator[Verdict]:
-    for test in figures.tests():
-        if test.startswith("idle_peers_"):
-            value = figures.get(test, "rss_per_peer", 0)
-            if value is not None:
-                yield Verdict(
-                    f"{test}: memory per Peer <= {human_bytes(PEER_NBYTES)} plus its queues",
-                    human_bytes(value),
-                    value <= PEER_NBYTES,
-                )
+    rows = list(rows)
+    found = [target.judge(Figures(rows)) for target in targets]
+    if any(len(ends := row.memory.split(" -> ")) == 2 and ends[0] == ends[1] for row in rows):
+        found = [
+            verdict if verdict.met is None else replace(verdict, met=None, unjudged=ONE_GPU)
+            for verdict in found
+        ]
+    return found

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from zerohop import verbs
+from zerohop.bench.pair import work
 from zerohop.bench.peers.perftest import Perftest, version
 from zerohop.bench.plan import KIB, MIB, Order
 from zerohop.bench.rows import Row, header, medians, write_json
-from zerohop.bench.worker import work
 from zerohop.local import Ranks
 from zerohop.stats import percentiles
 

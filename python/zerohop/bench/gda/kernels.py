@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from zerohop.bench.peer import PeerFailed
+from zerohop.bench.plan import PeerFailed
 from zerohop.device import compile_options
 
 SOURCE = Path(__file__).with_name("kernels.cu")

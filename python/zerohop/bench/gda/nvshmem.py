@@ -1,47 +1,50 @@
-"""The peer "nvshmem": kernels of two processes that communicate by NVSHMEM, one GPU each."""
+"""The peer "nvshmem": kernels of two processes that communicate by NVSHMEM, one GPU each, compiled when it runs."""
 
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
+import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from zerohop.bench.gda.nvshmem_build import Toolchain, build, find_toolchain
-from zerohop.bench.gda.ours import Found, rate_of
 from zerohop.bench.gda.plan import (
     PIECE_NBYTES,
+    SHAPES,
     WIDE_NBYTES,
     WIDE_SHAPE,
     threads_of,
     warm_rounds,
 )
 from zerohop.bench.p2p.driver import Driver
-from zerohop.bench.peer import PeerFailed
-from zerohop.bench.turns import together
+from zerohop.bench.plan import Found, Order, PeerFailed
+from zerohop.bench.workers import Player, together
 from zerohop.local import Link
 
-SAFE = {
-    "NVSHMEM_DISABLE_NVLS": "1"
-}  # NVLink multicast can put the GPUs of a shared host out of service
+SOURCE = Path(__file__).with_name("nvshmem.cu")
+PACKAGE = "nvidia-nvshmem-cu13"
+HOST_LIBRARY = "libnvshmem_host.so.3"
+NEEDED = ("include/nvshmem.h", "lib/libnvshmem_device.a", f"lib/{HOST_LIBRARY}")
+BOOTSTRAP = "nvshmem_bootstrap_uid.so.3"  # which NVSHMEM opens by its name
+NVCC_PACKAGES = "nvidia-cuda-nvcc nvidia-cuda-cccl"
+CCCL = "nv/target"  # one of its headers
+TOOLKIT = "/usr/local/cuda"
+BUILD_S = 60.0
+# NVLink multicast can put the GPUs of a shared host out of service.
+SAFE = {"NVSHMEM_DISABLE_NVLS": "1"}
 LOCAL = {  # both ranks are on this machine
     "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME": "lo",
     "NVSHMEM_REMOTE_TRANSPORT": "none",
 }
 SETTINGS = " ".join(f"{name}={value}" for name, value in {**SAFE, **LOCAL}.items())
-BOOTSTRAP = "nvshmem_bootstrap_uid.so.3"  # which NVSHMEM opens by its name
+RATES = {"puts": "peer_put_many", "values": "peer_put_values"}  # of every shape
 u32, u64 = ctypes.c_uint32, ctypes.c_uint64
 
 
-class Nvshmem:
-    puts_1x1 = rate_of("peer_put_many", "1x1")
-    puts_1x512 = rate_of("peer_put_many", "1x512")
-    puts_132x512 = rate_of("peer_put_many", "132x512")
-    values_1x1 = rate_of("peer_put_values", "1x1")
-    values_1x512 = rate_of("peer_put_values", "1x512")
-    values_132x512 = rate_of("peer_put_values", "132x512")
-
+class Nvshmem(Player):
     def __init__(self, link: Link, gpus: tuple[int, int]) -> None:
         os.environ.update(SAFE)
         for name, value in LOCAL.items():
@@ -49,8 +52,7 @@ class Nvshmem:
         self._link = link
         self._first = link.rank == 0
         gpu = gpus[link.rank]
-        tools = find_toolchain()
-        self._library = load(link, tools, self._architecture(gpu))
+        self._library = load(link, find_nvcc(), find_home(), self._architecture(gpu))
         made = together(link, lambda: self._make_id() if self._first else b"")
         identity = link.exchange(made)[0]
         together(link, lambda: self._call("peer_begin", gpu, link.rank, identity, u64(WIDE_NBYTES)))
@@ -68,6 +70,25 @@ class Nvshmem:
 
     def close(self) -> None:
         self._library.peer_end()
+
+    def perform(self, order: Order) -> Any:
+        kind, _, shape = order.test.partition("_")
+        if kind not in RATES:
+            return super().perform(order)
+        blocks, threads = SHAPES[shape]
+        took = self._active(RATES[kind], u32(blocks), u32(threads), u32(order.times))
+        return {"rate": blocks * threads * order.times / took} if took else {}
+
+    def put_notify(self, nbytes: int, times: int) -> Found:
+        return self._both(times, "peer_ping_pong", u32(threads_of(nbytes)), u64(nbytes))
+
+    def word(self, nbytes: int, times: int) -> Found:
+        return self._both(times, "peer_word_ping_pong")
+
+    def put_wide(self, nbytes: int, times: int) -> Found:
+        shape = map(u32, WIDE_SHAPE)
+        took = self._active("peer_put_wide", *shape, u64(nbytes), u64(PIECE_NBYTES))
+        return {"bandwidth": nbytes / took} if took else {}
 
     def _make_id(self) -> bytes:
         text = ctypes.create_string_buffer(self._library.peer_id_nbytes())
@@ -95,34 +116,76 @@ class Nvshmem:
             self._link, lambda: self._seconds(name, *arguments) if self._first else None
         )
 
-    def put_notify(self, nbytes: int, times: int) -> Found:
-        return self._both(times, "peer_ping_pong", u32(threads_of(nbytes)), u64(nbytes))
 
-    def word(self, nbytes: int, times: int) -> Found:
-        return self._both(times, "peer_word_ping_pong")
-
-    def put_wide(self, nbytes: int, times: int) -> Found:
-        shape = map(u32, WIDE_SHAPE)
-        took = self._active("peer_put_wide", *shape, u64(nbytes), u64(PIECE_NBYTES))
-        return {"bandwidth": nbytes / took} if took else {}
-
-    def rate(self, name: str, shape: tuple[int, int], times: int) -> Found:
-        took = self._active(name, *map(u32, shape), u32(times))
-        return {"rate": shape[0] * shape[1] * times / took} if took else {}
-
-
-def load(link: Link, tools: Toolchain, architecture: str) -> ctypes.CDLL:
+def load(link: Link, nvcc: str, home: Path, architecture: str) -> ctypes.CDLL:
     """Compiled by rank 0, for both: their GPUs are of one generation, or it is an error of the first launch."""
     with tempfile.TemporaryDirectory(prefix="zerohop-bench-") as folder:
-        first = link.rank == 0
-        made = together(link, lambda: build(tools, architecture, Path(folder)) if first else None)
-        path = link.exchange(made)[0]
+        library = Path(link.exchange(folder)[0]) / "nvshmem_peer.so"
+        if link.rank == 0:
+            together(link, lambda: build(nvcc, home, architecture, library))
+        else:
+            together(link, lambda: None)
 
         def opened() -> ctypes.CDLL:
             try:
-                ctypes.CDLL(str(tools.home / "lib" / BOOTSTRAP))  # found by that name from then on
-                return ctypes.CDLL(str(path))
+                ctypes.CDLL(str(home / "lib" / BOOTSTRAP))  # found by that name from then on
+                return ctypes.CDLL(str(library))
             except OSError as error:
                 raise PeerFailed(f"NVSHMEM cannot be loaded: {error}") from None
 
         return together(link, opened)  # both have: the folder goes
+
+
+def build(nvcc: str, home: Path, architecture: str, library: Path) -> None:
+    """For a GPU of `architecture` ("sm_90"). Raises PeerFailed."""
+    command = [nvcc, "-shared", "-Xcompiler", "-fPIC", "-std=c++17", "-O3", "-rdc=true"]
+    command += [f"-arch={architecture}", "-isystem", str(home / "include")]
+    command += ["-o", str(library), str(SOURCE), f"-L{home}/lib", "-lnvshmem_device"]
+    command += [f"-l:{HOST_LIBRARY}", "-Xlinker", f"-rpath={home}/lib"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise PeerFailed(f"{nvcc}: no end after {BUILD_S:.0f} s") from None
+    if done.returncode != 0:
+        said = " ".join((done.stderr or done.stdout).split())
+        remedy = "pip install nvidia-cuda-cccl, for: " if CCCL in said else ""
+        raise PeerFailed(f"{nvcc}: exit status {done.returncode}: {remedy}{said[-300:]}")
+
+
+def find_home() -> Path:
+    """Of NVSHMEM: $NVSHMEM_HOME, or pip's package."""
+    named = os.environ.get("NVSHMEM_HOME")
+    for place in [Path(named)] if named else _pip_folders("nvidia.nvshmem"):
+        if all((place / name).exists() for name in NEEDED):
+            return place
+    where = f" in $NVSHMEM_HOME ({named})" if named else ""
+    raise PeerFailed(f"NVSHMEM is not found{where}: pip install {PACKAGE}")
+
+
+def find_nvcc() -> str:
+    """Of $CUDA_HOME, the PATH, the toolkit's usual place, or pip's package; rather one that has CCCL, whose
+    headers NVSHMEM's include."""
+    home = os.environ.get("CUDA_HOME", TOOLKIT)
+    pips = [str(folder / "bin") for folder in _pip_folders("nvidia.cu13")]
+    path = os.environ.get("PATH", "").split(os.pathsep)
+    places = [f"{home}/bin", *path, f"{TOOLKIT}/bin", *pips]
+    found = [nvcc for place in places if (nvcc := shutil.which("nvcc", path=place))]
+    if not found:
+        raise PeerFailed(
+            "nvcc, which compiles the kernels of NVSHMEM, is not found: "
+            f"pip install {NVCC_PACKAGES}, or set CUDA_HOME to a CUDA toolkit"
+        )
+    return min(found, key=lambda nvcc: not _has_cccl(Path(nvcc)))
+
+
+def _has_cccl(nvcc: Path) -> bool:
+    headers = (nvcc.resolve().parents[1] / "include", nvcc.parents[1] / "include")
+    return any((place / inner / CCCL).exists() for place in headers for inner in ("", "cccl"))
+
+
+def _pip_folders(package: str) -> list[Path]:
+    try:
+        found = importlib.util.find_spec(package)
+    except ModuleNotFoundError:  # nor is there any other of that vendor
+        return []
+    return [Path(place) for place in (found and found.submodule_search_locations) or ()]

@@ -19,38 +19,21 @@ from zerohop.bench.gda.plan import (
     threads_of,
     warm_rounds,
 )
-from zerohop.bench.loops import LOOPS, Side
-from zerohop.bench.turns import together
+from zerohop.bench.pair import LOOPS, join
+from zerohop.bench.plan import Found, Order
+from zerohop.bench.workers import Player, together
 from zerohop.local import Link
 
 WAIT_S = 20.0  # bound of every wait of the host
 SLOT = 40
 WORD_AT = ARENA_NBYTES - WORD_NBYTES  # where nothing else is put
-Found = dict[str, float]  # by metric; {} of rank 1 where it is not active
-Test = Callable[[Any, int, int], Found]  # of a player, nbytes and times
+RATES = {"puts": "put_many", "values": "put_values"}  # of every shape, and their kernels
+HEARD = {"put_notify": ("mapped", "gpu"), "put_notify_both": ("mapped", "both"),
+         "put_notify_proxy": ("proxy", "both"), "put_notify_direct": ("direct", "both")}  # fmt: skip
 
 
-def rate_of(kernel: str, shape: str) -> Test:
-    return lambda player, nbytes, times: player.rate(kernel, SHAPES[shape], times)
-
-
-def entries_of(way: str, threads: int) -> Test:
-    return lambda player, nbytes, times: player.entries(way, threads, times)
-
-
-class Ours:
-    puts_1x1 = rate_of("put_many", "1x1")
-    puts_1x512 = rate_of("put_many", "1x512")
-    puts_132x512 = rate_of("put_many", "132x512")
-    values_1x1 = rate_of("put_values", "1x1")
-    values_1x512 = rate_of("put_values", "1x512")
-    values_132x512 = rate_of("put_values", "132x512")
-    entries_proxy_1 = entries_of("proxy", 1)
-    entries_proxy_32 = entries_of("proxy", 32)
-    entries_proxy_128 = entries_of("proxy", 128)
-    entries_direct_1 = entries_of("direct", 1)
-    entries_direct_32 = entries_of("direct", 32)
-    entries_direct_128 = entries_of("direct", 128)
+class Ours(Player):
+    """Tests answer {} of rank 1 where it is not active."""
 
     def __init__(
         self,
@@ -63,17 +46,13 @@ class Ours:
         gpu = gpus[link.rank]
         self._kernels = make_kernels(gpu)
         self._endpoint = zh.Endpoint(device, p2p=1, timeout=WAIT_S)
-        addresses = link.exchange(self._endpoint.address)
-        peer = self._endpoint.connect(addresses[1 - link.rank])
-        arena = self._new_arena(f"cuda:{gpu}")
-        remote = link.exchange(arena.remote)[1 - link.rank]
-        self._side = Side(link.rank == 0, self._endpoint, peer, arena, remote)
+        self._side = join(link, self._endpoint, self._new_arena(f"cuda:{gpu}"))
         self._open = ExitStack()
         self._queues: dict[tuple[str, str], Any] = {}
         board = together(link, lambda: self._new_board(f"cuda:{gpu}"))
         self._board = self._open.enter_context(board)
         self._base = 0  # of the next ping-pong's values
-        self._queue("mapped", "gpu")
+        self._queue()
 
     def _new_arena(self, gpu: str) -> zh.Memory:
         return self._endpoint.empty(ARENA_NBYTES, "uint8", device=gpu)
@@ -86,14 +65,44 @@ class Ours:
         return side.peer.device_queue(side.arena, side.remote, hears=hears, way=way)
 
     def facts(self) -> dict[str, str]:
-        queue = self._queue("mapped", "gpu")
-        return {"device": self._endpoint.device, "route_reason": queue.route.reason}
+        return {"device": self._endpoint.device, "reason": self._queue().route.reason}
 
     def close(self) -> None:
         self._open.close()
         self._endpoint.close()
 
-    def _queue(self, way: str, hears: str) -> Any:
+    def perform(self, order: Order) -> Any:
+        test, _, nbytes, times = order
+        kind, *which = test.split("_")
+        if test in HEARD:
+            return self._ping_pong(*HEARD[test], nbytes, times)
+        if kind in RATES:
+            shape = SHAPES[which[0]]
+            took = self._active(self._queue(), RATES[kind], shape, np.uint32(times))
+            return {"rate": shape[0] * shape[1] * times / took[0]} if took else {}
+        if kind == "entries":
+            return self._entries(which[0], int(which[1]), times)
+        if kind == "host":
+            seconds = LOOPS[which[1]].write(self._side, nbytes, times) if self._side.first else 0.0
+            return {"rate": times / seconds} if seconds else {}
+        return super().perform(order)
+
+    def bare_put_notify(self, nbytes: int, times: int) -> Found:
+        arguments = (self._rounds(times), np.uint64(nbytes), np.uint64(WORD_AT))
+        name, threads = "bare_ping_pong", threads_of(nbytes)
+        return self._both(times, name, threads, self._queue().value, *arguments)
+
+    def word(self, nbytes: int, times: int) -> Found:
+        arguments = (self._queue().value, self._rounds(times), np.uint64(WORD_AT))
+        return self._both(times, "word_ping_pong", 1, *arguments)
+
+    def put_wide(self, nbytes: int, times: int) -> Found:
+        return self._wide("put_wide", nbytes)
+
+    def bare_wide(self, nbytes: int, times: int) -> Found:
+        return self._wide("copy_wide", nbytes)
+
+    def _queue(self, way: str = "mapped", hears: str = "gpu") -> Any:
         """Opened at the first use, by both ranks, while no kernel runs."""
         if (way, hears) not in self._queues:
             queue = together(self._link, lambda: self._new_queue(way, hears))
@@ -113,6 +122,14 @@ class Ours:
         seconds = together(self._link, lambda: self._kernels.run(name, (1, threads), *arguments))
         return {"one_way": seconds[1] / (2 * times)}
 
+    def _active(self, queue: Any, name: str, shape: tuple[int, int], *rest: Any) -> Any:
+        """What rank 0's kernel took; None in rank 1, which waits for it."""
+
+        def run() -> Any:
+            return self._kernels.run(name, shape, queue.value, *rest) if self._side.first else None
+
+        return together(self._link, run)
+
     def _ping_pong(self, way: str, hears: str, nbytes: int, times: int) -> Found:
         queue = self._queue(way, hears)
         threads = threads_of(nbytes) if way == "mapped" else 1
@@ -120,64 +137,12 @@ class Ours:
         arguments = (self._board.value, self._rounds(times), np.uint64(nbytes), np.uint32(SLOT))
         return self._both(times, name, threads, queue.value, *arguments)
 
-    def put_notify(self, nbytes: int, times: int) -> Found:
-        return self._ping_pong("mapped", "gpu", nbytes, times)
-
-    def bare_put_notify(self, nbytes: int, times: int) -> Found:
-        queue = self._queue("mapped", "gpu")
-        arguments = (self._rounds(times), np.uint64(nbytes), np.uint64(WORD_AT))
-        return self._both(times, "bare_ping_pong", threads_of(nbytes), queue.value, *arguments)
-
-    def put_notify_both(self, nbytes: int, times: int) -> Found:
-        return self._ping_pong("mapped", "both", nbytes, times)
-
-    def put_notify_proxy(self, nbytes: int, times: int) -> Found:
-        return self._ping_pong("proxy", "both", nbytes, times)
-
-    def put_notify_direct(self, nbytes: int, times: int) -> Found:
-        return self._ping_pong("direct", "both", nbytes, times)
-
-    def word(self, nbytes: int, times: int) -> Found:
-        queue = self._queue("mapped", "gpu")
-        arguments = (queue.value, self._rounds(times), np.uint64(WORD_AT))
-        return self._both(times, "word_ping_pong", 1, *arguments)
-
-    def _active(self, queue: Any, name: str, shape: tuple[int, int], *rest: Any) -> Any:
-        """What rank 0's kernel took; None in rank 1, which waits for it."""
-        return together(
-            self._link,
-            lambda: (
-                self._kernels.run(name, shape, queue.value, *rest) if self._side.first else None
-            ),
-        )
-
     def _wide(self, name: str, nbytes: int) -> Found:
-        queue = self._queue("mapped", "gpu")
-        took = self._active(queue, name, WIDE_SHAPE, np.uint64(nbytes), np.uint64(PIECE_NBYTES))
+        sizes = np.uint64(nbytes), np.uint64(PIECE_NBYTES)
+        took = self._active(self._queue(), name, WIDE_SHAPE, *sizes)
         return {"bandwidth": nbytes / took[0]} if took else {}
 
-    def put_wide(self, nbytes: int, times: int) -> Found:
-        return self._wide("put_wide", nbytes)
-
-    def bare_wide(self, nbytes: int, times: int) -> Found:
-        return self._wide("copy_wide", nbytes)
-
-    def rate(self, name: str, shape: tuple[int, int], times: int) -> Found:
-        took = self._active(self._queue("mapped", "gpu"), name, shape, np.uint32(times))
-        return {"rate": shape[0] * shape[1] * times / took[0]} if took else {}
-
-    def entries(self, way: str, threads: int, times: int) -> Found:
-        queue = self._queue(way, "both")
-        took = self._active(queue, "post_values", (1, threads), np.uint32(times))
+    def _entries(self, way: str, threads: int, times: int) -> Found:
+        took = self._active(self._queue(way, "both"), "post_values", (1, threads), np.uint32(times))
         each = threads * times
         return {"posted": took[1] / each, "done": took[2] / each} if took else {}
-
-    def host_puts_python(self, nbytes: int, times: int) -> Found:
-        return self._host_puts("python", nbytes, times)
-
-    def host_puts_cpp(self, nbytes: int, times: int) -> Found:
-        return self._host_puts("cpp", nbytes, times)
-
-    def _host_puts(self, driver: str, nbytes: int, times: int) -> Found:
-        seconds = LOOPS[driver].write(self._side, nbytes, times)
-        return {"rate": times / seconds} if self._side.first else {}

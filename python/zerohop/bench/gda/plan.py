@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from zerohop.bench.plan import KIB, MIB, Options, Step
 
-DRIVER = "kernel"  # of rows.DRIVERS
-PEERS = ("nvshmem",)
 QUICK_SIZES = (8, 4 * KIB, 64 * KIB)
 FULL_SIZES = (8, 64, 512, 4 * KIB, 16 * KIB, 64 * KIB)
 SMALL_NBYTES = 64  # up to here one thread puts, beyond a block does
@@ -25,17 +21,14 @@ ARENA_NBYTES = 2 * WIDE_NBYTES  # of each side
 WARM_SHARE = 10
 
 
-@dataclass(frozen=True)
-class GdaPlan:
-    steps: tuple[Step, ...]
-    left_out: tuple[int, ...]  # sizes for which the arenas have no room
+def wanted_sizes(options: Options) -> tuple[int, ...]:
+    return options.sizes or (QUICK_SIZES if options.quick else FULL_SIZES)
 
 
-def gda_plan(options: Options, one_gpu: bool) -> GdaPlan:
+def gda_steps(options: Options, one_gpu: bool) -> list[Step]:
     """one_gpu: both processes use it by turns, which come after milliseconds."""
     rounds, slow_rounds = (20, 10) if one_gpu else (2000, 200)
-    wanted = options.sizes or (QUICK_SIZES if options.quick else FULL_SIZES)
-    sizes = tuple(size for size in wanted if size <= WIDE_NBYTES)
+    sizes = [size for size in wanted_sizes(options) if size <= WIDE_NBYTES]
     turns = 3 if options.quick else 6
     figures = [(test, size, rounds) for test in ("put_notify", "put_notify_both") for size in sizes]
     figures += [("word", WORD_NBYTES, rounds), ("put_wide", WIDE_NBYTES, 1)]
@@ -46,9 +39,7 @@ def gda_plan(options: Options, one_gpu: bool) -> GdaPlan:
         for threads in POSTERS:
             figures.append((f"entries_{way}_{threads}", VALUE_NBYTES, ENTRIES // threads))
         figures += [(f"put_notify_{way}", size, slow_rounds) for size in sizes]
-    steps = tuple(Step(test, nbytes, turns, times) for test, nbytes, times in figures)
-    left_out = tuple(size for size in wanted if size > WIDE_NBYTES)
-    return GdaPlan(steps, left_out)
+    return [Step(test, nbytes, turns, times) for test, nbytes, times in figures]
 
 
 def warm_rounds(times: int) -> int:

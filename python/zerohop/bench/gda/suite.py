@@ -2,99 +2,169 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from rich.console import Console
-
-from zerohop import _core
-from zerohop.bench.frame import Bench, Entrant, conduct
 from zerohop.bench.gda.nvshmem import SETTINGS, Nvshmem
 from zerohop.bench.gda.ours import Ours
-from zerohop.bench.gda.plan import DRIVER, HOST_TESTS, RING_WAYS, gda_plan
-from zerohop.bench.gda.rings import cells, print_rings
-from zerohop.bench.gda.targets import verdicts
-from zerohop.bench.gda.views import SHEETS, VIEWS
-from zerohop.bench.outcome import deliver
-from zerohop.bench.p2p import between_gpus
-from zerohop.bench.plan import Options
-from zerohop.bench.report import Part
-from zerohop.bench.rows import Figures, Row
-from zerohop.bench.targets import judged_between_gpus
-from zerohop.bench.turns import OURS, Absences, Contestant
-from zerohop.local import Ranks
+from zerohop.bench.gda.plan import (
+    HOST_TESTS,
+    POSTERS,
+    RING_WAYS,
+    SHAPES,
+    VALUE_NBYTES,
+    WIDE_NBYTES,
+    gda_steps,
+    wanted_sizes,
+)
+from zerohop.bench.p2p.suite import two_gpus
+from zerohop.bench.plan import KIB, Options, Plan
+from zerohop.bench.rows import OURS, Figures, Row
+from zerohop.bench.runner import Absences, Entry, Suite
+from zerohop.bench.tables import listed, over_sizes
+from zerohop.bench.targets import Of, Target
+from zerohop.bench.workers import Workers
+from zerohop.host import human_seconds
 
-SUITE = "gda"
-BARE = "bare"
+DRIVER = ("kernel",)  # of rows.DRIVERS
 # Our kernels' test: that of a bare copy, or a bare copy, fence and word, by the same processes.
 BARE_TESTS = {"put_notify": "bare_put_notify", "put_wide": "bare_wide"}
-BOUND_S = 45.0  # for any one answer of a contestant; of the first, its start and compiler included
+BOUND_S = 45.0  # for any one answer of a contender; of the first, its start and compiler included
 NO_GPU = "No GPU is visible to the driver, and only kernels are measured here (zerohop doctor says why there is none)."
 ONE_GPU = "There is one GPU: both processes use it, and one way takes as long as it takes to give them their turns."
 NVSHMEM_ONE_GPU = "NVSHMEM is measured with one GPU for each process, and there is one GPU here"
+THREADS = {shape: f"{blocks} x {threads} threads" for shape, (blocks, threads) in SHAPES.items()}
+MESSAGES = {
+    **{(f"puts_{shape}", VALUE_NBYTES): f"put, {said}" for shape, said in THREADS.items()},
+    **{(f"values_{shape}", VALUE_NBYTES): f"value, {said}" for shape, said in THREADS.items()},
+    ("host_puts_python", VALUE_NBYTES): "write, the host, from Python",
+    ("host_puts_cpp", VALUE_NBYTES): "write, the host, from C++",
+}
+ENTRIES = {
+    (f"entries_{way}_{threads}", VALUE_NBYTES): f"{way}, threads: {threads}"
+    for way in RING_WAYS
+    for threads in POSTERS
+}
+TABLES = (
+    over_sizes("put_notify", "put_notify, one way", "one_way"),
+    over_sizes("put_notify_both", "put_notify that CPUs hear, too", "one_way"),
+    *(over_sizes(f"put_notify_{way}", f"put_notify, way {way}", "one_way") for way in RING_WAYS),
+    over_sizes("word", "the barest there is, one way: put and look for a word", "one_way"),
+    over_sizes("put_wide", "puts by all of a GPU, 132 blocks of 512 threads"),
+    listed("8 B messages", "rate", MESSAGES),
+    listed("what a kernel pays to post an entry", "posted", ENTRIES),
+    listed("until an entry is done, of many", "done", ENTRIES),
+)
 
 
-def run(options: Options, console: Console) -> bool:
-    """Measures, prints the tables, writes the files that are asked for; False when ours failed at anything."""
-    count = _core.gpu_count()
-    if count == 0:
-        console.print(NO_GPU, soft_wrap=True)
-        return False
-    if count == 1:
-        console.print(ONE_GPU, soft_wrap=True)
-    outcome = conduct(partial(make, gpus=(0, min(1, count - 1))), options)
-    placed = {}
-    if options.rings:
-        placed = cells(Figures(outcome.rows), outcome.facts.get("device", "no device"))
-        said = {" / ".join(places): text for places, text in placed.items()}
-        outcome = replace(outcome, facts={**outcome.facts, "rings": said})
-    good = deliver(outcome, options, console)
-    if placed and outcome.rows:
-        print_rings(placed, console)
-    return good
+def _one_way(said: str, nbytes: int, bound: float) -> Target:
+    target = f"{said}, one way"
+    return Target(target, bound, Of("put_notify", "one_way"), sizes=(nbytes,))
 
 
-def make(options: Options, gpus: tuple[int, int]) -> Bench:
-    with Ranks(between_gpus.look, 1, gpus, silence=between_gpus.BOUND_S) as ranks:
-        facts = ranks.results()[0][1]
-    plan = gda_plan(options, one_gpu=gpus[0] == gpus[1])
-    absences = Absences()
-    kernels = {s.test: s.test for s in plan.steps if s.test not in HOST_TESTS.values()}
-    entrants = make_entrants(options, gpus, kernels, absences)
-    return Bench(
-        *(SUITE, plan.steps, entrants, told, 0.0, plan.left_out, facts, absences), warm=True
+def _beside_nvshmem(said: str, test: str, metric: str) -> Target:
+    ours, theirs = Of(test, metric), Of(test, metric, "nvshmem")
+    return Target(f"{said} / nvshmem", 1.0, ours, theirs, at_least=metric == "rate")
+
+
+def _entries(way: str) -> tuple[Target, Target]:
+    one, many = (Of(f"entries_{way}_{threads}", "posted") for threads in (1, 32))
+    said = f"{way}: rate of posting by 32 threads / by one"
+    return (
+        Target(f"{way}: a thread posts an entry", 1e-6, one),
+        Target(said, 8.0, one, many, at_least=True),
     )
 
 
-def make_entrants(
-    options: Options, gpus: tuple[int, int], kernels: dict[str, str], absences: Absences
-) -> list[Entrant]:
-    """kernels: the tests of which a kernel is the driver."""
+TARGETS = (
+    _one_way("8 B put_notify by a thread", 8, 1.6e-6),
+    _one_way("64 KiB put_notify by a block", 64 * KIB, 3.5e-6),
+    Target(
+        "64 MiB put by a kernel / a bare copy",
+        0.95,
+        Of("put_wide"),
+        Of("put_wide", impl="bare"),
+        at_least=True,
+    ),
+    Target(
+        "8 B puts by a kernel / by the host from C++",
+        10.0,
+        Of("puts_132x512", "rate"),
+        Of("host_puts_cpp", "rate"),
+        at_least=True,
+    ),
+    _beside_nvshmem("put_notify, one way", "put_notify", "one_way"),
+    _beside_nvshmem("4 B word, one way", "word", "one_way"),
+    *(
+        _beside_nvshmem(f"8 B {test}, {said}", f"{test}_{shape}", "rate")
+        for test in ("puts", "values")
+        for shape, said in THREADS.items()
+    ),
+    *(target for way in RING_WAYS for target in _entries(way)),
+)
+
+
+def make(options: Options) -> Suite:
+    gpus, _, facts = two_gpus(NO_GPU)
+    one_gpu = gpus[0] == gpus[1]
+    absences = Absences()
+    if one_gpu:
+        absences.note("everybody", "on two GPUs", ONE_GPU)
+    steps = gda_steps(options, one_gpu)
+    return Suite(
+        "gda",
+        steps,
+        entries(options, gpus, [step.test for step in steps], absences),
+        TABLES,
+        {"": TARGETS},
+        plan=Plan(left_out=tuple(n for n in wanted_sizes(options) if n > WIDE_NBYTES)),
+        facts=facts,
+        absences=absences,
+        warm=True,
+        rings=rings if options.rings else None,
+    )
+
+
+def entries(
+    options: Options, gpus: tuple[int, int], tests: Sequence[str], absences: Absences
+) -> list[Entry]:
+    """Ours have the way of the kernel's queue for a route; that of a host's writes is p2p."""
     memory = f"cuda:{gpus[0]} -> cuda:{gpus[1]}"
-    placement = options.placement
-    ours = Contestant(OURS, 2, BOUND_S, Ours, options.device, gpus, placement=placement)
-    found = [Entrant(OURS, ours, (DRIVER,), memory, _route, kernels, needed=True)]
-    found.append(Entrant(BARE, ours, (DRIVER,), memory, BARE, BARE_TESTS))
+    ours = Workers(OURS, 2, Ours, options.device, gpus, bound=BOUND_S)
+    ways: dict[str, dict[str, str]] = {"mapped": {}, **{way: {} for way in RING_WAYS}}
+    for test in tests:
+        if test not in HOST_TESTS.values():
+            ways[next((way for way in RING_WAYS if way in test), "mapped")][test] = test
+    found = [Entry(OURS, ours, DRIVER, memory, way, own, needed=True) for way, own in ways.items()]
+    found.append(Entry("bare", ours, DRIVER, memory, "bare", BARE_TESTS))
     for driver, test in HOST_TESTS.items():
-        found.append(Entrant(OURS, ours, (driver,), memory, _route, {test: test}))
-    if "nvshmem" in options.peers:
-        if gpus[0] == gpus[1]:
-            absences.note("nvshmem", "", NVSHMEM_ONE_GPU)
-        else:
-            peer = Contestant("nvshmem", 2, BOUND_S, Nvshmem, gpus, placement=placement)
-            found.append(
-                Entrant("nvshmem", peer, (DRIVER,), memory, tests=kernels, settings=SETTINGS)
-            )
+        found.append(Entry(OURS, ours, (driver,), memory, "p2p", {test: test}))
+    if "nvshmem" in options.peers and gpus[0] == gpus[1]:
+        absences.note("nvshmem", "", NVSHMEM_ONE_GPU)
+    elif "nvshmem" in options.peers:
+        peer = Workers("nvshmem", 2, Nvshmem, gpus, bound=BOUND_S)
+        found.append(Entry("nvshmem", peer, DRIVER, memory, settings=SETTINGS))
     return found
 
 
-def told(rows: Sequence[Row]) -> Sequence[Part]:
-    figures = Figures(rows)
-    return (Part("", figures, VIEWS, judged_between_gpus(verdicts(figures), rows), SHEETS),)
+def rings(rows: Sequence[Row], facts: Mapping[str, Any]) -> dict[str, str]:
+    """GPUrdma's table: send queue and completion queue of a kernel's queue pair, each in the memory of a CPU or a GPU.
 
-
-def _route(test: str) -> str:
-    """The way of the kernel's queue; that of a host's writes is p2p."""
-    ways = [way for way in RING_WAYS if way in test]
-    return ways[0] if ways else "p2p" if test.startswith("host_") else "mapped"
+    Daoud, Watad, Silberstein: GPUrdma, ROSS 2016. What cannot be had here is told in words.
+    """
+    taken = Figures(rows).by_size("put_notify_direct", "one_way").get(VALUE_NBYTES)
+    figure = "not measured: there is no figure of the way direct"
+    if taken is not None:
+        figure = f"{human_seconds(taken)} one way of 8 B by {facts.get('device', 'no device')}"
+    why = (
+        "not to be had: queue pairs are made by libibverbs, whose providers allocate rings in the memory of the host; "
+        "and soft0, a thread of the CPU, "
+    )
+    reads = "reads entries by plain loads, which do not reach a GPU's memory"
+    writes = "writes completions by plain stores, which do not reach a GPU's memory"
+    return {
+        "CPU / CPU": figure,
+        "CPU / GPU": why + writes,
+        "GPU / CPU": why + reads,
+        "GPU / GPU": f"{why}{reads}, and {writes}",
+    }

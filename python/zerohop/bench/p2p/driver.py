@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from zerohop.bench.peer import PeerFailed
+from zerohop.bench.plan import PeerFailed
 
 LIBRARY = "libcuda.so.1"
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: not ordered with the default stream

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import zerohop as zh
-from zerohop.bench.loops import Side
+from zerohop.bench.calls import wait_for_all
 from zerohop.bench.p2p.plan import BATCHES, MAPPINGS, POSTS
-from zerohop.bench.turns import together
+from zerohop.bench.pair import Side
+from zerohop.bench.plan import Found
+from zerohop.bench.workers import together
 from zerohop.local import Link
 from zerohop.stats import median_error
 
@@ -26,7 +28,7 @@ class Mappings:
         self._side = side
         self._make = make
 
-    def measure(self, nbytes: int) -> dict[str, float]:
+    def measure(self, nbytes: int) -> Found:
         """Seconds, of rank 0: "first", what the first write to an allocation takes more than later ones;
         "cached", what posting a write by a RemoteMemory that was never used takes more than by a known
         one, with its standard error, "cached_error". A difference in the noise may be negative.
@@ -37,7 +39,8 @@ class Mappings:
             with self._theirs(nbytes) as remote:
                 if self._side.first:
                     known = remote[:VIEW_NBYTES]
-                    first.append(self._first_write(known))
+                    once, *later = (self._post([known]) for _ in range(1 + WARM))
+                    first.append(once[1] - statistics.median(whole for _, whole in later))
                     cached += [self._cached_post(remote, known, turn) for turn in range(BATCHES)]
         if not self._side.first:
             return {}
@@ -54,33 +57,20 @@ class Mappings:
         if fresh is not None:
             fresh.close()
 
-    def _first_write(self, target: zh.RemoteMemory) -> float:
-        source = self._side.arena[:VIEW_NBYTES]
-
-        def write() -> float:
-            begin = time.perf_counter()
-            self._side.peer.write(source, target).wait()
-            return time.perf_counter() - begin
-
-        return write() - statistics.median(write() for _ in range(WARM))
-
     def _cached_post(self, remote: zh.RemoteMemory, known: zh.RemoteMemory, turn: int) -> float:
         """Of a batch by new views, and one by the known view; they begin by turns."""
         places = range(0, POSTS * VIEW_NBYTES, VIEW_NBYTES)
         parts = [remote[place : place + VIEW_NBYTES] for place in places]
-        batches = [[zh.RemoteMemory.from_bytes(part.to_bytes()) for part in parts], [known] * POSTS]
-        if turn % 2:
-            known_s, new_s = (self._post(batch) for batch in reversed(batches))
-        else:
-            new_s, known_s = (self._post(batch) for batch in batches)
-        return new_s - known_s
+        new = [zh.RemoteMemory.from_bytes(part.to_bytes()) for part in parts]
+        order = [new, [known] * POSTS][:: -1 if turn % 2 else 1]
+        seconds = [self._post(targets)[0] for targets in order][:: -1 if turn % 2 else 1]
+        return seconds[0] - seconds[1]
 
-    def _post(self, targets: Sequence[zh.RemoteMemory]) -> float:
-        """Seconds of each call, of a batch that is then waited for."""
+    def _post(self, targets: Sequence[zh.RemoteMemory]) -> tuple[float, float]:
+        """Seconds of each call, of a batch that is then waited for; of all of it."""
         source, write = self._side.arena[:VIEW_NBYTES], self._side.peer.write
         begin = time.perf_counter()
         transfers = [write(source, target) for target in targets]
-        seconds = (time.perf_counter() - begin) / len(targets)
-        for transfer in transfers:
-            transfer.wait()
-        return seconds
+        posted = time.perf_counter()
+        wait_for_all(transfers)
+        return (posted - begin) / len(targets), time.perf_counter() - begin

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import zerohop as zh
-from zerohop.bench.loops import LOOPS, Side, stream_seconds
-from zerohop.bench.overhead import python_post
+from zerohop.bench.calls import python_post
+from zerohop.bench.loops import each_of, stream_seconds
 from zerohop.bench.p2p.driver import Driver
 from zerohop.bench.p2p.mapping import Mappings
 from zerohop.bench.p2p.plan import BLOCK_TESTS, HALO_NBYTES, HALO_PITCH, places
 from zerohop.bench.p2p.streams import PingPong
-from zerohop.bench.plan import window
+from zerohop.bench.pair import LOOPS, facts_of, join
+from zerohop.bench.plan import Found, Order, window
+from zerohop.bench.workers import Player
 from zerohop.local import Link
 
 WAIT_S = 20.0  # bound of every wait
+BOTH_SIDES = ("both", "mapping", "stream_notify")  # in which rank 1 does its part, too
 
 
-class Ours:
+class Ours(Player):
     def __init__(
         self,
         link: Link,
@@ -33,50 +35,36 @@ class Ours:
         self._link = link
         self._gpu = gpus[link.rank]
         self._endpoint = zh.Endpoint(device, p2p=1, timeout=WAIT_S)
-        addresses = link.exchange(self._endpoint.address)
-        peer = self._endpoint.connect(addresses[1 - link.rank])
-        arena = self._empty(arena_nbytes)
-        remote = link.exchange(arena.remote)[1 - link.rank]
-        self._side = Side(link.rank == 0, self._endpoint, peer, arena, remote)
+        self._side = join(link, self._endpoint, self._empty(arena_nbytes))
         self._ping_pong = PingPong(link, self._side, Driver(library).gpu(self._gpu))
         self._mappings = Mappings(link, self._side, self._empty)
+        self.both(8, 1)  # what is set up at the first use is not timed
         link.exchange(None)
 
     def _empty(self, nbytes: int) -> zh.Memory:
         return self._endpoint.empty(nbytes, "uint8", device=f"cuda:{self._gpu}")
 
-    def facts(self) -> dict[str, str]:
-        side = self._side
-        route = side.peer.route(side.arena, side.remote)
-        lists = "write_pages" if hasattr(side.peer, "write_pages") else "write_many"
-        return {
-            "device": self._endpoint.device,
-            "route": route.kind,
-            "route_reason": route.reason,
-            "lists": lists,
-        }
+    def facts(self) -> dict[str, Any]:
+        return facts_of(self._side)
 
     def close(self) -> None:
         self._endpoint.close()
 
+    def perform(self, order: Order) -> Any:
+        test, _, nbytes, times = order
+        if not self._side.first and test not in BOTH_SIDES:
+            return () if test.endswith("latency") else 0.0
+        if block := BLOCK_TESTS.get(test):
+            return self._pages(block, nbytes, times)
+        if test in ("write", "read"):
+            return getattr(LOOPS["python"], test)(self._side, nbytes, times)
+        return super().perform(order)
+
     def write_latency(self, nbytes: int, times: int) -> Sequence[float]:
         side = self._side
-        if not side.first:
-            return ()
         source, target = side.arena[:nbytes], side.remote[side.inbox(nbytes)]
-        write, clock = side.peer.write, time.perf_counter
-        seconds = []
-        for _ in range(times):
-            begin = clock()
-            write(source, target).wait()
-            seconds.append(clock() - begin)
-        return seconds
-
-    def write(self, nbytes: int, times: int) -> float:
-        return LOOPS["python"].write(self._side, nbytes, times)
-
-    def read(self, nbytes: int, times: int) -> float:
-        return LOOPS["python"].read(self._side, nbytes, times)
+        write = side.peer.write
+        return each_of(lambda: write(source, target).wait(), times)
 
     def both(self, nbytes: int, times: int) -> float:
         side = self._side
@@ -84,47 +72,27 @@ class Ours:
         self._link.exchange(None)
         return stream_seconds(lambda: side.peer.write(source, target), times, window(nbytes))
 
-    def stream_notify(self, nbytes: int, times: int) -> dict[str, float]:
+    def stream_notify(self, nbytes: int, times: int) -> Found:
         return self._ping_pong.measure(nbytes)
 
-    def post_write(self, nbytes: int, times: int) -> dict[str, float]:
-        return {"per_call": python_post(self._side)} if self._side.first else {}
+    def post_write(self, nbytes: int, times: int) -> Found:
+        return {"per_call": python_post(self._side)}
 
-    def mapping(self, nbytes: int, times: int) -> dict[str, float]:
+    def mapping(self, nbytes: int, times: int) -> Found:
         return self._mappings.measure(nbytes)
 
-    def write_many_4k(self, nbytes: int, times: int) -> float:
-        return self._pages(BLOCK_TESTS["write_many_4k"], nbytes, times)
-
-    def write_many_16k(self, nbytes: int, times: int) -> float:
-        return self._pages(BLOCK_TESTS["write_many_16k"], nbytes, times)
-
-    def write_many_64k(self, nbytes: int, times: int) -> float:
-        return self._pages(BLOCK_TESTS["write_many_64k"], nbytes, times)
-
     def _pages(self, block: int, nbytes: int, times: int) -> float:
-        side = self._side
-        if not side.first:
-            return 0.0
-        count = nbytes // block
+        side, count = self._side, nbytes // block
         source = side.arena[:nbytes].reshape(count, block)
         target = side.remote[side.inbox(nbytes)].reshape(count, block)
-        return stream_seconds(self._post_pages(source, target), times, window(nbytes))
-
-    def _post_pages(self, source: zh.Memory, target: zh.RemoteMemory) -> Callable[[], zh.Transfer]:
-        peer: Any = self._side.peer
-        order = places(len(source))
-        if hasattr(peer, "write_pages"):
-            numbers = np.arange(len(order))
-            return lambda: peer.write_pages(source, target, numbers, order)
-        pairs = [(source[i], target[j]) for i, j in enumerate(order.tolist())]
-        return lambda: peer.write_many(pairs)
+        numbers, order = np.arange(count), places(count)
+        return stream_seconds(
+            lambda: side.peer.write_pages(source, target, numbers, order), times, window(nbytes)
+        )
 
     def halo(self, nbytes: int, times: int) -> float:
         """The first columns of one matrix into the last of the other."""
         side = self._side
-        if not side.first:
-            return 0.0
         rows = nbytes // HALO_NBYTES
         whole = rows * HALO_PITCH
         source = side.arena[:whole].reshape(rows, HALO_PITCH)[:, :HALO_NBYTES]

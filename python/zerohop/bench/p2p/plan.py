@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
-from zerohop.bench.plan import GIB, KIB, MIB, Options, Plan, plan_of
+from zerohop.bench.plan import GIB, KIB, LARGE_NBYTES, MIB, Options, Plan, Step, make_plan
 
 QUICK_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB)
 SIZED_TESTS = ("write_latency", "write", "read", "both")
@@ -22,28 +20,33 @@ BATCHES = 50
 # Of a stream-to-stream ping-pong, all enqueued ahead: at most four operations each, of the thousand or so
 # that a stream takes before the driver makes its caller wait.
 ROUNDS = 64
-SHARE_OF_FREE = 0.7  # of a GPU's memory, for the arenas of all contestants together
-PEERS = ("raw", "torch", "nccl")
+SHARE_OF_FREE = 0.7  # of a GPU's memory, for the arenas of all contenders together
 
 
-@dataclass(frozen=True)
-class GpuPlan(Plan):
-    mapping_nbytes: int
-
-
-def gpu_plan(options: Options, free: int, gpus: int) -> GpuPlan:
+def gpu_plan(options: Options, free: int, gpus: int) -> Plan:
     """`free`: bytes that the GPU with the least of them has. With one GPU it holds both sides' arenas."""
     arenas = (1 + len(options.peers)) * (2 if gpus == 1 else 1)
-    made = plan_of(options, int(free * SHARE_OF_FREE / arenas / 2), QUICK_SIZES)
-    left = int(
-        free * (1 - SHARE_OF_FREE) / 2
-    )  # half of what the arenas leave: the rest is for contexts
-    return GpuPlan(**vars(made), mapping_nbytes=min(MAPPING_NBYTES, left))
+    return make_plan(options, free * SHARE_OF_FREE / arenas / 2, QUICK_SIZES)
+
+
+def mapping_nbytes(free: int) -> int:
+    """At most half of what the arenas leave: the rest is for contexts."""
+    return min(MAPPING_NBYTES, int(free * (1 - SHARE_OF_FREE) / 2))
 
 
 def arena_nbytes(plan: Plan) -> int:
     """Of one side: a half that is read from and one that is written."""
     return 2 * max(*plan.sizes, BLOCKS_NBYTES, HALO_TOTAL // HALO_NBYTES * HALO_PITCH)
+
+
+def steps(plan: Plan, mapped: int) -> list[Step]:
+    """mapped: bytes of an allocation that is mapped."""
+    found = [plan.step(test, nbytes) for nbytes in plan.sizes for test in SIZED_TESTS]
+    found += [plan.step(test, BLOCKS_NBYTES) for test in BLOCK_TESTS]
+    found += [plan.step("halo", HALO_TOTAL), plan.step("post_write", 8)]
+    found.append(plan.step("mapping", mapped))
+    small = [nbytes for nbytes in plan.sizes if nbytes <= LARGE_NBYTES]
+    return found + [plan.step("stream_notify", nbytes) for nbytes in small]
 
 
 def places(count: int) -> npt.NDArray[np.int64]:

@@ -15,10 +15,10 @@ from functools import partial
 from typing import NamedTuple
 
 import zerohop as zh
-from zerohop.bench.loops import Side
 from zerohop.bench.p2p.driver import Event, Gpu
 from zerohop.bench.p2p.plan import ROUNDS
-from zerohop.bench.turns import together
+from zerohop.bench.pair import Side
+from zerohop.bench.workers import together
 from zerohop.local import Link
 
 BALL, GATE = 1, 2  # notification slots

@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
-from zerohop.bench.peer import PeerFailed, free_port, require_program, run_pair
 from zerohop.bench.placement import FREE
-from zerohop.bench.turns import Found, Programs
+from zerohop.bench.plan import Found, PeerFailed
+from zerohop.bench.programs import Programs, free_port, printed, require_program, run_pair
 
 PACKAGE = "iperf3"
 LARGEST_WRITE = 1 << 20  # iperf3 refuses larger ones (-l)
 
 
-def player(placement: str = FREE) -> Programs:
+def contender() -> Programs:
     """Of its writes of a size it can show; what small ones reach is the cost of a system call."""
-    return Programs("iperf3", lambda: {"iperf3": version()}, {"write": _write}, placement)
-
-
-def _write(nbytes: int, seconds: float) -> Found:
-    return {"bandwidth": bandwidth(nbytes, seconds)} if nbytes >= LARGEST_WRITE else {}
+    return Programs("iperf3", lambda: {"iperf3": version()}, {"write": _write})
 
 
 def version() -> str:
-    program = require_program("iperf3", PACKAGE)
-    text = subprocess.run(
-        [program, "--version"], capture_output=True, text=True, check=False
-    ).stdout
-    words = text.split()
+    words = printed("iperf3", "--version", PACKAGE).split()
     return words[1] if len(words) > 1 else "unknown"
 
 
-def bandwidth(nbytes: int, seconds: float) -> float:
-    """Bytes a second that the receiver counted, with writes of `nbytes`, or 1 MiB if that is less."""
+def _write(nbytes: int, seconds: float, placement: str = FREE) -> Found:
+    """What the receiver counted, with writes of 1 MiB."""
+    if nbytes < LARGEST_WRITE:
+        return {}
     program = require_program("iperf3", PACKAGE)
     port = free_port()
     server = [program, "-s", "-1", "-B", "127.0.0.1", "-p", str(port)]
     client = [program, "-c", "127.0.0.1", "-p", str(port), "-J", "-t", str(max(1, round(seconds)))]
-    return parse(run_pair(server, [*client, "-l", str(min(nbytes, LARGEST_WRITE))], port))
+    client += ["-l", str(LARGEST_WRITE)]
+    return {"bandwidth": parse(run_pair(server, client, port, placement))}
 
 
 def parse(text: str) -> float:

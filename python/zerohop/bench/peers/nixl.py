@@ -5,16 +5,17 @@ Each measurement prepares its transfer once and posts it again and again, as NIX
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from zerohop.bench.peer import PeerFailed
-from zerohop.bench.plan import window
-from zerohop.bench.turns import require_module
+from zerohop.bench.loops import ping_pong, stream_seconds
+from zerohop.bench.plan import PeerFailed, window
+from zerohop.bench.workers import Player, require_module
 from zerohop.local import Link
 
 BOUND_S = 60.0
@@ -22,7 +23,7 @@ MEMORY = "DRAM"
 LOOKS = 1024  # at what is awaited, between two looks at the clock
 
 
-class Nixl:
+class Nixl(Player):
     def __init__(self, link: Link, arena_nbytes: int) -> None:
         os.environ.setdefault("NIXL_LOG_LEVEL", "ERROR")
         os.environ.setdefault("UCX_LOG_LEVEL", "error")
@@ -55,18 +56,13 @@ class Nixl:
     def latency(self, nbytes: int, times: int) -> Sequence[float]:
         """Of a write with a notification behind it, which NIXL sends when it is asked how the write is."""
         transfer = self._prepare("WRITE", nbytes)
-        clock = time.perf_counter
-        seconds = []
-        self._link.exchange(None)
-        for _ in range(times):
-            begin = clock()
-            if not self._first:
-                self._await_note()
+
+        def throw() -> None:
             self._agent.transfer(transfer, b"ball")
             self._await(transfer)
-            if self._first:
-                self._await_note()
-            seconds.append((clock() - begin) / 2)
+
+        self._link.exchange(None)
+        seconds = ping_pong(self._first, throw, self._await_note, times)
         self._agent.release_xfer_handle(transfer)
         return seconds
 
@@ -94,35 +90,34 @@ class Nixl:
             return 0.0
         width = min(times, window(nbytes))
         transfers = [self._prepare(operation, nbytes) for _ in range(width)]
-        begin = time.perf_counter()
-        for number in range(times):
-            if number >= width:
-                self._await(transfers[number % width])
-            self._agent.transfer(transfers[number % width])
-        for transfer in transfers:
-            self._await(transfer)
-        took = time.perf_counter() - begin
+        by_turns = itertools.cycle(transfers)
+
+        def post() -> Any:
+            transfer = next(by_turns)
+            self._agent.transfer(transfer)
+            return transfer
+
+        took = stream_seconds(post, times, width, self._await)
         for transfer in transfers:
             self._agent.release_xfer_handle(transfer)
         return took
 
     def _await(self, transfer: Any) -> None:
-        until = time.monotonic() + BOUND_S
-        while True:
-            for _ in range(LOOKS):
-                state = self._agent.check_xfer_state(transfer)
-                if state == "DONE":
-                    return
-                if state == "ERR":
-                    raise PeerFailed("NIXL: a transfer ended with an error")
-            if time.monotonic() > until:
-                raise PeerFailed(f"NIXL: a transfer was not done after {BOUND_S:g} s")
+        def done() -> bool:
+            state = self._agent.check_xfer_state(transfer)
+            if state == "ERR":
+                raise PeerFailed("NIXL: a transfer ended with an error")
+            return bool(state == "DONE")
+
+        self._look(done, "a transfer was not done")
 
     def _await_note(self) -> None:
+        self._look(self._agent.get_new_notifs, "no notification came")
+
+    def _look(self, look: Callable[[], object], complaint: str) -> None:
         until = time.monotonic() + BOUND_S
-        while True:
+        while time.monotonic() < until:
             for _ in range(LOOKS):
-                if self._agent.get_new_notifs():
+                if look():
                     return
-            if time.monotonic() > until:
-                raise PeerFailed(f"NIXL: no notification came in {BOUND_S:g} s")
+        raise PeerFailed(f"NIXL: {complaint} after {BOUND_S:g} s")

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable
+from functools import partial
 
 from zerohop import verbs
-from zerohop.bench.peer import PeerFailed, free_port, require_program, run_pair
 from zerohop.bench.placement import FREE
-from zerohop.bench.plan import first_times, window
-from zerohop.bench.turns import Found, Programs
+from zerohop.bench.plan import Found, PeerFailed, first_times, window
+from zerohop.bench.programs import (
+    Programs,
+    free_port,
+    lasting,
+    printed,
+    require_program,
+    run_pair,
+)
 
 PACKAGE = "perftest"
 UNIT = 1 << 20  # its "MB/sec" are 2**20 bytes a second
 MOST, LEAST = 20_000, 5  # of one run: its tools refuse fewer than 5
 SOFT = "soft"  # how devices of the package itself begin
-FIRST_NBYTES = 1 << 20
 LATENCIES = {  # ours: the program; each with the same halves of round trips or whole ones
     "ping_pong_latency": "ib_write_lat",
     "read_latency": "ib_read_lat",
     "fetch_add_latency": "ib_atomic_lat",
 }
-BANDWIDTHS = {"write": "ib_write_bw", "read": "ib_read_bw", "send": "ib_send_bw"}
-SEVERAL = {"write_4_qp": ("ib_write_bw", 4)}
+BANDWIDTHS = {  # and its queue pairs
+    "write": ("ib_write_bw", 1),
+    "read": ("ib_read_bw", 1),
+    "send": ("ib_send_bw", 1),
+    "write_4_qp": ("ib_write_bw", 4),
+}
 
 
 class Perftest:
@@ -30,57 +38,75 @@ class Perftest:
         self._options = ["-d", device.name, "-x", str(device.gid_index), "-F"]
         self._options += ["-m", str(device.mtu), "-i", str(device.port)]
 
-    def run(self, program: str, nbytes: int, times: int, *options: str) -> list[float]:
+    def run(self, placement: str, program: str, nbytes: int, times: int, *more: str) -> list[float]:
         """The figures of the one row that its table has, behind the size and the number."""
-        path = require_program(program, PACKAGE)
         port = free_port()
-        line = [path, *self._options, *options]
+        line = [require_program(program, PACKAGE), *self._options, *more]
         line += ["-n", str(times), "-p", str(port)]
         if program != "ib_atomic_lat":  # whose size is 8
             line += ["-s", str(nbytes)]
-        return parse(run_pair(line, [*line, "127.0.0.1"], port), program, nbytes, times)
+        said = run_pair(line, [*line, "127.0.0.1"], port, placement)
+        return parse(said, program, nbytes, times)
 
     def bandwidth(
-        self, nbytes: int, times: int, program: str = "ib_write_bw", queue_pairs: int = 1
+        self,
+        nbytes: int,
+        times: int,
+        program: str = "ib_write_bw",
+        queue_pairs: int = 1,
+        placement: str = FREE,
     ) -> float:
         """Its columns: peak, average, messages. -Q: requests to each completion."""
-        depth = str(max(1, window(nbytes) // queue_pairs))
-        options = ["-q", str(queue_pairs), "-t", depth]
+        options = ["-q", str(queue_pairs), "-t", str(max(1, window(nbytes) // queue_pairs))]
         if program == "ib_send_bw":
             options += ["-r", str(2 * window(nbytes))]
-        figures = self.run(program, nbytes, times, *options, "-Q", "1")
-        return figures[1] * UNIT
+        return self.run(placement, program, nbytes, times, *options, "-Q", "1")[1] * UNIT
 
-    def latency(self, nbytes: int, times: int, program: str = "ib_write_lat") -> Found:
+    def latency(
+        self, nbytes: int, times: int, program: str = "ib_write_lat", placement: str = FREE
+    ) -> Found:
         """Its columns: least, most, typical, average, deviation, 99 %, 99.9 %; in us."""
-        figures = self.run(program, nbytes, times)
+        figures = self.run(placement, program, nbytes, times)
         return {"p50": figures[2] * 1e-6, "mean": figures[3] * 1e-6, "p99": figures[5] * 1e-6}
 
+    def latency_for(self, program: str, nbytes: int, seconds: float, placement: str) -> Found:
+        def run(times: int) -> tuple[float, Found]:
+            found = self.latency(nbytes, times, program, placement)
+            return 2 * found["mean"], found
 
-def player(name: str, placement: str = FREE) -> Programs:
+        return lasting(run, 100, MOST, seconds)
+
+    def bandwidth_for(
+        self, program: str, queue_pairs: int, nbytes: int, seconds: float, placement: str
+    ) -> Found:
+        def run(times: int) -> tuple[float, Found]:
+            rate = self.bandwidth(nbytes, times, program, queue_pairs, placement)
+            return nbytes * queue_pairs / rate, {"bandwidth": rate}
+
+        return lasting(run, max(LEAST, first_times("write", nbytes)), MOST, seconds)
+
+
+def contender(name: str) -> Programs:
     """On the device of that name. It says why not where that is none of libibverbs."""
-    tests: dict[str, Callable[[int, float], Found]] = {}
-    if not name.startswith(SOFT):
-        runs = Perftest(verbs.Device(name))
-        for test, program in LATENCIES.items():
-            tests[test] = _latency(runs, program)
-        for test, program in BANDWIDTHS.items():
-            tests[test] = _bandwidth(runs, program, 1)
-        for test, (program, queue_pairs) in SEVERAL.items():
-            tests[test] = _bandwidth(runs, program, queue_pairs)
+    if name.startswith(SOFT):
+        return Programs("perftest", partial(_refuse, name), {})
+    runs = Perftest(verbs.Device(name))
+    return Programs(
+        "perftest",
+        lambda: {"perftest": version()},
+        {
+            **{test: partial(runs.latency_for, program) for test, program in LATENCIES.items()},
+            **{test: partial(runs.bandwidth_for, *each) for test, each in BANDWIDTHS.items()},
+        },
+    )
 
-    def look() -> Found | dict[str, str]:
-        if not tests:
-            raise PeerFailed(f"its programs run on devices of libibverbs, of which {name} is none")
-        return {"perftest": version()}
 
-    return Programs("perftest", look, tests, placement)
+def _refuse(name: str) -> Found:
+    raise PeerFailed(f"its programs run on devices of libibverbs, of which {name} is none")
 
 
 def version() -> str:
-    program = require_program("ib_write_bw", PACKAGE)
-    text = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    return text.stdout.strip().rpartition(" ")[2]
+    return printed("ib_write_bw", "--version", PACKAGE).strip().rpartition(" ")[2]
 
 
 def parse(text: str, program: str, nbytes: int, times: int) -> list[float]:
@@ -92,28 +118,3 @@ def parse(text: str, program: str, nbytes: int, times: int) -> list[float]:
         if int(words[1]) % times == 0:
             return [float(word) for word in words[2:]]
     raise PeerFailed(f"{program} printed no figures that can be read: {text[-400:]!r}")
-
-
-def _latency(runs: Perftest, program: str) -> Callable[[int, float], Found]:
-    def measure(nbytes: int, seconds: float) -> Found:
-        first = runs.latency(nbytes, 100, program)
-        times = _times(seconds / (2 * first["mean"]))
-        return first if times <= 200 else runs.latency(nbytes, times, program)
-
-    return measure
-
-
-def _bandwidth(runs: Perftest, program: str, queue_pairs: int) -> Callable[[int, float], Found]:
-    def measure(nbytes: int, seconds: float) -> Found:
-        few = max(LEAST, first_times("write", nbytes))
-        first = runs.bandwidth(nbytes, few, program, queue_pairs)
-        times = _times(seconds * first / nbytes / queue_pairs)
-        if times > 2 * few:
-            first = runs.bandwidth(nbytes, times, program, queue_pairs)
-        return {"bandwidth": first}
-
-    return measure
-
-
-def _times(wanted: float) -> int:
-    return min(MOST, max(LEAST, int(wanted)))

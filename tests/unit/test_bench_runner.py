@@ -1,7 +1,6 @@
 """What all commands of `zerohop bench` stand on: turns, who is left out, and what is told of it."""
 
 import json
-import re
 from io import StringIO
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,21 +8,20 @@ from typing import Any, ClassVar
 import pytest
 from rich.console import Console
 from support.bench_players import sentences
-from zerohop.bench.frame import Bench, Entrant, conduct, run_bench
-from zerohop.bench.peer import FigureFailed, PeerFailed
 from zerohop.bench.placement import APART, FREE, PLACEMENTS, TOGETHER
-from zerohop.bench.plan import Options, Order, Step
-from zerohop.bench.progress import Watch
-from zerohop.bench.report import Part, View
-from zerohop.bench.rows import Figures
-from zerohop.bench.turns import OURS, Absences, paced
+from zerohop.bench.plan import FigureFailed, Options, Order, PeerFailed, Plan, Step
+from zerohop.bench.progress import ERASE, Watch
+from zerohop.bench.rows import OURS
+from zerohop.bench.runner import Absences, Entry, Suite, conduct, run_suite
+from zerohop.bench.tables import over_sizes
+from zerohop.bench.workers import paced
 from zerohop.local import RankFailed
 
-VIEWS = (View("write", "write bandwidth"),)
+TABLES = (over_sizes("write", "write bandwidth"),)
 
 
 class Scripted:
-    """A player that gives one value after the other, and keeps a diary with the others."""
+    """A contender that gives one value after the other, and keeps a diary with the others."""
 
     running: ClassVar[set[str]] = set()
 
@@ -33,7 +31,7 @@ class Scripted:
         self._diary = diary
         self._values = values
 
-    def start(self) -> None:
+    def start(self, placement: str) -> None:
         self._diary.append(f"{self.name} starts")
         self.running.add(self.name)
 
@@ -44,7 +42,7 @@ class Scripted:
         self.running.add(self.name)
 
     def facts(self) -> dict[str, str]:
-        return {"device": "made up", "route": "by hand", self.name: "1.0"}
+        return {"device": "made up", "route": "by hand", "reason": "for a test", self.name: "1.0"}
 
     def measure(self, order: Order, seconds: float) -> dict[str, float]:
         assert self.running == {self.name}  # nobody else
@@ -62,19 +60,19 @@ class Scripted:
         self._diary.append(f"{self.name} closes")
 
 
-def bench(entrants: list[Entrant], turns: int = 2, **others: Any) -> Bench:
+def suite(entries: list[Entry], turns: int = 2, **others: Any) -> Suite:
     steps = (Step("write", 8, turns), Step("read", 8, turns))
-    return Bench("soft", steps, entrants, lambda r: (Part("", Figures(r), VIEWS, ()),), 1, **others)
+    return Suite("soft", steps, entries, TABLES, plan=Plan(seconds=1), **others)
 
 
 def test_everybody_takes_turns_and_all_is_taken_twice() -> None:
     diary: list[str] = []
     ours = Scripted(OURS, diary, [5.0, 1.0, 1.0, 1.0, 2.0, 2.0, 1.0, 1.0])
     peer = Scripted("ucx", diary, [3.0] * 8)
-    made = bench([Entrant(OURS, ours), Entrant("ucx", peer, route="tcp", settings="A=b")])
+    made = suite([Entry(OURS, ours), Entry("ucx", peer, route="tcp", settings="A=b")])
     outcome = conduct(lambda options: made, Options())
     turns = [
-        f"{name} {test} cpp"
+        f"{name} {test} python"
         for test in ("write", "read")
         for _ in range(2)
         for name in (OURS, "ucx")
@@ -102,11 +100,11 @@ def test_everybody_takes_turns_and_all_is_taken_twice() -> None:
 def test_one_player_may_have_several_drivers_and_names_and_own_tests() -> None:
     diary: list[str] = []
     player = Scripted(OURS, diary, [1.0] * 10)
-    entrants = [
-        Entrant(OURS, player, ("cpp", "python")),
-        Entrant("tcp", player, tests={"write": "tcp_stream"}),
+    entries = [
+        Entry(OURS, player, ("cpp", "python")),
+        Entry("tcp", player, ("cpp",), tests={"write": "tcp_stream"}),
     ]
-    outcome = conduct(lambda options: bench(entrants, turns=1), Options())
+    outcome = conduct(lambda options: suite(entries, turns=1), Options())
     once = [
         *(f"{OURS} write cpp", f"{OURS} write python", f"{OURS} tcp_stream cpp"),
         *(f"{OURS} read cpp", f"{OURS} read python"),
@@ -121,9 +119,8 @@ def test_one_player_may_have_several_drivers_and_names_and_own_tests() -> None:
 
 def test_what_is_set_up_at_the_first_use_is_not_timed() -> None:
     diary: list[str] = []
-    player = Scripted(OURS, diary, [9.0] * 2 + [7.0, 1.0, 7.0, 2.0] * 2)
-    first = tuple(Step(test, 8, times=1) for test in ("write", "read"))
-    made = bench([Entrant(OURS, player)], turns=1, first=first, warm=True)
+    player = Scripted(OURS, diary, [7.0, 1.0, 7.0, 2.0] * 2)
+    made = suite([Entry(OURS, player)], turns=1, warm=True)
     outcome = conduct(lambda options: made, Options())
     assert [r.value for r in outcome.rows] == [1.0, 2.0]
 
@@ -131,9 +128,9 @@ def test_what_is_set_up_at_the_first_use_is_not_timed() -> None:
 def test_every_placement_is_made_ready_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     diary: list[str] = []
 
-    def make(options: Options) -> Bench:
+    def make(options: Options) -> Suite:
         value = float(PLACEMENTS.index(options.placement))
-        return bench([Entrant(OURS, Scripted(OURS, diary, [value] * 4))], turns=1)
+        return suite([Entry(OURS, Scripted(OURS, diary, [value] * 4))], turns=1)
 
     monkeypatch.setattr("zerohop.bench.placement.usable_cores", lambda: [0, 1])
     outcome = conduct(make, Options(placements=PLACEMENTS))
@@ -147,7 +144,7 @@ def test_every_placement_is_made_ready_and_told(monkeypatch: pytest.MonkeyPatch)
 
 def test_on_one_core_nobody_has_a_core_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zerohop.bench.placement.usable_cores", lambda: [0])
-    made = bench([Entrant(OURS, Scripted(OURS, [], [1.0] * 8))], turns=1)
+    made = suite([Entry(OURS, Scripted(OURS, [], [1.0] * 8))], turns=1)
     outcome = conduct(lambda options: made, Options(placements=PLACEMENTS))
     assert [part.placement for part in outcome.parts] == [TOGETHER, FREE]
     assert outcome.absences == [
@@ -155,9 +152,9 @@ def test_on_one_core_nobody_has_a_core_each(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
-def told(entrants: list[Entrant], options: Options, **others: Any) -> tuple[bool, str]:
+def told(entries: list[Entry], options: Options, **others: Any) -> tuple[bool, str]:
     console = Console(file=StringIO(), width=200)
-    good = run_bench(lambda options: bench(entrants, **others), options, console)
+    good = run_suite(lambda options: suite(entries, **others), options, console)
     return good, sentences(console.file.getvalue())
 
 
@@ -166,9 +163,9 @@ def test_a_peer_that_fails_is_left_out_from_there_on_and_told(tmp_path: Path) ->
     diary: list[str] = []
     refuses = Scripted("ucx", diary, [1.0, PeerFailed("no such transport"), *([1.0] * 4)])
     dies = Scripted("tcp", diary, [1.0, 1.0, RankFailed(1, "was killed")])
-    entrants = [Entrant(OURS, Scripted(OURS, diary, [1.0] * 8))]
-    entrants += [Entrant("ucx", refuses), Entrant("tcp", dies)]
-    good, text = told(entrants, Options(peers=("ucx", "tcp"), json_path=path))
+    entries = [Entry(OURS, Scripted(OURS, diary, [1.0] * 8))]
+    entries += [Entry("ucx", refuses), Entry("tcp", dies)]
+    good, text = told(entries, Options(peers=("ucx", "tcp"), json_path=path))
     assert good
     assert "ucx write no such transport" in text
     assert "tcp everything from read on: rank 1 was killed" in text
@@ -186,55 +183,48 @@ def test_a_peer_that_fails_is_left_out_from_there_on_and_told(tmp_path: Path) ->
     assert steady == {(OURS, "write"), (OURS, "read"), ("ucx", "read")}
     assert "~1e-09" in text
     assert "~ taken twice, with all others in between, it differed by more than 20%." in text
-    assert "write bandwidth, GB/s (ratios: zerohop C++ / theirs); ends: free" in text
+    assert "write bandwidth, GB/s (ratios: zerohop Python / theirs); ends: free" in text
 
 
 def test_a_figure_of_ours_that_fails_makes_the_run_fail_and_the_rest_is_measured() -> None:
     diary: list[str] = []
     ours = Scripted(OURS, diary, [FigureFailed("late"), *([1.0] * 4)])
-    good, text = told([Entrant(OURS, ours)], Options())
+    good, text = told([Entry(OURS, ours)], Options())
     assert not good
     assert "zerohop bench failed: write: late" in text
-    assert diary.count(f"{OURS} read cpp") == 4
+    assert diary.count(f"{OURS} read python") == 4
 
 
 def test_ours_that_dies_ends_the_run_and_what_was_measured_is_told(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     diary: list[str] = []
     ours = Scripted(OURS, diary, [1.0] * 2 + [RankFailed(0, "was killed")])
-    good, text = told([Entrant(OURS, ours)], Options(json_path=path))
+    good, text = told([Entry(OURS, ours)], Options(json_path=path))
     assert not good
     assert "zerohop bench failed: rank 0 was killed" in text
     assert diary[-1] == f"{OURS} closes"
     assert [row["test"] for row in json.loads(path.read_text())] == ["header", "write"]
 
 
-def refuse(facts: object) -> None:
-    raise PeerFailed("the wrong route")
-
-
-def test_an_entrant_that_is_needed_ends_the_run_and_others_are_told() -> None:
+def test_an_entry_that_is_needed_ends_the_run_and_others_are_told() -> None:
     diary: list[str] = []
-    way = Entrant(OURS, Scripted(OURS, diary, []), check=refuse, label="one way")
-    rest = Entrant(OURS, Scripted(OURS, diary, [1.0] * 8), needed=True)
+    way = Entry(OURS, Scripted(OURS, diary, []), must_go="p2p", label="one way")
+    rest = Entry(OURS, Scripted(OURS, diary, [1.0] * 8), needed=True)
     good, text = told([way, rest], Options())
     assert good
-    assert "one way everything the wrong route" in text
-    needed = Entrant(OURS, Scripted(OURS, diary, []), check=refuse, needed=True)
+    assert "one way everything the route is by hand, not p2p: for a test" in text
+    needed = Entry(OURS, Scripted(OURS, diary, []), must_go="p2p", needed=True)
     good, text = told([needed], Options())
     assert not good
-    assert "zerohop bench failed: the wrong route" in text
+    assert "zerohop bench failed: the route is by hand, not p2p: for a test" in text
     assert "not available" not in text
 
 
 def test_what_cannot_even_be_planned_is_told() -> None:
-    console = Console(file=StringIO(), width=200)
-
-    def make(options: Options) -> Bench:
+    def make(options: Options) -> Suite:
         raise RankFailed(0, "sees no GPU")
 
-    assert not run_bench(make, Options(), console)
-    assert "zerohop bench failed: rank 0 sees no GPU" in console.file.getvalue()
+    assert conduct(make, Options()).failure == "rank 0 sees no GPU"
 
 
 def test_a_run_is_as_long_as_is_asked_for() -> None:
@@ -289,11 +279,10 @@ def test_what_takes_less_than_two_seconds_shows_no_progress(stream, monkeypatch)
     assert watched(stream(), monkeypatch, 0.1) == ""
 
 
-def test_on_a_terminal_there_is_a_bar_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
+def test_on_a_terminal_there_is_one_line_that_is_gone_in_the_end(monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", watched(Terminal(), monkeypatch, 3.0))
-    assert re.search("zerohop bench soft: write 9 B .* 9/10 about 3 s left", shown)
+    *_, last, end = watched(Terminal(), monkeypatch, 3.0).split(ERASE)
+    assert (last, end) == ("zerohop bench soft: 9 of 10, write 9 B, about 3 s left", "")
 
 
 def test_absences_are_told_once_and_only_with_a_reason() -> None:

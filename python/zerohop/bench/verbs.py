@@ -1,34 +1,127 @@
-"""One of the two processes with queue pairs of their own, and the loops that it plays, from Python or C++."""
+"""`zerohop bench verbs`: bare queue pairs of two processes, by zh.verbs, from C++, and by perftest."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+import zerohop as zh
 from zerohop import _core, verbs
-from zerohop.bench.loops import LOOP_TIMEOUT_S, poll_for
-from zerohop.bench.peer import FigureFailed
-from zerohop.bench.plan import Order, window
-from zerohop.bench.turns import Found
-from zerohop.bench.verbs.plan import (
-    INLINE_NBYTES,
-    PING_PONG,
-    QUEUE_PAIRS,
-    RECEIVE_DEPTH,
-    SEND_DEPTH,
-    TESTS,
-    Test,
+from zerohop.bench.loops import LOOKS, LOOP_TIMEOUT_S, each_of, polled_ping_pong
+from zerohop.bench.peers import perftest
+from zerohop.bench.plan import (
+    KIB,
+    MIB,
+    FigureFailed,
+    Options,
+    Order,
+    PeerFailed,
+    Plan,
+    Step,
+    make_plan,
+    window,
 )
+from zerohop.bench.rows import OURS
+from zerohop.bench.runner import Entry, Suite
+from zerohop.bench.tables import listed, over_sizes
+from zerohop.bench.workers import Player, Workers
 from zerohop.errors import Error
+from zerohop.host import available_memory
 from zerohop.local import Link
 
-LOOKS = 4096  # at a completion queue, between two looks at the clock
+QUEUE_PAIRS = 4
+SEND_DEPTH, RECEIVE_DEPTH = 128, 256  # of each queue pair; bandwidth loops post fewer sends
+INLINE_NBYTES = 64
+ATOMIC_NBYTES = 8
+QUICK_SIZES = (8, 4 * KIB, 64 * KIB, MIB)
+SHARE_OF_FREE = 0.1  # of memory, for each of the two arenas' halves
+PING_PONG = "ping_pong_latency"
 
 
-class End:
+@dataclass(frozen=True)
+class Test:
+    """What is posted, of `operation`; on so many queue pairs by turns. said: of its table over sizes."""
+
+    operation: str
+    said: str = ""
+    inline: bool = False
+    queue_pairs: int = 1
+
+
+SIZED = {
+    PING_PONG: Test("write", "write, half round trip, its last byte polled"),
+    "write_latency": Test("write", "write, from post to completion"),
+    "read_latency": Test("read", "read, from post to completion"),
+    "send_latency": Test("send", "send, from post to completion"),
+    "write": Test("write", "write bandwidth"),
+    f"write_{QUEUE_PAIRS}_qp": Test(
+        "write", f"write bandwidth, {QUEUE_PAIRS} queue pairs", queue_pairs=QUEUE_PAIRS
+    ),
+    "read": Test("read", "read bandwidth"),
+    "send": Test("send", "send bandwidth"),
+}
+INLINE = {"write_inline_latency": Test("write", inline=True)}
+ATOMIC = {
+    "fetch_add_latency": Test("fetch_add"),
+    "compare_swap_latency": Test("compare_swap"),
+    "fetch_add_rate": Test("fetch_add"),
+}
+TESTS = {**SIZED, **INLINE, **ATOMIC}
+TABLES = (
+    *(
+        over_sizes(name, test.said, "p50" if name.endswith("latency") else "bandwidth")
+        for name, test in SIZED.items()
+    ),
+    listed(
+        "8 B, from post to completion",
+        "p50",
+        {
+            ("write_latency", 8): "write",
+            ("write_inline_latency", 8): "write, inline",
+            ("fetch_add_latency", ATOMIC_NBYTES): "fetch_add",
+            ("compare_swap_latency", ATOMIC_NBYTES): "compare_swap",
+        },
+    ),
+    listed("atomics under way at once", "rate", {("fetch_add_rate", ATOMIC_NBYTES): "fetch_add"}),
+)
+
+
+def make(options: Options) -> Suite:
+    plan = make_plan(options, available_memory() * SHARE_OF_FREE, QUICK_SIZES)
+    device = choose_device(options.device)
+    ours = Workers(OURS, 2, End, device, 2 * max(*plan.sizes, ATOMIC_NBYTES))
+    entries = [Entry(OURS, ours, needed=True)]
+    if "raw" in options.peers:
+        entries.append(Entry("raw", ours, ("cpp",), route="verbs"))
+    if "perftest" in options.peers:
+        entries.append(Entry("perftest", perftest.contender(device), ("cpp",), route="verbs"))
+    return Suite("verbs", steps(plan), entries, TABLES, plan=plan)
+
+
+def steps(plan: Plan) -> list[Step]:
+    found = [plan.step(test, nbytes) for nbytes in plan.sizes for test in SIZED]
+    small = [nbytes for nbytes in plan.sizes if nbytes <= INLINE_NBYTES]
+    found += [plan.step(test, nbytes) for nbytes in small for test in INLINE]
+    return found + [plan.step(test, ATOMIC_NBYTES) for test in ATOMIC]
+
+
+def choose_device(name: str | None) -> str:
+    """The one that is named, if it can be opened, or else that of an Endpoint. Raises PeerFailed."""
+    try:
+        if name is not None:
+            return verbs.Device(name).name
+        with zh.Endpoint() as endpoint:
+            return endpoint.device.split(",")[0]
+    except zh.Error as error:
+        raise PeerFailed(str(error)) from None
+
+
+class End(Player):
     """Rank 0 posts; rank 1 owns what is written and read, and receives. Both play the ping-pong."""
 
     def __init__(self, link: Link, device: str, arena_nbytes: int) -> None:
@@ -36,8 +129,7 @@ class End:
         self._first = link.rank == 0
         self._device = verbs.Device(device)
         domain = self._device.pd()
-        depth = QUEUE_PAIRS * SEND_DEPTH
-        self._queue = verbs.CompletionQueue(self._device, depth)
+        self._queue = verbs.CompletionQueue(self._device, QUEUE_PAIRS * SEND_DEPTH)
         self._receives = verbs.CompletionQueue(self._device, QUEUE_PAIRS * RECEIVE_DEPTH)
         options = {
             "send_depth": SEND_DEPTH,
@@ -58,19 +150,18 @@ class End:
         link.exchange(None)
 
     def facts(self) -> dict[str, Any]:
-        options = self._pairs[0].options
         return {
             "device": self._device.name,
             "route": "verbs",
             "provider": self._device.provider,
             "mtu": self._device.mtu,
-            "inline_bytes": options["inline_bytes"],
+            "inline_bytes": self._pairs[0].options["inline_bytes"],
         }
 
     def close(self) -> None:
         self._region.close()
 
-    def perform(self, order: Order) -> float | Sequence[float] | Found:
+    def perform(self, order: Order) -> Any:
         test = TESTS[order.test]
         if test.inline and order.nbytes > self._pairs[0].options["inline_bytes"]:
             return {}
@@ -105,17 +196,12 @@ class End:
 
     def _latency(self, test: Test, order: Order) -> Sequence[float]:
         positional, named = self._request(test, order.nbytes)
-        pair, queue, clock = self._pairs[0], self._queue, time.perf_counter
+        pair, queue = self._pairs[0], self._queue
         if order.driver == "cpp":
             request = verbs.SendRequest(*positional, **named)
             return _core.bench_verbs_latency(pair, queue, request, order.times, LOOP_TIMEOUT_S)
-        seconds = []
-        for _ in range(order.times):
-            begin = clock()
-            pair.post_send(*positional, **named)
-            take(queue)
-            seconds.append(clock() - begin)
-        return seconds
+        post = partial(pair.post_send, *positional, **named)
+        return each_of(lambda: (post(), take(queue)), order.times)
 
     def _stream(self, test: Test, order: Order) -> float:
         positional, named = self._request(test, order.nbytes)
@@ -156,28 +242,18 @@ class End:
         return time.perf_counter() - begin
 
     def _ping_pong(self, order: Order) -> Sequence[float]:
-        nbytes, queue, pair = order.nbytes, self._queue, self._pairs[0]
+        nbytes, times, queue, pair = order.nbytes, order.times, self._queue, self._pairs[0]
         positional, named = self._request(TESTS[PING_PONG], nbytes)
-        ball, landing = self._array[:nbytes], self._array[self._half : self._half + nbytes]
         if order.driver == "cpp":
             request = verbs.SendRequest(*positional, **named)
+            ball, landing = self._array[:nbytes], self._array[self._half : self._half + nbytes]
             return _core.bench_verbs_ping_pong(
-                *(pair, queue, request, ball, landing, order.times, self._first, LOOP_TIMEOUT_S)
+                *(pair, queue, request, ball, landing, times, self._first, LOOP_TIMEOUT_S)
             )
-        seconds, clock, memory = [], time.perf_counter, landing.data
-        for number in range(1, order.times + 1):
-            mark = 1 + number % 255
-            begin = clock()
-            if not self._first:
-                poll_for(memory, nbytes - 1, mark)
-            ball[nbytes - 1] = mark
-            pair.post_send(*positional, **named)
-            if self._first:
-                poll_for(memory, nbytes - 1, mark)
-            take(queue)
-            seconds.append((clock() - begin) / 2)
-        landing[nbytes - 1] = 0
-        return seconds
+        throw, memory = partial(pair.post_send, *positional, **named), self._array.data
+        return polled_ping_pong(
+            self._first, throw, lambda _: take(queue), memory, nbytes, self._half, times
+        )
 
 
 def take(queue: verbs.CompletionQueue) -> int:

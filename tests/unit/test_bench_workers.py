@@ -9,40 +9,41 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from support.bench_players import Hangs
 from support.launchers import needs
 from support.patience import patient
+from zerohop.bench import placement
 from zerohop.bench.idle import Idle
+from zerohop.bench.pair import Pair
 from zerohop.bench.peers import mpi
-from zerohop.bench.placement import APART, TOGETHER, usable_cores
+from zerohop.bench.placement import APART, FREE, TOGETHER, usable_cores
 from zerohop.bench.plan import Order
-from zerohop.bench.turns import OURS, Contestant
-from zerohop.bench.worker import Pair
-from zerohop.local import Link
+from zerohop.bench.rows import OURS
+from zerohop.bench.workers import Player, Workers
+from zerohop.local import Link, RankFailed
 
 LOST_S = 4.0  # of silence: more than it takes to declare a process lost
 KILLED_PARENT = """
 import os, signal
-from zerohop.bench.turns import Contestant
+from zerohop.bench.workers import Workers
 from tests_player import Where
 
 if __name__ == "__main__":
-    contestant = Contestant("x", 2, 60.0, Where)
-    contestant.facts()
-    contestant.pause()
-    print(*contestant.start().pids, flush=True)
+    contender = Workers("x", 2, Where)
+    contender.facts()
+    contender.pause()
+    print(*contender.start().pids, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-class Where:
+class Where(Player):
     """A player that says where it may run."""
 
     def __init__(self, link: Link) -> None: ...
 
     def facts(self) -> dict[str, list[int]]:
         return {"cores": sorted(os.sched_getaffinity(0))}
-
-    def close(self) -> None: ...
 
 
 def state(pid: int) -> str:
@@ -62,25 +63,25 @@ def come_to(states: str, pids: Iterable[int]) -> bool:
 
 
 def test_workers_stop_and_go_on_in_the_place_they_were_given() -> None:
-    for placement in (TOGETHER, APART):
-        contestant = Contestant("x", 2, 60.0, Where, placement=placement)
-        pids = contestant.start().pids
+    for where in (TOGETHER, APART):
+        contender = Workers("x", 2, Where)
+        pids = contender.start(where).pids
         cores = usable_cores()
-        found = [answer["cores"] for answer in contestant.ask("facts")]
-        assert found == [[cores[rank % len(cores) if placement == APART else 0]] for rank in (0, 1)]
-        contestant.pause()
+        found = [answer["cores"] for answer in contender.ask("facts")]
+        assert found == [[cores[rank % len(cores) if where == APART else 0]] for rank in (0, 1)]
+        contender.pause()
         assert come_to("T", pids)
-        contestant.resume()
-        contestant.finish()
-        contestant.pause()  # nobody is there any more
+        contender.resume()
+        contender.finish()
+        contender.pause()  # nobody is there any more
 
 
 def test_ranks_of_mpi_stop_and_go_on() -> None:
     needs(commands=("mpirun",), modules=("mpi4py",))
-    player = mpi.Mpi(60.0, ("zerohop.bench.peers.mpi_job",))
+    player = mpi.contender(2, 0)
     player.start()
     player.facts()
-    pids = [rank.pid for rank in player._ranks]
+    pids = player.start().pids
     player.pause()
     assert come_to("T", pids)
     player.resume()
@@ -92,14 +93,14 @@ def test_ranks_of_mpi_stop_and_go_on() -> None:
 
 @pytest.mark.parametrize("p2p", [0, 1])
 def test_two_processes_of_ours_outlive_a_stop_longer_than_it_takes_to_be_lost(p2p: int) -> None:
-    contestant = Contestant(OURS, 2, 60.0, Pair, "soft0", 1 << 16, p2p)
+    contender = Workers(OURS, 2, Pair, "soft0", 1 << 16, p2p)
     order = Order("latency", "python", 8, 10)
-    contestant.measure(order, 0.1)
-    contestant.pause()
+    contender.measure(order, 0.1)
+    contender.pause()
     time.sleep(LOST_S)
-    contestant.resume()
-    assert contestant.measure(order, 0.1)["p50"] > 0
-    contestant.finish()
+    contender.resume()
+    assert contender.measure(order, 0.1)["p50"] > 0
+    contender.finish()
 
 
 def test_who_is_stopped_when_the_benchmark_is_killed_is_killed_too(tmp_path: Path) -> None:
@@ -122,9 +123,40 @@ def test_who_is_stopped_when_the_benchmark_is_killed_is_killed_too(tmp_path: Pat
 
 
 def test_idle_peers_are_counted_in_new_processes_every_time() -> None:
-    contestant = Contestant(OURS, 2, 60.0, Idle, "soft0", anew=True)
+    contender = Workers(OURS, 2, Idle, "soft0", anew=True)
     order = Order("idle_peers_3", "cpp", 0, 3)
-    pids = set(contestant.start().pids)
-    assert contestant.measure(order, 0.0).keys() == {"rss_per_peer"}
-    assert not pids & set(contestant.start().pids)
-    assert contestant.measure(order, 0.0).keys() == {"rss_per_peer"}
+    pids = set(contender.start().pids)
+    assert contender.measure(order, 0.0).keys() == {"rss_per_peer"}
+    assert not pids & set(contender.start().pids)
+    assert contender.measure(order, 0.0).keys() == {"rss_per_peer"}
+
+
+def test_ends_are_placed_on_cores_first_and_on_their_other_threads_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for cpu, siblings in enumerate(("0,2", "1,3", "0,2", "1,3", "4-5", "4-5")):
+        folder = tmp_path / f"cpu{cpu}/topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{siblings}\n")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(7)))
+    assert placement.usable_cores(tmp_path) == [0, 1, 4, 6, 2, 3, 5]
+    placed: list[set[int]] = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: placed.append(set(cores)))
+    monkeypatch.setattr(placement, "usable_cores", lambda: [0, 4])
+    for place in (APART, TOGETHER, FREE):
+        for rank in range(3):
+            placement.place(place, rank)
+    assert placed == [{0}, {4}, {0}, {0}, {0}, {0}]
+
+
+def test_a_peer_that_hangs_is_ended_after_its_bound() -> None:
+    peer = Workers("nccl", 2, Hangs)
+    assert peer.ask("facts") == [{"dies": "1.0"}] * 2
+    pids = peer._ranks.pids
+    peer._ranks._silence = 1.0  # from here on, when its processes are there
+    with pytest.raises(RankFailed, match="no word from rank 0, 1 for 1 s"):
+        peer.ask(Order("write", "python", 8, 1))
+    peer.close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

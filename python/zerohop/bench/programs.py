@@ -1,4 +1,4 @@
-"""Running another project's benchmark: a server and a client process on loopback, both bounded in time."""
+"""Contenders that are other projects' programs: a server and a client on loopback, both bounded in time."""
 
 from __future__ import annotations
 
@@ -7,24 +7,58 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 from zerohop.bench.placement import FREE, placed
+from zerohop.bench.plan import Contender, Found, Order, PeerFailed
 
 LISTEN_S = 10.0  # for the server to open its port
 RUN_S = 120.0  # for one run of the client
 LISTENING = "0A"  # the state TCP_LISTEN in /proc/net/tcp
-PLACEMENT = ContextVar("PLACEMENT", default=FREE)
+Result = TypeVar("Result")
 
 
-class PeerFailed(RuntimeError):
-    """A peer that was asked for is missing or failed; the message says what to install or what it said."""
+class Programs(Contender):
+    """A contender that is run anew for every figure, and idle in between.
+
+    look: what it is, for the header. tests: what of ours it can do, from nbytes, seconds and a placement.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        look: Callable[[], Mapping[str, Any]],
+        tests: Mapping[str, Callable[[int, float, str], Found]],
+    ) -> None:
+        self.name = name
+        self._look = look
+        self._tests = tests
+        self._placement = FREE
+
+    def start(self, placement: str = FREE) -> None:
+        self._placement = placement
+
+    def facts(self) -> Mapping[str, Any]:
+        return self._look()
+
+    def measure(self, order: Order, seconds: float) -> Found:
+        if order.test not in self._tests:
+            raise PeerFailed("")
+        return self._tests[order.test](order.nbytes, seconds, self._placement)
 
 
-class FigureFailed(PeerFailed):
-    """A figure was not taken that should have been: no answer came, or an error."""
+def lasting(
+    run: Callable[[int], tuple[float, Result]], few: int, most: int, seconds: float
+) -> Result:
+    """What a run of about `seconds` found. A first one of `few` times tells the pace, and may be enough.
+
+    run: from times, the seconds of each, and the result.
+    """
+    each, found = run(few)
+    times = min(most, int(seconds / max(each, 1e-7)))
+    return found if times <= 2 * few else run(times)[1]
 
 
 def require_program(program: str, package: str) -> str:
@@ -32,6 +66,12 @@ def require_program(program: str, package: str) -> str:
     if path is None:
         raise PeerFailed(f"{program} is not installed: apt-get install {package}")
     return path
+
+
+def printed(program: str, option: str, package: str) -> str:
+    """What it prints: its version."""
+    command = [require_program(program, package), option]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def free_port() -> int:
@@ -42,13 +82,13 @@ def free_port() -> int:
 
 
 def run_pair(
-    server: list[str], client: list[str], port: int, environment: Mapping[str, str] | None = None
+    server: list[str],
+    client: list[str],
+    port: int,
+    placement: str = FREE,
+    environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Starts `server`, runs `client` once its port is open, and returns what the client printed.
-
-    PLACEMENT: of the two.
-    """
-    placement = PLACEMENT.get()
+    """Starts `server`, runs `client` once its port is open, and returns what the client printed."""
     variables = {**os.environ, **(environment or {})}
     name = " ".join(client)
     with placed(placement, 0):
@@ -90,11 +130,8 @@ def _await_listener(serving: subprocess.Popen[str], port: int) -> None:
 
 def _is_listening(port: int) -> bool:
     """Reads the kernel's table: a connection made to find out would be taken for the client's."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        path = Path(table)
-        if not path.exists():
-            continue
-        for line in path.read_text().splitlines()[1:]:
+    for path in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        for line in path.read_text().splitlines()[1:] if path.exists() else ():
             fields = line.split()
             if fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
                 return True

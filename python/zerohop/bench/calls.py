@@ -1,0 +1,141 @@
+"""What single calls cost on one side, from Python and, where C++ has the same call, from there."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zerohop import _core
+from zerohop.bench.loops import batches
+from zerohop.bench.plan import Found, PeerFailed
+from zerohop.stats import percentiles
+
+if TYPE_CHECKING:
+    from zerohop.bench.pair import Side
+
+POSTS = 32  # under one clock reading: fewer than the send queue takes
+BATCHES = 200
+REGISTERS = 2000
+NBYTES = 8
+FIRST_SLOT = 100  # of those that the waits are for
+BOUND_S = 60.0
+
+Samples = Sequence[float]  # seconds a call, of each batch
+
+
+def cost_of(side: Side, test: str, driver: str) -> Found:
+    """Of what a call takes in each batch the median and the 99th percentile."""
+    calls = _CPP if driver == "cpp" else _PYTHON
+    if test not in calls:
+        raise PeerFailed(
+            ""
+        )  # C++ has no coroutines of this package, and registers no Python object
+    told = percentiles(calls[test](side))
+    return {"per_call": told["p50"], "p99": told["p99"]}
+
+
+def per_call(call: Callable[[], object]) -> float:
+    """Median over ten batches."""
+    return statistics.median(batches(call, REGISTERS // 10, 10, len))
+
+
+def python_post(side: Side) -> float:
+    return statistics.median(_post_write(side))
+
+
+def _post_write(side: Side) -> Samples:
+    write, near, far = side.peer.write, side.arena[:NBYTES], side.remote[:NBYTES]
+    return batches(lambda: write(near, far), POSTS, BATCHES, wait_for_all)
+
+
+def wait_for_all(transfers: Sequence[Any]) -> None:
+    for transfer in transfers:
+        transfer.wait()
+
+
+def _write_and_wait(side: Side) -> Samples:
+    write, near, far = side.peer.write, side.arena[:NBYTES], side.remote[:NBYTES]
+    return batches(lambda: write(near, far).wait(), POSTS, BATCHES, len)
+
+
+def _read_and_wait(side: Side) -> Samples:
+    read, near, far = side.peer.read, side.arena[:NBYTES], side.remote[:NBYTES]
+    return batches(lambda: read(far, near).wait(), POSTS, BATCHES, len)
+
+
+def _write_and_await(side: Side) -> Samples:
+    write, near, far = side.peer.write, side.arena[:NBYTES], side.remote[:NBYTES]
+
+    async def each() -> Samples:
+        seconds = []
+        for _ in range(BATCHES):
+            begin = time.perf_counter()
+            for _ in range(POSTS):
+                await write(near, far)
+            seconds.append((time.perf_counter() - begin) / POSTS)
+        return seconds
+
+    return asyncio.run(each())
+
+
+def _notify(side: Side) -> Samples:
+    call = side.peer.notify
+    return batches(lambda: call(FIRST_SLOT, 1), POSTS, BATCHES, wait_for_all)
+
+
+def _wait_notify(side: Side) -> Samples:
+    """For notifications that are there already."""
+    endpoint, slots = side.endpoint, range(FIRST_SLOT, FIRST_SLOT + POSTS)
+    wait = endpoint.wait_notify
+    seconds = []
+    for _ in range(BATCHES):
+        for slot in slots:
+            endpoint.notify(slot, 1)
+        begin = time.perf_counter()
+        for slot in slots:
+            wait(slot)
+        seconds.append((time.perf_counter() - begin) / POSTS)
+    return seconds
+
+
+def _register_again(side: Side) -> Samples:
+    """An array that is registered already."""
+    array = np.zeros(64, np.uint8)
+    with side.endpoint.register(array):
+        return batches(lambda: side.endpoint.register(array), REGISTERS // 10, 10, len)
+
+
+def _each_from_cpp(side: Side, operation: str) -> Samples:
+    near, far = side.arena[:NBYTES], side.remote[:NBYTES]
+    return [
+        _core.bench_stream(side.peer, operation, near, far, POSTS, 1, BOUND_S) / POSTS
+        for _ in range(BATCHES)
+    ]
+
+
+_PYTHON: dict[str, Callable[[Side], Samples]] = {
+    "post_write": _post_write,
+    "write_and_wait": _write_and_wait,
+    "write_and_await": _write_and_await,
+    "read_and_wait": _read_and_wait,
+    "notify": _notify,
+    "wait_notify": _wait_notify,
+    "register_again": _register_again,
+}
+_CPP: dict[str, Callable[[Side], Samples]] = {
+    "post_write": lambda side: _core.bench_post(
+        side.peer, side.arena[:NBYTES], side.remote[:NBYTES], POSTS, BATCHES, BOUND_S
+    ),
+    "write_and_wait": lambda side: _each_from_cpp(side, "write"),
+    "read_and_wait": lambda side: _each_from_cpp(side, "read"),
+    "notify": lambda side: _core.bench_notify(side.peer, FIRST_SLOT, POSTS, BATCHES, BOUND_S),
+    "wait_notify": lambda side: _core.bench_wait_notify(
+        side.endpoint, FIRST_SLOT, POSTS, BATCHES, BOUND_S
+    ),
+}
+CALLS = tuple(_PYTHON)

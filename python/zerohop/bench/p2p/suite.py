@@ -1,0 +1,156 @@
+"""Arrays on the GPUs of two processes of one host: ours, bare copies, PyTorch and NCCL take turns."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from zerohop import _core
+from zerohop.bench.p2p.driver import Driver
+from zerohop.bench.p2p.ours import Ours
+from zerohop.bench.p2p.peers import NCCL_SETTINGS, TORCH_SETTINGS, Nccl, Raw, Torch
+from zerohop.bench.p2p.plan import (
+    BLOCK_TESTS,
+    BLOCKS_NBYTES,
+    MAPPING_NBYTES,
+    arena_nbytes,
+    gpu_plan,
+    mapping_nbytes,
+    steps,
+)
+from zerohop.bench.plan import KIB, MIB, Options, PeerFailed
+from zerohop.bench.rows import OURS
+from zerohop.bench.runner import Absences, Entry, Suite
+from zerohop.bench.tables import over_sizes
+from zerohop.bench.targets import Of, Target, up_from
+from zerohop.bench.workers import Workers
+from zerohop.local import Link, Ranks
+
+BOUND_S = 90.0  # for any one answer of a contender; of the first, its start included
+PEERS: dict[str, tuple[Any, int, str]] = {  # the player, how many of it, what is set for it
+    "raw": (Raw, 1, ""),
+    "torch": (Torch, 2, TORCH_SETTINGS),
+    "nccl": (Nccl, 2, NCCL_SETTINGS),
+}
+TABLES = (
+    over_sizes("write_latency", "write, waited for by the CPU", "p50"),
+    over_sizes("stream_notify", "write + notify, stream to stream, one way", "one_way"),
+    over_sizes("write", "write bandwidth"),
+    over_sizes("read", "read bandwidth"),
+    over_sizes("both", "both directions at once, sum"),
+    *(over_sizes(test, f"{test}, scattered blocks") for test in BLOCK_TESTS),
+    over_sizes("halo", "halo columns of 64 B (raw: row by row)"),
+    over_sizes("post_write", "host time of the call that posts a write", "per_call"),
+    over_sizes("stream_notify", "host time of the call that posts a write + notify", "per_call"),
+    over_sizes("mapping", "first write to an allocation, above later ones", "first"),
+    over_sizes(
+        "mapping", "posting to mapped memory by a new RemoteMemory, above a known one", "cached"
+    ),
+    over_sizes("mapping", "standard error of that difference", "cached_error"),
+)
+LARGE = up_from(256 * MIB)
+WRITE = Of("write")
+
+
+def _notification(said: str, sizes: Any, bound: float) -> Target:
+    target = f"{said} write+notify, stream to stream, one way"
+    return Target(target, bound, Of("stream_notify", "one_way"), sizes=sizes)
+
+
+def _list(test: str, bound: float) -> Target:
+    return Target(f"{test}, 64 MiB in all", bound, Of(test), at_least=True, sizes=(BLOCKS_NBYTES,))
+
+
+def _large(said: str, bound: float, ours: Of, other: Of) -> Target:
+    return Target(said, bound, ours, other, at_least=True, sizes=LARGE)
+
+
+TARGETS = (
+    _large("write from 256 MiB / raw", 0.99, WRITE, Of("write", impl="raw")),
+    _large("write from 256 MiB / nccl", 1.05, WRITE, Of("write", impl="nccl")),
+    _notification("8 B to 4 KiB", range(8, 4 * KIB + 1), 4.5e-6),
+    _notification("64 KiB", (64 * KIB,), 6e-6),
+    _notification("1 MiB", (MIB,), 9e-6),
+    Target("posting a write", 4e-6, Of("post_write", "per_call"), sizes=(8,)),
+    Target(
+        "posting a write+notify behind a stream", 4e-6, Of("stream_notify", "per_call"), sizes=(8,)
+    ),
+    _list("write_many_4k", 280e9),
+    _list("write_many_16k", 320e9),
+    _list("write_many_64k", 340e9),
+    Target(
+        "halo columns / a loop of row copies",
+        10.0,
+        Of("halo"),
+        Of("halo", impl="raw"),
+        at_least=True,
+    ),
+    _large("reading from 256 MiB / writing", 0.95, Of("read"), WRITE),
+    _large("both directions from 256 MiB / one", 1.9, Of("both"), WRITE),
+    Target("first mapping of 1 GiB", 2e-3, Of("mapping", "first"), sizes=(MAPPING_NBYTES,)),
+    Target(
+        "cached mapping of 1 GiB, and its standard error",
+        2e-6,
+        Of("mapping", "cached"),
+        Of("mapping", "cached_error"),
+        operator.add,
+        sizes=(MAPPING_NBYTES,),
+    ),
+)
+NO_GPU = (
+    "No GPU is visible to the driver, so there is nothing to measure between GPUs (zerohop doctor says why). "
+    "zerohop bench host measures between host arrays of two processes, p2p among the ways."
+)
+
+
+def make(options: Options) -> Suite:
+    gpus, free, facts = two_gpus(NO_GPU)
+    plan = gpu_plan(options, free, len(set(gpus)))
+    absences = Absences()
+    return Suite(
+        "p2p",
+        steps(plan, mapping_nbytes(free)),
+        entries(options, gpus, arena_nbytes(plan), absences),
+        TABLES,
+        {"": TARGETS},
+        plan=plan,
+        facts=facts,
+        absences=absences,
+    )
+
+
+def entries(
+    options: Options, gpus: tuple[int, int], nbytes: int, absences: Absences
+) -> list[Entry]:
+    """`absences` gets those that one GPU alone leaves out."""
+    memory = f"cuda:{gpus[0]} -> cuda:{gpus[1]}"
+    ours = Workers(OURS, 2, Ours, options.device, gpus, nbytes, bound=BOUND_S)
+    found = [Entry(OURS, ours, memory=memory, needed=True, must_go="p2p")]
+    for name, (player, size, settings) in PEERS.items():
+        if name not in options.peers:
+            continue
+        if name == "nccl" and gpus[0] == gpus[1]:
+            absences.note(name, "", "NCCL takes one process per GPU, and there is one GPU here")
+            continue
+        peer = Workers(name, size, player, gpus, nbytes, bound=BOUND_S)
+        found.append(Entry(name, peer, memory=memory, settings=settings))
+    return found
+
+
+def two_gpus(without: str) -> tuple[tuple[int, int], int, dict[str, Any]]:
+    """(both ordinals, bytes free on the fuller one, facts). Raises PeerFailed `without` any."""
+    count = _core.gpu_count()
+    if count == 0:
+        raise PeerFailed(without)
+    gpus = (0, min(1, count - 1))
+    with Ranks(look, 1, gpus, silence=BOUND_S) as ranks:
+        free, facts = ranks.results()[0]
+    return gpus, free, facts
+
+
+def look(link: Link, gpus: tuple[int, int]) -> tuple[int, dict[str, Any]]:
+    """(bytes free on the fuller GPU, facts), found out by a process that goes away with its contexts."""
+    driver = Driver()
+    found = [driver.gpu(ordinal) for ordinal in gpus]
+    facts = {"gpus": [gpu.name() for gpu in found], "cuda_driver": driver.version()}
+    return min(gpu.free_nbytes() for gpu in found), facts

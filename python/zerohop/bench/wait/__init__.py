@@ -1,1 +1,0 @@
-"""How long processes wait for each other: `zerohop bench wait`."""

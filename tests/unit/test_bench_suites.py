@@ -1,0 +1,231 @@
+"""`zerohop bench host`, `wait`, `verbs`, `registration` and `python`, run for real, as short as shows that all is measured."""
+
+import json
+from io import StringIO
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import zerohop as zh
+from rich.console import Console
+from support.bench_players import FarPair, sentences
+from support.patience import patient
+from zerohop import _core
+from zerohop.bench import calls, host, pair, placement, plan, python, registration, verbs, wait
+from zerohop.bench.command import COMMANDS
+from zerohop.bench.placement import FREE, PLACEMENTS
+from zerohop.bench.plan import KIB, MIB, Options, Order
+from zerohop.bench.rows import OURS
+from zerohop.bench.runner import run_suite
+from zerohop.local import Ranks
+
+SIZES = (8, 64 * KIB)
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures of this machine are not judged here."""
+    monkeypatch.setattr(plan, "QUICK_SECONDS", 0.002)
+    monkeypatch.setattr(calls, "BATCHES", 3)
+    monkeypatch.setattr(wait, "QUICK_SECONDS", 0.002)
+    monkeypatch.setattr(wait, "JOBS", (3,))
+
+
+def run(suite: ModuleType, options: Options) -> tuple[bool, str]:
+    console = Console(file=StringIO(), width=200)
+    good = run_suite(suite.make, options, console)
+    return good, sentences(console.file.getvalue())
+
+
+def measured(
+    suite: ModuleType, path: Path, peers: tuple[str, ...], **others: Any
+) -> tuple[str, dict[str, Any], Rows]:
+    options = Options("soft0", peers, True, SIZES, path, **others)
+    good, text = run(suite, options)
+    assert good, text
+    head, *rows = json.loads(path.read_text())
+    assert [r for r in rows if not 0 < r["value"] < float("inf")] == []
+    assert {r["turns"] for r in rows if r["impl"] == OURS} == {2}
+    absent = [a for a in head.get("not_available", ()) if not a["test"]]
+    assert all("install" in a["reason"] or a["impl"] == "perftest" for a in absent), absent
+    return text, head, rows
+
+
+@pytest.mark.timeout(400)
+def test_host_arrays_go_all_ways_beside_every_peer_that_is_there(tmp_path: Path) -> None:
+    text, head, rows = measured(host, tmp_path / "rows.json", COMMANDS["host"].peers)
+    ours = {(r["test"], r["driver"], r["memory"], r["nbytes"]) for r in rows if r["impl"] == OURS}
+    assert ours == {
+        (test, driver, part, nbytes)
+        for part in host.PARTS
+        for test in (host.CHECKED_TESTS if part.startswith(host.CHECKED) else host.TESTS)
+        for driver in ("cpp", "python")
+        for nbytes in SIZES
+    }
+    assert {(r["memory"], r["route"]) for r in rows if r["impl"] == OURS} == {
+        ("empty", "p2p"),
+        ("numpy", "p2p"),
+        ("device", "host"),
+        ("checked", "p2p"),
+        ("checked device", "host"),
+    }
+    absent = {a["impl"] for a in head["not_available"] if not a["test"]}
+    whole = {
+        "mpi": {"send_latency", "send", "write", "read"},
+        "nixl": {"latency", "write", "read"},
+        "gloo": {"send_latency", "send"},
+        "torch": {"write_latency", "write", "read"},
+    }
+    for peer in set(whole) - absent:
+        found = {(r["test"], r["nbytes"]) for r in rows if r["impl"] == peer}
+        assert found == {(test, nbytes) for test in whole[peer] for nbytes in SIZES}
+    for label in host.PARTS.values():
+        assert label in text
+    assert "Set for zerohop, by the device, as between hosts: p2p=0" in text
+    settings = {"gloo": "GLOO_SOCKET_IFNAME=lo", "mpi": "--oversubscribe --bind-to none"}
+    for peer in set(settings) - absent:
+        assert head["settings"][peer] == settings[peer]
+
+
+def test_without_p2p_what_the_device_does_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair, "Pair", FarPair)
+    good, text = run(host, Options("soft0", quick=True, sizes=(8,)))
+    assert good
+    assert text.count("the route is host, not p2p: forbidden here") == 3  # once each part
+    assert "by the device, as between hosts" in text
+    assert "targets" not in text
+
+
+def test_ping_pongs_of_large_messages_are_left_out() -> None:
+    made = plan.make_plan(Options(sizes=(8, 256 * MIB)), 256 * MIB)
+    large = [step for step in host.steps(made) if step.nbytes > plan.LARGE_NBYTES]
+    assert {step.test for step in large} == {"write", "read", "send"}
+    assert {step.turns for step in large} == {1}
+
+
+@pytest.mark.timeout(patient(400))
+def test_two_processes_wait_in_every_placement_and_jobs_beside_all_who_are_there(
+    tmp_path: Path,
+) -> None:
+    peers = COMMANDS["wait"].peers
+    text, head, rows = measured(wait, tmp_path / "rows.json", peers, placements=PLACEMENTS)
+    absent = {a["impl"].split(",")[0] for a in head.get("not_available", ()) if not a["test"]}
+    everybody = {OURS, "pipe", "tcp", "tcp yielding", "mpi", "gloo"} - absent
+    possible = set(filter(placement.possible, PLACEMENTS))
+    pairs = {(r["placement"], r["impl"]) for r in rows if r["test"] == wait.LATENCY}
+    assert pairs == {(place, who) for place in possible for who in everybody}
+    routes = {r["route"] for r in rows if (r["impl"], r["test"]) == (OURS, wait.LATENCY)}
+    assert routes == {"p2p", "host"}
+    jobs = {(r["test"], r["nbytes"], r["impl"]) for r in rows if r["test"] != wait.LATENCY}
+    assert jobs == {
+        (f"{call}_3", nbytes, who)
+        for call, sizes in wait.CALLS.items()
+        for nbytes in sizes
+        for who in everybody & {OURS, "mpi", "gloo"}
+    }
+    assert {r["placement"] for r in rows if r["test"] != wait.LATENCY} == {FREE}
+    for said in ("zerohop p2p", "zerohop soft0", "all_gather 64 KiB, 3 ranks", "targets"):
+        assert said in text
+
+
+@pytest.mark.timeout(300)
+def test_queue_pairs_are_measured_from_python_and_from_cpp(tmp_path: Path) -> None:
+    text, head, rows = measured(verbs, tmp_path / "rows.json", ("raw", "perftest"))
+    expected = {(test, nbytes) for test in verbs.SIZED for nbytes in SIZES}
+    expected |= {(test, 8) for test in (*verbs.INLINE, *verbs.ATOMIC)}
+    for impl, driver in ((OURS, "python"), ("raw", "cpp")):
+        found = [r for r in rows if r["impl"] == impl]
+        assert {(r["test"], r["nbytes"]) for r in found} == expected
+        assert {r["driver"] for r in found} == {driver}
+    units = {r["test"]: r["unit"] for r in rows}
+    assert (units["fetch_add_rate"], units["write"], units["send_latency"]) == ("1/s", "B/s", "s")
+    assert [a["impl"] for a in head["not_available"]] == ["perftest"]
+    assert "devices of libibverbs, of which soft0 is none" in text
+    assert (head["device"], head["provider"]) == ("soft0", "softhca")
+
+
+def test_a_device_that_is_not_there_is_told() -> None:
+    good, text = run(verbs, Options("mlx9_9", quick=True))
+    assert not good
+    assert "zerohop bench failed: " in text
+    assert "mlx9_9" in text
+
+
+@pytest.mark.timeout(300)
+def test_registering_is_measured_by_size_and_again(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(registration._core, "gpu_count", lambda: 0)
+    text, head, rows = measured(registration, tmp_path / "rows.json", ("raw",))
+    found = {(r["impl"], r["test"], r["metric"], r["nbytes"]) for r in rows}
+    for impl in (OURS, "raw"):
+        assert found >= {(impl, "fresh", m, n) for m in ("register", "close") for n in SIZES}
+        assert found >= {(impl, "again", "register", n) for n in SIZES}
+    assert found >= {(OURS, f"{kind}_numpy", "register", 64) for kind in ("view", "views")}
+    assert [a["reason"] for a in head["not_available"]] == [registration.NO_GPU]
+    assert "register, again <= 2 us" in text
+    assert "10000 views of one array" in text
+
+
+def test_memory_of_a_gpu_is_registered_with_the_cache_and_without(monkeypatch) -> None:
+    monkeypatch.setattr(registration._core, "gpu_count", lambda: 1)
+    entries = registration.make(Options("soft0", quick=True)).entries
+    made = {entry.memory: entry.contender._make[2:] for entry in entries}
+    assert made == {
+        registration.HOST: (None, {}),
+        registration.CACHED: (0, {}),
+        registration.UNCACHED: (0, {"registration_cache": 0}),
+    }
+
+
+@pytest.mark.timeout(300)
+def test_calls_are_measured_from_python_and_from_cpp(tmp_path: Path) -> None:
+    text, head, rows = measured(python, tmp_path / "rows.json", ())
+    found = {(r["test"], r["driver"], r["memory"]) for r in rows}
+    tests = {*calls.CALLS, *python.LATENCIES}
+    assert found >= {(test, "python", part) for test in tests for part in python.PARTS}
+    metrics = {(r["test"], r["metric"]) for r in rows}
+    assert metrics >= {(test, metric) for test in calls.CALLS for metric in ("per_call", "p99")}
+    only_python = {"write_and_await", "register_again"}
+    assert {test for test, driver, _ in found if driver == "cpp"} == tests - only_python
+    assert {r["route"] for r in rows} == {"p2p", "host"}
+    assert "not_available" not in head  # it has no peers
+    assert "await peer.write(...)" in text
+    assert "posting a write from Python - from C++ <= 1 us" in text
+
+
+def test_a_write_is_seen_without_a_notification_by_both_drivers() -> None:
+    with Ranks(pair.work, 2, "soft0", 4096) as ranks:
+        for test, nbytes, times in (
+            *(("write_latency", nbytes, 300) for nbytes in (8, 1, 8, 512)),
+            ("send_latency", 64, 30),
+        ):
+            for driver in plan.DRIVERS:
+                first, second = ranks.ask(Order(test, driver, nbytes, times))
+                assert len(first) == len(second) == times
+                assert all(seconds > 0 for seconds in first)
+        assert ranks.ask("facts")[0]["mtu"] >= 256
+        ranks.tell(None)
+        ranks.results()
+
+
+@pytest.fixture
+def ends():
+    with zh.Endpoint("soft0", timeout=10.0) as here, zh.Endpoint("soft0", timeout=10.0) as there:
+        arena = here.empty((4, 64), "uint8")
+        np.asarray(arena)[:] = 0
+        yield here.connect(there.address), arena, there.empty(64).remote
+
+
+def test_a_ball_that_does_not_come_back_ends_the_loop(ends) -> None:
+    peer, arena, far = ends
+    with pytest.raises(zh.TransferTimeout, match="did not end in time"):
+        _core.bench_memory_ping_pong(peer, arena[0], far, arena[1], 10, True, 0.2)
+
+
+@pytest.mark.parametrize("part", [np.s_[:, 3], np.s_[0, :0]])
+def test_memory_that_cannot_be_polled_is_refused(ends, part) -> None:
+    peer, arena, far = ends
+    with pytest.raises(ValueError, match="contiguous, on the host, and not empty"):
+        _core.bench_memory_ping_pong(peer, arena[0], far, arena[part], 1, True, 1.0)

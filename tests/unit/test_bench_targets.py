@@ -1,0 +1,231 @@
+"""How the benchmarks judge what they found: every target has its line, measured or not."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from zerohop.bench import host, python, registration, soft, wait
+from zerohop.bench.gda import suite as gda
+from zerohop.bench.p2p import suite as p2p
+from zerohop.bench.placement import FREE, TOGETHER
+from zerohop.bench.plan import GIB, KIB, MIB
+from zerohop.bench.rows import OURS, Row
+from zerohop.bench.targets import Target, verdicts
+
+Judged = dict[str, tuple[bool | None, str]]
+ONE_WAY = "8 B to 4 KiB write+notify, stream to stream, one way <= 4.5 us"
+
+
+def row(test: str, nbytes: int, metric: str, value: float, impl: str = OURS, **others) -> Row:
+    fields = {"route": "", "device": "", "memory": "", "driver": "cpp", "unit": "s", **others}
+    return Row("x", test, nbytes=nbytes, metric=metric, value=value, impl=impl, **fields)
+
+
+def rate(test: str, nbytes: int, value: float, impl: str = OURS, **others) -> Row:
+    return row(test, nbytes, "bandwidth", value, impl, **others)
+
+
+def judged(targets: Sequence[Target], *rows: Row) -> Judged:
+    """Those of which there are figures."""
+    found = verdicts(targets, rows)
+    return {v.target: (v.met, v.measured) for v in found if v.met is not None}
+
+
+def met(targets: Sequence[Target], *rows: Row) -> list[bool | None]:
+    return [is_met for is_met, _ in judged(targets, *rows).values()]
+
+
+@pytest.mark.parametrize(
+    ("targets", "first", "last", "count"),
+    [
+        (soft.TARGETS, "write bandwidth from 64 KiB / ucx >= 1",
+         "idle_peers_1000: memory per Peer, but for its queues, <= 64 KiB", 8),
+        (host.TARGETS[host.MAPPED], "write bandwidth from 64 KiB / ucx >= 0.95",
+         "8 B write+notify half round trip from Python <= 3 us", 5),
+        (host.TARGETS[host.PLAIN], "write bandwidth from 64 KiB / ucx >= 0.95",
+         "8 B write from C++ / ucx put <= 3", 3),
+        (p2p.TARGETS, "write from 256 MiB / raw >= 0.99",
+         "cached mapping of 1 GiB, and its standard error <= 2 us", 15),
+        (gda.TARGETS, "8 B put_notify by a thread, one way <= 1.6 us",
+         "direct: rate of posting by 32 threads / by one >= 8", 16),
+        (registration.TARGETS, "register, again <= 2 us", "register, views_torch <= 50 ms", 5),
+    ],
+)  # fmt: skip
+def test_every_target_has_its_line_measured_or_not(targets, first, last, count) -> None:
+    found = verdicts(targets, [])
+    assert (found[0].target, found[-1].target, len(found)) == (first, last, count)
+    assert {(verdict.met, verdict.measured) for verdict in found} == {(None, "")}
+
+
+def test_ratios_are_judged_at_the_worst_size_from_their_threshold() -> None:
+    rows = []
+    for nbytes, ours, theirs in [(4 * KIB, 1, 9), (64 * KIB, 3, 2), (MIB, 9, 10), (GIB, 4, 2)]:
+        rows += [rate("write", nbytes, ours)]
+        rows += [rate("write", nbytes, theirs, impl) for impl in ("ucx", "iperf3")]
+    rows += [rate("write", MIB, 0.0, driver="python")]
+    assert judged(soft.TARGETS, *rows) == {
+        "write bandwidth from 64 KiB / ucx >= 1": (False, "0.9 at 1 MiB, best 2"),
+        "write bandwidth from 1 MiB / iperf3 >= 0.9": (True, "0.9 at 1 MiB, best 2"),
+    }
+    latencies = [row("latency", 8, "p50", 10e-6)]
+    latencies += [row("latency", 8, "p50", 7e-6, impl) for impl in ("ucx", "tcp")]
+    assert met(soft.TARGETS, *latencies) == [True, False]
+    idle = row("idle_peers_100", 0, "rss_per_peer", 65 * KIB)
+    assert list(judged(soft.TARGETS, idle).values()) == [(False, "65 KiB")]
+
+
+def test_calls_and_registrations_are_judged() -> None:
+    posts = [row("post_write", 8, "per_call", 1.0e-6)]
+    posts += [row("post_write", 8, "per_call", 2.5e-6, driver="python")]
+    assert judged([python.POSTING], *posts) == {
+        "posting a write from Python - from C++ <= 1 us": (False, "1.5 us at 8 B")
+    }
+    again = [row("again", n, "register", v) for n, v in ((8, 1.9e-6), (64 * MIB, 2.1e-6))]
+    views = row("views_torch", 64, "register", 49e-3)
+    assert judged(registration.TARGETS, *again, views) == {
+        "register, again <= 2 us": (False, "2.1 us at 64 MiB, best 1.9 us"),
+        "register, views_torch <= 50 ms": (True, "49 ms at 64 B"),
+    }
+
+
+def test_host_targets_are_judged_from_cpp() -> None:
+    rows = [
+        row("write_latency", 8, "p50", 0.3e-6),
+        row("write_latency", 8, "p50", 0.11e-6, "ucx"),
+        row("latency", 8, "p50", 0.6e-6),
+        row("latency", 8, "p50", 2.9e-6, driver="python"),
+        rate("write", 64 * KIB, 94.0),
+        rate("write", 64 * KIB, 999.0, driver="python"),
+        rate("write", 64 * KIB, 100.0, "ucx"),
+    ]
+    found = [verdict.met for verdict in verdicts(host.TARGETS[host.MAPPED], rows)]
+    assert found == [False, None, True, False, True]
+
+
+def test_figures_between_gpus_are_judged() -> None:
+    rows = [rate("write", n, v) for n, v in ((MIB, 1.0), (256 * MIB, 98.0), (GIB, 100.0))]
+    rows += [rate("write", n, v, "raw") for n, v in ((MIB, 9.0), (256 * MIB, 100.0), (GIB, 100.0))]
+    rows += [rate("write", GIB, 90.0, "nccl")]
+    times = {8: 4.4e-6, 4 * KIB: 4.6e-6, 64 * KIB: 5.9e-6, MIB: 9.1e-6, 16 * MIB: 60e-6}
+    rows += [row("stream_notify", nbytes, "one_way", value) for nbytes, value in times.items()]
+    rows += [row("post_write", 8, "per_call", 4.1e-6)]
+    rows += [row("stream_notify", 8, "per_call", 3.9e-6)]
+    sizes = {"write_many_4k": 281e9, "write_many_16k": 319e9, "write_many_64k": 341e9}
+    rows += [rate(test, 64 * MIB, value) for test, value in sizes.items()]
+    rows += [rate("halo", 512 * KIB, 9.0), rate("halo", 512 * KIB, 1.0, "raw")]
+    rows += [rate("read", GIB, 96.0), rate("both", GIB, 189.0)]
+    found = judged(p2p.TARGETS, *rows)
+    assert [is_met for is_met, _ in found.values()] == [
+        *(False, True),
+        *(False, True, False),
+        *(False, True),
+        *(True, False, True, False),
+        *(True, False),
+    ]
+    assert found["write from 256 MiB / raw >= 0.99"] == (False, "0.98 at 256 MiB, best 1")
+    assert found[ONE_WAY] == (False, "4.6 us at 4 KiB, best 4.4 us")
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "is_met"), [(-30e-9, 50e-9, True), (1.9e-6, 0.2e-6, False)]
+)
+def test_a_difference_in_the_noise_is_judged_with_it_and_of_1_gib_alone(
+    value: float, error: float, is_met: bool
+) -> None:
+    rows = [row("mapping", GIB, "cached", value), row("mapping", GIB, "cached_error", error)]
+    assert met(p2p.TARGETS, *rows) == [is_met]
+    assert judged(p2p.TARGETS, *(replace(each, nbytes=MIB) for each in rows)) == {}
+
+
+def test_kernels_are_judged() -> None:
+    ours, theirs = {8: 1.5e-6, 4 * KIB: 2.0e-6, 64 * KIB: 3.6e-6}, {8: 1.6e-6, 4 * KIB: 1.9e-6}
+    rows = [row("put_notify", n, "one_way", value) for n, value in ours.items()]
+    rows += [row("put_notify", n, "one_way", value, "nvshmem") for n, value in theirs.items()]
+    rows += [rate("put_wide", 64 * MIB, 94.0), rate("put_wide", 64 * MIB, 100.0, "bare")]
+    rows += [row("puts_132x512", 8, "rate", 90.0), row("puts_132x512", 8, "rate", 89.0, "nvshmem")]
+    rows += [row("host_puts_cpp", 8, "rate", 9.5), row("host_puts_python", 8, "rate", 1.0)]
+    posted = {"proxy_1": 0.9e-6, "proxy_32": 0.1e-6, "direct_1": 1.1e-6, "direct_32": 0.2e-6}
+    rows += [row(f"entries_{name}", 8, "posted", value) for name, value in posted.items()]
+    assert judged(gda.TARGETS, *rows) == {
+        "8 B put_notify by a thread, one way <= 1.6 us": (True, "1.5 us at 8 B"),
+        "64 KiB put_notify by a block, one way <= 3.5 us": (False, "3.6 us at 64 KiB"),
+        "64 MiB put by a kernel / a bare copy >= 0.95": (False, "0.94 at 64 MiB"),
+        "8 B puts by a kernel / by the host from C++ >= 10": (False, "9.474 at 8 B"),
+        "put_notify, one way / nvshmem <= 1": (False, "1.053 at 4 KiB, best 0.9375"),
+        "8 B puts, 132 x 512 threads / nvshmem >= 1": (True, "1.011 at 8 B"),
+        "proxy: a thread posts an entry <= 1 us": (True, "900 ns at 8 B"),
+        "proxy: rate of posting by 32 threads / by one >= 8": (True, "9 at 8 B"),
+        "direct: a thread posts an entry <= 1 us": (False, "1.1 us at 8 B"),
+        "direct: rate of posting by 32 threads / by one >= 8": (False, "5.5 at 8 B"),
+    }
+
+
+def test_nothing_is_judged_where_one_gpu_had_both_ends() -> None:
+    one = row("put_notify", 8, "one_way", 1e-6, memory="cuda:0 -> cuda:0")
+    first, *others = verdicts(gda.TARGETS, [one])
+    assert (first.met, first.measured, first.unjudged) == (
+        None,
+        "1 us at 8 B",
+        "not judged: one GPU",
+    )
+    assert {verdict.unjudged for verdict in others} == {""}
+
+
+def test_of_the_places_of_rings_there_is_a_figure_or_a_reason() -> None:
+    figure = row("put_notify_direct", 8, "one_way", 21e-6, driver="kernel")
+    found = gda.rings([figure], {"device": "soft0"})
+    assert found["CPU / CPU"] == "21 us one way of 8 B by soft0"
+    others = [said for places, said in found.items() if "GPU" in places]
+    assert len(others) == 3
+    assert all(said.startswith("not to be had") for said in others)
+    assert gda.rings([], {})["CPU / CPU"].startswith("not measured")
+
+
+def taken(test: str, impl: str, value: float, **others) -> Row:
+    fields = {"nbytes": 8, "metric": "p50", "driver": "python", **others}
+    return row(test, value=value, impl=impl, **fields)
+
+
+def test_waits_are_judged_on_one_core_and_by_the_worst_job() -> None:
+    one = {"placement": TOGETHER}
+    rows = [
+        taken(wait.LATENCY, OURS, 7e-6, route="p2p", **one),
+        taken(wait.LATENCY, OURS, 16e-6, route="host", **one),
+        taken(wait.LATENCY, OURS, 1.0, route="p2p"),
+        taken(wait.LATENCY, "pipe", 4e-6, **one),
+        taken(wait.LATENCY, "tcp yielding", 12e-6, **one),
+        *(taken(f"barrier_{n}", OURS, us * 1e-6, nbytes=0) for n, us in ((2, 1), (4, 9))),
+        *(taken(f"barrier_{n}", "mpi", 3e-6, nbytes=0) for n in (2, 4)),
+        *(taken(f"barrier_{n}", "gloo", 10e-6, nbytes=0) for n in (2, 4)),
+    ]
+    assert [(v.target, v.measured, v.met) for v in wait.told(rows).judged] == [
+        ("8 B by p2p / pipe, one core <= 1.5", "1.75 (7 us to 4 us)", False),
+        ("8 B by soft0 / tcp yielding, one core <= 1.5", "1.33 (16 us to 12 us)", True),
+        ("barrier / mpi, free <= 1.5", "3.00 with 4 ranks", False),
+        ("barrier / gloo, free <= 1", "0.90 with 4 ranks", True),
+    ]
+
+
+def test_waits_are_shown_by_placement_and_by_who() -> None:
+    rows = [
+        taken(wait.LATENCY, OURS, 1e-6, route="p2p", placement=TOGETHER),
+        taken(wait.LATENCY, OURS, 2e-6, route="host"),
+        taken(wait.LATENCY, "pipe", 3e-6),
+        taken("barrier_4", OURS, 4e-6, nbytes=0),
+        taken("barrier_4", "mpi", 5e-6, nbytes=0),
+        taken("broadcast_2", "mpi", 6e-6, nbytes=64 * KIB),
+    ]
+    ping_pong, *_, jobs = wait.told(rows).tables
+    shown = {
+        line: {name: r.value for name, r in cells.items()}
+        for table in (ping_pong, jobs)
+        for line, cells in table.cells(rows).items()
+    }
+    assert shown == {
+        "zerohop p2p": {TOGETHER: 1e-6},
+        "zerohop soft0": {FREE: 2e-6},
+        "pipe": {FREE: 3e-6},
+        "barrier, 4 ranks": {"Python": 4e-6, "mpi": 5e-6},
+        "broadcast 64 KiB, 2 ranks": {"mpi": 6e-6},
+    }
+    assert "ends: free" in jobs.title
