@@ -123,16 +123,6 @@ def test_timeouts_are_those_of_the_blocking_calls(couple, timeout: Any) -> None:
                 assert end.effect == "nothing"
 
 
-@pytest.mark.parametrize("slot", [-1, 65536, 1.0, "5", None])
-def test_wrong_slots_are_told_as_by_the_blocking_calls(couple, slot: Any) -> None:
-    a = couple[0]
-    with pytest.raises((IndexError, TypeError)) as expected:
-        a.wait_notify(slot, 0.0)
-    with pytest.raises(expected.type) as told_here:
-        run(zh.aio.wait_notify(a, slot, 0.0))
-    assert str(told_here.value) == str(expected.value)
-
-
 def test_a_lost_peer_ends_all_that_waits_for_it(couple) -> None:
     a, b, to_b, _ = couple
 

@@ -13,51 +13,6 @@ from support.attempt import Attempt
 from support.coroutines import MANY, SOON, awaited, begin, no_thread_more, run, settled, silent
 
 
-def test_thousands_wait_for_notifications(couple) -> None:
-    a, _, _, to_a = couple
-
-    async def work() -> None:
-        with no_thread_more():
-            tasks = await begin([zh.aio.wait_notify(a, slot) for slot in range(MANY)])
-        for slot in range(MANY):
-            to_a.notify(slot, slot + 1)
-        assert await asyncio.gather(*tasks) == list(range(1, MANY + 1))
-
-    run(work())
-
-
-def test_thousands_wait_for_names(couple) -> None:
-    _, b, to_b, _ = couple
-    memory = b.empty(8)
-
-    async def work() -> None:
-        with no_thread_more():
-            tasks = await begin([zh.aio.lookup(to_b, f"name {n}") for n in range(MANY)])
-            with pytest.raises(zh.TransferTimeout, match="does not share"):  # it has got the others
-                await zh.aio.lookup(to_b, "never", 2.0)
-        for n in range(MANY):
-            b.share(f"name {n}", memory)
-        assert all(found.nbytes == 8 for found in await asyncio.gather(*tasks))
-
-    run(work())
-
-
-def test_thousands_wait_for_transfers(couple) -> None:
-    a, _, to_b, to_a = couple
-    into, out = a.register(np.zeros(MANY)), np.arange(float(MANY))
-
-    async def work() -> None:
-        recvs = [to_b.recv(into[n : n + 1], tag=n) for n in range(MANY)]
-        with no_thread_more():
-            tasks = await begin([awaited(recv) for recv in recvs])
-        for n in range(MANY):
-            to_a.send(out[n : n + 1], tag=n)
-        assert await asyncio.gather(*tasks) == [8] * MANY
-        np.testing.assert_array_equal(np.asarray(into), out)
-
-    run(work())
-
-
 def test_thousands_wait_for_one_connection(couple, open_endpoint) -> None:
     a = couple[0]
     c = open_endpoint()
@@ -245,21 +200,3 @@ def test_a_blocking_call_and_a_coroutine_wait_for_the_same(couple) -> None:
         assert sorted([await task, await other]) == [1, 2]
 
     run(work())
-
-
-def test_a_peer_that_waits_in_the_other_direction(process) -> None:
-    """Coroutines of this process and a blocking call of the other: to and fro."""
-
-    async def work(s) -> None:
-        for number in range(1, 200):
-            s.peer.notify(1, number)
-            assert await zh.aio.wait_notify(s.ep, 2) == number
-
-    with process(answer) as s:
-        run(work(s))
-
-
-def answer(ep, peer, link):
-    for number in range(1, 200):
-        assert ep.wait_notify(1) == number
-        peer.notify(2, number)

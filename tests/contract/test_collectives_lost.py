@@ -9,23 +9,9 @@ import pytest
 import zerohop as zh
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.ranks import close, results, worlds
-from support.victim import Victim
 from zerohop.collectives.lines import EAGER
 
 TOLD = 2.0  # seconds beside those in which a loss is seen: from rank to rank
-
-
-@pytest.fixture
-def victim(rank_threads):
-    made = []
-
-    def make(size):
-        made.append(Victim(rank_threads, size))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
 
 
 def call(world, kind, nbytes):

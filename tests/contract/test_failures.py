@@ -15,11 +15,9 @@ import zerohop as zh
 from support.arrays import array, staged_by_endpoints
 from support.attempt import Attempt
 from support.forge import Forged, forge
-from support.keeper import Keeper, keep
+from support.keeper import keep
 from support.link import until
 from support.patience import LOST_WITHIN
-from support.verbs_pair import connect, make_side, take_error
-from zerohop import verbs
 
 NBYTES = 1024  # of one packet: refused whole
 REMOTE_ACCESS = 10  # IBV_WC_REM_ACCESS_ERR, infiniband/verbs.h
@@ -30,7 +28,7 @@ class Stage:
 
     def __init__(self, session):
         self.s, self.ep, self.peer = session, session.ep, session.peer
-        self.keeper = Keeper(session.link)
+        self.keeper = session.keeper
         self.kept = self.keeper.array("numpy", np.zeros(NBYTES // 8, np.int64))
         self.far = self.kept.remote
         self.counter = self.keeper.array("counter", np.zeros(1, np.int64)).remote
@@ -121,7 +119,6 @@ def test_what_the_peer_refuses(process, name):
         check(REFUSED[name], REFUSED[name].provoke(at))
         assert s.peer.alive
         s.peer.notify(2, 2).wait()  # the broken queue pair has been replaced
-        at.keeper.end()
 
 
 LOST = {
@@ -160,43 +157,3 @@ def test_what_a_lost_peer_gives(process, end):
         [rail] = s.peer.stats()["rails"]
         assert not rail["serves"]
         assert "is lost" in rail["trouble"]
-
-
-def send_to_nobody(here, there):
-    here.qp.post_send("send", here.mr[0:8])
-
-
-def write_to_what_is_no_queue_pair(here, there):
-    there.qp.reset()
-    here.qp.post_send("write", here.mr[0:8], remote=there.mr.remote)
-
-
-def write_to_a_broken_queue_pair(here, there):
-    there.qp.error()
-    here.qp.post_send("write", here.mr[0:8], remote=there.mr.remote)
-
-
-def write_through_a_broken_queue_pair(here, there):
-    here.qp.error()
-    here.qp.post_send("write", here.mr[0:8], remote=there.mr.remote)
-
-
-COMPLETIONS = {
-    "receiver never ready": ("IBV_WC_RNR_RETRY_EXC_ERR", send_to_nobody),
-    "the other queue pair is reset": ("IBV_WC_RETRY_EXC_ERR", write_to_what_is_no_queue_pair),
-    "the other queue pair is in error": ("IBV_WC_RETRY_EXC_ERR", write_to_a_broken_queue_pair),
-    "this queue pair is in error": ("IBV_WC_WR_FLUSH_ERR", write_through_a_broken_queue_pair),
-}
-
-
-@pytest.mark.parametrize("name", COMPLETIONS)
-def test_how_a_raw_request_ends(device, name):
-    """Of the other statuses test_verbs_operations has one case each."""
-    opened = verbs.Device(device)
-    impatient = {"timeout": 10, "retries": 2, "rnr_retries": 1, "rnr_timer": 1}
-    here, there = connect(make_side(opened, **impatient), make_side(opened, **impatient))
-    status, provoke = COMPLETIONS[name]
-    provoke(here, there)
-    wc = take_error(here)
-    assert wc.status == status
-    assert not there.array.any()

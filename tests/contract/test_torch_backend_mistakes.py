@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -201,17 +200,6 @@ def test_beside_gloo_in_one_group(tmp_path: Path, device: str, monkeypatch) -> N
         ranks.results()
 
 
-def strings() -> None:
-    import torch
-    import torch.distributed as dist
-
-    with pytest.raises(ValueError, match=r'not with ucc: .* new_group.backend="ucc"'):
-        dist.new_group(backend="cuda:zerohop,cpu:ucc")
-    gpus = dist.new_group(backend="cuda:zerohop")
-    with pytest.raises(ValueError, match=r"broadcast of cpu tensors: .* for cuda:zerohop only"):
-        dist.broadcast(torch.ones(2), 0, group=gpus)
-
-
 def orders() -> None:
     """Whichever stands first serves its own."""
     import torch
@@ -237,32 +225,4 @@ def orders() -> None:
 def test_the_order_of_backends_in_a_string(tmp_path: Path, device: str, monkeypatch) -> None:
     monkeypatch.setenv("ZEROHOP_DEVICE", device)
     with torch_ranks(tmp_path / "store", orders, 2) as ranks:
-        ranks.results()
-
-
-def test_a_group_is_made_of_the_arguments_of_its_creator(device: str, monkeypatch) -> None:
-    """Whoever calls it: nothing is read out of the caller's variables."""
-    import torch
-    import torch.distributed as dist
-    from zerohop.torch.group import create
-
-    monkeypatch.setenv("ZEROHOP_DEVICE", device)
-    options = SimpleNamespace(
-        store=dist.HashStore(),
-        group_rank=0,
-        group_size=1,
-        timeout=timedelta(seconds=TIMEOUT),
-        group_id="alone",
-        global_ranks_in_group=[],
-    )
-    group = create({"cpu": "gloo", "cuda": "zerohop"}, options)
-    tensor = torch.ones(3)
-    group.allreduce([tensor]).wait()  # which zerohop would refuse
-    assert tensor.tolist() == [1.0] * 3
-    group.shutdown()
-
-
-def test_strings_of_backends(tmp_path: Path, device: str, monkeypatch) -> None:
-    monkeypatch.setenv("ZEROHOP_DEVICE", device)
-    with torch_ranks(tmp_path / "store", strings, 1) as ranks:
         ranks.results()

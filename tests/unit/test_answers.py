@@ -53,7 +53,3 @@ def test_no_call_begins_while_a_late_one_goes_on(bounded: answers.Answers) -> No
     until(bounded._late.done, "the late call has ended")
     bounded.of(lambda: made.append("next"))
     assert made == ["late", "next"]
-
-
-def test_other_stores_are_asked_in_the_thread_of_the_caller() -> None:
-    assert answers.Answers(Nothing()).of(threading.get_ident) == threading.get_ident()

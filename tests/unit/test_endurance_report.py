@@ -49,19 +49,3 @@ def test_rows_that_are_kept_keep_their_date_and_machine(tmp_path: Path, old_form
     faults = found["Faults on purpose, and what the calls said"]
     assert faults.startswith(f"Made {old}.\n\n|")
     assert found["Held at once, and for long"].startswith(f"Made: load {old}; soak {new}.\n\n|")
-
-
-def test_one_run_is_told_of_once(tmp_path: Path) -> None:
-    report.write(tmp_path, rows(HERE, "2026-03-04"))
-    text = (tmp_path / "results.md").read_text()
-    assert text.count(HERE) == 1
-    assert f"Made by `make endurance` on 2026-03-04 (UTC), {HERE}. " in text
-    assert "peers 1000" in text
-
-
-def test_a_row_says_when_and_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report.os, "cpu_count", lambda: 17)
-    row = report.signed({"part": "soak"})
-    assert row["part"] == "soak"
-    assert row["machine"].startswith("17 CPUs, Linux ")
-    assert len(row["date"]) == len("2026-03-04 10:00")

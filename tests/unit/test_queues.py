@@ -39,15 +39,6 @@ def filled(count: int, depth: int = 1024) -> tuple[Queue, list[Any]]:
     return queue, transfers
 
 
-def test_wait_completes_all() -> None:
-    queue, transfers = filled(5)
-    for transfer in transfers:
-        transfer.end()
-    queue.wait(0)
-    assert len(queue) == 0
-    queue.wait(0)
-
-
 def test_what_is_under_way_stays() -> None:
     queue, transfers = filled(3)
     transfers[0].end()
@@ -92,14 +83,6 @@ def test_a_full_queue_waits_for_its_oldest_operation() -> None:
     transfers[2].end()
     with pytest.raises(zh.PeerLost, match="rank 0: gone"):  # for wait() to tell
         queue.wait(0)
-
-
-def test_a_transfer_that_fails_by_a_timeout_of_its_own_has_ended() -> None:
-    queue, transfers = filled(1)
-    transfers[0].end(zh.TransferTimeout("the GPU did not copy in time", effect="some"))
-    with pytest.raises(zh.TransferTimeout, match="queue 3, rank 0: the GPU"):
-        queue.wait(0)
-    queue.wait(0)
 
 
 def test_a_failure_keeps_all_that_it_says() -> None:

@@ -36,23 +36,9 @@ def test_nvlinks_are_counted_and_their_speed_added_up(
     assert not nvml.open
 
 
-def test_a_single_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    direct: dict[str, list[str | None]] = {
-        NEAR: ["00000000:00:05.0"],
-        FAR: ["00000000:00:04.0"],
-        THIRD: [],
-    }
-    assert told(tmp_path, monkeypatch, FakeNvml(direct), FAR) == " over 1 NVLink"
-
-
 def test_without_links_it_is_pcie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = told(tmp_path, monkeypatch, FakeNvml(SWITCHED), THIRD)
     assert text == " over PCIe (a PCIe host bridge, that is the CPU)"
-
-
-def test_what_is_not_known_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = "NVLinks are unknown: pip install nvidia-ml-py"
-    assert told(tmp_path, monkeypatch, lacking, FAR) == f" ({lacking})"
 
 
 def test_a_gpu_that_sys_does_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

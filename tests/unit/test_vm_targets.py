@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from vm.targets import print_report, verdicts
+from vm.targets import verdicts
 from zerohop.bench.plan import KIB, MIB
 from zerohop.bench.rows import Figures, Row
 
@@ -39,18 +39,6 @@ def test_latency_is_that_of_a_write_without_notification(ours: float, met: bool)
     assert judged(rows) == [met]
 
 
-def test_what_python_adds_and_registration_are_judged_on_the_native_clock() -> None:
-    rows = [
-        row("native_latency", 8, "p50", 7e-6),
-        row("native_latency", 8, "p50", 8.9e-6, driver="python"),
-        row("native_warm_register", 0, "per_call", 2.1e-6, driver="python"),
-        row("latency", 8, "p50", 7e-6),
-        row("latency", 8, "p50", 99e-6, driver="python"),
-        row("warm_register", 0, "per_call", 99e-6, driver="python"),
-    ]
-    assert judged(rows) == [True, False]
-
-
 def rails(two: float, *moved: float) -> list[Row]:
     shares = [row("two_rails", MIB, f"rail{i}_bytes", value) for i, value in enumerate(moved)]
     one = row("one_rail", MIB, "bandwidth", 1.0)
@@ -69,12 +57,3 @@ def rails(two: float, *moved: float) -> list[Row]:
 )
 def test_two_rails_carry_more_or_equal_shares(cores, two, moved, met) -> None:
     assert judged(rails(two, *moved), cores) == [met]
-
-
-def test_what_was_not_measured_is_not_judged_and_still_shown(capsys) -> None:
-    from rich.console import Console
-
-    figures = Figures([row("write", MIB, "bandwidth", 5e6)])
-    assert verdicts(figures, 4) == []
-    print_report(figures, [], Console(width=100))
-    assert "5.0 MB/s" in capsys.readouterr().out
