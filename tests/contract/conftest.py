@@ -16,6 +16,7 @@ from support.partner import Partners
 from support.patience import patient
 from support.ranks import Job
 from support.session import Remote
+from support.torch_ranks import torch_ranks
 from support.victim import Victim
 
 # The one list of devices. "p2p": soft0, and what lies on this host is copied without it. Added from
@@ -153,6 +154,20 @@ def victim(rank_threads: Job) -> Iterator[Callable[[int], Victim]]:
     """Makes the last rank of a World of so many, in a process to be killed."""
     with ExitStack() as made:
         yield lambda size: made.enter_context(closing(Victim(rank_threads, size)))
+
+
+@pytest.fixture
+def torch_job(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[object]]:
+    """Runs a function on every rank of torch.distributed: torch_job(function, size, *args, backend=)."""
+    monkeypatch.setenv("ZEROHOP_DEVICE", device)
+
+    def run(*arguments: object, **options: object) -> list[object]:
+        with torch_ranks(tmp_path / "store", *arguments, **options) as ranks:
+            return ranks.results()
+
+    return run
 
 
 @pytest.fixture(params=["thread", "process"])

@@ -33,16 +33,25 @@ def test_a_registration_keeps_its_array_alive_and_lets_it_go(open_endpoint):
     until(lambda: gc.collect() >= 0 and alive() is None, "the array is freed")
 
 
-def test_everything_may_be_dropped_right_after_posting(remote):
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "dropped"])
+def test_everything_may_be_dropped_right_after_posting(remote, kept):
+    """Kept: the Transfer alone."""
     with remote(keep) as s:
         target = s.keeper.array("empty", np.zeros(BIG, np.uint8))
         values = pattern(BIG)
         expected, alive = values.copy(), weakref.ref(values)
         transfer = s.peer.write(s.ep.register(values), target.remote)
+        if not kept:
+            del transfer
         del values
         gc.collect()
         filler = [np.full(BIG, 99, np.uint8) for _ in range(4)]  # takes freed pages, if any
-        transfer.wait()
+        if kept:
+            transfer.wait()
+        else:
+            back = block(s.ep, "empty", BIG)
+            s.peer.read(target.remote, back.memory).wait()  # posted later, so done later
+            np.testing.assert_array_equal(back.bytes, expected)
         np.testing.assert_array_equal(target.show(), expected)
         assert len(filler) == 4
         until(lambda: gc.collect() >= 0 and alive() is None, "the array is freed afterwards")
@@ -70,18 +79,6 @@ def test_transfers_come_and_go(remote):
         gc.collect()
         assert [one() for one in alive] == [None] * 50
         assert sys.getrefcount(zh.Transfer) <= types + 1
-
-
-def test_the_transfer_itself_may_be_dropped(remote):
-    with remote(keep) as s:
-        target = s.keeper.array("empty", np.zeros(BIG, np.uint8))
-        values = pattern(BIG)
-        s.peer.write(s.ep.register(values.copy()), target.remote)
-        gc.collect()
-        until(lambda: target.show()[-1] == values[-1], "the last byte has arrived")
-        back = block(s.ep, "empty", BIG)
-        s.peer.read(target.remote, back.memory).wait()  # posted later, so done later
-        np.testing.assert_array_equal(back.bytes, values)
 
 
 @pytest.mark.parametrize("verb", ["write", "read"])

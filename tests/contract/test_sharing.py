@@ -14,25 +14,16 @@ from support.keeper import keep
 
 def test_a_shared_name_gives_the_memory(remote, kind):
     with remote(keep) as s:
+        with pytest.raises(KeyError, match="kv"), within(2):
+            s.peer["kv"]
+        assert "kv" not in s.peer
         target = s.keeper.block(kind, 1000)
         target.share("kv")
-        assert s.peer["kv"] == target.remote
-        assert s.peer.lookup("kv") == target.remote
+        assert "kv" in s.peer
+        assert s.peer["kv"] == s.peer.lookup("kv") == target.remote
         source = block(s.ep, kind, 1000)
         s.peer.write(source.memory, s.peer["kv"]).wait()
         target.show()
-
-
-def test_what_is_not_published_is_a_key_error(remote):
-    with remote(keep) as s, pytest.raises(KeyError, match="kv"), within(2):
-        s.peer["kv"]
-
-
-def test_a_peer_can_be_asked_for_a_name_but_lists_none(remote):
-    with remote(keep) as s:
-        assert "kv" not in s.peer
-        s.keeper.array("numpy", np.zeros(3)).share("kv")
-        assert "kv" in s.peer
         with pytest.raises(TypeError, match="a name must be a str, not int"):
             _ = 3 in s.peer
         with pytest.raises(TypeError, match=r"does not list what it shares: peer\[name\]"):

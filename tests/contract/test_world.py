@@ -22,7 +22,7 @@ def come_and_look(world, come):
         assert max(come) <= number + 1
 
 
-@pytest.mark.parametrize("size", range(1, 11))  # to 8 in one step
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 9])  # to 8 in one step
 def test_nobody_leaves_the_barrier_before_all_have_come(rank_threads, size):
     rank_threads(come_and_look, size, [0] * size, deadline=50.0)
 

@@ -97,7 +97,7 @@ def test_one_dies_while_they_agree(members, second):
     check(waiting)
 
 
-@pytest.mark.parametrize("wait", [0.0, 0.01, 0.02, 0.03, 0.05, 0.1])
+@pytest.mark.parametrize("wait", [0.0, 0.02, 0.05])
 def test_one_dies_at_some_moment_of_it(members, wait):
     """It came, too: it is in the World that they agree upon, perhaps, and then those that are left shrink that one."""
     left = members(5)

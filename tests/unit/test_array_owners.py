@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,15 +14,9 @@ import pytest
 import torch
 import zerohop as zh
 from support import dlpack
+from support.link import until
 from support.program import run_program
 from zerohop._core import ArrayView
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Bounded wait for something that the interpreter does between two byte codes."""
-    end = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < end
 
 
 @pytest.mark.parametrize("make", [lambda: np.zeros(100), lambda: bytearray(100)])
@@ -72,7 +65,7 @@ def test_owners_released_without_the_gil_go_back_through_the_main_thread(
     del source
     assert alive() is not None
     end(managed)
-    until(lambda: alive() is None)
+    until(lambda: alive() is None, "the owner is released")
 
 
 def test_many_owners_released_at_once_by_many_threads_all_go_back() -> None:
@@ -88,7 +81,7 @@ def test_many_owners_released_at_once_by_many_threads_all_go_back() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    until(lambda: all(reference() is None for reference in alive))
+    until(lambda: all(reference() is None for reference in alive), "all owners are released")
 
 
 def test_the_next_import_releases_what_threads_have_left() -> None:

@@ -1,6 +1,5 @@
 """What the doctor asks of libcuda, libibverbs and the kernel, with stand-ins where hardware is missing."""
 
-import ctypes
 import json
 import sys
 from pathlib import Path
@@ -131,47 +130,6 @@ def test_probe_that_dies_or_hangs(
     monkeypatch.setattr(facts, "__file__", str(tmp_path / "facts.py"))
     monkeypatch.setattr(facts, "PROBE_TIMEOUT_S", bound)
     assert reason in facts.ask_cuda().reason
-
-
-class FakeVerbs:
-    """libibverbs with one device, which refuses dma-bufs with `errno`."""
-
-    def __init__(self, errno: int, opens: bool = True) -> None:
-        self.opens = opens
-
-        def register(*_: object) -> None:
-            ctypes.set_errno(errno)
-
-        def register_relaxed(*arguments: object) -> int | None:
-            assert arguments[-1] == 1 << 20
-            ctypes.set_errno(errno)
-            return None if errno == 95 else 1
-
-        self.ibv_reg_dmabuf_mr = register
-        self.ibv_reg_mr_iova2 = register_relaxed
-
-    def ibv_get_device_name(self, handle: int) -> bytes:
-        return b"rxe0"
-
-    def ibv_open_device(self, handle: int) -> int | None:
-        ctypes.set_errno(13)
-        return 1 if self.opens else None
-
-    def ibv_alloc_pd(self, context: int) -> int:
-        return 1
-
-    def ibv_query_port(self, context: int, port: int, attributes: Any) -> int:
-        attributes[0], attributes[1], attributes[2] = 4, 5, 3
-        return 0
-
-
-@pytest.mark.parametrize("errno", [9, 95])
-def test_verbs_probe(errno: int) -> None:
-    library: Any = FakeVerbs(errno)
-    answer = verbs_probe.device(library, 1)
-    assert answer["dma_buf_errno"] == errno
-    assert answer["relaxed_errno"] == (95 if errno == 95 else 0)
-    assert verbs_probe.mtus(library, 1, 1) == [1024, 4096]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zerohop as zh
+from support.link import until
 from zerohop.notebook import timeline
 
 HOSTILE = "<script>alert(1)</script>\"'&amp;<img src=x onerror=alert(1)>"
@@ -101,7 +102,7 @@ def test_a_peer_shows_its_routes_and_traffic(ends: tuple[zh.Endpoint, zh.Endpoin
     widths = [width for _, width, _ in shown.bars()]
     assert widths[:4] == [80, 0, 0, 40]  # of the most, 6000 bytes
     far.close()
-    assert_soon(lambda: not peer.alive)
+    until(lambda: not peer.alive, "it has ended")
     assert f"process {peer.pid} on {peer.host}, lost" in page(peer).texts
     assert any(text.startswith("soft0: ") and "left" in text for text in page(peer).texts)
 
@@ -185,7 +186,7 @@ def test_a_transfer_under_way_and_one_that_failed(ends: tuple[zh.Endpoint, zh.En
     assert page(waiting).texts[0] == "64 B, under way"
     assert any(text.startswith("under way, ") for text in page(waiting).texts)
     far.close()
-    assert_soon(lambda: waiting.done)
+    until(lambda: waiting.done, "it has ended")
     shown = page(waiting)
     assert shown.texts[0] == "64 B, failed"
     assert any(text.startswith(f"PeerLost: peer '{HOSTILE}'") for text in shown.texts)
@@ -225,14 +226,8 @@ def test_a_world_shows_its_ranks_and_connects_to_none() -> None:
         assert peer.name in shown.texts
         assert shown.texts.count("healthy") == 4
         other.close()
-        assert_soon(lambda: not peer.alive)
+        until(lambda: not peer.alive, "it has ended")
         shown = page(world)
         assert "corrupt" in shown.texts
         assert "rank 0 of 9 on soft0, 1 lost" in shown.texts
     assert any(text.endswith(", closed") for text in page(world).texts)
-
-
-def assert_soon(ready: Any) -> None:
-    end = time.monotonic() + 10
-    while not ready():
-        assert time.monotonic() < end

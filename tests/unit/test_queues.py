@@ -39,21 +39,6 @@ def filled(count: int, depth: int = 1024) -> tuple[Queue, list[Any]]:
     return queue, transfers
 
 
-def test_what_is_under_way_stays() -> None:
-    queue, transfers = filled(3)
-    transfers[0].end()
-    with pytest.raises(
-        zh.TransferTimeout, match=r"queue 3: an operation with rank 1 .* and 1 behind"
-    ) as error:
-        queue.wait(0.05)
-    assert error.value.effect == "all"
-    assert len(queue) == 2
-    threading.Timer(0.1, transfers[1].end).start()
-    transfers[2].end()
-    queue.wait(10)
-    assert len(queue) == 0
-
-
 def test_the_first_failure_is_raised_once_when_all_have_ended() -> None:
     queue, transfers = filled(4)
     transfers[0].end()
