@@ -122,8 +122,6 @@ def test_wheel_is_small_and_depends_on_little(wheel: Path) -> None:
 
 NO_HEADERS = ["-DCMAKE_FIND_ROOT_PATH=/nonexistent", "-DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY"]
 IBVERBS = ["-DIBVERBS_INCLUDE=/usr/include"]
-SODIUM = ["-DSODIUM_INCLUDE=/usr/include", "-DSODIUM_LIBRARY=/usr/lib/libsodium.so"]
-TESTS_ONLY = ["-DZEROHOP_PYTHON=OFF", "-DZEROHOP_TESTS=ON"]
 EVERYTHING = [f"-DPython_EXECUTABLE={sys.executable}"]
 
 
@@ -137,8 +135,6 @@ def configure(repository: Path, build: Path, *options: str) -> subprocess.Comple
     [
         (NO_HEADERS, "apt-get install libibverbs-dev"),
         ([*NO_HEADERS, *IBVERBS], "apt-get install libsodium-dev"),
-        ([*NO_HEADERS, *IBVERBS, *SODIUM, *TESTS_ONLY], "apt-get install doctest-dev"),
-        (["-DCMAKE_DISABLE_FIND_PACKAGE_Python=ON"], "apt-get install python3-dev"),
         ([*EVERYTHING, "-DCMAKE_DISABLE_FIND_PACKAGE_pybind11=ON"], "-m pip install pybind11"),
     ],
 )
