@@ -1,25 +1,21 @@
 """`zerohop doctor`: what it prints, tries and exits with, and a pair of processes of which one listens."""
 
 import contextlib
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from doctor_host import cuda_of, host_of
-from machine import plain, virtual
-from rich.console import Console
+from doctor_host import host_of
+from machine import plain
 from support.program import run_program
 from zerohop.cli import main
-from zerohop.doctor import CHECKS, Finding, address, command, trial
-from zerohop.doctor.report import print_findings
+from zerohop.doctor import CHECKS, address, command, trial
 from zerohop.endpoint import Endpoint
 
 SOFT = ["--verbs", "soft0"]
@@ -29,23 +25,6 @@ GONE = address.encode(address.MAGIC + b"\x00" * 40)
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["doctor", *arguments])
-
-
-def test_findings_put_failures_first() -> None:
-    out = io.StringIO()
-    findings = [
-        Finding("fine", "ok", "it works [really]"),
-        Finding("nothing", "absent", "no GPU"),
-        Finding("slow", "warn", "on", "turn it off"),
-        Finding("broken", "fail", "gone", "bring it back"),
-        Finding("void", "absent", "no GPU"),
-    ]
-    print_findings(findings, Console(file=out, width=80))
-    lines = [" ".join(line.split()) for line in out.getvalue().splitlines() if line.strip()]
-    assert lines[2:] == [
-        *("fail broken gone", "→ bring it back", "warn slow on", "→ turn it off"),
-        *("ok fine it works [really]", "absent no GPU: nothing, void"),
-    ]
 
 
 def test_doctor_examines_this_machine() -> None:
@@ -97,22 +76,6 @@ def test_wanted_route_that_lacks_something_is_not_tried(
 ) -> None:
     assert not command.diagnose(host_of(plain(tmp_path)), "gpudirect", "soft0", False)
     assert "not tried: cuda: no NVIDIA GPU" in " ".join(capsys.readouterr().out.split())
-
-
-def test_matrix_of_gpus_in_text_and_json(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine = virtual(tmp_path)
-    cuda = replace(cuda_of(machine), peers=frozenset({(0, 1)}))
-    command.diagnose(host_of(machine, cuda=cuda), None, None, as_json=True)
-    value = json.loads(capsys.readouterr().out)
-    matrix = [["X", "PHB"], ["no", "X"]]
-    assert value["p2p"] == {"devices": ["cuda:0", "cuda:1"], "matrix": matrix}
-    command.diagnose(host_of(machine, cuda=cuda), None, None, as_json=False)
-    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "reaches cuda:0 cuda:1" in lines
-    assert "cuda:0 X PHB" in lines
-    assert "cuda:1 no X" in lines
 
 
 def test_wanted_route_on_a_device_that_is_not_there() -> None:
@@ -236,19 +199,6 @@ def pidfd_gone(pid: int) -> None:
         assert readable, f"process {pid} outlives its parent"
     finally:
         os.close(fd)
-
-
-def test_a_misspelt_setting_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ZEROHOP_TIMOUT", "3")
-    command.diagnose(host_of(plain(tmp_path)), None, "soft0", as_json=True)
-    [finding] = [
-        one for one in json.loads(capsys.readouterr().out)["findings"] if one["name"] == "settings"
-    ]
-    assert finding["state"] == "warn"
-    assert "ZEROHOP_TIMOUT" in finding["evidence"]
-    assert "ZEROHOP_TIMEOUT" in finding["fix"]
 
 
 @pytest.mark.parametrize("by", ["variable", "option"])

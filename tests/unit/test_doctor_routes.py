@@ -56,14 +56,6 @@ def test_routes_of_sound_machines(
     assert [f for f in examine(host) if f.state == "fail"] == []
 
 
-def test_reasons_say_what_serves(tmp_path: Path) -> None:
-    known = verdicts(host_of(ready(dgx(tmp_path))))
-    assert known["host"].reason == "over an RDMA device"
-    assert known["p2p"].reason.startswith("host memory")
-    assert known["gpudirect"].reason == "GPU memory registered through dma-buf"
-    assert known["staged"].reason == "through pinned host memory, over an RDMA device"
-
-
 @pytest.mark.parametrize(
     ("device", "routes", "host"),
     [

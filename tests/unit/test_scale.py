@@ -27,32 +27,6 @@ def test_a_peer_with_the_defaults_takes_what_the_readme_says() -> None:
     assert round(weigh(Job(2, **SMALL)).pinned_nbytes / 1e3) == 31
 
 
-@pytest.mark.parametrize("rails", [1, 3])
-def test_all_counts_grow_with_peers_and_rails(rails: int) -> None:
-    job = Job(1001, rails=rails, memories=7, per_host=4, adapters=2)
-    weight = weigh(job)
-    assert (weight.peers, weight.queue_pairs) == (1000, 1000 * rails)
-    assert weight.memory_regions == 2 * 1000 * rails + 7 * rails
-    assert weight.registered_nbytes == 1000 * rails * weigh(Job(2)).registered_nbytes
-    assert weight.completions == 1000 * (258 + 37)
-    assert weight.adapter_queue_pairs == 1000 * rails * 4 // 2
-    assert weight.heartbeats_per_s == 2000
-    assert weight.connect_s is None  # of adapters: not measured
-
-
-def test_those_that_sleep_have_no_queue_pairs() -> None:
-    job = Job(1001, awake=10, rails=2, adapters=2)
-    some, ten = weigh(job), weigh(replace(job, ranks=11))
-    assert (some.peers, some.awake, some.queue_pairs) == (1000, 10, 20)
-    for field in ("registered_nbytes", "memory_regions", "pinned_nbytes", "completions", "maps"):
-        assert getattr(some, field) == getattr(ten, field), field
-    assert some.adapter_queue_pairs == ten.adapter_queue_pairs == 80
-    assert some.heartbeats_per_s == 2000
-    assert some.descriptors - ten.descriptors == 990  # control connections
-    assert some.idle_nbytes > ten.idle_nbytes
-    assert weigh(replace(job, awake=5000)) == weigh(replace(job, awake=None))
-
-
 @pytest.mark.parametrize(
     ("job", "system", "what"),
     [
@@ -83,24 +57,6 @@ def test_a_limit_is_met_by_the_first_peer_that_does_not_fit(on: str, awake: int 
 
         assert there_are(limit.peers)
         assert not there_are(limit.peers + 1)
-
-
-def test_what_fits_is_what_the_weights_say() -> None:
-    """By the sums of a whole job, not by those of one Peer."""
-    system = System()
-    fits = {limit.what: limit.peers for limit in limits(Job(2), system)}
-    for what, field, most in (
-        ("pinned memory (RLIMIT_MEMLOCK)", "pinned_nbytes", system.pinned_nbytes),
-        ("descriptors (RLIMIT_NOFILE)", "descriptors", system.descriptors),
-        ("memory mappings (vm.max_map_count)", "maps", system.maps),
-        ("RAM of a host, for 8 ranks", "resident_nbytes", system.host_nbytes // 8),
-        ("queue pairs of a device (max_qp)", "adapter_queue_pairs", 262_144),
-        ("completions of a device (max_cqe)", "completions", 4_194_303),
-    ):
-        assert getattr(weigh(Job(fits[what] + 1)), field) <= most, what
-        assert getattr(weigh(Job(fits[what] + 2)), field) > most, what
-    assert fits["pinned memory (RLIMIT_MEMLOCK)"] == 8
-    assert fits["queue pairs in an adapter's cache"] == 5000 // 8
 
 
 def run(*arguments: str, status: int) -> str:

@@ -279,10 +279,3 @@ def test_a_directory_that_others_may_write_is_refused(tmp_path, mode):
         Directory(path)
     path.chmod(mode & ~0o022)
     Directory(path).set("key", b"1")
-
-
-def test_a_directory_may_be_in_one_that_others_may_write(tmp_path):
-    (tmp_path / "tmp").mkdir()
-    (tmp_path / "tmp").chmod(0o1777)
-    Directory(tmp_path / "tmp" / "job" / "one").set("key", b"1")
-    assert (tmp_path / "tmp" / "job" / "one").stat().st_mode & 0o077 == 0

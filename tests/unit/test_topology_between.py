@@ -5,11 +5,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import zerohop as zh
-from machine import Machine
 from test_topology_nvlink import ADDRESSES, FakeNvml, look
 from zerohop.topology import between as module
-from zerohop.topology.between import between, describe
+from zerohop.topology.between import describe
 
 NEAR, FAR, THIRD = ADDRESSES
 SWITCHED: dict[str, list[str | None]] = {NEAR: ["?"] * 18, FAR: ["?"] * 18, THIRD: []}
@@ -53,18 +51,3 @@ def test_a_speed_that_nvml_refuses_is_left_out(
     machine = look(tmp_path, FakeNvml(SWITCHED))
     monkeypatch.setattr(module, "load_nvml", lambda: FakeNvml(SWITCHED, broken))
     assert describe(machine, NEAR, FAR) == " over 18 NVLinks"
-
-
-def test_the_machine_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(tmp_path)
-    looks = []
-
-    def look_once() -> zh.Topology:
-        looks.append(1)
-        return zh.topology(machine.sys, machine.proc, {}, "not asked")
-
-    monkeypatch.setattr(module, "topology", look_once)
-    between.cache_clear()
-    assert between(NEAR, FAR) == between(NEAR, FAR)
-    assert len(looks) == 1
-    between.cache_clear()
