@@ -34,14 +34,14 @@ TEST_TIMEOUT = 60  # seconds, for a test that names none
 
 # Over p2p only what moves bytes runs once more, and with memory of its two sorts: mapped, and not.
 FILES_WITHOUT_P2P = {
-    "test_addresses.py", "test_connecting.py", "test_errors.py",
-    "test_hostile_bytes.py", "test_integrity_collectives.py", "test_load.py",
-    "test_max_peers.py", "test_message_window.py", "test_messages.py", "test_mistakes.py",
-    "test_partners.py", "test_segment_mistakes.py", "test_shapes.py", "test_sharing.py", "test_sleeping.py",
-    "test_timeouts.py",
-    "test_torch_backend_groups.py", "test_torch_backend_lost.py", "test_torch_backend_mistakes.py",
-    "test_values.py", "test_verbs_operations.py", "test_world_mpi.py", "test_world_runs.py",
-    "test_world_launchers.py",
+    "test_addresses.py", "test_collectives_differ.py", "test_collectives_mistakes.py",
+    "test_collectives_untaken.py", "test_connecting.py", "test_errors.py", "test_hostile_bytes.py",
+    "test_integrity_collectives.py", "test_load.py", "test_max_peers.py", "test_message_window.py",
+    "test_messages.py", "test_mistakes.py", "test_partners.py", "test_segment_mistakes.py", "test_shapes.py",
+    "test_sharing.py", "test_sleeping.py", "test_timeouts.py", "test_torch_backend_groups.py",
+    "test_torch_backend_lost.py", "test_torch_backend_mistakes.py", "test_values.py",
+    "test_verbs_operations.py", "test_world_launchers.py", "test_world_leaving.py", "test_world_mpi.py",
+    "test_world_runs.py", "test_world_shrinking.py",
 }  # fmt: skip
 KINDS_OVER_P2P = {"numpy", "empty"}
 

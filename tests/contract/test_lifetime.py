@@ -208,7 +208,7 @@ def make_anew(ep, peer, link, kind, rounds):
 
 def test_memory_made_anew_where_freed_memory_was(remote, kind):
     """Neither side takes the new for the old, nor the old for the new."""
-    rounds, places, old = 4, set(), None
+    rounds, places, old = 3, set(), None
     with remote(make_anew, kind, rounds) as s:
         for value in range(rounds):
             place, far = s.link.recv(START_TIMEOUT)
