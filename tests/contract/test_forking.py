@@ -64,9 +64,14 @@ def test_every_use_in_the_child_is_a_clear_error(process):
     with process(keep) as s:
         far = s.keeper.array("numpy", np.zeros(5, int)).remote
         memory, _ = array(s.ep, "numpy", np.zeros(5, int))
+        made = s.ep.empty(1000)
+        view = np.asarray(made)
+        view[:] = 7
         pending = s.peer.recv(s.ep.empty(8), tag=77)
 
         def child():
+            assert (view == 7).all()  # bytes stay readable
+            assert (np.asarray(made) == 7).all()
             assert (s.peer.alive, s.peer.why_lost) == (False, None)
             for use in (*USES.values(), lambda *_: pending.wait()):
                 with pytest.raises(zh.Error, match="fork"), within(2):

@@ -142,9 +142,14 @@ def test_made_memory_outlives_its_endpoint_in_every_view(device):
     views = [np.asarray(memory), np.from_dlpack(memory), np.asarray(memory)[3:5]]
     views[0][...] = 7
     address = memory.address
+    values = np.ones(1000)
+    others = [ep.register(values), ep.empty(1000), ep.register(values)[::2]]
     ep.close()
     del ep, memory
     gc.collect()
+    others.clear()
+    gc.collect()
+    assert values.all()
     assert views[0].ctypes.data == views[1].ctypes.data == address
     assert all((view == 7).all() for view in views)
     views[1][...] = 8

@@ -129,6 +129,13 @@ def test_a_transfer_goes_on_after_a_timeout(remote):
         assert transfer.wait(0) == memory.nbytes  # again: the same answer, at once
 
 
+def test_connecting_where_nobody_listens_any_more_fails_soon(open_endpoint, device):
+    with zh.Endpoint(device) as gone:
+        address = gone.address
+    with pytest.raises(zh.Error), within(5):
+        open_endpoint().connect(address, timeout=4)
+
+
 def test_connecting_to_a_stopped_process_ends_at_the_timeout(process, open_endpoint):
     ep = open_endpoint()
     with process(idle, connected=False) as s:

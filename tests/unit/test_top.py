@@ -238,3 +238,55 @@ def test_the_table_takes_no_orders_from_names() -> None:
     assert "?[2J[red]" in drawn
     assert "\x1b[2J" not in drawn
     assert "trouble" in drawn
+
+
+@pytest.mark.timeout(20)
+def test_an_answer_that_comes_in_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_PATIENCE", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+        gone = threading.Event()
+        talker = threading.Thread(target=trickle, args=(slow, gone))
+        talker.start()
+        [answer] = ask_all([named_source(f"{slow.getsockname()[1]}")])
+        gone.set()
+        talker.join(10)
+    assert "does not end" in answer.trouble
+
+
+def trickle(server: socket.socket, gone: threading.Event) -> None:
+    """A line of the head, which may be so many, now and then."""
+    client, _ = server.accept()
+    with client, suppress(OSError):
+        client.sendall(b"HTTP/1.0 200 OK\r\n")
+        while not gone.wait(0.2):
+            client.sendall(b"X: y\r\n")
+
+
+def test_the_socket_of_one_whose_number_another_has_is_put_away(runtime: Path) -> None:
+    folder = runtime / "zerohop"
+    folder.mkdir(mode=0o700)
+    path = folder / f"{os.getpid()}-0.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    os.utime(path, (0, 0))
+    assert ask_all(local_sources()) == []
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Inf", "x", "1e999"])
+def test_what_is_no_number_counts_for_nothing(value: str) -> None:
+    way = 'endpoint="a",peer="b",route="p2p",device="cpu"'
+    metrics = ("transfers_under_way", "failures_total", "operations_total", "bytes_total")
+    text = "".join(f"zerohop_{metric}{{{way}}} {value}\n" for metric in metrics)
+    assert rows_between(None, Answer(Source("1"), 1.0, text)) == []
+
+
+def test_a_bucket_without_a_bound_counts_for_nothing() -> None:
+    before, now = (look(at, ops=at, out=at, buckets=(at, at, at)) for at in (10, 12))
+    odd = "".join(
+        sample("zerohop_latency_seconds_bucket", 7, endpoint="a", operation="write", le=bound)
+        for bound in ("x", "NaN", "")
+    )
+    now = Answer(now.source, now.at, now.text + odd)
+    [row] = rows_between(before, now)
+    assert 0 < row.p50 <= 1e-6
