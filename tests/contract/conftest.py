@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from support.partner import Partners
 from support.patience import patient
 from support.ranks import Job
 from support.session import Remote
+from support.torch_ranks import torch_ranks
+from support.victim import Victim
 
 # The one list of devices. "p2p": soft0, and what lies on this host is copied without it. Added from
 # outside: rxe0; "rxe0+rxe1": both at once; "staged": soft0, but the Endpoints copy memory of GPUs.
@@ -31,13 +34,14 @@ TEST_TIMEOUT = 60  # seconds, for a test that names none
 
 # Over p2p only what moves bytes runs once more, and with memory of its two sorts: mapped, and not.
 FILES_WITHOUT_P2P = {
-    "test_addresses.py", "test_collectives_torchrun.py", "test_connecting.py", "test_dtypes.py", "test_errors.py",
-    "test_hostile_bytes.py", "test_integrity_collectives.py", "test_load.py",
-    "test_max_peers.py", "test_message_window.py", "test_messages.py", "test_mistakes.py",
-    "test_partners.py", "test_segment_mistakes.py", "test_shapes.py", "test_sharing.py", "test_sleeping.py",
-    "test_timeouts.py",
-    "test_torch_backend_groups.py", "test_torch_backend_lost.py", "test_torch_backend_mistakes.py",
-    "test_values.py", "test_verbs_operations.py", "test_world_mpi.py", "test_world_runs.py", "test_world_torchrun.py",
+    "test_addresses.py", "test_collectives_differ.py", "test_collectives_mistakes.py",
+    "test_collectives_untaken.py", "test_connecting.py", "test_errors.py", "test_hostile_bytes.py",
+    "test_integrity_collectives.py", "test_load.py", "test_max_peers.py", "test_message_window.py",
+    "test_messages.py", "test_mistakes.py", "test_partners.py", "test_segment_mistakes.py", "test_shapes.py",
+    "test_sharing.py", "test_sleeping.py", "test_timeouts.py", "test_torch_backend_groups.py",
+    "test_torch_backend_lost.py", "test_torch_backend_mistakes.py", "test_values.py",
+    "test_verbs_operations.py", "test_world_launchers.py", "test_world_leaving.py", "test_world_mpi.py",
+    "test_world_runs.py", "test_world_shrinking.py",
 }  # fmt: skip
 KINDS_OVER_P2P = {"numpy", "empty"}
 
@@ -143,6 +147,27 @@ def rank_threads(device: str, tmp_path: Path) -> Job:
 @pytest.fixture
 def rank_processes(device: str, tmp_path: Path) -> Job:
     return Job("process", tmp_path / "job", device)
+
+
+@pytest.fixture
+def victim(rank_threads: Job) -> Iterator[Callable[[int], Victim]]:
+    """Makes the last rank of a World of so many, in a process to be killed."""
+    with ExitStack() as made:
+        yield lambda size: made.enter_context(closing(Victim(rank_threads, size)))
+
+
+@pytest.fixture
+def torch_job(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[object]]:
+    """Runs a function on every rank of torch.distributed: torch_job(function, size, *args, backend=)."""
+    monkeypatch.setenv("ZEROHOP_DEVICE", device)
+
+    def run(*arguments: object, **options: object) -> list[object]:
+        with torch_ranks(tmp_path / "store", *arguments, **options) as ranks:
+            return ranks.results()
+
+    return run
 
 
 @pytest.fixture(params=["thread", "process"])

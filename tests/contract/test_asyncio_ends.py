@@ -12,27 +12,25 @@ from typing import Any
 import numpy as np
 import pytest
 import zerohop as zh
-from support.coroutines import awaited, begin, run, settled, silent
+from support.coroutines import awaited, begin, in_loop, run, settled, silent
 from support.link import until
 
 
-def test_a_notification_outlives_who_was_told_of_it(couple) -> None:
+@in_loop
+async def test_a_notification_outlives_who_was_told_of_it(couple) -> None:
     a = couple[0]
-
-    async def work() -> None:
-        (task,) = await begin([zh.aio.wait_notify(a, 5)])
-        a.notify(5, 3)
-        zh.aio._bells[asyncio.get_running_loop()]._on_ring()  # the task has not gone on yet
-        task.cancel()
-        assert isinstance((await settled(task))[0], asyncio.CancelledError)
-        assert a.peek_notify(5) == 3
-        assert await zh.aio.wait_notify(a, 5) == 3
-
-    run(work())
+    (task,) = await begin([zh.aio.wait_notify(a, 5)])
+    a.notify(5, 3)
+    zh.aio._bells[asyncio.get_running_loop()]._on_ring()  # the task has not gone on yet
+    task.cancel()
+    assert isinstance((await settled(task))[0], asyncio.CancelledError)
+    assert a.peek_notify(5) == 3
+    assert await zh.aio.wait_notify(a, 5) == 3
 
 
 @pytest.mark.parametrize("what", ["a notification", "a peer"])
-def test_who_stands_behind_gets_what_a_cancelled_one_was_told_of(
+@in_loop
+async def test_who_stands_behind_gets_what_a_cancelled_one_was_told_of(
     couple, open_endpoint, what: str
 ) -> None:
     a = couple[0]
@@ -41,54 +39,45 @@ def test_who_stands_behind_gets_what_a_cancelled_one_was_told_of(
     def wait() -> Awaitable[Any]:
         return zh.aio.wait_notify(a, 5) if what == "a notification" else zh.aio.accept(a)
 
-    async def work() -> None:
-        first, second, third = await begin([wait(), wait(), wait()])
-        second.cancel()
-        if what == "a notification":
-            a.notify(5, 3)
-        else:
-            c.connect(a.address)
-            until(lambda: len(a.peers) == 2, "it is accepted")
-        zh.aio._bells[asyncio.get_running_loop()]._on_ring()
-        first.cancel()
-        ends = await settled(first, second)
-        assert all(isinstance(end, asyncio.CancelledError) for end in ends)
-        found = await third
-        assert (found == 3) if what == "a notification" else (found.id == c.id)
-
-    run(work())
+    first, second, third = await begin([wait(), wait(), wait()])
+    second.cancel()
+    if what == "a notification":
+        a.notify(5, 3)
+    else:
+        c.connect(a.address)
+        until(lambda: len(a.peers) == 2, "it is accepted")
+    zh.aio._bells[asyncio.get_running_loop()]._on_ring()
+    first.cancel()
+    ends = await settled(first, second)
+    assert all(isinstance(end, asyncio.CancelledError) for end in ends)
+    found = await third
+    assert (found == 3) if what == "a notification" else (found.id == c.id)
 
 
-def test_connecting_again_after_a_cancelled_attempt(couple, open_endpoint) -> None:
+@in_loop
+async def test_connecting_again_after_a_cancelled_attempt(couple, open_endpoint) -> None:
     a = couple[0]
     c = open_endpoint()
-
-    async def work() -> None:
-        task = asyncio.create_task(zh.aio.connect(a, c.address))
-        await asyncio.sleep(0)
-        task.cancel()
-        assert isinstance((await settled(task))[0], asyncio.CancelledError)
-        assert (await zh.aio.connect(a, c.address)).id == c.id
-
-    run(work())
+    task = asyncio.create_task(zh.aio.connect(a, c.address))
+    await asyncio.sleep(0)
+    task.cancel()
+    assert isinstance((await settled(task))[0], asyncio.CancelledError)
+    assert (await zh.aio.connect(a, c.address)).id == c.id
 
 
-def test_thousands_are_cancelled(couple) -> None:
+@in_loop
+async def test_thousands_are_cancelled(couple) -> None:
     a, _, to_b, _ = couple
-
-    async def work() -> None:
-        waits = [zh.aio.wait_notify(a, slot) for slot in range(1000)]
-        waits += [zh.aio.wait_notify(a, 1) for _ in range(3000)]
-        waits += [zh.aio.accept(a) for _ in range(3000)]
-        waits += [zh.aio.lookup(to_b, f"name {n}") for n in range(3000)]
-        tasks = await begin(waits)
-        for task in tasks:
-            task.cancel()
-        assert all(isinstance(end, asyncio.CancelledError) for end in await settled(*tasks))
-        assert not zh.aio._bells[asyncio.get_running_loop()].lines
-        assert not zh.aio._bells[asyncio.get_running_loop()]._waiting
-
-    run(work())
+    waits = [zh.aio.wait_notify(a, slot) for slot in range(1000)]
+    waits += [zh.aio.wait_notify(a, 1) for _ in range(3000)]
+    waits += [zh.aio.accept(a) for _ in range(3000)]
+    waits += [zh.aio.lookup(to_b, f"name {n}") for n in range(3000)]
+    tasks = await begin(waits)
+    for task in tasks:
+        task.cancel()
+    assert all(isinstance(end, asyncio.CancelledError) for end in await settled(*tasks))
+    assert not zh.aio._bells[asyncio.get_running_loop()].lines
+    assert not zh.aio._bells[asyncio.get_running_loop()]._waiting
 
 
 # --- the ends of waits ---
@@ -123,75 +112,56 @@ def test_timeouts_are_those_of_the_blocking_calls(couple, timeout: Any) -> None:
                 assert end.effect == "nothing"
 
 
-@pytest.mark.parametrize("slot", [-1, 65536, 1.0, "5", None])
-def test_wrong_slots_are_told_as_by_the_blocking_calls(couple, slot: Any) -> None:
-    a = couple[0]
-    with pytest.raises((IndexError, TypeError)) as expected:
-        a.wait_notify(slot, 0.0)
-    with pytest.raises(expected.type) as told_here:
-        run(zh.aio.wait_notify(a, slot, 0.0))
-    assert str(told_here.value) == str(expected.value)
-
-
-def test_a_lost_peer_ends_all_that_waits_for_it(couple) -> None:
+@in_loop
+async def test_a_lost_peer_ends_all_that_waits_for_it(couple) -> None:
     a, b, to_b, _ = couple
-
-    async def work() -> None:
-        waits = [
-            zh.aio.wait_notify(a, 5),
-            zh.aio.wait_notify(a, 5),
-            zh.aio.wait_notify_any(a, 9, 7),
-        ]
-        waits += [zh.aio.lookup(to_b, "kv"), awaited(to_b.recv(np.zeros(3), tag=1))]
-        tasks = await begin(waits)
-        accepting = asyncio.create_task(zh.aio.accept(a))
-        await asyncio.to_thread(b.close)
-        assert [type(end) for end in await settled(*tasks)] == [zh.PeerLost] * len(tasks)
-        with pytest.raises(zh.PeerLost):
-            await zh.aio.lookup(to_b, "kv")
-        with pytest.raises(zh.PeerLost):
-            await zh.aio.wait_notify(a, 5)
-        with pytest.raises(zh.PeerLost, match="nothing listens there"):
-            await zh.aio.connect(a, b.address)
-        assert not accepting.done()
-        accepting.cancel()
-
-    run(work())
+    waits = [
+        zh.aio.wait_notify(a, 5),
+        zh.aio.wait_notify(a, 5),
+        zh.aio.wait_notify_any(a, 9, 7),
+    ]
+    waits += [zh.aio.lookup(to_b, "kv"), awaited(to_b.recv(np.zeros(3), tag=1))]
+    tasks = await begin(waits)
+    accepting = asyncio.create_task(zh.aio.accept(a))
+    await asyncio.to_thread(b.close)
+    assert [type(end) for end in await settled(*tasks)] == [zh.PeerLost] * len(tasks)
+    with pytest.raises(zh.PeerLost):
+        await zh.aio.lookup(to_b, "kv")
+    with pytest.raises(zh.PeerLost):
+        await zh.aio.wait_notify(a, 5)
+    with pytest.raises(zh.PeerLost, match="nothing listens there"):
+        await zh.aio.connect(a, b.address)
+    assert not accepting.done()
+    accepting.cancel()
 
 
-def test_what_came_before_the_loss_is_delivered(couple) -> None:
+@in_loop
+async def test_what_came_before_the_loss_is_delivered(couple) -> None:
     a, b, _, to_a = couple
-
-    async def work() -> None:
-        tasks = await begin([zh.aio.wait_notify(a, slot) for slot in (5, 6)])
-        to_a.notify(5, 3)
-        await asyncio.to_thread(b.close)
-        ends = await settled(*tasks)
-        assert ends[0] == 3
-        assert isinstance(ends[1], zh.PeerLost)
-
-    run(work())
+    tasks = await begin([zh.aio.wait_notify(a, slot) for slot in (5, 6)])
+    to_a.notify(5, 3)
+    await asyncio.to_thread(b.close)
+    ends = await settled(*tasks)
+    assert ends[0] == 3
+    assert isinstance(ends[1], zh.PeerLost)
 
 
-def test_closing_the_endpoint_ends_all_that_waits(couple) -> None:
+@in_loop
+async def test_closing_the_endpoint_ends_all_that_waits(couple) -> None:
     a, _, to_b, _ = couple
-
-    async def work() -> None:
-        waits = [zh.aio.wait_notify(a, 5), zh.aio.wait_notify(a, 5), zh.aio.accept(a)]
-        waits += [
-            zh.aio.accept(a),
-            zh.aio.lookup(to_b, "kv"),
-            awaited(to_b.recv(np.zeros(3), tag=1)),
-        ]
-        tasks = await begin(waits)
-        await asyncio.to_thread(a.close, 0)
-        ends = await settled(*tasks)
-        assert all(isinstance(end, zh.Error) for end in ends), ends
-        assert not any(isinstance(end, zh.TransferTimeout) for end in ends), ends
-        with pytest.raises(zh.Error, match="closed"):
-            await zh.aio.wait_notify(a, 5)
-
-    run(work())
+    waits = [zh.aio.wait_notify(a, 5), zh.aio.wait_notify(a, 5), zh.aio.accept(a)]
+    waits += [
+        zh.aio.accept(a),
+        zh.aio.lookup(to_b, "kv"),
+        awaited(to_b.recv(np.zeros(3), tag=1)),
+    ]
+    tasks = await begin(waits)
+    await asyncio.to_thread(a.close, 0)
+    ends = await settled(*tasks)
+    assert all(isinstance(end, zh.Error) for end in ends), ends
+    assert not any(isinstance(end, zh.TransferTimeout) for end in ends), ends
+    with pytest.raises(zh.Error, match="closed"):
+        await zh.aio.wait_notify(a, 5)
 
 
 def test_loops_that_end_leave_nothing_behind_at_what_goes_on(couple) -> None:

@@ -10,67 +10,29 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import Attempt
-from support.coroutines import MANY, SOON, awaited, begin, no_thread_more, run, settled, silent
+from support.coroutines import (
+    MANY,
+    SOON,
+    awaited,
+    begin,
+    in_loop,
+    no_thread_more,
+    run,
+    settled,
+    silent,
+)
 
 
-def test_thousands_wait_for_notifications(couple) -> None:
-    a, _, _, to_a = couple
-
-    async def work() -> None:
-        with no_thread_more():
-            tasks = await begin([zh.aio.wait_notify(a, slot) for slot in range(MANY)])
-        for slot in range(MANY):
-            to_a.notify(slot, slot + 1)
-        assert await asyncio.gather(*tasks) == list(range(1, MANY + 1))
-
-    run(work())
-
-
-def test_thousands_wait_for_names(couple) -> None:
-    _, b, to_b, _ = couple
-    memory = b.empty(8)
-
-    async def work() -> None:
-        with no_thread_more():
-            tasks = await begin([zh.aio.lookup(to_b, f"name {n}") for n in range(MANY)])
-            with pytest.raises(zh.TransferTimeout, match="does not share"):  # it has got the others
-                await zh.aio.lookup(to_b, "never", 2.0)
-        for n in range(MANY):
-            b.share(f"name {n}", memory)
-        assert all(found.nbytes == 8 for found in await asyncio.gather(*tasks))
-
-    run(work())
-
-
-def test_thousands_wait_for_transfers(couple) -> None:
-    a, _, to_b, to_a = couple
-    into, out = a.register(np.zeros(MANY)), np.arange(float(MANY))
-
-    async def work() -> None:
-        recvs = [to_b.recv(into[n : n + 1], tag=n) for n in range(MANY)]
-        with no_thread_more():
-            tasks = await begin([awaited(recv) for recv in recvs])
-        for n in range(MANY):
-            to_a.send(out[n : n + 1], tag=n)
-        assert await asyncio.gather(*tasks) == [8] * MANY
-        np.testing.assert_array_equal(np.asarray(into), out)
-
-    run(work())
-
-
-def test_thousands_wait_for_one_connection(couple, open_endpoint) -> None:
+@in_loop
+async def test_thousands_wait_for_one_connection(couple, open_endpoint) -> None:
     a = couple[0]
     c = open_endpoint()
-
-    async def work() -> None:
-        with no_thread_more():
-            tasks = [asyncio.create_task(zh.aio.connect(a, c.address)) for _ in range(MANY)]
-            await asyncio.sleep(0)
-        peers = await asyncio.gather(*tasks)
-        assert all(peer is peers[0] for peer in peers)
-        assert peers[0].id == c.id
-
-    run(work())
+    with no_thread_more():
+        tasks = [asyncio.create_task(zh.aio.connect(a, c.address)) for _ in range(MANY)]
+        await asyncio.sleep(0)
+    peers = await asyncio.gather(*tasks)
+    assert all(peer is peers[0] for peer in peers)
+    assert peers[0].id == c.id
 
 
 def test_thousands_connect_in_vain(couple) -> None:
@@ -87,37 +49,35 @@ def test_thousands_connect_in_vain(couple) -> None:
         run(work(address))
 
 
-def test_all_kinds_at_once_and_each_is_served(couple, open_endpoint) -> None:
+@in_loop
+async def test_all_kinds_at_once_and_each_is_served(couple, open_endpoint) -> None:
     a, b, to_b, to_a = couple
     memory = b.empty(8)
     kinds = 4
     count = MANY // kinds
 
-    async def work() -> None:
-        sink = a.register(np.zeros(count))
-        waits = [zh.aio.wait_notify(a, slot) for slot in range(count)]
-        waits += [zh.aio.lookup(to_b, f"name {n}") for n in range(count)]
-        waits += [awaited(to_b.recv(sink[n : n + 1], tag=n)) for n in range(count)]
-        waits += [zh.aio.accept(a) for _ in range(count)]
-        with no_thread_more():
-            tasks = await begin(waits)
-        for n in range(count):
-            to_a.notify(n, 1)
-            b.share(f"name {n}", memory)
-            to_a.send(np.ones(1), tag=n)
-        await asyncio.gather(*tasks[: 3 * count])
-        newcomers = [open_endpoint() for _ in range(3)]
-        with no_thread_more():
-            for c in newcomers:
-                await zh.aio.connect(c, a.address)
-            accepted = await asyncio.gather(*tasks[3 * count : 3 * count + 3])
-        assert {peer.id for peer in accepted} == {c.id for c in newcomers}
-        left = tasks[3 * count + 3 :]
-        for task in left:
-            task.cancel()
-        assert all(isinstance(end, asyncio.CancelledError) for end in await settled(*left))
-
-    run(work())
+    sink = a.register(np.zeros(count))
+    waits = [zh.aio.wait_notify(a, slot) for slot in range(count)]
+    waits += [zh.aio.lookup(to_b, f"name {n}") for n in range(count)]
+    waits += [awaited(to_b.recv(sink[n : n + 1], tag=n)) for n in range(count)]
+    waits += [zh.aio.accept(a) for _ in range(count)]
+    with no_thread_more():
+        tasks = await begin(waits)
+    for n in range(count):
+        to_a.notify(n, 1)
+        b.share(f"name {n}", memory)
+        to_a.send(np.ones(1), tag=n)
+    await asyncio.gather(*tasks[: 3 * count])
+    newcomers = [open_endpoint() for _ in range(3)]
+    with no_thread_more():
+        for c in newcomers:
+            await zh.aio.connect(c, a.address)
+        accepted = await asyncio.gather(*tasks[3 * count : 3 * count + 3])
+    assert {peer.id for peer in accepted} == {c.id for c in newcomers}
+    left = tasks[3 * count + 3 :]
+    for task in left:
+        task.cancel()
+    assert all(isinstance(end, asyncio.CancelledError) for end in await settled(*left))
 
 
 def put_all(ep, peer, link, count):
@@ -140,7 +100,8 @@ def test_a_burst_of_another_process_reaches_everyone(remote) -> None:
         run(work(s))
 
 
-def test_who_waits_is_left_alone_until_something_comes(couple, monkeypatch) -> None:
+@in_loop
+async def test_who_waits_is_left_alone_until_something_comes(couple, monkeypatch) -> None:
     a = couple[0]
     looked: list[int] = []
     find = zh._core.find_notify
@@ -151,66 +112,55 @@ def test_who_waits_is_left_alone_until_something_comes(couple, monkeypatch) -> N
 
     monkeypatch.setattr(zh._core, "find_notify", counted)
 
-    async def work() -> None:
-        tasks = await begin([zh.aio.wait_notify(a, slot) for slot in range(20)])
-        for slot in range(20, 40):
-            a.notify(slot, 1)  # for nobody
-        assert await zh.aio.wait_notify_any(a, 20, 1) == (20, 1)
-        await asyncio.sleep(0.3)
-        assert looked == [*range(20), 20]
-        for slot in range(20):
-            a.notify(slot, 1)
-        await asyncio.gather(*tasks)
-        assert sorted(looked[21:]) == list(range(20))
-
-    run(work())
+    tasks = await begin([zh.aio.wait_notify(a, slot) for slot in range(20)])
+    for slot in range(20, 40):
+        a.notify(slot, 1)  # for nobody
+    assert await zh.aio.wait_notify_any(a, 20, 1) == (20, 1)
+    await asyncio.sleep(0.3)
+    assert looked == [*range(20), 20]
+    for slot in range(20):
+        a.notify(slot, 1)
+    await asyncio.gather(*tasks)
+    assert sorted(looked[21:]) == list(range(20))
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 64, 1000, 65536])
-def test_ranges(couple, length: int) -> None:
+@in_loop
+async def test_ranges(couple, length: int) -> None:
     a, _, _, to_a = couple
     first = 0 if length == 65536 else 4711
 
-    async def work() -> None:
-        for slot in {first, first + length // 2, first + length - 1}:
-            (task,) = await begin([zh.aio.wait_notify_any(a, first, length)])
-            for beside in (first - 1, first + length):
-                if 0 <= beside < 65536:
-                    a.notify(beside, 9)
-            to_a.notify(slot, slot + 1)
-            assert await task == (slot, slot + 1)
-
-    run(work())
+    for slot in {first, first + length // 2, first + length - 1}:
+        (task,) = await begin([zh.aio.wait_notify_any(a, first, length)])
+        for beside in (first - 1, first + length):
+            if 0 <= beside < 65536:
+                a.notify(beside, 9)
+        to_a.notify(slot, slot + 1)
+        assert await task == (slot, slot + 1)
 
 
-def test_first_come_first_served(couple) -> None:
+@in_loop
+async def test_first_come_first_served(couple) -> None:
     a = couple[0]
+    order: list[tuple[int, int]] = []
 
-    async def work() -> None:
-        order: list[tuple[int, int]] = []
+    async def one(number: int) -> None:
+        order.append((number, await zh.aio.wait_notify(a, 5)))
 
-        async def one(number: int) -> None:
-            order.append((number, await zh.aio.wait_notify(a, 5)))
-
-        tasks = await begin([one(number) for number in range(5)])
-        for value in range(1, 6):
-            a.notify(5, value)
-            await tasks[value - 1]
-        assert order == [(number, number + 1) for number in range(5)]
-
-    run(work())
+    tasks = await begin([one(number) for number in range(5)])
+    for value in range(1, 6):
+        a.notify(5, value)
+        await tasks[value - 1]
+    assert order == [(number, number + 1) for number in range(5)]
 
 
-def test_a_value_that_stays_is_for_all(couple) -> None:
+@in_loop
+async def test_a_value_that_stays_is_for_all(couple) -> None:
     a = couple[0]
-
-    async def work() -> None:
-        tasks = await begin([zh.aio.wait_notify(a, 5, reset=False) for _ in range(5)])
-        a.notify(5, 3)
-        assert await asyncio.gather(*tasks) == [3] * 5
-        assert a.peek_notify(5) == 3
-
-    run(work())
+    tasks = await begin([zh.aio.wait_notify(a, 5, reset=False) for _ in range(5)])
+    a.notify(5, 3)
+    assert await asyncio.gather(*tasks) == [3] * 5
+    assert a.peek_notify(5) == 3
 
 
 def test_two_loops_in_two_threads(couple) -> None:
@@ -231,35 +181,14 @@ def test_two_loops_in_two_threads(couple) -> None:
     assert values == list(range(1, 2 * count + 1))
 
 
-def test_a_blocking_call_and_a_coroutine_wait_for_the_same(couple) -> None:
+@in_loop
+async def test_a_blocking_call_and_a_coroutine_wait_for_the_same(couple) -> None:
     """One of them gets the value, and the other the next."""
     a, _, _, to_a = couple
-
-    async def work() -> None:
-        (task,) = await begin([zh.aio.wait_notify(a, 5)])
-        blocking = Attempt(a.wait_notify, 5)
-        to_a.notify(5, 1)
-        other = asyncio.ensure_future(asyncio.to_thread(blocking.value))
-        await asyncio.wait({task, other}, return_when=asyncio.FIRST_COMPLETED)
-        to_a.notify(5, 2)
-        assert sorted([await task, await other]) == [1, 2]
-
-    run(work())
-
-
-def test_a_peer_that_waits_in_the_other_direction(process) -> None:
-    """Coroutines of this process and a blocking call of the other: to and fro."""
-
-    async def work(s) -> None:
-        for number in range(1, 200):
-            s.peer.notify(1, number)
-            assert await zh.aio.wait_notify(s.ep, 2) == number
-
-    with process(answer) as s:
-        run(work(s))
-
-
-def answer(ep, peer, link):
-    for number in range(1, 200):
-        assert ep.wait_notify(1) == number
-        peer.notify(2, number)
+    (task,) = await begin([zh.aio.wait_notify(a, 5)])
+    blocking = Attempt(a.wait_notify, 5)
+    to_a.notify(5, 1)
+    other = asyncio.ensure_future(asyncio.to_thread(blocking.value))
+    await asyncio.wait({task, other}, return_when=asyncio.FIRST_COMPLETED)
+    to_a.notify(5, 2)
+    assert sorted([await task, await other]) == [1, 2]

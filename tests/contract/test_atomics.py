@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 import zerohop as zh
 from support.arrays import array, has_atomics
 from support.attempt import Attempt
 from support.forge import Forged, forge
-from support.keeper import Keeper, keep
+from support.keeper import keep
 from support.link import until
 
 TOP = 1 << 63
 
 
 def counters(session, values, kind="counter"):
-    keeper = Keeper(session.link)
-    return keeper, keeper.array(kind, values)
+    return session.keeper.array(kind, values)
 
 
-def check_refused(session, keeper, kept):
+def check_refused(session, kept):
     """Where the Endpoints copy what lies on a GPU, nobody could do an atomic there."""
     before = kept.show()
     for call in (
@@ -32,52 +29,48 @@ def check_refused(session, keeper, kept):
             call()
         assert caught.value.effect == "nothing"
     np.testing.assert_array_equal(kept.show(), before)
-    keeper.end()
 
 
 def test_fetch_add_returns_what_was_there(remote, kind):
     with remote(keep) as s:
-        keeper, kept = counters(s, np.array([5, 100], np.int64), kind)
+        kept = counters(s, np.array([5, 100], np.int64), kind)
         if not has_atomics(kind):
-            return check_refused(s, keeper, kept)
+            return check_refused(s, kept)
         assert s.peer.fetch_add(kept.remote[0], 3).wait() == 5
         assert s.peer.fetch_add(kept.remote[0], -10).wait() == 8
         assert s.peer.fetch_add(kept.remote[0:1], 0).wait() == -2
         assert kept.show().tolist() == [-2, 100]
-        keeper.end()
 
 
 def test_an_atomic_behind_a_long_read_gets_its_own_answer(remote):
     with remote(keep) as s:
-        keeper, kept = counters(s, np.array([5], np.int64))
+        kept = counters(s, np.array([5], np.int64))
         numbers = np.arange((1 << 17) + 1)  # soft0 answers reads in pieces of 1 MiB
-        long = keeper.array("numpy", numbers)
+        long = s.keeper.array("numpy", numbers)
         back = np.zeros_like(numbers)
         reading = s.peer.read(long.remote, s.ep.register(back))
         assert s.peer.fetch_add(kept.remote[0], 3).wait() == 5
         reading.wait()
         np.testing.assert_array_equal(back, numbers)
         assert s.peer.compare_swap(kept.remote[0], 8, 9).wait() == 8
-        keeper.end()
 
 
 def test_compare_swap_swaps_only_when_equal(remote, kind):
     with remote(keep) as s:
-        keeper, kept = counters(s, np.array([5, 100], np.int64), kind)
+        kept = counters(s, np.array([5, 100], np.int64), kind)
         if not has_atomics(kind):
-            return check_refused(s, keeper, kept)
+            return check_refused(s, kept)
         assert s.peer.compare_swap(kept.remote[1], 99, 1).wait() == 100
         assert kept.show().tolist() == [5, 100]
         assert s.peer.compare_swap(kept.remote[1], 100, -1).wait() == 100
         assert s.peer.compare_swap(kept.remote[1], -1, 7).wait() == -1
         assert kept.show().tolist() == [5, 7]
-        keeper.end()
 
 
 def test_values_wrap_around_in_their_own_type(remote):
     with remote(keep) as s:
-        keeper, unsigned = counters(s, np.array([2**64 - 1, TOP], np.uint64))
-        signed = keeper.array("counter", np.array([TOP - 1, -TOP], np.int64))
+        unsigned = counters(s, np.array([2**64 - 1, TOP], np.uint64))
+        signed = s.keeper.array("counter", np.array([TOP - 1, -TOP], np.int64))
         assert s.peer.fetch_add(unsigned.remote[0], 2).wait() == 2**64 - 1
         assert s.peer.fetch_add(unsigned.remote[1], TOP).wait() == TOP
         assert s.peer.compare_swap(unsigned.remote[1], 0, 2**64 - 1).wait() == 0
@@ -85,19 +78,17 @@ def test_values_wrap_around_in_their_own_type(remote):
         assert s.peer.fetch_add(signed.remote[0], 1).wait() == TOP - 1
         assert s.peer.compare_swap(signed.remote[1], -TOP, -1).wait() == -TOP
         assert signed.show().tolist() == [-TOP, -1]
-        keeper.end()
 
 
 @pytest.mark.parametrize("value", [2**64, -(2**63) - 1, "1", 1.5, None])
 def test_values_that_do_not_fit_are_refused(thread, value):
     with thread(keep) as s:
-        keeper, kept = counters(s, np.array([5], np.int64))
+        kept = counters(s, np.array([5], np.int64))
         with pytest.raises((ValueError, TypeError, OverflowError)):
             s.peer.fetch_add(kept.remote[0], value)
         with pytest.raises((ValueError, TypeError, OverflowError)):
             s.peer.compare_swap(kept.remote[0], 5, value)
         assert kept.show().tolist() == [5]
-        keeper.end()
 
 
 @pytest.mark.parametrize(
@@ -106,21 +97,19 @@ def test_values_that_do_not_fit_are_refused(thread, value):
 )
 def test_other_dtypes_are_refused(thread, values):
     with thread(keep) as s:
-        keeper, kept = counters(s, values)
+        kept = counters(s, values)
         with pytest.raises((ValueError, TypeError), match="int64"):
             s.peer.fetch_add(kept.remote[0], 1)
-        keeper.end()
 
 
 def test_exactly_one_element_is_meant(thread):
     with thread(keep) as s:
-        keeper, kept = counters(s, np.zeros(3, np.int64))
+        kept = counters(s, np.zeros(3, np.int64))
         for wrong in (kept.remote, kept.remote[:2], kept.remote[:0]):
             with pytest.raises((ValueError, TypeError)):
                 s.peer.fetch_add(wrong, 1)
         with pytest.raises(TypeError):
             s.peer.fetch_add(s.ep.empty(1, "int64"), 1)
-        keeper.end()
 
 
 def misaligned(ep, peer, link):
@@ -167,20 +156,18 @@ def test_sums_are_exact_from_two_peers_and_many_threads(remote):
         assert view[0] == 2 * count
         assert sorted(seen) == list(range(2 * count))
     with remote(keep) as s:
-        keeper, kept = counters(s, np.zeros(1, np.int64))
+        kept = counters(s, np.zeros(1, np.int64))
         adding = [Attempt(add_one, s.peer, kept.remote[0], count) for _ in range(threads)]
         seen = [old for attempt in adding for old in attempt.value()]
         assert sorted(seen) == list(range(threads * count))
         assert kept.show()[0] == threads * count
-        keeper.end()
 
 
 def test_many_in_flight_come_back_in_order(remote):
     with remote(keep) as s:
-        keeper, kept = counters(s, np.zeros(1, np.int64))
+        kept = counters(s, np.zeros(1, np.int64))
         transfers = [s.peer.fetch_add(kept.remote[0], 1) for _ in range(2000)]
         assert [t.wait() for t in transfers] == list(range(2000))
-        keeper.end()
 
 
 def lock_and_add(peer, lock, value, view, memory, rounds):
@@ -211,31 +198,9 @@ def test_compare_swap_makes_a_lock(remote):
         assert view[0] == 2 * rounds
 
 
-def test_threads_of_one_process_share_a_peer(remote):
-    """Posting from many threads at once: each write lands, each atomic counts."""
-    with remote(keep) as s:
-        keeper, kept = counters(s, np.zeros(8, np.int64))
-        rows = keeper.array("empty", np.zeros((8, 3000), np.int32))
-        barrier = threading.Barrier(8)
-
-        def work(row):
-            memory, view = array(s.ep, "numpy", np.zeros(3000, np.int32))
-            barrier.wait(10)
-            for value in range(1, 101):
-                view[:] = value
-                s.peer.write(memory, rows.remote[row]).wait()
-                assert s.peer.fetch_add(kept.remote[row], 1).wait() == value - 1
-
-        for attempt in [Attempt(work, row) for row in range(8)]:
-            attempt.value()
-        assert (rows.show() == 100).all()
-        assert (kept.show() == 100).all()
-        keeper.end()
-
-
 def test_memory_of_a_device_without_atomics_is_refused_with_the_reason(remote):
     with remote(keep) as s:
-        keeper, kept = counters(s, np.array([5], np.int64))
+        kept = counters(s, np.array([5], np.int64))
         far = forge(kept.remote, access=Forged.of(kept.remote).access | 4)  # as its owner would say
         for call in (
             lambda: s.peer.fetch_add(far[0], 1),
@@ -244,4 +209,3 @@ def test_memory_of_a_device_without_atomics_is_refused_with_the_reason(remote):
             with pytest.raises(zh.RouteUnavailable, match="atomic_cap is NONE"):
                 call()
         assert s.peer.fetch_add(kept.remote[0], 1).wait() == 5
-        keeper.end()

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import Attempt, within
-from support.keeper import Keeper, keep
+from support.keeper import keep
 from support.link import until
 from support.system import listening_ports, waiting_to_come_in
 from zerohop.runtime_folder import folders, own_folder
@@ -72,7 +72,6 @@ def dribble(place, words):
 @pytest.mark.timeout(120)
 def test_who_says_a_byte_a_second_is_shown_out_and_holds_nobody_up(process, open_endpoint):
     with process(keep) as s:
-        keeper = Keeper(s.link)
         before = descriptors(s.pid)
         words = b"zerohop\1" + bytes(100)  # which begins as both of its ports expect
         slow = [
@@ -84,8 +83,7 @@ def test_who_says_a_byte_a_second_is_shown_out_and_holds_nobody_up(process, open
         for each in slow:
             assert each.value(2 * LONGEST_HANDSHAKE) < LONGEST_HANDSHAKE
         until(lambda: descriptors(s.pid) < before + 20, "its descriptors are closed", 10)
-        assert keeper.peer()[0]
-        keeper.end()
+        assert s.keeper.peer()[0]
 
 
 def doors(pid):
@@ -109,7 +107,6 @@ def test_who_never_knocks_at_the_doorway_is_shown_out(near_process):
             silent.connect(b"\0" + door.encode())
             silent.settimeout(2 * LONGEST_HANDSHAKE)
             assert silent.recv(4096) == b""
-        s.link.send(("end",))
 
 
 class Crowd:
@@ -144,7 +141,6 @@ def test_ten_thousand_half_open_connections_cost_little_and_lock_nobody_out(
     process, open_endpoint, crowd
 ):
     with process(keep) as s:
-        keeper = Keeper(s.link)
         assert open_endpoint().connect(s.address).alive  # what the first one brings is there
         before, memory = descriptors(s.pid), resident(s.pid)
         places = listening_ports(s.pid)
@@ -159,15 +155,13 @@ def test_ten_thousand_half_open_connections_cost_little_and_lock_nobody_out(
         crowd.go()
         until(lambda: descriptors(s.pid) < before + 40, "its descriptors are closed", 20)
         assert resident(s.pid) < memory + (32 << 20)
-        assert keeper.peer()[0]
-        keeper.end()
+        assert s.keeper.peer()[0]
 
 
 @pytest.mark.timeout(120)
 def test_a_crowd_leaves_descriptors_to_the_program(process, open_endpoint, crowd):
     """A process may have few, and what strangers take of them is a part."""
     with process(keep) as s:
-        keeper = Keeper(s.link)
         limits = resource.prlimit(s.pid, resource.RLIMIT_NOFILE)
         few = descriptors(s.pid) + 400
         resource.prlimit(s.pid, resource.RLIMIT_NOFILE, (few, limits[1]))
@@ -175,12 +169,11 @@ def test_a_crowd_leaves_descriptors_to_the_program(process, open_endpoint, crowd
             crowd.come(place, 1000)
         held = descriptors_once_all_are_in(s.pid)
         assert few - 400 + 100 < held < few - 50  # a quarter at each of the ports
-        kept = [keeper.array("empty", np.zeros(100)) for _ in range(20)]  # a descriptor each
+        kept = [s.keeper.array("empty", np.zeros(100)) for _ in range(20)]  # a descriptor each
         with within(10):
             assert open_endpoint().connect(s.address).alive
         assert len(kept) == 20
         resource.prlimit(s.pid, resource.RLIMIT_NOFILE, limits)
-        keeper.end()
 
 
 def as_nobody(program, *words):
@@ -211,7 +204,6 @@ def test_another_user_is_given_nothing_at_the_doorway(near_process):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as own:
                 own.connect(b"\0" + door.encode())
                 assert not select.select([own], [], [], 0.5)[0], "the user's own may knock"
-        s.link.send(("end",))
 
 
 @pytest.fixture
@@ -241,7 +233,7 @@ def test_another_user_reads_no_memory_and_no_secret(near_process, reachable, mon
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     store = Directory(reachable / "job")
     store.set("key", b"a secret")
-    with near_process(keep) as s, zh.Endpoint("soft0", metrics="local") as ep:
+    with near_process(keep), zh.Endpoint("soft0", metrics="local") as ep:
         held = ep.empty(1000)
         assert not [name for name in os.listdir("/dev/shm") if "zerohop" in name]
         links = [f"/proc/{os.getpid()}/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
@@ -254,7 +246,6 @@ def test_another_user_reads_no_memory_and_no_secret(near_process, reachable, mon
         (socket_path,) = (runtime / "zerohop").iterdir()
         assert as_nobody(READ, *paths, str(socket_path)) == ""
         assert len(held) == 1000
-        s.link.send(("end",))
 
 
 @AS_NOBODY

@@ -10,8 +10,9 @@ import pytest
 import zerohop as zh
 from support.arrays import array
 from support.attempt import LOST_WITHIN, Attempt, within
-from support.keeper import Keeper, keep
+from support.keeper import keep
 from support.link import until
+from support.operations import USES
 
 
 def close_when_told(ep, peer, link, what):
@@ -65,9 +66,8 @@ def test_own_close_ends_what_waits(remote, what):
 def test_close_waits_for_nothing_that_is_still_on_its_way(remote):
     """Closing amid large transfers is quick; each of them ends, well or with an error."""
     with remote(keep) as s:
-        keeper = Keeper(s.link)
         nbytes = 8 << 20
-        target = keeper.array("empty", np.zeros(nbytes, np.uint8))
+        target = s.keeper.array("empty", np.zeros(nbytes, np.uint8))
         memory = s.ep.empty(nbytes)
         transfers = [s.peer.write(memory, target.remote) for _ in range(10)]
         with within(LOST_WITHIN):
@@ -76,7 +76,6 @@ def test_close_waits_for_nothing_that_is_still_on_its_way(remote):
             assert transfer.done
             with suppress(zh.Error):  # either way; but never TransferTimeout's "goes on"
                 transfer.wait(1)
-        keeper.end()
 
 
 def receive_the_second(ep, peer, link):
@@ -102,27 +101,10 @@ def test_close_does_not_wait_for_a_recv_of_the_other_side(remote, what):
         s.ep.close()  # again: nothing is left to be dropped, and nothing said
 
 
-USES = {
-    "connect": lambda s, m, r: s.ep.connect(s.address),
-    "accept": lambda s, m, r: s.ep.accept(timeout=1),
-    "register": lambda s, m, r: s.ep.register(np.zeros(4)),
-    "empty": lambda s, m, r: s.ep.empty(4),
-    "share": lambda s, m, r: s.ep.share("a", m),
-    "wait_notify": lambda s, m, r: s.ep.wait_notify(0, timeout=1),
-    "wait_notify_any": lambda s, m, r: s.ep.wait_notify_any(0, 2, timeout=1),
-    "write": lambda s, m, r: s.peer.write(m, r),
-    "read": lambda s, m, r: s.peer.read(r, m),
-    "send": lambda s, m, r: s.peer.send(m),
-    "recv": lambda s, m, r: s.peer.recv(m),
-    "notify": lambda s, m, r: s.peer.notify(1, 1),
-    "lookup": lambda s, m, r: s.peer.lookup("a", timeout=1),
-}
-
-
 def test_a_closed_endpoint_says_that_it_is_closed(remote):
     with remote(keep) as s:
-        far = Keeper(s.link).array("numpy", np.zeros(8)).remote
-        memory, _ = array(s.ep, "numpy", np.zeros(8))
+        far = s.keeper.array("numpy", np.zeros(8, int)).remote
+        memory, _ = array(s.ep, "numpy", np.zeros(8, int))
         assert not s.ep.closed
         s.ep.close()
         assert s.ep.closed
@@ -132,7 +114,6 @@ def test_a_closed_endpoint_says_that_it_is_closed(remote):
             assert type(caught.value) is not Exception, name
         s.ep.close()  # again: nothing happens
         assert not s.peer.alive
-        s.link.send(("end",))
 
 
 def close_at_once(ep, peer, link):
@@ -197,13 +178,6 @@ def test_an_endpoint_that_is_dropped_closes_itself(remote, device):
         gc.collect()
         s.returned()
         s.release()
-
-
-def test_context_managers_close(device):
-    with zh.Endpoint(device) as ep, ep.register(np.zeros(4)) as memory:
-        assert not memory.closed
-    assert memory.closed
-    assert ep.closed
 
 
 def test_opening_and_closing_leaves_nothing_behind(device):

@@ -82,7 +82,7 @@ def equal_blocks(world, nbytes, listed):
         assert (out[[0, *range(2, world.size)]] == POISON).all()
 
 
-@pytest.mark.parametrize("size", [2, 3, 8, 9])
+@pytest.mark.parametrize("size", [2, 3, 9])
 @pytest.mark.timeout(180)
 def test_equal_blocks_arrive(rank_threads, size):
     for listed in ([], [1], range(size)):
@@ -109,11 +109,10 @@ def test_a_broadcast_in_pieces_arrives(rank_threads, monkeypatch, size):
     rank_threads(every_size, size, (EAGER + 1, 200_001, 1_000_003), ["broadcast"])
 
 
-@pytest.mark.parametrize(("size", "nbytes"), [(2, 20_000_001), (3, 2 * PIECE + 77)])
 @pytest.mark.timeout(180)
-def test_large_arrays_arrive(rank_processes, size, nbytes):
-    rank_processes(every_size, size, (5_000_001,), timeout=60.0)
-    rank_processes(every_size, size, (nbytes,), ["broadcast", "send_recv"], timeout=60.0)
+def test_large_arrays_arrive(rank_processes):
+    rank_processes(every_size, 2, (5_000_001,), timeout=60.0)
+    rank_processes(every_size, 3, (PIECE + 77,), ["broadcast", "send_recv"], timeout=60.0)
 
 
 def random_calls(world, seed, rounds):
@@ -140,11 +139,6 @@ def random_calls(world, seed, rounds):
 @pytest.mark.timeout(180)
 def test_random_calls_arrive(rank_threads, size, seed):
     rank_threads(random_calls, size, 100 * size + seed, ROUNDS, timeout=60.0, deadline=150.0)
-
-
-@pytest.mark.timeout(180)
-def test_random_calls_of_processes_arrive(rank_processes):
-    rank_processes(random_calls, 3, 7, 2 * ROUNDS, timeout=60.0)
 
 
 DTYPES = (

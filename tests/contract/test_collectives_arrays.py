@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import ml_dtypes
 import numpy as np
 import pytest
 from support.attempt import Attempt
@@ -43,16 +42,6 @@ def test_an_array_of_any_kind_arrives(rank_threads, kind):
     for _ in range(2):
         broadcast(made, arrays)
         assert bytes_of(arrays[1]) == bytes_of(arrays[0])
-    close(made)
-
-
-@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn", "bfloat16"])
-def test_what_ml_dtypes_adds_to_numpy_arrives(rank_threads, name):
-    dtype = getattr(ml_dtypes, name)
-    made = worlds(rank_threads, range(2), 2)
-    arrays = [np.full(6, fill, dtype) for fill in (1, 0)]
-    broadcast(made, arrays)
-    assert bytes_of(arrays[1]) == bytes_of(arrays[0])
     close(made)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 
 import numpy as np
 import pytest
@@ -18,9 +17,6 @@ def pair(rank_threads):
     made = worlds(rank_threads, [0, 1], 2)
     yield made
     close(made)
-
-
-LARGE = EAGER // 4 + 1  # elements of float32
 
 
 def broadcast(world, count=5, dtype="float32", root=0):
@@ -46,54 +42,6 @@ def all_to_all(world, count=5):
 def send_recv(world, count=5):
     other = 1 - world.rank
     world.send_recv(to=other, array=np.zeros(count, "f4"), from_=other, out=np.zeros(count, "f4"))
-
-
-# What the two ranks call, and what is said of it.
-PAIRS = {
-    "dtype": (lambda w: broadcast(w, dtype="float32"), lambda w: broadcast(w, dtype="int32"),
-              "with 20 bytes of float32", "with 20 bytes of int32"),
-    "size": (broadcast, lambda w: broadcast(w, 6), "20 bytes", "24 bytes"),
-    "large": (lambda w: broadcast(w, LARGE), lambda w: broadcast(w, LARGE + 1), "65540", "65544"),
-    "small, large": (broadcast, lambda w: broadcast(w, LARGE), "20 bytes", "65540 bytes"),
-    "large, small": (lambda w: broadcast(w, LARGE), broadcast, "65540 bytes", "20 bytes"),
-    "kind": (scatter, broadcast, "scatter (call 1, root 0)", "broadcast (call 1, root 0)"),
-    "exchange": (all_to_all, all_gather, "all_to_all (call 1)", "all_gather (call 1)"),
-    "large kind": (lambda w: all_to_all(w, LARGE), lambda w: send_recv(w, LARGE),
-                   "all_to_all (call 1)", "send_recv (call 1)"),
-    "gather": (gather, all_gather, "gather (call 1, root 0)", "all_gather (call 1)"),
-    "large gather": (lambda w: gather(w, LARGE), lambda w: all_to_all(w, LARGE), "gather", "all_to_all"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_calls_that_do_not_match_are_named_on_both_sides(pair, name):
-    first, second, here, there = PAIRS[name]
-    calls = [
-        Attempt(follow, call, world) for call, world in zip((first, second), pair, strict=True)
-    ]
-    errors = [str(call.failure(ValueError, 5)) for call in calls]
-    for error in errors:
-        assert re.search(r"rank [01] has called .*, rank [01] .*make the same calls", error), error
-        assert here in error
-        assert there in error
-    for world in pair:
-        with pytest.raises(zh.Error, match=r"collectives of this World are over: rank"), within(1):
-            broadcast(world)
-
-
-def follow(call, world):
-    """A rank that only sent something small, or nothing, learns of the mismatch in the next call."""
-    call(world)
-    all_gather(world)
-
-
-def test_roots_that_differ_are_found_in_the_next_call(pair):
-    calls = [Attempt(follow, lambda w: broadcast(w, root=w.rank), world) for world in pair]
-    for call in calls:
-        error = call.failure(ValueError, 5)
-        assert "all_gather of 'world', call 2: rank" in str(error)
-        assert "broadcast (call 1, root 0)" in str(error)
-        assert "broadcast (call 1, root 1)" in str(error)
 
 
 def test_who_does_not_come_is_named(pair):
@@ -185,27 +133,15 @@ def test_arguments_are_refused_before_anything_happens(rank_threads):
     foreign = zh.Endpoint("soft0")
     refused = [
         (IndexError, "ranks go from 0 to 1", lambda: world.broadcast(row, 2)),
-        (IndexError, "ranks go from 0 to 1", lambda: world.send_recv(to=-1, array=row)),
-        (TypeError, "integer", lambda: world.broadcast(row, 0.5)),
         (TypeError, "list", lambda: world.broadcast([1, 2, 3])),
         (TypeError, "root must be an integer, not '0'", lambda: world.broadcast(row, "0")),
-        (TypeError, "root must be an integer, not None", lambda: world.broadcast(row, None)),
-        (TypeError, "to= must be an integer, not '1'", lambda: world.send_recv(to="1", array=row)),
         (IndexError, "from_= 2: ranks go", lambda: world.send_recv(from_=2, out=row)),
         (TypeError, "parts is None.* a list of 2 arrays", lambda: world.scatter(row)),
-        (TypeError, "parts is None.* a list of 2 arrays", lambda: world.gather(None, row)),
-        (TypeError, "out is None", lambda: world.all_gather(None, row)),
         (TypeError, r"parts\[0\]: a NoneType is not an array", lambda: world.scatter(row, [None, row])),
-        (TypeError, "array: a NoneType is not an array", lambda: world.broadcast(None)),
-        (TypeError, "parts: a generator is not an array", lambda: world.scatter(row, (x for x in "ab"))),
         (TypeError, "counts of parts must be a list of 2 numbers", lambda: world.scatter(row, table, counts=2)),
-        (TypeError, "counts of parts must be a list", lambda: world.scatter(row, table, counts="22")),
         (TypeError, "each of the counts of parts must be an integer, not 2.0",
          lambda: world.scatter(row, table, counts=[2.0, 2.0])),
         (TypeError, "timeout must be a number of seconds, not '1'", lambda: world.broadcast(row, timeout="1")),
-        (TypeError, "timeout must be a number of seconds, not 'x'", lambda: world.barrier("x")),
-        (TypeError, "rank must be an integer, not '1'", lambda: world.peer("1")),
-        (TypeError, "queues must be an integer, not 1.5", lambda: world.segment(8, queues=1.5)),
         (ValueError, "array must be contiguous", lambda: world.broadcast(table[:, 1])),
         (ValueError, "array is written, but read-only", lambda: world.broadcast(read_only, 1)),
         (ValueError, "another Endpoint", lambda: world.broadcast(foreign.empty(3))),
@@ -213,23 +149,16 @@ def test_arguments_are_refused_before_anything_happens(rank_threads):
         (ValueError, "not cut into 2 equal", lambda: world.scatter(row, np.zeros((5, 3)))),
         (ValueError, "not cut into 2 equal", lambda: world.all_gather(np.array(3.0), np.zeros(0))),
         (ValueError, r"with the sum 4, not \[1, 2\]", lambda: world.scatter(row, table, counts=[1, 2])),
-        (ValueError, "2 numbers of rows", lambda: world.scatter(row, table, counts=[5, -1])),
         (ValueError, "2 numbers of rows", lambda: world.scatter(row, table, counts=[2, 1, 1])),
-        (ValueError, "no counts", lambda: world.scatter(row, [row, row], counts=[2, 2])),
         (ValueError, "parts has 3 arrays for 2", lambda: world.scatter(row, [row] * 3)),
         (ValueError, "out has 48 bytes, this rank's part of parts 24",
          lambda: world.scatter(row, np.zeros((2, 3)))),
         (ValueError, "array is of float32, out of float64",
          lambda: world.all_gather(table, np.zeros((4, 3), "f4"))),
         (ValueError, "overlaps", lambda: world.all_gather(table, table[1:3])),
-        (ValueError, "overlaps", lambda: world.gather([row, row], np.zeros((2, 3)))),
-        (ValueError, "overlaps", lambda: world.all_to_all(table, table)),
-        (ValueError, "overlaps", lambda: world.scatter(table[2:], table)),
         (ValueError, "overlaps", lambda: world.send_recv(to=1, array=row, from_=1, out=row)),
         (ValueError, "goes with", lambda: world.send_recv(to=1)),
-        (ValueError, "goes with", lambda: world.send_recv(from_=1, out=row, array=row)),
         (ValueError, "to itself", lambda: world.send_recv(to=0, array=row)),
-        (ValueError, "seconds", lambda: world.broadcast(row, timeout=-1)),
     ]  # fmt: skip
     for kind, words, call in refused:
         with pytest.raises(kind, match=words):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 import weakref
 
@@ -12,6 +10,7 @@ import pytest
 import zerohop as zh
 from support.attempt import Attempt, within
 from support.patience import SLOW, patient
+from support.program import run_program
 from support.ranks import close, results, worlds
 from support.signals import ctrl_c
 from zerohop.collectives.lines import EAGER
@@ -44,15 +43,6 @@ def test_who_does_not_wait_goes_on(pair, nbytes):
     assert repr(call) == "<zerohop.Collective broadcast of 'world', call 1, done>"
 
 
-def test_what_returns_has_ended(pair):
-    arrays = np.zeros((2, 1)), np.ones((2, 1))
-    calls = [
-        Attempt(world.all_gather, array, array[world.rank])
-        for world, array in zip(pair, arrays, strict=True)
-    ]
-    assert [call.done for call in results(calls)] == [True, True]
-
-
 def test_calls_keep_their_order(pair):
     """Those that are waited for come behind those that are not."""
     first, second = pair
@@ -66,17 +56,6 @@ def test_calls_keep_their_order(pair):
     last.value()
     assert all(call.done for call in calls)
     assert came[:5, 0].tolist() == came[:5, -1].tolist() == [1, 2, 3, 4, 5]
-
-
-def test_many_may_wait(pair):
-    first, second = pair
-    here = np.zeros(3)
-    call = second.broadcast(here, wait=False)
-    waiting = [Attempt(call.wait) for _ in range(5)]
-    for attempt in waiting:
-        attempt.stays_pending(0.02)
-    first.broadcast(np.ones(3))
-    results(waiting)
 
 
 def overlap(world, rounds):
@@ -110,19 +89,6 @@ def test_a_world_that_is_closed_ends_what_is_under_way(rank_threads):
     first.close()
 
 
-def test_threads_may_call_in_turns(pair):
-    """The order is that of the calls, whichever threads make them."""
-    first, second = pair
-    came = np.zeros(10, np.int64)
-    for number in range(10):
-        calls = [
-            Attempt(first.broadcast, np.array([number + 1])),
-            Attempt(second.broadcast, came[number : number + 1]),
-        ]
-        results(calls)
-    assert came.tolist() == list(range(1, 11))
-
-
 def met(first, second):
     """Both have had calls with the other, so that the next ones need no more than messages."""
     for sender, receiver in ((first, second), (second, first)):
@@ -133,15 +99,6 @@ def met(first, second):
         results(calls)
         sender.send_recv(to=receiver.rank, array=np.ones(3))
         receiver.send_recv(from_=sender.rank, out=np.zeros(3))
-
-
-def test_half_a_pair_is_refused_among_those_who_have_met(pair):
-    first, second = pair
-    met(first, second)
-    array, out = np.zeros(3), np.zeros(3)
-    for given in ({"to": 1, "array": array, "out": out}, {"array": array}, {"out": out}):
-        with pytest.raises(ValueError, match="to= goes with array="):
-            first.send_recv(**given)
 
 
 def test_a_call_of_another_thread_waits_for_the_one_that_runs(pair):
@@ -163,21 +120,6 @@ def test_a_call_of_another_thread_waits_for_the_one_that_runs(pair):
     assert not behind.done
     first.all_gather(np.zeros((2, 1)), np.zeros(1))
     behind.wait()
-
-
-def test_the_lock_belongs_to_the_thread_that_holds_it(pair):
-    """Who was interrupted on the way to it may release it without knowing."""
-    calls = pair[0]._desk._calls
-    assert calls.acquire(1.0)
-    assert calls.mine
-    for call in (calls.release, calls.stopped):
-        Attempt(call).value()
-    assert not Attempt(calls.acquire, 0.0).value()
-    assert not Attempt(lambda: calls.mine).value()
-    calls.release()
-    assert not calls.mine
-    calls.release()
-    assert Attempt(calls.acquire, 1.0).value()
 
 
 def test_a_call_within_a_call_of_the_same_thread_is_refused(pair):
@@ -261,13 +203,7 @@ print(*(call.done for call in calls))
 
 def test_a_program_may_end_with_calls_under_way(tmp_path):
     with within(10):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", _LEAVE, str(tmp_path)],
-            capture_output=True,
-            text=True,
-            timeout=patient(30),
-            check=False,
-        )
+        done = run_program(_LEAVE, str(tmp_path), seconds=30, warnings="error")
     assert (done.returncode, done.stdout, done.stderr) == (0, "False False\n", "")
 
 

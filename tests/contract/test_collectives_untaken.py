@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 import pytest
-import zerohop as zh
 from support.attempt import Attempt
 from support.ranks import close, results, worlds
 
@@ -63,16 +62,6 @@ def test_what_is_never_taken_is_told_at_the_end(pair, number):
     first.close()
 
 
-def test_a_collective_that_is_never_called_is_told_at_the_end(pair):
-    first, second = pair
-    first.broadcast(np.zeros(5, np.uint8))
-    arrived(first, second)
-    assert "rank 0 has called broadcast (call 3, root 0) with 5 bytes of uint8" in untaken_by(
-        second
-    )
-    first.close()
-
-
 def test_the_next_collective_finds_it(pair):
     """What is sent before a collective of all is received before it."""
     pair[0].send_recv(to=1, array=np.zeros(3))
@@ -107,18 +96,3 @@ def test_nothing_is_told_of_what_is_taken(pair):
         sent.value()
         assert (out == number).all()
     close(pair)  # a warning would be an error
-
-
-def leave(world):
-    with world:
-        raise KeyError("else")
-
-
-def test_nothing_is_told_of_it_beside_an_exception(pair):
-    first, second = pair
-    first.send_recv(to=1, array=np.zeros(3))
-    with pytest.raises(KeyError, match="else"):
-        leave(second)
-    with pytest.raises(zh.PeerLost, match="it left: KeyError"):
-        first.barrier()
-    first.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -13,10 +12,11 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.arrays import array
-from support.attempt import Attempt, within
+from support.attempt import within
 from support.forking import forking
-from support.keeper import Keeper, keep
+from support.keeper import keep
 from support.link import until
+from support.operations import USES
 from support.patience import patient
 
 
@@ -54,54 +54,36 @@ def check_child(work):
     assert status == 0, words
 
 
-def check_parent(s, keeper):
-    memory, view = array(s.ep, "numpy", np.arange(1000))
-    target = keeper.array("numpy", np.zeros(1000, int))
+def check_parent(s):
     with within(5):
-        s.peer.write(memory, target.remote).wait()
-    np.testing.assert_array_equal(target.show(), view)
+        s.check()
     assert s.peer.alive
-
-
-USES = {
-    "write": lambda s, m, r, t: s.peer.write(m, r),
-    "read": lambda s, m, r, t: s.peer.read(r, m),
-    "notify": lambda s, m, r, t: s.peer.notify(1, 1),
-    "fetch_add": lambda s, m, r, t: s.peer.fetch_add(r[0], 1),
-    "send": lambda s, m, r, t: s.peer.send(m),
-    "recv": lambda s, m, r, t: s.peer.recv(m),
-    "lookup": lambda s, m, r, t: s.peer.lookup("x"),
-    "wait_notify": lambda s, m, r, t: s.ep.wait_notify(1),
-    "wait": lambda s, m, r, t: t.wait(),
-    "register": lambda s, m, r, t: s.ep.register(np.zeros(5)),
-    "empty": lambda s, m, r, t: s.ep.empty(5),
-    "connect": lambda s, m, r, t: s.ep.connect(s.address),
-    "accept": lambda s, m, r, t: s.ep.accept(),
-}
 
 
 def test_every_use_in_the_child_is_a_clear_error(process):
     with process(keep) as s:
-        keeper = Keeper(s.link)
-        far = keeper.array("numpy", np.zeros(5, int)).remote
+        far = s.keeper.array("numpy", np.zeros(5, int)).remote
         memory, _ = array(s.ep, "numpy", np.zeros(5, int))
+        made = s.ep.empty(1000)
+        view = np.asarray(made)
+        view[:] = 7
         pending = s.peer.recv(s.ep.empty(8), tag=77)
 
         def child():
+            assert (view == 7).all()  # bytes stay readable
+            assert (np.asarray(made) == 7).all()
             assert (s.peer.alive, s.peer.why_lost) == (False, None)
-            for use in USES.values():
+            for use in (*USES.values(), lambda *_: pending.wait()):
                 with pytest.raises(zh.Error, match="fork"), within(2):
-                    use(s, memory, far, pending)
+                    use(s, memory, far)
 
         check_child(child)
-        check_parent(s, keeper)
-        keeper.end()
+        check_parent(s)
 
 
 def test_the_child_may_drop_and_close_everything(process):
     """Neither destructors nor close() in the child reach the parent's connections."""
     with process(keep) as s:
-        keeper = Keeper(s.link)
         made = [s.ep.empty(1000), s.ep.register(np.zeros(100)), s.peer.recv(s.ep.empty(8), tag=9)]
 
         def child():
@@ -114,93 +96,7 @@ def test_the_child_may_drop_and_close_everything(process):
             gc.collect()
 
         check_child(child)
-        check_parent(s, keeper)
-        keeper.end()
-
-
-def test_the_array_bytes_stay_readable_in_the_child(process):
-    with process(keep) as s:
-        memory = s.ep.empty(1000)
-        view = np.asarray(memory)
-        view[:] = 7
-
-        def child():
-            assert (view == 7).all()
-            assert (np.asarray(memory) == 7).all()
-
-        check_child(child)
-        s.link.send(("end",))
-
-
-def test_forks_while_bytes_flow(process):
-    def go_on(s, memory, far):
-        while not stop:
-            s.peer.write(memory, far).wait()
-
-    stop = []
-    with process(keep) as s:
-        keeper = Keeper(s.link)
-        kept = keeper.array("empty", np.zeros(1 << 20, np.uint8))
-        memory, view = array(s.ep, "numpy", np.ones(1 << 20, np.uint8))
-        flowing = Attempt(go_on, s, memory, kept.remote)
-        for _ in range(10):
-            check_child(gc.collect)
-            kept.show()  # the partner waits for a word, and a large process takes time to fork
-        stop.append(True)
-        flowing.value()
-        np.testing.assert_array_equal(kept.show(), view)
-        check_parent(s, keeper)
-        keeper.end()
-
-
-def child_of_multiprocessing(ep, memory, queue):
-    try:
-        ep.wait_notify(0, timeout=1)
-    except zh.Error as error:
-        queue.put(str(error))
-
-
-def test_multiprocessing_with_its_fork_method(process):
-    with process(keep) as s:
-        keeper = Keeper(s.link)
-        context = multiprocessing.get_context("fork")
-        queue = context.SimpleQueue()
-        child = context.Process(target=child_of_multiprocessing, args=(s.ep, s.ep.empty(8), queue))
-        with forking():
-            child.start()
-        child.join(20)
-        assert child.exitcode == 0
-        assert "fork" in queue.get()
-        check_parent(s, keeper)
-        keeper.end()
-
-
-NEW_IN_CHILD = """
-import os, sys, numpy as np, zerohop as zh
-old = zh.Endpoint({device!r})
-child = os.fork()
-if child == 0:
-    try:
-        with zh.Endpoint({device!r}, timeout=5) as a, zh.Endpoint({device!r}, timeout=5) as b:
-            far = b.empty(100)
-            a.connect(b.address).write(a.register(np.ones(100, np.uint8)), far.remote).wait()
-            os._exit(0 if np.asarray(far).all() else 3)
-    except zh.Error as error:
-        os._exit(4 if "fork" in str(error) else 5)
-_, status = os.waitpid(child, 0)
-with zh.Endpoint({device!r}, timeout=5) as other:
-    assert old.connect(other.address).alive
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
-
-
-def test_a_new_endpoint_in_the_child_works_or_is_refused_in_words(device):
-    script = NEW_IN_CHILD.format(device=device)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        capture_output=True, check=False, timeout=patient(30), text=True,
-    )  # fmt: skip
-    assert done.returncode in (0, 4), done.stderr
+        check_parent(s)
 
 
 def test_programs_started_by_this_one_inherit_no_descriptor(process):
@@ -219,7 +115,6 @@ def test_programs_started_by_this_one_inherit_no_descriptor(process):
         ours = {os.readlink(f"/proc/self/fd/{n}") for n in descriptors_of_tcp()}
         assert ours
         assert not inherited & ours
-        s.link.send(("end",))
 
 
 def descriptors_of_tcp():

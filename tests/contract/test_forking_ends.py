@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from support.patience import patient
+from support.program import run_program
 
 FORKS = 50  # each way
 
@@ -91,8 +89,5 @@ print("well")
 @pytest.mark.parametrize("way", ["close", "delete", "exit", "os_exit", "new"])
 def test_every_child_ends(way, p2p):
     patience = patient(20)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, way, str(p2p), str(FORKS), str(patience)],
-        capture_output=True, text=True, timeout=patient(200), check=False,
-    )  # fmt: skip
+    done = run_program(PROGRAM, way, str(p2p), str(FORKS), str(patience), seconds=200)
     assert (done.returncode, done.stdout) == (0, "well\n"), done.stdout + done.stderr

@@ -10,7 +10,7 @@ import zerohop as zh
 from support.arrays import array
 from support.attempt import Attempt, within
 from support.forking import forking
-from support.keeper import Keeper, keep
+from support.keeper import keep
 from support.link import until
 
 NBYTES = 1 << 20
@@ -90,7 +90,7 @@ def refused(call):
 @pytest.mark.parametrize("kind", ["numpy", "empty"])
 def test_transfers_of_the_parent_end_well_while_children_live(process, kind):
     with process(keep_and_take) as s:
-        keeper = Keeper(s.link)
+        keeper = s.keeper
         traffic = Traffic(s, keeper, kind)
         running = [Attempt(traffic.go, one) for one in traffic.kinds]
         traffic.go_on()
@@ -120,7 +120,6 @@ def test_transfers_of_the_parent_end_well_while_children_live(process, kind):
         for kept in (traffic.written, traffic.paged):
             np.testing.assert_array_equal(kept.show().reshape(-1), traffic.values)
         assert keeper.array("numpy", np.zeros(1)).show()[0] == 0
-        keeper.end()
 
 
 def ended_well(child):

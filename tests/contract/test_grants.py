@@ -124,13 +124,13 @@ def write_for_ever(session, far):
         session.peer.write(np.full(NBYTES, number, np.uint8), far).wait()
 
 
-def test_a_grant_ends_when_its_time_is_over(remote, kind):
-    with remote(give) as s:
+def test_a_grant_ends_when_its_time_is_over(process, kind):
+    with process(give) as s:
         giver = Giver(s, kind)
         memory, _ = array(s.ep, "numpy", np.zeros(NBYTES, np.uint8))
         lasting = giver.grant(timeout=1000)
         s.peer.read(lasting, memory).wait()  # what the first one takes longer for is done
-        begin, lasts = time.monotonic(), patient(3)
+        begin, lasts = time.monotonic(), patient(2)
         far = giver.grant(timeout=lasts)
         s.peer.read(far, memory).wait()
         until(lambda: giver.ask("ended", 1), "its time is over", 20)

@@ -12,10 +12,9 @@ import zerohop as zh
 from support.arrays import array
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.forge import with_other_port
-from support.keeper import Keeper, keep
-from support.link import until
+from support.keeper import keep
 from support.proxy import Proxy, cut, flip, nothing, withhold
-from support.system import connected_sockets, listening_ports, socket_inodes
+from support.system import connected_sockets, listening_ports
 
 RNG = random.Random(5)
 GARBAGE = {
@@ -31,18 +30,14 @@ GARBAGE = {
 }
 
 
-def check_working(session, keeper):
-    memory, view = array(session.ep, "numpy", np.arange(5000))
-    target = keeper.array("numpy", np.zeros(5000, view.dtype))
+def check_working(session):
     with within(5):
-        session.peer.write(memory, target.remote).wait()
-    np.testing.assert_array_equal(target.show(), view)
+        session.check()
 
 
 @pytest.mark.parametrize("name", GARBAGE)
 def test_garbage_to_every_port_does_no_harm(process, open_endpoint, name):
     with process(keep) as s:
-        keeper = Keeper(s.link)
         for place in listening_ports(s.pid):
             for leave_open in (True, False):
                 with ExitStack() as stack:
@@ -52,34 +47,10 @@ def test_garbage_to_every_port_does_no_harm(process, open_endpoint, name):
                             connection.sendall(GARBAGE[name])
                             if not leave_open:
                                 connection.shutdown(socket.SHUT_WR)
-                    check_working(s, keeper)
+                    check_working(s)
                     with within(5):
                         open_endpoint().connect(s.address)
-        assert keeper.peer()[0]
-        keeper.end()
-
-
-def test_a_flood_of_half_open_connections_blocks_nobody(process, open_endpoint):
-    """Callers who never finish: beyond a number of them the oldest go, and honest ones get in."""
-    flood = 400  # more unfinished handshakes than a control port keeps open
-    with process(keep) as s, ExitStack() as stack:
-        keeper = Keeper(s.link)
-        before = len(socket_inodes(s.pid))
-        control = control_port(s.address, listening_ports(s.pid))
-        for number in range(flood):
-            connection = stack.enter_context(socket.create_connection(control))
-            with suppress(OSError):
-                connection.sendall(b"zerohop"[: number % 8])
-        with within(5):
-            assert open_endpoint().connect(s.address).alive
-        until(lambda: len(socket_inodes(s.pid)) < before + 300, "the oldest go", LOST_WITHIN)
-        for place in [place for place in listening_ports(s.pid) if place != control]:  # soft0's
-            for _ in range(flood):
-                stack.enter_context(socket.create_connection(place)).sendall(b"zerohop")
-        check_working(s, keeper)
-        with within(5):
-            assert open_endpoint().connect(s.address).alive
-        keeper.end()
+        assert s.keeper.peer()[0]
 
 
 def inject(deed):
@@ -108,9 +79,8 @@ DEEDS = {
 def test_damage_to_open_connections_is_noticed_and_survived(process, name, idle):
     """Bytes nobody sent, in the middle of a connection: no crash, no false data, a new start."""
     with process(keep) as s:
-        keeper = Keeper(s.link)
         memory, _ = array(s.ep, "numpy", np.ones(1 << 20, np.uint8))
-        target = keeper.array("empty", np.zeros(1 << 20, np.uint8))
+        target = s.keeper.array("empty", np.zeros(1 << 20, np.uint8))
         flowing = None if idle else Attempt(write_for_ever, s.peer, memory, target.remote)
         inject(DEEDS[name])
         if flowing is None:
@@ -120,8 +90,7 @@ def test_damage_to_open_connections_is_noticed_and_survived(process, name, idle)
         assert set(np.unique(target.show())) <= {0, 1}
         s.peer.close()
         s.peer = s.ep.connect(s.address)
-        check_working(s, keeper)
-        keeper.end()
+        check_working(s)
 
 
 def write_for_ever(peer, memory, far):
@@ -139,7 +108,8 @@ def test_damage_while_connecting_is_a_typed_error(thread, open_endpoint, damage,
     with thread(keep, connected=False) as s:
         ports = listening_ports()
         refused = 0
-        for place in PLACES:
+        places = PLACES if damage is flip else PLACES[::2]  # those take their time
+        for place in places:
             ep = open_endpoint()
             target = control_port(s.address, ports)
             with Proxy(target, **{direction: damage(place)}) as proxy:
@@ -147,10 +117,9 @@ def test_damage_while_connecting_is_a_typed_error(thread, open_endpoint, damage,
                 with within(LOST_WITHIN):
                     refused += not connects(ep, address)
             ep.close()
-        assert refused >= 8, "the damage never mattered"
+        assert refused >= len(places) / 2, "the damage never mattered"
         with within(5):
             assert open_endpoint().connect(s.address).alive
-        s.link.send(("end",))
 
 
 def connects(ep, address):
@@ -180,6 +149,7 @@ def proxied(process):
         with Proxy(target, **hooks) as proxy:
             s.proxy, s.armed = proxy, armed
             s.peer = s.ep.connect(with_other_port(s.address, [target[1]], proxy.port))
+            assert s.keeper.peer()[0]
             yield s
 
 
@@ -197,8 +167,7 @@ def test_damage_to_control_messages_ends_the_peer(proxied, way, deed):
         "swallow": lambda at, chunk: b"",
         "double": lambda at, chunk: chunk + chunk,
     }
-    keeper = Keeper(proxied.link)
-    check_working(proxied, keeper)
+    check_working(proxied)
     proxied.armed[way] = deeds[deed]
     looking = Attempt(proxied.peer.lookup, "nothing")
     error = looking.failure(zh.Error, timeout=2 * LOST_WITHIN)
@@ -206,23 +175,19 @@ def test_damage_to_control_messages_ends_the_peer(proxied, way, deed):
     assert not proxied.peer.alive
     proxied.armed[way] = nothing
     proxied.peer = proxied.ep.connect(proxied.address)
-    check_working(proxied, keeper)
-    keeper.end()
+    check_working(proxied)
 
 
 def test_control_traffic_is_not_readable(proxied):
-    keeper = Keeper(proxied.link)
     with pytest.raises(KeyError):
         proxied.peer["a most particular name"]
     sent = b"".join(proxied.proxy.recorded)
     assert len(sent) > 100
     assert b"particular" not in sent
     assert proxied.address[23:55] not in sent  # the secret
-    keeper.end()
 
 
 def test_a_recorded_connection_cannot_be_played_again(proxied):
-    keeper = Keeper(proxied.link)
     sent = b"".join(proxied.proxy.recorded)
     place = control_port(proxied.address, listening_ports(proxied.pid))
     for _ in range(3):
@@ -232,8 +197,7 @@ def test_a_recorded_connection_cannot_be_played_again(proxied):
                 stranger.sendall(sent)
                 while stranger.recv(4096):  # until it hangs up
                     pass
-    alive, peer_id = keeper.peer()
+    alive, peer_id = proxied.keeper.peer()
     assert alive
     assert peer_id == proxied.ep.id
-    check_working(proxied, keeper)
-    keeper.end()
+    check_working(proxied)

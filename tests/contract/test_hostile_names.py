@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import LOST_WITHIN
@@ -71,14 +70,3 @@ def test_an_endpoint_that_is_gone_is_named(hostile, open_endpoint):
     with pytest.raises((zh.PeerLost, zh.TransferTimeout)) as failed:
         open_endpoint().connect(address, timeout=5)
     check_text(str(failed.value))
-
-
-@pytest.mark.parametrize("name", ["ключ", "鍵", "🚀 kv", "a\nb", "\u202e"])
-def test_names_of_shared_memory_are_what_they_were_called(open_endpoint, name):
-    a, b = open_endpoint(), open_endpoint()
-    a.share(name, a.register(np.arange(5)))
-    peer = b.connect(a.address)
-    assert peer[name].shape == (5,)
-    assert name in peer
-    with pytest.raises(KeyError):
-        peer[name + "x"]

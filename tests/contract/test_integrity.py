@@ -11,7 +11,7 @@ import pytest
 import zerohop as zh
 from support.arrays import array, block, pattern
 from support.attempt import LOST_WITHIN, within
-from support.keeper import Keeper, keep
+from support.keeper import keep
 from support.link import until
 
 CHECKED = 1 << 20  # bytes that have a checksum of their own
@@ -231,16 +231,6 @@ def test_a_bit_that_the_device_does_not_find_is_found(open_endpoint, monkeypatch
     np.testing.assert_array_equal(np.asarray(inbox), pattern(200_000))
 
 
-def test_without_it_nobody_compares(open_endpoint, monkeypatch):
-    monkeypatch.setenv("ZEROHOP_INTEGRITY", "0")
-    monkeypatch.setenv("ZEROHOP_P2P", "0")
-    a, b = open_endpoint(faults="alter=1"), open_endpoint()
-    peer, inbox = a.connect(b.address), b.empty(1000)
-    peer.write(pattern(1000), inbox.remote).wait()
-    assert np.count_nonzero(np.asarray(inbox) != pattern(1000)) == 1
-    assert peer.route(b"1", inbox.remote[:1]).settings["integrity"] == 0
-
-
 def ending(transfer):
     try:
         transfer.wait()
@@ -267,9 +257,8 @@ def test_memory_that_is_closed_meanwhile_is_an_error_or_was_compared(open_endpoi
 @pytest.mark.parametrize("stopped", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_peer_that_dies_or_hangs_meanwhile_is_lost(process, stopped):
     with process(keep) as s:
-        keeper = Keeper(s.link)
         nbytes = 16 << 20
-        target = keeper.array("numpy", np.zeros(nbytes, np.uint8))
+        target = s.keeper.array("numpy", np.zeros(nbytes, np.uint8))
         source = s.ep.register(pattern(nbytes))
         transfers = [s.peer.write(source, target.remote, notify=(1, 1)) for _ in range(8)]
         s.signal(stopped)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import Attempt, within
-from support.keeper import Keeper, keep
+from support.keeper import keep
 from support.link import until
-from support.ranks import TIMEOUT, close, worlds
+from support.ranks import TIMEOUT, close
 
 
 def works(ep, peer, back):
@@ -44,29 +44,16 @@ def test_who_has_enough_is_told_so_and_keeps_what_it_has(open_endpoint):
 
 def test_who_comes_one_too_many_is_refused_in_words(process):
     """A process is full; who is refused may come again once another has left."""
-    with process(keep, name="full", max_peers=1) as s:
-        keeper = Keeper(s.link)
-        with zh.Endpoint(s.ep.device, timeout=10) as late:
-            for _ in range(3):
-                with (
-                    pytest.raises(
-                        zh.PeerLost, match=r"'full' has 1 Peers, .* max_peers"
-                    ) as refused,
-                    within(5),
-                ):
-                    late.connect(s.address)
-                assert refused.value.code == errno.EUSERS
-            assert keeper.peer() == (True, s.ep.id)
-        keeper.end()
-
-
-def test_a_place_is_free_as_soon_as_its_peer_has_left(open_endpoint):
-    ep = open_endpoint(max_peers=1)
-    for _ in range(20):
-        with zh.Endpoint(ep.device, timeout=10) as guest:
-            peer = guest.connect(ep.address)
-            works(ep, peer, ep.accept())
-        until(lambda: not ep.peers, "it has left")
+    with (
+        process(keep, name="full", max_peers=1) as s,
+        zh.Endpoint(s.ep.device, timeout=10) as late,
+    ):
+        for _ in range(3):
+            words = r"'full' has 1 Peers, .* max_peers"
+            with pytest.raises(zh.PeerLost, match=words) as refused, within(5):
+                late.connect(s.address)
+            assert refused.value.code == errno.EUSERS
+        assert s.keeper.peer() == (True, s.ep.id)
 
 
 @pytest.mark.parametrize("most", [1, 2])
@@ -76,20 +63,6 @@ def test_two_that_connect_to_each_other_at_once_take_one_place(open_endpoint, mo
         attempts = [Attempt(a.connect, b.address), Attempt(b.connect, a.address)]
         there, back = (attempt.value() for attempt in attempts)
         works(a, there, back)
-
-
-def test_a_world_says_which_rank_has_no_place(rank_threads):
-    ranks = worlds(rank_threads, range(3), 3, max_peers=1, timeout=2.0)
-    assert ranks[0].peer(1).alive
-    with pytest.raises(zh.Error, match=r"rank 0 of world .* has 1 Peers, as many as its max_peers"):
-        ranks[0].peer(2)
-    with pytest.raises(zh.TransferTimeout, match=r"rank 0: .* max_peers"):  # it may still close one
-        ranks[2].peer(0)
-    assert ranks[0].state() == ["healthy"] * 3
-    ranks[0].peer(1).close()
-    until(lambda: not ranks[0].endpoint.peers, "it has left")
-    assert ranks[2].peer(0).alive
-    close(ranks)
 
 
 class Shared(dict):

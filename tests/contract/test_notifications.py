@@ -79,40 +79,20 @@ def told(session, *notifications):
     assert session.link.recv() == "done"
 
 
-def test_waiting_takes_the_value_out_of_the_slot(remote):
+def test_what_becomes_of_a_value(remote):
+    """A wait takes it out, unless it is told not to; a later one replaces it; each is taken once."""
     with remote(notify_on_demand) as s:
         told(s, (5, 77))
+        assert s.ep.wait_notify(5, reset=False) == s.ep.peek_notify(5) == 77
+        assert s.ep.wait_notify_any(0, 9, reset=False) == (5, 77)
         assert s.ep.wait_notify(5) == 77
         assert s.ep.peek_notify(5) == 0
         with pytest.raises(zh.TransferTimeout), within(2, at_least=0.1):
             s.ep.wait_notify(5, timeout=0.1)
-        s.link.send("end")
-
-
-def test_reset_false_leaves_the_value(remote):
-    with remote(notify_on_demand) as s:
-        told(s, (5, 77))
-        assert s.ep.wait_notify(5, reset=False) == 77
-        assert s.ep.peek_notify(5) == 77
-        assert s.ep.wait_notify_any(0, 9, reset=False) == (5, 77)
-        assert s.ep.wait_notify(5) == 77
-        assert s.ep.peek_notify(5) == 0
-        s.link.send("end")
-
-
-def test_reset_gives_the_old_value_once(remote):
-    with remote(notify_on_demand) as s:
         told(s, (6, 1), (7, 0xFFFFFFFF))
-        assert s.ep.wait_notify(7, reset=False) == 0xFFFFFFFF
-        assert s.ep.reset_notify(7) == 0xFFFFFFFF
-        assert s.ep.reset_notify(7) == 0
-        assert s.ep.peek_notify(7) == 0
+        assert s.ep.wait_notify(7, reset=False) == s.ep.reset_notify(7) == 0xFFFFFFFF
+        assert s.ep.reset_notify(7) == s.ep.peek_notify(7) == 0
         assert s.ep.wait_notify(6) == 1
-        s.link.send("end")
-
-
-def test_a_later_value_replaces_an_earlier_one(remote):
-    with remote(notify_on_demand) as s:
         told(s, (5, 1), (5, 2), (6, 1))
         assert s.ep.wait_notify(6) == 1  # the later ones of a peer come after the earlier ones
         assert s.ep.wait_notify(5) == 2

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.arrays import array, pattern
-from support.keeper import Keeper, keep
+from support.keeper import keep
 from support.link import until
 from support.session import Remote
 
@@ -22,7 +22,7 @@ P2P = pytest.mark.parametrize("kind", ["empty", "numpy"])  # mapped pages; memor
 def test_bytes_do_not_touch_the_device(near, kind):
     with near(keep) as s:
         values = pattern(1 << 20)
-        target = Keeper(s.link).array(kind, np.zeros(1 << 20, np.uint8))
+        target = s.keeper.array(kind, np.zeros(1 << 20, np.uint8))
         memory, view = array(s.ep, "numpy", values)
         before = s.peer.stats()
         s.peer.write(memory, target.remote, require="p2p").wait()
@@ -35,7 +35,6 @@ def test_bytes_do_not_touch_the_device(near, kind):
         counted = {"bytes_out": 1 << 20, "bytes_in": 1 << 20}
         assert after["p2p"] == {**counted, "unanswered": 0, "nbytes_page_locked": 0}
         assert after["bytes_out"] - before["bytes_out"] == 1 << 20
-        s.link.send(("end",))
 
 
 def notified(ep, peer, link, nbytes):
@@ -92,7 +91,7 @@ def test_who_sleeps_is_woken(near):
 def test_large_copies_do_not_hold_the_caller_up(near, kind):
     """Several are posted in less time than they take, and end in their order."""
     with near(keep) as s:
-        target = Keeper(s.link).array(kind, np.zeros(BIG, np.uint8))
+        target = s.keeper.array(kind, np.zeros(BIG, np.uint8))
         memory, view = array(s.ep, "numpy", pattern(BIG))
         transfers = [s.peer.write(memory, target.remote) for _ in range(6)]
         assert not transfers[-1].done
@@ -100,7 +99,6 @@ def test_large_copies_do_not_hold_the_caller_up(near, kind):
         last.wait()
         assert all(transfer.done for transfer in transfers)
         np.testing.assert_array_equal(target.show(), view)
-        s.link.send(("end",))
 
 
 def receiver(ep, peer, link):
@@ -184,7 +182,7 @@ def test_either_side_may_do_without(partners, monkeypatch, side, by_device):
     remote = Remote(partners, "process", "soft0")
     here, there = int(side == "there"), int(side == "here")
     with zh.Endpoint("soft0", p2p=here) as ep, remote(keep, endpoint=ep, p2p=there) as s:
-        target = Keeper(s.link).array("empty", np.zeros(10))
+        target = s.keeper.array("empty", np.zeros(10))
         memory, _ = array(ep, "numpy", np.ones(10))
         route = s.peer.route(memory, target.remote)
         assert route.kind == by_device
@@ -194,7 +192,6 @@ def test_either_side_may_do_without(partners, monkeypatch, side, by_device):
         assert target.show().all()
         with pytest.raises(zh.RouteUnavailable, match="p2p=0"):
             s.peer.write(memory, target.remote, require="p2p")
-        s.link.send(("end",))
 
 
 def counts(ep, peer, link):
@@ -221,28 +218,9 @@ def test_messages_hold_p2p_up_only_until_they_have_come(near):
 
 def test_a_million_small_writes(near):
     with near(keep) as s:
-        target = Keeper(s.link).array("empty", np.zeros(1000, np.int64))
+        target = s.keeper.array("empty", np.zeros(1000, np.int64))
         memory, view = array(s.ep, "numpy", np.arange(1000))
         parts = [(memory[i : i + 1], target.remote[i : i + 1]) for i in range(1000)]
         for _ in range(10):
             s.peer.write_many(parts * 100).wait()
         np.testing.assert_array_equal(target.show(), view)
-        s.link.send(("end",))
-
-
-@P2P
-def test_random_slices_byte_for_byte(near, kind):
-    rng = np.random.default_rng(1)
-    with near(keep) as s:
-        block = Keeper(s.link).block(kind, 100_000, 3)
-        expected = block.show()
-        memory, view = array(s.ep, "numpy", pattern(100_000))
-        for _ in range(200):
-            begin, step = int(rng.integers(90_000)), int(rng.integers(1, 9))
-            count = int(rng.integers((100_000 - begin) // step)) + 1
-            count = min(count, (100_000 - begin + step - 1) // step)
-            there = slice(begin, begin + (count - 1) * step + 1, step)
-            s.peer.write(memory[:count], block.remote[there], require="p2p").wait()
-            expected[there] = view[:count]
-        np.testing.assert_array_equal(block.show(), expected)
-        s.link.send(("end",))

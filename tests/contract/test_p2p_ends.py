@@ -6,37 +6,18 @@ import gc
 import os
 import resource
 import signal
-import time
 
 import numpy as np
 import pytest
 import zerohop as zh
-from support.arrays import GPUS, array, pattern
-from support.attempt import LOST_WITHIN, Attempt, within
+from support.arrays import GPUS, array
+from support.attempt import Attempt, within
 from support.forking import forking
-from support.keeper import Keeper, keep
+from support.keeper import keep
 from support.link import until
 
 BIG = 64 << 20  # bytes: longer than a call may take
 P2P = pytest.mark.parametrize("kind", ["empty", "numpy"])  # mapped pages; memory of another process
-
-
-@P2P
-def test_closed_memory_is_not_written(near, kind):
-    with near(keep) as s:
-        keeper = Keeper(s.link)
-        target = keeper.array(kind, np.zeros(4096, np.uint8))
-        memory, _ = array(s.ep, "numpy", np.ones(4096, np.uint8))
-        s.peer.write(memory, target.remote).wait()
-        target.revoke()
-        with pytest.raises((zh.VerbsError, zh.RouteUnavailable)):
-            s.peer.write(memory, target.remote, require="p2p").wait()
-        with pytest.raises(zh.VerbsError):
-            s.peer.write(memory, target.remote).wait()
-        again = keeper.array(kind, np.zeros(4096, np.uint8))
-        s.peer.write(memory, again.remote, require="p2p").wait()
-        assert again.show().all()
-        keeper.end()
 
 
 def closes_meanwhile(ep, peer, link, kind, what):
@@ -137,8 +118,8 @@ def test_a_peer_that_stands_still_is_asked_in_vain_but_not_for_long(near_process
     """Its memory is mapped at the first transfer, and it does not answer: a device takes over."""
     patient = {"ack_timeout": 20}  # 4 s: the peer stands still for less, on a busy machine too
     with near_process(keep, timeout=30.0, **patient) as s:
-        target = Keeper(s.link).array("empty", np.zeros(10))
-        other = Keeper(s.link).array("empty", np.zeros(10))
+        target = s.keeper.array("empty", np.zeros(10))
+        other = s.keeper.array("empty", np.zeros(10))
         memory, _ = array(s.ep, "numpy", np.ones(10))
         s.signal(signal.SIGSTOP)
         with within(0.8):  # less than the second that it may take to answer
@@ -156,13 +137,12 @@ def test_a_peer_that_stands_still_is_asked_in_vain_but_not_for_long(near_process
         taken.wait()
         assert target.show().all()
         assert other.show().all()
-        s.link.send(("end",))
 
 
 def test_who_asks_keeps_nobody_from_leaving(near_process):
     """The progress thread ends the connection while a call waits for a peer that stands still."""
     with near_process(keep, timeout=30.0) as s:
-        target = Keeper(s.link).array("empty", np.zeros(10))
+        target = s.keeper.array("empty", np.zeros(10))
         memory, _ = array(s.ep, "numpy", np.ones(10))
         s.signal(signal.SIGSTOP)
         waiting = Attempt(lambda: s.peer.write(memory, target.remote, require="p2p"))
@@ -174,7 +154,7 @@ def test_who_asks_keeps_nobody_from_leaving(near_process):
 def test_a_lack_of_descriptors_passes(near_process):
     """The first visit fails for want of one; p2p is tried again later."""
     with near_process(keep) as s:
-        target = Keeper(s.link).array("empty", np.zeros(10))
+        target = s.keeper.array("empty", np.zeros(10))
         memory, _ = array(s.ep, "numpy", np.ones(10))
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         free = os.dup(0)
@@ -190,50 +170,6 @@ def test_a_lack_of_descriptors_passes(near_process):
         transfer.wait()
         until(lambda: s.peer.route(memory, target.remote).kind == "p2p", "p2p is tried again")
         s.peer.write(memory, target.remote, require="p2p").wait()
-        s.link.send(("end",))
-
-
-@P2P
-def test_kill_9_of_the_owner_in_mid_copy(near_process, kind):
-    with near_process(keep, timeout=30.0) as s:
-        target = Keeper(s.link).array(kind, np.zeros(BIG, np.uint8))
-        memory, _ = array(s.ep, "numpy", pattern(BIG))
-        s.peer.write(memory[:1], target.remote[:1], require="p2p").wait()
-
-        def for_ever():
-            while True:
-                s.peer.write(memory, target.remote).wait()
-
-        flowing = Attempt(for_ever)
-        until(lambda: s.peer.stats()["p2p"]["bytes_out"] > 4 * BIG, "bytes flow")
-        s.signal(signal.SIGKILL)
-        killed = time.monotonic()
-        flowing.failure(zh.PeerLost, timeout=LOST_WITHIN)
-        assert flowing.ended_at - killed < LOST_WITHIN
-
-
-def writes_for_ever(ep, peer, link):
-    far = link.recv()
-    memory, _ = array(ep, "numpy", np.ones(BIG, np.uint8))
-    peer.write(memory, far, require="p2p").wait()
-    link.send("flowing")
-    while True:
-        peer.write(memory, far).wait()
-
-
-@P2P
-def test_kill_9_of_the_writer_in_mid_copy(near_process, kind):
-    """The owner's memory is its own again as soon as it is closed."""
-    with near_process(writes_for_ever, timeout=30.0) as s:
-        memory, view = array(s.ep, kind, np.zeros(BIG, np.uint8))
-        s.link.send(memory.remote)
-        assert s.link.recv() == "flowing"
-        s.signal(signal.SIGKILL)
-        with within(2.0):  # one that stands still is waited for 5 s
-            memory.close()
-        view[:] = 3
-        until(lambda: not s.peer.alive, "the dead writer is not alive", LOST_WITHIN)
-        assert (view == 3).all()
 
 
 def becomes_another_user(ep, peer, link):

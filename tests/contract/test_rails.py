@@ -70,26 +70,6 @@ def test_route_and_stats_tell_which_rails_serve(pair):
     assert all(rail["serves"] and not rail["trouble"] for rail in to_b.stats()["rails"])
 
 
-def test_a_remote_memory_of_several_rails_is_a_value(pair):
-    _, b, to_b, _ = pair
-    b.share("x", b.empty((3, 4)))
-    far = to_b["x"]
-    assert zh.RemoteMemory.from_bytes(far.to_bytes()) == far
-
-
-def test_one_end_with_one_rail(pair):
-    a, _, _, _ = pair
-    with zh.Endpoint("soft0") as single:
-        peer = a.connect(single.address)
-        target = single.empty((100_000,))
-        peer.write(a.register(np.full(100_000, 3, "uint8")), target.remote).wait()
-        assert np.asarray(target).sum() == 300_000
-        first, second = peer.stats()["rails"]
-        assert first["serves"]
-        assert not second["serves"]
-        assert "no rail" in second["trouble"]
-
-
 def test_devices_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("ZEROHOP_DEVICE", ", ".join(RAILS))
     monkeypatch.setenv("ZEROHOP_STRIPE_BYTES", "123456")

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.arrays import array
-from support.keeper import Keeper, keep
+from support.keeper import keep
 
 
 def test_the_route_is_known_before_and_after(remote, kind, p2p, by_device):
     with remote(keep) as s:
-        keeper = Keeper(s.link)
         memory, _ = array(s.ep, kind, np.zeros(10))
-        far = keeper.array(kind, np.zeros(10)).remote
+        far = s.keeper.array(kind, np.zeros(10)).remote
         route = s.peer.route(memory, far)
         assert route.kind == ("p2p" if p2p else by_device)
         assert route.device == (memory.device if p2p else s.ep.device)
@@ -29,18 +28,6 @@ def test_the_route_is_known_before_and_after(remote, kind, p2p, by_device):
             transfer.wait()
             assert transfer.route.kind == route.kind
             assert transfer.route.device == route.device
-        keeper.end()
-
-
-def test_the_device_can_be_demanded(remote, by_device):
-    with remote(keep) as s:
-        memory, _ = array(s.ep, "numpy", np.arange(10))
-        target = Keeper(s.link).array("numpy", np.zeros(10, int))
-        transfer = s.peer.write(memory, target.remote, require=by_device)
-        transfer.wait()
-        assert transfer.route.device == s.ep.device
-        assert target.show().tolist() == list(range(10))
-        s.link.send(("end",))
 
 
 @pytest.mark.parametrize("wanted", ["gpudirect", "of other memory", "the other"])
@@ -50,9 +37,8 @@ def test_a_route_that_is_not_there_is_refused_with_the_reason(remote, wanted, p2
     if wanted == "the other":
         wanted = "gpudirect" if p2p else "p2p"
     with remote(keep) as s:
-        keeper = Keeper(s.link)
         memory, _ = array(s.ep, "numpy", np.ones(10))
-        target = keeper.array("numpy", np.zeros(10))
+        target = s.keeper.array("numpy", np.zeros(10))
         calls = [
             lambda: s.peer.write(memory, target.remote, require=wanted),
             lambda: s.peer.write_many([(memory, target.remote)], require=wanted),
@@ -69,26 +55,14 @@ def test_a_route_that_is_not_there_is_refused_with_the_reason(remote, wanted, p2
         assert not target.show().any()
         s.peer.write(memory, target.remote).wait()
         assert target.show().all()
-        keeper.end()
-
-
-def test_closed_memory_has_no_route(thread):
-    with thread(keep) as s:
-        memory, _ = array(s.ep, "numpy", np.ones(10))
-        far = Keeper(s.link).array("numpy", np.zeros(10)).remote
-        memory.close()
-        with pytest.raises(zh.RegistrationError, match="closed"):
-            s.peer.route(memory, far)
-        s.link.send(("end",))
 
 
 def test_an_unknown_route_is_a_mistake_of_the_caller(thread):
     with thread(keep) as s:
         memory, _ = array(s.ep, "numpy", np.ones(10))
-        far = Keeper(s.link).array("numpy", np.zeros(10)).remote
+        far = s.keeper.array("numpy", np.zeros(10)).remote
         with pytest.raises((ValueError, zh.RouteUnavailable), match="warp"):
             s.peer.write(memory, far, require="warp")
-        s.link.send(("end",))
 
 
 def test_the_device_is_the_one_asked_for(device):

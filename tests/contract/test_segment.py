@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import os
 
 import numpy as np
 import pytest
@@ -120,26 +119,6 @@ def test_atomics_of_all_ranks_are_exact(job, size):
     assert results[0][1][:4] == [0, size * times, 3 * size * times, 0]
 
 
-def wrap(world):
-    segment = world.segment(20, dtype="uint8")
-    target = (world.rank + 1) % world.size
-    assert segment.atomic_fetch_add(target, 8, -1) == 0
-    assert segment.atomic_fetch_add(target, 8, 2**64 - 1) == 2**64 - 1
-    assert segment.atomic_compare_swap(target, 8, 2**64 - 2, 5) == 2**64 - 2
-    assert segment.atomic_compare_swap(target, 8, 0, 9) == 5
-    for value in (2**64, -(2**63) - 1):
-        with pytest.raises(ValueError, match="64 bits"):
-            segment.atomic_fetch_add(target, 8, value)
-    with pytest.raises(ValueError, match="8 divides, not 4"):
-        segment.atomic_fetch_add(target, 4, 1)
-    with pytest.raises(IndexError, match="8 bytes from offset 16"):
-        segment.atomic_fetch_add(target, 16, 1)
-
-
-def test_atomics_have_64_bits(rank_threads):
-    rank_threads(wrap, 2)
-
-
 def given(world):
     """An array of the program becomes the part; empty parts and moves are no trouble."""
     array = np.zeros((4, 5), np.float32)
@@ -240,22 +219,3 @@ def many_threads(world, times):
 
 def test_threads_share_queues(rank_threads):
     rank_threads(many_threads, 2, int(300 / SLOW))
-
-
-def wait_long(world):
-    """A read of a lot that is not there yet, and a wait that is too short."""
-    segment = world.segment(64 << 20, name="long")
-    if world.rank == 0:
-        segment.read(1, 0, 0, 64 << 20)
-        words = "queue 0 of segment 'long' of 'world': an operation with rank 1"
-        if os.environ["ZEROHOP_P2P"] == "0":  # over loopback it takes longer than a look
-            with pytest.raises(zh.TransferTimeout, match=words) as early:
-                segment.wait(timeout=0)
-            assert early.value.effect == "all"
-        segment.wait()
-        segment.wait(timeout=0)
-    world.barrier()
-
-
-def test_a_wait_for_a_queue_is_repeated(rank_threads):
-    rank_threads(wait_long, 2)

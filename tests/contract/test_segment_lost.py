@@ -10,15 +10,12 @@ import pytest
 import zerohop as zh
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.ranks import close, results, worlds
-from support.victim import Victim
 
 
 @pytest.fixture
-def dying(rank_threads):
+def dying(victim):
     """Rank 2 of three."""
-    victim = Victim(rank_threads, 3)
-    yield victim
-    victim.close()
+    return victim(3)
 
 
 @pytest.fixture

@@ -23,109 +23,58 @@ def test_segments_that_differ_do_not_meet(rank_threads):
 
 
 def refuse(world):
-    segment = world.segment(100, name="s", notifications=5, queues=2)
-    other = (world.rank + 1) % 2
-    bounds = [
-        (96, 0, 5),
-        (-1, 0, 1),
-        (0, 96, 5),
-        (0, -1, 1),
-        (0, 101, 0),
-        (np.zeros(101, np.uint8), 0, None),
-    ]
-    for move in bounds:
-        for call in (segment.write, segment.read):
-            with pytest.raises(IndexError, match=r"segment 's' of 'world'.*not within the 100 of"):
-                call(other, *move)
-        with pytest.raises(IndexError):
-            segment.write_list(other, [(0, 0, 1), move])
-    with pytest.raises(ValueError, match="nbytes must be 0 at least"):
-        segment.write(other, 0, 0, -1)
-    with pytest.raises(TypeError, match="nbytes is needed"):
-        segment.write(other, 0, 0)
-    with pytest.raises(IndexError, match="9 bytes of an array that has 8"):
-        segment.write(other, np.zeros(8, np.uint8), 0, 9)
-    with pytest.raises(ValueError, match="contiguous"):
-        segment.write(other, np.zeros((4, 4), np.uint8)[:, 1], 0)
-    for rank in (2, -1):
-        with pytest.raises(IndexError, match="ranks go from 0 to 1"):
-            segment.write(rank, 0, 0, 1)
-    for queue in (2, -1):
-        with pytest.raises(IndexError, match="queues go from 0 to 1"):
-            segment.write(other, 0, 0, 1, queue=queue)
-        with pytest.raises(IndexError, match="queues go from 0 to 1"):
-            segment.wait(queue)
-    for slot in (5, -1):
-        with pytest.raises(IndexError, match="not among slots 0 to 4"):
-            segment.notify(other, slot)
-    for value in (0, -1, 2**32):
-        with pytest.raises(ValueError, match=r"from 1 to 2\*\*32 - 1"):
-            segment.write_notify(other, 0, 0, 1, slot=0, value=value)
-    for call in (segment.write_notify, segment.read_notify):
-        with pytest.raises(TypeError, match="positional arguments"):
-            call(other, 0, 0, 8, 3)  # which of the two would be nbytes?
-        with pytest.raises(TypeError, match="'slot'"):
-            call(other, 0, 0, 8)
-    frozen = np.zeros(8, np.uint8)
+    s = world.segment(100, name="s", notifications=5, queues=2)
+    other, frozen, eight = 1 - world.rank, np.zeros(8, np.uint8), np.zeros(8, np.uint8)
     frozen.flags.writeable = False
-    with pytest.raises(ValueError, match="read-only"):
-        segment.read(other, frozen, 0)
-    with pytest.raises(ValueError, match="give a writable array"):
-        world.segment(frozen)
-    for options in (
-        {"queues": 17},
-        {"queues": 0},
-        {"notifications": 0},
-        {"name": ""},
-        {"dtype": "int64"},
-    ):
-        with pytest.raises(ValueError, match=r"must be|not a whole number"):
-            world.segment(100, **options)
-    with pytest.raises(ValueError, match="no negative size"):
-        world.segment(-1)
-    segment.wait(0)
-    assert segment.notify(other, 4, 2**32 - 1).wait() is None
+    cases = [
+        *((IndexError, r"segment 's' of 'world'.*not within the 100 of", lambda call=call, move=move: call(other, *move))
+          for call in (s.write, s.read)
+          for move in ((96, 0, 5), (-1, 0, 1), (0, 96, 5), (0, -1, 1), (0, 101, 0), (np.zeros(101, "u1"), 0, None))),
+        (ValueError, "nbytes must be 0 at least", lambda: s.write(other, 0, 0, -1)),
+        (TypeError, "nbytes is needed", lambda: s.write(other, 0, 0)),
+        (IndexError, "9 bytes of an array that has 8", lambda: s.write(other, eight, 0, 9)),
+        (ValueError, "contiguous", lambda: s.write(other, np.zeros((4, 4), np.uint8)[:, 1], 0)),
+        (IndexError, "ranks go from 0 to 1", lambda: s.write(2, 0, 0, 1)),
+        (IndexError, "ranks go from 0 to 1", lambda: s.write(-1, 0, 0, 1)),
+        (IndexError, "queues go from 0 to 1", lambda: s.write(other, 0, 0, 1, queue=2)),
+        (IndexError, "queues go from 0 to 1", lambda: s.wait(-1)),
+        (IndexError, "not among slots 0 to 4", lambda: s.notify(other, 5)),
+        (IndexError, "not among slots 0 to 4", lambda: s.notify(other, -1)),
+        (ValueError, r"from 1 to 2\*\*32 - 1", lambda: s.write_notify(other, 0, 0, 1, slot=0, value=0)),
+        (TypeError, "positional arguments", lambda: s.write_notify(other, 0, 0, 8, 3)),  # which would be nbytes?
+        (TypeError, "'slot'", lambda: s.read_notify(other, 0, 0, 8)),
+        (TypeError, "remote must be an int", lambda: s.write(other, 0, 1e3, 8)),
+        (TypeError, "offset must be an int", lambda: s.atomic_fetch_add(other, 8.0, 1)),
+        (ValueError, "read-only", lambda: s.read(other, frozen, 0)),
+        (ValueError, "give a writable array", lambda: world.segment(frozen)),
+        (ValueError, "must be", lambda: world.segment(100, queues=17)),
+        (ValueError, "must be", lambda: world.segment(100, notifications=0)),
+        (ValueError, "must be", lambda: world.segment(100, name="")),
+        (ValueError, "not a whole number", lambda: world.segment(100, dtype="int64")),
+        (ValueError, "no negative size", lambda: world.segment(-1)),
+        *((kind, words, lambda call=call, move=move: call(other, [(0, 0, 8), move, (8, 8, 8)]))
+          for call in (s.write_list, s.read_list)
+          for kind, words, move in (
+            (TypeError, "move 1 must be .*local, remote, nbytes.*, not a int", 8),
+            (TypeError, "move 1 must be .* not a tuple of 4", (0, 0, 8, 1)),
+            (TypeError, "move 1: beside an offset into the own part nbytes is needed", (0, 0)),
+            (TypeError, "move 1: remote must be an int, in bytes, not 0.5", (0, 0.5, 8)),
+            (TypeError, "move 1: local must be an offset .* or an array, not 0.0", (0.0, 0, 8)),
+            (TypeError, "move 1: nbytes must be an int, in bytes, not 8.0", (0, 0, 8.0)),
+            (IndexError, r"move 1: segment 's' .*not within the 100", (0, 96, 5)))),
+        (ValueError, "pair 1: cannot read into a read-only array",
+         lambda: s.read_list(other, [(0, 0, 8), (frozen, 8)])),
+    ]  # fmt: skip
+    for kind, words, call in cases:
+        with pytest.raises(kind, match=words):
+            call()
+    s.write_list(other, [[np.int64(0), np.uint8(50), np.int32(8)]])
+    s.wait(0)
+    assert s.notify(other, 4, 2**32 - 1).wait() is None
 
 
 def test_wrong_arguments_are_refused(rank_threads):
     rank_threads(refuse, 2)
-
-
-def refuse_moves(world):
-    """Lists say which of their moves is wrong; numbers are whole."""
-    segment = world.segment(100, name="s")
-    other = 1 - world.rank
-    for call in (segment.write_list, segment.read_list):
-        for wrong, words in (
-            (8, "move 1 must be .*local, remote, nbytes.*, not a int"),
-            ((8,), "move 1 must be .* not a tuple of 1"),
-            ((0, 0, 8, 1), "move 1 must be .* not a tuple of 4"),
-            ("abc", "move 1 must be .* not a str"),
-            ((0, 0), "move 1: beside an offset into the own part nbytes is needed"),
-            ((0, 0.5, 8), "move 1: remote must be an int, in bytes, not 0.5"),
-            ((0.0, 0, 8), "move 1: local must be an offset .* or an array, not 0.0"),
-            ((0, 0, 8.0), "move 1: nbytes must be an int, in bytes, not 8.0"),
-            ((0, True, 8), "move 1: remote must be an int, in bytes, not True"),
-            ((None, 0, 8), "move 1: a NoneType is not an array"),
-        ):
-            with pytest.raises(TypeError, match=words):
-                call(other, [(0, 0, 8), wrong, (8, 8, 8)])
-        with pytest.raises(IndexError, match=r"move 1: segment 's' .*not within the 100"):
-            call(other, [(0, 0, 1), (0, 96, 5)])
-        call(other, [[np.int64(0), np.uint8(50), np.int32(8)]])
-    with pytest.raises(TypeError, match="remote must be an int"):
-        segment.write(other, 0, 1e3, 8)
-    with pytest.raises(TypeError, match="offset must be an int"):
-        segment.atomic_fetch_add(other, 8.0, 1)
-    frozen = np.zeros(8, np.uint8)
-    frozen.flags.writeable = False
-    with pytest.raises(ValueError, match="pair 1: cannot read into a read-only array"):
-        segment.read_list(other, [(0, 0, 8), (frozen, 8)])
-    segment.wait()
-
-
-def test_a_wrong_move_is_named(rank_threads):
-    rank_threads(refuse_moves, 2)
 
 
 def use_closed(world):

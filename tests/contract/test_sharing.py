@@ -9,46 +9,30 @@ import pytest
 import zerohop as zh
 from support.arrays import array, block
 from support.attempt import Attempt, within
-from support.keeper import Keeper, keep
+from support.keeper import keep
 
 
 def test_a_shared_name_gives_the_memory(remote, kind):
     with remote(keep) as s:
-        keeper = Keeper(s.link)
-        target = keeper.block(kind, 1000)
+        with pytest.raises(KeyError, match="kv"), within(2):
+            s.peer["kv"]
+        assert "kv" not in s.peer
+        target = s.keeper.block(kind, 1000)
         target.share("kv")
-        assert s.peer["kv"] == target.remote
-        assert s.peer.lookup("kv") == target.remote
+        assert "kv" in s.peer
+        assert s.peer["kv"] == s.peer.lookup("kv") == target.remote
         source = block(s.ep, kind, 1000)
         s.peer.write(source.memory, s.peer["kv"]).wait()
         target.show()
-        keeper.end()
-
-
-def test_what_is_not_published_is_a_key_error(remote):
-    with remote(keep) as s:
-        with pytest.raises(KeyError, match="kv"), within(2):
-            s.peer["kv"]
-        s.link.send(("end",))
-
-
-def test_a_peer_can_be_asked_for_a_name_but_lists_none(remote):
-    with remote(keep) as s:
-        keeper = Keeper(s.link)
-        assert "kv" not in s.peer
-        keeper.array("numpy", np.zeros(3)).share("kv")
-        assert "kv" in s.peer
         with pytest.raises(TypeError, match="a name must be a str, not int"):
             _ = 3 in s.peer
         with pytest.raises(TypeError, match=r"does not list what it shares: peer\[name\]"):
             list(s.peer)
-        keeper.end()
 
 
 def test_lookup_waits_until_it_is_published(remote):
     with remote(keep) as s:
-        keeper = Keeper(s.link)
-        target = keeper.array("numpy", np.arange(10))
+        target = s.keeper.array("numpy", np.arange(10))
         looking = [Attempt(s.peer.lookup, "later") for _ in range(5)]
         other = Attempt(s.peer.lookup, "never", 0.3)
         with pytest.raises(KeyError):
@@ -56,26 +40,18 @@ def test_lookup_waits_until_it_is_published(remote):
         target.share("later")
         assert all(attempt.value(5) == target.remote for attempt in looking)
         other.failure(zh.TransferTimeout)
-        keeper.end()
 
 
 def test_a_name_can_be_withdrawn_and_replaced(remote):
     with remote(keep) as s:
-        keeper = Keeper(s.link)
-        first, second = keeper.array("numpy", np.zeros(3)), keeper.array("numpy", np.zeros(4))
+        first, second = s.keeper.array("numpy", np.zeros(3)), s.keeper.array("numpy", np.zeros(4))
         first.share("x")
         assert s.peer["x"].shape == (3,)
         second.share("x")
         assert s.peer["x"].shape == (4,)
-        keeper.unshare("x")
+        s.keeper.unshare("x")
         with pytest.raises(KeyError):
             s.peer["x"]
-        keeper.end()
-
-
-def test_unsharing_what_is_not_shared_is_a_key_error(open_endpoint):
-    with pytest.raises(KeyError, match="x"):
-        open_endpoint().unshare("x")
 
 
 NAMES = ["a", "layer.0.weight", "with space and / and \n", "Größe 數組 🙂", "x" * 1000]
@@ -84,11 +60,9 @@ NAMES = ["a", "layer.0.weight", "with space and / and \n", "Größe 數組 🙂"
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_any_text(remote, name):
     with remote(keep) as s:
-        keeper = Keeper(s.link)
-        target = keeper.array("numpy", np.zeros(3))
+        target = s.keeper.array("numpy", np.zeros(3))
         target.share(name)
         assert s.peer[name] == target.remote
-        keeper.end()
 
 
 @pytest.mark.parametrize("name", [None, 5, b"bytes", "x" * 100_000, "\ud800"])
@@ -99,13 +73,6 @@ def test_other_names_are_refused(thread, name):
             s.ep.share(name, memory)
         with pytest.raises((TypeError, ValueError, KeyError, zh.ProtocolError)), within(2):
             s.peer[name]
-        s.link.send(("end",))
-
-
-@pytest.mark.parametrize("thing", [None, np.zeros(3), "memory"])
-def test_only_memory_is_shared(open_endpoint, thing):
-    with pytest.raises(TypeError):
-        open_endpoint().share("x", thing)
 
 
 def share_and_forget(ep, peer, link):
@@ -150,16 +117,3 @@ def test_thousands_of_names_from_both_sides(remote):
         pairs = [(s.peer[f"layer.{number}"], sink[number]) for number in range(count)]
         s.peer.read_many(pairs).wait()
         assert view.tolist() == list(range(count))
-
-
-def test_names_belong_to_their_endpoint(remote):
-    with remote(keep) as a, remote(keep, endpoint=a.ep) as b:
-        ours, _ = array(a.ep, "numpy", np.zeros(1))
-        a.ep.share("x", ours)
-        kept = [Keeper(s.link).array("numpy", np.zeros(n)) for n, s in ((2, a), (3, b))]
-        for one in kept:
-            one.share("x")
-        assert a.peer["x"].shape == (2,)
-        assert b.peer["x"].shape == (3,)
-        for s in (a, b):
-            s.link.send(("end",))

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import gc
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import LOST_WITHIN, within
-from support.keeper import Keeper, keep
+from support.keeper import keep
 from support.link import until
+from support.operations import WAITS
 from support.signals import SOON, alarm, ctrl_c
 from support.system import socket_inodes
 
 BIG = 24 << 20  # bytes; more than the sockets between two processes can hold
-
-
-WAITS = {
-    "transfer": lambda ep, peer: peer.recv(ep.empty(8)).wait(),
-    "wait_notify": lambda ep, peer: ep.wait_notify(3),
-    "wait_notify_any": lambda ep, peer: ep.wait_notify_any(3, 5),
-    "lookup": lambda ep, peer: peer.lookup("nothing"),
-    "accept": lambda ep, peer: ep.accept(),
-}
 
 
 @pytest.mark.parametrize("name", WAITS)
@@ -36,14 +29,13 @@ def test_a_signal_handler_closes_the_endpoint_that_is_waited_on(thread, device, 
         ep = zh.Endpoint(device, timeout=30)
         peer = ep.connect(s.address)
         with alarm(ep.close), within(LOST_WITHIN), pytest.raises(zh.Error, match="closed"):
-            WAITS[name](ep, peer)
+            WAITS[name](SimpleNamespace(ep=ep, peer=peer), None)
         assert ep.closed
         assert not peer.alive
         del ep, peer
         until(
             lambda: gc.collect() >= 0 and len(socket_inodes()) <= before, "its sockets are closed"
         )
-        Keeper(s.link).end()
 
 
 def test_a_signal_handler_closes_another_endpoint(thread, open_endpoint):
@@ -53,7 +45,6 @@ def test_a_signal_handler_closes_another_endpoint(thread, open_endpoint):
         with alarm(other.close), within(2.0), pytest.raises(zh.TransferTimeout):
             s.ep.wait_notify(3, timeout=4 * SOON)
         assert other.closed
-        Keeper(s.link).end()
 
 
 def test_ctrl_c_ends_the_wait_of_a_close_and_closes(process, device):
@@ -81,7 +72,7 @@ def test_ctrl_c_ends_the_wait_of_a_close_and_closes(process, device):
 
 def test_ctrl_c_ends_the_wait_of_a_peers_close(process):
     with process(keep) as s:
-        far = Keeper(s.link).array("empty", np.zeros(BIG, np.uint8)).remote
+        far = s.keeper.array("empty", np.zeros(BIG, np.uint8)).remote
         s.signal(signal.SIGSTOP)
         transfer = s.peer.write(s.ep.empty(BIG), far)
         with ctrl_c(), within(3.0), pytest.raises(KeyboardInterrupt):

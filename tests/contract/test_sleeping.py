@@ -248,18 +248,6 @@ def test_a_recv_waits_through_a_sleep(open_endpoint, remote):
         at.end()
 
 
-def test_who_sleeps_has_a_route_and_a_name(open_endpoint, remote):
-    with house(open_endpoint, remote) as at:
-        near, far = at.hub.empty(NBYTES), at.rooms[0].peer["memory"]
-        room = at.sleeps(0)
-        route = room.peer.route(near, far)
-        assert route.kind == "host"
-        assert route.settings["mtu"] > 0
-        assert room.peer.name in repr(room.peer)
-        assert asleep(room.peer)  # to ask wakes nobody
-        at.end()
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "silent"])
 @pytest.mark.parametrize("wakes", [False, True], ids=["unused", "woken"])
 def test_who_dies_asleep_is_lost_in_time(open_endpoint, process, number, wakes):
@@ -294,18 +282,6 @@ def test_who_sleeps_is_closed_at_once(open_endpoint, whose):
     for peer in left:
         with pytest.raises(zh.PeerLost):
             peer.notify(1, 1)
-
-
-def test_a_peer_is_closed_while_it_sleeps_and_comes_back(open_endpoint):
-    hub, guest = open_endpoint(max_awake_peers=1), open_endpoint()
-    other = hub.connect(open_endpoint().address)
-    for round_ in range(3):
-        peer = hub.connect(guest.address)
-        back = guest.accept()
-        until(lambda peer=peer: other.notify(1, 1).wait() or asleep(peer), "it sleeps")
-        peer.close()
-        until(lambda back=back: not back.alive, "the other end knows")
-        assert len(hub.peers) == 1, round_
 
 
 def test_all_rails_sleep_and_wake():

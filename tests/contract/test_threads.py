@@ -10,8 +10,9 @@ import pytest
 import zerohop as zh
 from support.arrays import array
 from support.attempt import Attempt, within
-from support.keeper import Keeper, keep
+from support.keeper import keep
 from support.link import until
+from support.operations import WAITS
 
 
 def idle(ep, peer, link):
@@ -40,15 +41,6 @@ class Counter:
         self._thread.join(5)
 
 
-WAITS = {
-    "transfer": lambda s, t: s.peer.recv(s.ep.empty(8)).wait(t),
-    "wait_notify": lambda s, t: s.ep.wait_notify(3, timeout=t),
-    "wait_notify_any": lambda s, t: s.ep.wait_notify_any(3, 5, timeout=t),
-    "lookup": lambda s, t: s.peer.lookup("nothing", timeout=t),
-    "accept": lambda s, t: s.ep.accept(timeout=t),
-}
-
-
 @pytest.mark.parametrize("name", WAITS)
 def test_python_runs_on_while_a_thread_waits(thread, name):
     with thread(idle) as s, Counter() as counter:
@@ -61,13 +53,12 @@ def test_python_runs_on_while_a_thread_waits(thread, name):
 
 def test_python_runs_on_while_large_data_is_posted_and_awaited(remote):
     with remote(keep) as s, Counter() as counter:
-        target = Keeper(s.link).array("empty", np.zeros(64 << 20, np.uint8))
+        target = s.keeper.array("empty", np.zeros(64 << 20, np.uint8))
         memory = s.ep.empty(64 << 20)
         before = counter.count
         for _ in range(4):
             s.peer.write(memory, target.remote).wait()
         assert counter.count - before > 50
-        s.link.send(("end",))
 
 
 def answer(ep, peer, link):
@@ -85,26 +76,6 @@ def test_many_threads_wait_for_one_transfer(remote):
         s.link.meet("all wait")
         assert [attempt.value() for attempt in waiting] == [sink.nbytes] * 16
         assert sink.tolist() == list(range(50))
-
-
-def notify_each(ep, peer, link, slots, rounds):
-    for value in range(1, rounds + 1):
-        for slot in slots:
-            peer.notify(slot, value).wait()
-            assert ep.wait_notify(slot) == value
-
-
-def test_threads_wait_for_different_slots(remote):
-    slots, rounds = range(6), 40
-
-    def serve(session, slot):
-        for value in range(1, rounds + 1):
-            assert session.ep.wait_notify(slot) == value
-            session.peer.notify(slot, value).wait()
-
-    with remote(notify_each, slots, rounds) as s:
-        for attempt in [Attempt(serve, s, slot) for slot in slots]:
-            attempt.value()
 
 
 def notify_in_turn(ep, peer, link, count):
@@ -134,8 +105,7 @@ def test_a_value_goes_to_exactly_one_of_the_threads_that_wait_for_it(remote):
 def test_a_waiting_thread_serves_the_others(remote):
     """Whoever polls the queue: the completions of other threads do not wait for it to return."""
     with remote(keep) as s:
-        keeper = Keeper(s.link)
-        target = keeper.array("numpy", np.zeros(100))
+        target = s.keeper.array("numpy", np.zeros(100))
         memory, _ = array(s.ep, "numpy", np.ones(100))
         long_wait = Attempt(s.ep.wait_notify, 3, 2.0)
         with within(1.5):
@@ -143,12 +113,11 @@ def test_a_waiting_thread_serves_the_others(remote):
                 s.peer.write(memory, target.remote).wait()
         assert long_wait.pending
         long_wait.failure(zh.TransferTimeout)
-        keeper.end()
 
 
 def test_registering_and_dropping_from_many_threads(remote):
     with remote(keep) as s:
-        target = Keeper(s.link).array("numpy", np.zeros(1000))
+        target = s.keeper.array("numpy", np.zeros(1000))
         shared = np.ones(1000)
 
         def work():
@@ -159,13 +128,12 @@ def test_registering_and_dropping_from_many_threads(remote):
         for attempt in [Attempt(work) for _ in range(6)]:
             attempt.value()
         assert target.show().all()
-        s.link.send(("end",))
 
 
 def test_closing_while_other_threads_use_everything(remote):
     """A close in the middle of a crowd: each thread ends with a typed error, none hangs."""
     with remote(keep) as s:
-        target = Keeper(s.link).array("numpy", np.zeros(1000))
+        target = s.keeper.array("numpy", np.zeros(1000))
         running = threading.Barrier(6)
 
         def work():
@@ -178,4 +146,3 @@ def test_closing_while_other_threads_use_everything(remote):
         s.ep.close()
         for attempt in crowd:
             attempt.failure((zh.Error, ValueError), timeout=10)
-        s.link.send(("end",))

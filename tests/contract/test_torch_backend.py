@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support.torch_ranks import TIMEOUT, torch_ranks
+from support.torch_ranks import TIMEOUT
 
 COUNTS = (0, 1, 7, 40_000)  # elements: those of a message, and those that are written
 DTYPES = ("float32", "bfloat16", "int64", "bool")
@@ -182,11 +181,6 @@ def each_call(dtypes: tuple[str, ...]) -> None:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-def test_each_call_gives_what_gloo_gives(
-    tmp_path: Path, device: str, size: int, monkeypatch
-) -> None:
-    monkeypatch.setenv("ZEROHOP_DEVICE", device)
-    dtypes = DTYPES if size == 3 else DTYPES[:1]
-    with torch_ranks(tmp_path / "store", each_call, size, dtypes, backend="gloo") as ranks:
-        ranks.results()
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_each_call_gives_what_gloo_gives(torch_job, size: int) -> None:
+    torch_job(each_call, size, DTYPES if size == 2 else DTYPES[:1], backend="gloo")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.launchers import PATIENCE, torchrun
-from support.torch_ranks import TIMEOUT, torch_ranks
+from support.torch_ranks import TIMEOUT
 
 
 def more_calls() -> None:
@@ -103,12 +103,8 @@ def futures() -> None:
 
 
 @pytest.mark.parametrize(("function", "size"), [(more_calls, 3), (in_groups, 4), (futures, 2)])
-def test_beyond_gloo(
-    tmp_path: Path, device: str, function: Callable[[], None], size: int, monkeypatch
-) -> None:
-    monkeypatch.setenv("ZEROHOP_DEVICE", device)
-    with torch_ranks(tmp_path / "store", function, size) as ranks:
-        ranks.results()
+def test_beyond_gloo(torch_job, function: Callable[[], None], size: int) -> None:
+    torch_job(function, size)
 
 
 def left() -> dict[str, int]:
@@ -147,10 +143,8 @@ def again_and_again() -> None:
     assert found[1:] == [found[1]] * 3, found
 
 
-def test_a_group_leaves_nothing_behind(tmp_path: Path, device: str, monkeypatch) -> None:
-    monkeypatch.setenv("ZEROHOP_DEVICE", device)
-    with torch_ranks(tmp_path / "store", again_and_again, 2) as ranks:
-        ranks.results()
+def test_a_group_leaves_nothing_behind(torch_job) -> None:
+    torch_job(again_and_again, 2)
 
 
 JOB = """

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import zerohop as zh
 from support.attempt import within
-from support.torch_ranks import TIMEOUT, torch_ranks
+from support.torch_ranks import TIMEOUT
 
 
 def reductions() -> None:
@@ -151,18 +149,18 @@ def out_of_time() -> None:
     dist.barrier()
 
 
-FUNCTIONS = (
-    reductions, data_parallel, refused_arguments, lengths_of_messages, calls_that_differ, out_of_time,
-)  # fmt: skip
+def refused() -> None:
+    """What is refused breaks nothing: one after the other, in the same group."""
+    for function in (reductions, refused_arguments, lengths_of_messages, data_parallel):
+        function()
+
+
+FUNCTIONS = (refused, calls_that_differ, out_of_time)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_what_is_wrong_is_told(
-    tmp_path: Path, device: str, function: Callable[[], None], monkeypatch
-) -> None:
-    monkeypatch.setenv("ZEROHOP_DEVICE", device)
-    with torch_ranks(tmp_path / "store", function, 2) as ranks:
-        ranks.results()
+def test_what_is_wrong_is_told(torch_job, function: Callable[[], None]) -> None:
+    torch_job(function, 2)
 
 
 def beside_gloo() -> None:
@@ -194,22 +192,8 @@ def beside_gloo() -> None:
         dist.all_reduce(tensor, group=both)
 
 
-def test_beside_gloo_in_one_group(tmp_path: Path, device: str, monkeypatch) -> None:
-    monkeypatch.setenv("ZEROHOP_DEVICE", device)
-    string = "cpu:gloo,cuda:zerohop"
-    with torch_ranks(tmp_path / "store", beside_gloo, 3, backend=string) as ranks:
-        ranks.results()
-
-
-def strings() -> None:
-    import torch
-    import torch.distributed as dist
-
-    with pytest.raises(ValueError, match=r'not with ucc: .* new_group.backend="ucc"'):
-        dist.new_group(backend="cuda:zerohop,cpu:ucc")
-    gpus = dist.new_group(backend="cuda:zerohop")
-    with pytest.raises(ValueError, match=r"broadcast of cpu tensors: .* for cuda:zerohop only"):
-        dist.broadcast(torch.ones(2), 0, group=gpus)
+def test_beside_gloo_in_one_group(torch_job) -> None:
+    torch_job(beside_gloo, 3, backend="cpu:gloo,cuda:zerohop")
 
 
 def orders() -> None:
@@ -234,35 +218,5 @@ def orders() -> None:
         dist.barrier(group=inherits)
 
 
-def test_the_order_of_backends_in_a_string(tmp_path: Path, device: str, monkeypatch) -> None:
-    monkeypatch.setenv("ZEROHOP_DEVICE", device)
-    with torch_ranks(tmp_path / "store", orders, 2) as ranks:
-        ranks.results()
-
-
-def test_a_group_is_made_of_the_arguments_of_its_creator(device: str, monkeypatch) -> None:
-    """Whoever calls it: nothing is read out of the caller's variables."""
-    import torch
-    import torch.distributed as dist
-    from zerohop.torch.group import create
-
-    monkeypatch.setenv("ZEROHOP_DEVICE", device)
-    options = SimpleNamespace(
-        store=dist.HashStore(),
-        group_rank=0,
-        group_size=1,
-        timeout=timedelta(seconds=TIMEOUT),
-        group_id="alone",
-        global_ranks_in_group=[],
-    )
-    group = create({"cpu": "gloo", "cuda": "zerohop"}, options)
-    tensor = torch.ones(3)
-    group.allreduce([tensor]).wait()  # which zerohop would refuse
-    assert tensor.tolist() == [1.0] * 3
-    group.shutdown()
-
-
-def test_strings_of_backends(tmp_path: Path, device: str, monkeypatch) -> None:
-    monkeypatch.setenv("ZEROHOP_DEVICE", device)
-    with torch_ranks(tmp_path / "store", strings, 1) as ranks:
-        ranks.results()
+def test_the_order_of_backends_in_a_string(torch_job) -> None:
+    torch_job(orders, 2)

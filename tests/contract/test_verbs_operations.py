@@ -1,9 +1,12 @@
 """The raw verbs operations: what arrives, in which order, and what each error looks like."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import zerohop as zh
-from support.verbs_pair import NBYTES, Pair, connect, make_side, take, take_error
+from support.verbs_pair import NBYTES, Pair, Side, connect, make_side, take, take_error
 from zerohop import verbs
 from zerohop.verbs import Access
 
@@ -158,37 +161,76 @@ def test_full_queue_says_which_request_was_not_taken(opened: verbs.Device) -> No
 # --- errors ---
 
 
-def test_wrong_rkey(pair: Pair) -> None:
-    here, there = pair
-    here.qp.post_send("write", here.mr[0:8], remote=(there.mr.address, there.mr.rkey ^ 1), wr_id=5)
-    wc = take_error(here)
-    assert (wc.wr_id, wc.status) == (5, "IBV_WC_REM_ACCESS_ERR")
-    assert not there.array.any()
+IMPATIENT = {"timeout": 10, "retries": 2, "rnr_retries": 1, "rnr_timer": 1}
 
 
-@pytest.mark.parametrize("operation", ["write", "read"])
-def test_remote_range_out_of_bounds(pair: Pair, operation: str) -> None:
-    here, there = pair
-    address, rkey = there.mr.remote
-    here.qp.post_send(operation, here.mr[0:16], remote=(address + NBYTES - 8, rkey))
-    assert take_error(here).status == "IBV_WC_REM_ACCESS_ERR"
-    assert not there.array.any()
+@pytest.fixture
+def impatient(opened: verbs.Device) -> Pair:
+    return connect(make_side(opened, **IMPATIENT), make_side(opened, **IMPATIENT))
 
 
-def test_revoked_region(pair: Pair) -> None:
-    here, there = pair
+def wrong_rkey(here: Side, there: Side) -> None:
+    here.qp.post_send("write", here.mr[0:8], remote=(there.mr.address, there.mr.rkey ^ 1))
+
+
+def write_beyond(here: Side, there: Side) -> None:
+    here.qp.post_send("write", here.mr[0:16], remote=there.mr[NBYTES - 8 :].remote)
+
+
+def read_beyond(here: Side, there: Side) -> None:
+    here.qp.post_send("read", here.mr[0:16], remote=there.mr[NBYTES - 8 :].remote)
+
+
+def revoked(here: Side, there: Side) -> None:
     remote = there.mr.remote
     there.mr.close()
     here.qp.post_send("write", here.mr[0:8], remote=remote)
-    assert take_error(here).status == "IBV_WC_REM_ACCESS_ERR"
-    assert not there.array.any()
 
 
-def test_access_that_was_not_given(pair: Pair) -> None:
-    here, there = pair
+def access_not_given(here: Side, there: Side) -> None:
     readable = there.pd.register(there.array, access=Access.REMOTE_READ)
     here.qp.post_send("write", here.mr[0:8], remote=readable.remote)
-    assert take_error(here).status == "IBV_WC_REM_ACCESS_ERR"
+
+
+def nobody_receives(here: Side, there: Side) -> None:
+    here.qp.post_send("send", here.mr[0:8])
+
+
+def to_a_reset_queue_pair(here: Side, there: Side) -> None:
+    there.qp.reset()
+    here.qp.post_send("write", here.mr[0:8], remote=there.mr.remote)
+
+
+def to_a_broken_queue_pair(here: Side, there: Side) -> None:
+    there.qp.error()
+    here.qp.post_send("write", here.mr[0:8], remote=there.mr.remote)
+
+
+def through_a_broken_queue_pair(here: Side, there: Side) -> None:
+    here.qp.error()
+    here.qp.post_send("write", here.mr[0:8], remote=there.mr.remote)
+
+
+STATUSES = {
+    wrong_rkey: "REM_ACCESS_ERR",
+    write_beyond: "REM_ACCESS_ERR",
+    read_beyond: "REM_ACCESS_ERR",
+    revoked: "REM_ACCESS_ERR",
+    access_not_given: "REM_ACCESS_ERR",
+    nobody_receives: "RNR_RETRY_EXC_ERR",
+    to_a_reset_queue_pair: "RETRY_EXC_ERR",
+    to_a_broken_queue_pair: "RETRY_EXC_ERR",
+    through_a_broken_queue_pair: "WR_FLUSH_ERR",
+}
+
+
+@pytest.mark.parametrize("post", STATUSES)
+def test_what_fails_says_how_and_writes_nothing(
+    impatient: Pair, post: Callable[[Side, Side], None]
+) -> None:
+    here, there = impatient
+    post(here, there)
+    assert take_error(here).status == f"IBV_WC_{STATUSES[post]}"
     assert not there.array.any()
 
 
@@ -228,12 +270,6 @@ def test_misaligned_atomic(pair: Pair, device: str) -> None:
     assert not there.array.any()
 
 
-def test_receiver_that_is_never_ready(opened: verbs.Device) -> None:
-    here, _ = connect(make_side(opened, rnr_retries=1), make_side(opened, rnr_timer=1))
-    here.qp.post_send("send", here.mr[0:8])
-    assert take_error(here).status == "IBV_WC_RNR_RETRY_EXC_ERR"
-
-
 def test_error_state_flushes_what_is_posted(pair: Pair) -> None:
     here, _ = pair
     here.qp.post_receive(here.mr, wr_id=1)
@@ -246,21 +282,20 @@ def test_error_state_flushes_what_is_posted(pair: Pair) -> None:
     assert (take(here.cq)[0].wr_id, here.qp.state) == (3, "ERR")
 
 
-def test_request_is_checked_when_it_is_built(pair: Pair) -> None:
-    here, there = pair
-    remote = there.mr.remote
-    with pytest.raises(ValueError, match="choose one of write, "):
-        verbs.SendRequest("multicast")
-    with pytest.raises(ValueError, match="write needs remote"):
-        verbs.SendRequest("write", here.mr)
-    with pytest.raises(ValueError, match="send takes no remote"):
-        verbs.SendRequest("send", here.mr, remote=remote)
-    with pytest.raises(ValueError, match="write_with_imm needs imm"):
-        verbs.SendRequest("write_with_imm", here.mr, remote=remote)
-    with pytest.raises(ValueError, match="write takes no imm"):
-        verbs.SendRequest("write", here.mr, remote=remote, imm=1)
-    with pytest.raises(ValueError, match="step 1"):
-        here.mr[0:8:2]
+@pytest.mark.parametrize(
+    ("operation", "options", "words"),
+    [
+        ("multicast", {}, "choose one of write, "),
+        ("write", {}, "write needs remote"),
+        ("send", {"remote": (0, 0)}, "send takes no remote"),
+        ("write_with_imm", {"remote": (0, 0)}, "write_with_imm needs imm"),
+    ],
+)
+def test_request_is_checked_when_it_is_built(
+    pair: Pair, operation: str, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        verbs.SendRequest(operation, pair[0].mr, **options)
 
 
 def test_local_bytes_are_regions_and_lie_inside_them(pair: Pair) -> None:
@@ -268,12 +303,8 @@ def test_local_bytes_are_regions_and_lie_inside_them(pair: Pair) -> None:
     nbytes = here.mr.nbytes
     with pytest.raises(TypeError, match=r"must be a MemoryRegion.* not ndarray.*register"):
         here.qp.post_send("write", np.zeros(3), remote=there.mr.remote)
-    with pytest.raises(TypeError, match="not ndarray"):
-        here.qp.post_send("write", [np.zeros(3)], remote=there.mr.remote)
-    with pytest.raises(TypeError, match=r"region\[begin:end\], not with an int"):
-        here.mr[3]
     for beyond in (slice(0, nbytes + 1), slice(nbytes + 1, None), slice(-nbytes - 1, None)):
         with pytest.raises(IndexError, match=f"beyond the region of {nbytes} bytes"):
             here.mr[beyond]
-    assert (here.mr[-8:].offset, here.mr[-8:].nbytes, here.mr[:].nbytes) == (nbytes - 8, 8, nbytes)
-    assert (here.mr[nbytes:].nbytes, here.mr[9:3].nbytes) == (0, 0)
+    with pytest.raises(ValueError, match="step 1"):
+        here.mr[0:8:2]

@@ -5,28 +5,13 @@ from __future__ import annotations
 import signal
 from functools import partial
 
-import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.patience import SLOW
-from support.ranks import TIMEOUT, close, results, worlds
-from support.victim import Victim
+from support.ranks import close, results, worlds
 
 ROUNDS = int(100 / SLOW)
-
-
-@pytest.fixture
-def victim(rank_threads):
-    made = []
-
-    def make(size):
-        made.append(Victim(rank_threads, size))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
 
 
 def come_and_look(world, come):
@@ -37,7 +22,7 @@ def come_and_look(world, come):
         assert max(come) <= number + 1
 
 
-@pytest.mark.parametrize("size", range(1, 11))  # to 8 in one step
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 9])  # to 8 in one step
 def test_nobody_leaves_the_barrier_before_all_have_come(rank_threads, size):
     rank_threads(come_and_look, size, [0] * size, deadline=50.0)
 
@@ -55,17 +40,6 @@ def test_a_barrier_that_timed_out_is_waited_on(rank_threads):
     second.barrier()
     later.value()
     close([first, second])
-
-
-def test_the_barrier_of_a_closed_world_blames_nobody(rank_threads):
-    first, second = worlds(rank_threads, [0, 1], 2)
-    late = Attempt(second.barrier)
-    first.barrier()
-    late.value()
-    first.close()
-    with pytest.raises(zh.Error, match=f"^the World '{first.name}' is closed$"):
-        first.barrier()
-    second.close()
 
 
 def test_who_waits_in_the_barrier_in_vain_knows_who_has_not_come(rank_threads):
@@ -112,15 +86,6 @@ def test_ranks_are_connected_when_they_are_needed(rank_threads):
     assert [len(world.endpoint.peers) for world in made] == [0, 1, 1, 0]
     assert "rank 2 of world" in repr(made[1].peer(2))
     close(made)
-
-
-def test_the_own_rank_is_a_peer_too(rank_threads):
-    [world] = worlds(rank_threads, [0], 1)
-    world.peer(0).notify(5, 7).wait()
-    assert world.endpoint.wait_notify(5) == 7
-    assert world.state() == ["healthy"]
-    world.close()
-    world.close()
 
 
 def test_who_has_not_started_is_waited_for(rank_threads):
@@ -193,16 +158,6 @@ def test_a_rank_that_was_gone_before_it_was_needed_is_lost(rank_threads):
     other.close()
 
 
-def test_the_address_of_an_earlier_run_is_replaced(rank_threads):
-    close(worlds(rank_threads, [0, 1], 2))
-    [first] = worlds(rank_threads, [0], 2)
-    waiting = Attempt(first.peer, 1)
-    waiting.stays_pending(0.2)
-    [second] = worlds(rank_threads, [1], 2)
-    assert waiting.value(TIMEOUT).alive
-    close([first, second])
-
-
 @pytest.mark.parametrize(
     ("arguments", "options", "kind", "words"),
     [
@@ -222,17 +177,6 @@ def test_wrong_arguments_are_refused(tmp_path, arguments, options, kind, words):
         zh.World(tmp_path, *arguments, **options)
 
 
-def test_wrong_ranks_and_timeouts_are_refused(rank_threads):
-    [world] = worlds(rank_threads, [0], 3)
-    for rank in (-1, 3):
-        with pytest.raises(IndexError, match=rf"rank {rank} .*from 0 to 2"):
-            world.peer(rank)
-    for timeout in (-1, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="seconds"):
-            world.barrier(timeout)
-    world.close()
-
-
 def test_a_directory_serves_one_run_after_the_other(tmp_path):
     for late in (0, 1):
         worlds = {}
@@ -248,18 +192,6 @@ def test_a_directory_serves_one_run_after_the_other(tmp_path):
             worlds[0].peer(0)
         with pytest.raises(zh.Error, match="the World 'world' is closed"):
             worlds[0].segment(8)
-
-
-def test_a_segment_that_fails_takes_no_number(tmp_path):
-    with zh.World(tmp_path, 0, 1, device="soft0") as world:
-        with pytest.raises(ValueError, match="not a whole number of float64"):
-            world.segment(9, dtype="float64")
-        with pytest.raises(ValueError, match="an array has its own"):
-            world.segment(np.zeros(4), dtype="float32")
-        segment = world.segment(16)
-        assert segment.name == "0"
-        world.close()
-        segment.close()  # with the World all that it shares has ended
 
 
 @pytest.mark.parametrize("pause", [0, 0.001, 0.01, 0.05])

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from support.forking import forking
 from support.link import until
 from support.patience import patient
 from support.ranks import close, results, worlds
-from zerohop.last_words import LEFT
 
 SAID = r"\(it left: KeyError: 'what is missing'\)"
 
@@ -79,44 +77,6 @@ def test_who_left_because_of_another_is_not_the_first_that_was_lost(rank_threads
     first.close()
 
 
-def test_a_rank_that_closed_its_peer_to_itself_is_not_lost(rank_threads):
-    first, second, third = made = worlds(rank_threads, range(3), 3)
-    results([Attempt(world.barrier) for world in made])
-    first.peer(0).close()
-    third.close()
-    for world in (first, second):
-        with pytest.raises(zh.PeerLost, match="rank 2 is lost"):
-            world.barrier()
-    assert first.state() == ["healthy", "healthy", "corrupt"]
-    close([first, second])
-
-
-def test_strangers_do_not_take_the_time_to_tell_it(rank_threads):
-    first, second, third = worlds(rank_threads, [0, 1, 2], 3)
-    second.peer(1)  # itself
-    with ExitStack() as strangers:
-        for number in range(3):
-            name, device = f"stranger {number}", rank_threads.device
-            stranger = strangers.enter_context(zh.Endpoint(name=name, device=device))
-            stranger.connect(second.endpoint.address)
-        results([Attempt(world.barrier) for world in (first, second, third)])
-        began = time.monotonic()
-        second._roster.last_words.tell(LEFT, "of itself")
-        took = time.monotonic() - began
-        for world in (first, third):
-            assert world._roster.last_words.why_left(1) == "of itself"
-        assert took < patient(0.4)
-        close([first, second, third])
-
-
-def test_a_lone_surrogate_reaches_the_store(rank_threads):
-    first, second = worlds(rank_threads, [0, 1], 2)
-    leave(second, ValueError("lone \ud800 surrogate"))
-    with pytest.raises(zh.PeerLost, match=r"ValueError: lone \? surrogate"):
-        first.peer(1)
-    first.close()
-
-
 def write_on(segment):
     end = time.monotonic() + LOST_WITHIN
     while time.monotonic() < end:
@@ -164,23 +124,6 @@ def test_it_is_said_in_one_line(rank_threads, error, words):
     first.close()
 
 
-def fail_and_close(world):
-    try:
-        raise KeyError("what is missing")
-    finally:
-        world.close()
-
-
-def test_close_in_finally_says_it(rank_threads):
-    first, second = worlds(rank_threads, [0, 1], 2)
-    results([Attempt(world.barrier) for world in (first, second)])
-    with pytest.raises(KeyError):
-        fail_and_close(second)
-    with pytest.raises(zh.PeerLost, match=SAID):
-        first.barrier()
-    first.close()
-
-
 def test_who_leaves_without_a_fault_says_nothing(rank_threads):
     first, second, third = worlds(rank_threads, [0, 1, 2], 3)
     results([Attempt(world.barrier) for world in (first, second, third)])
@@ -212,20 +155,6 @@ def test_a_program_that_ends_without_closing_says_it(rank_threads):
             world.barrier()
         _, told = program.communicate(timeout=patient(20))
     assert told.rstrip().endswith("KeyError: 'what is missing'")
-    world.close()
-
-
-def test_an_interactive_program_was_not_ended_by_its_last_exception(rank_threads):
-    [world] = worlds(rank_threads, [0], 2)
-    arguments = [sys.executable, "-i", "-c", _UNCAUGHT, str(rank_threads.directory)]
-    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(arguments, text=True, **pipes) as program:
-        world.barrier()
-        _, told = program.communicate("", timeout=patient(20))
-    assert "KeyError: 'what is missing'" in told
-    with pytest.raises(zh.PeerLost) as caught:
-        world.barrier()
-    assert not re.search(r"\(it left: \w+(Error|Exit)", str(caught.value))
     world.close()
 
 

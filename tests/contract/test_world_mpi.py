@@ -173,35 +173,6 @@ def test_local_ranks_are_counted_where_no_launcher_says_them(comm):
         world.close()
 
 
-def test_local_ranks_are_counted_where_mpirun_does_not_say_them(comm, monkeypatch):
-    monkeypatch.setenv("PMI_RANK", "0")
-    monkeypatch.setenv("PMI_SIZE", "2")
-    worlds = [attempt.value() for attempt in [Attempt(made, comm, rank) for rank in range(2)]]
-    assert [world.local_rank for world in worlds] == [0, 1]
-    for world in worlds:
-        world.close()
-
-
-def test_no_timeout_is_the_default(comm, monkeypatch):
-    sys.modules["mpi4py.MPI"].COMM_WORLD = comm
-    monkeypatch.setenv("PMI_RANK", "0")
-    monkeypatch.setenv("PMI_SIZE", "2")
-
-    def from_env(rank):
-        comm.mine.rank = rank
-        return zh.World.from_env(device="soft0", timeout=None)
-
-    attempts = [Attempt(from_env, 0), Attempt(lambda: made(comm, 1, timeout=None))]
-    for world in [attempt.value() for attempt in attempts]:
-        assert world.size == 2
-        world.close()
-
-
-def test_a_timeout_of_0_is_no_default(comm):
-    with pytest.raises(zh.TransferTimeout, match=r"not all 2 ranks .* in 0 s"):
-        made(comm, 0, timeout=0)
-
-
 def test_an_error_of_mpi_is_named(comm, monkeypatch):
     def fails(self, sent, received):
         raise MpiException("MPI_ERR_PROC_FAILED: process failure")
@@ -223,21 +194,6 @@ def test_the_world_of_another_rank_cannot_be_made(comm):
         second.value()
     with pytest.raises(zh.Error, match="rank 1 of 2 could not make its World: VerbsError: "):
         first.value()
-
-
-def test_a_local_rank_that_says_nothing_is_told_to_all(comm, monkeypatch):
-    monkeypatch.setenv("ZEROHOP_LOCAL_RANK", "x")
-    first = Attempt(lambda: made(comm, 0, local_rank=0))
-    second = Attempt(made, comm, 1)
-    with pytest.raises(ValueError, match="ZEROHOP_LOCAL_RANK='x' is not a whole number"):
-        second.value()
-    with pytest.raises(zh.Error, match="rank 1 of 2 could not make its World: ValueError: ZERO"):
-        first.value()
-
-
-def test_what_is_no_communicator_is_refused():
-    with pytest.raises(TypeError, match=r"as MPI\.COMM_WORLD, not int"):
-        zh.World.from_mpi(3)
 
 
 def test_another_mpi_than_that_of_mpirun_is_told(comm, monkeypatch):

@@ -12,7 +12,6 @@ import zerohop as zh
 from support.attempt import Attempt, within
 from support.link import until
 from support.ranks import close, results, worlds
-from support.victim import Victim
 from zerohop.entries import Entry
 from zerohop.store import Directory
 
@@ -22,11 +21,9 @@ OVERRUN = 1.0  # that every call may take longer
 
 
 @pytest.fixture
-def victim(rank_threads):
+def last(victim):
     """The last one of eight, that has not come to a barrier."""
-    made = Victim(rank_threads, 8)
-    yield made
-    made.close()
+    return victim(8)
 
 
 def first_of_eight(job):
@@ -40,9 +37,9 @@ def entries(directory):
     return [unquote(file.name) for file in directory.path.iterdir()]
 
 
-def test_ranks_find_each_other_after_a_crash_however_late_they_come(rank_threads, victim):
+def test_ranks_find_each_other_after_a_crash_however_late_they_come(rank_threads, last):
     first_of_eight(rank_threads).close()
-    victim.signal(signal.SIGKILL)  # its address stays behind, and that of rank 0
+    last.signal(signal.SIGKILL)  # its address stays behind, and that of rank 0
     [late] = worlds(rank_threads, [7], 8)
     waiting = Attempt(late.peer, 0)
     waiting.stays_pending(APART)
@@ -52,7 +49,7 @@ def test_ranks_find_each_other_after_a_crash_however_late_they_come(rank_threads
     close([first, late])
 
 
-def test_a_second_job_is_told_who_is_there(rank_threads, victim):
+def test_a_second_job_is_told_who_is_there(rank_threads, last):
     world = first_of_eight(rank_threads)
     words = r"rank 7 of World 'world' in directory .* is taken, by process \d+ on "
     with pytest.raises(zh.Error, match=words), within(2):
@@ -76,18 +73,6 @@ def test_a_rank_that_is_over_joins_again_when_the_others_are(rank_threads):
     [other] = worlds(rank_threads, [1], 2)
     results([Attempt(world.barrier) for world in (again, other)])
     close([again, other])
-
-
-def test_a_size_that_differs_is_told_where_a_store_has_no_runs():
-    class Shelf(dict):
-        def set(self, key, value):
-            self[key] = value
-
-    store = Shelf()
-    made = [zh.World(store, rank, 2 + rank, device="soft0", timeout=10.0) for rank in range(2)]
-    with pytest.raises(ValueError, match="has 2 ranks for rank 0, and 3 for rank 1"):
-        made[0].barrier()
-    close(made)
 
 
 KINDS = {
@@ -118,11 +103,11 @@ CALLS = {
 @pytest.mark.filterwarnings("ignore:file locks in directory")
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_calls_end_in_time_whatever_is_stale(rank_threads, victim, kind, call):
+def test_calls_end_in_time_whatever_is_stale(rank_threads, last, kind, call):
     world = first_of_eight(rank_threads)
     segment = world.segment(8)
     number, changes = KINDS[kind]
-    victim.signal(number)
+    last.signal(number)
     forge(rank_threads, **changes)
     errors = (zh.TransferTimeout, zh.PeerLost)
     ends = suppress(*errors) if kind == "silent" else pytest.raises(errors)

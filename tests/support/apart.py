@@ -15,7 +15,7 @@ import numpy as np
 import zerohop as zh
 
 from support.attempt import LOST_WITHIN, Attempt
-from support.keeper import keep
+from support.keeper import Keeper, keep
 from support.link import DEFAULT_TIMEOUT, Link, until
 from support.network import host
 from support.operations import OPERATIONS, Stage
@@ -27,7 +27,7 @@ class End:
     """asks, serves: over which this end has memory made at the other, and makes it."""
 
     def __init__(self, place: int, asks: Link, serves: Link) -> None:
-        self.link, self._serves = asks, serves
+        self.keeper, self._serves = Keeper(asks), serves
         device = f"soft0@{host('data', place)}"
         self.ep = zh.Endpoint(device, host=host("control", place), timeout=30.0)
         self._pending: dict[str, Attempt] = {}

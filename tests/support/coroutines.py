@@ -7,8 +7,9 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -16,7 +17,17 @@ import zerohop as zh
 
 from support.patience import patient
 
-__all__ = ["MANY", "SOON", "awaited", "begin", "no_thread_more", "run", "settled", "silent"]
+__all__ = [
+    "MANY",
+    "SOON",
+    "awaited",
+    "begin",
+    "in_loop",
+    "no_thread_more",
+    "run",
+    "settled",
+    "silent",
+]
 
 MANY = 10_000
 SOON = patient(30.0)  # seconds: none of the waits below takes them
@@ -68,3 +79,13 @@ def silent(ep: zh.Endpoint) -> Iterator[bytes]:
     assert place is not None
     with socket.create_server((place[1], int(place[2]))):
         yield address
+
+
+def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """The test is a coroutine, and runs in an event loop of its own."""
+
+    @wraps(test)
+    def in_one(*arguments: Any, **fixtures: Any) -> None:
+        run(test(*arguments, **fixtures))
+
+    return in_one

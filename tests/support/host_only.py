@@ -13,14 +13,12 @@ MIXED = (
 )
 HOST_ROUTE = "the case demands the route host, which memory of GPUs has not"
 QUICK = "the case needs a copy that takes long: 64 MiB take a GPU less than it takes to post them"
-LATE = "what the GPU of a killed process had begun may land later: tests/gpu/test_p2p.py has the bounds"
 
 HOST_ONLY: dict[str, str] = {
     "test_collectives.py": NO_ARRAY,
     "test_collectives_lost.py": NO_ARRAY,
     "test_collectives_mistakes.py": NO_ARRAY,
     "test_collectives_order.py": NO_ARRAY,
-    "test_collectives_torchrun.py": NO_ARRAY,
     "test_examples.py": NO_ARRAY,
     "test_forking.py": FORK,
     "test_model.py": NO_ARRAY,
@@ -33,8 +31,7 @@ HOST_ONLY: dict[str, str] = {
     "test_world.py": NO_ARRAY,
     "test_world_mpi.py": NO_ARRAY,
     "test_world_runs.py": NO_ARRAY,
-    "test_world_stores.py": NO_ARRAY,
-    "test_world_torchrun.py": NO_ARRAY,
+    "test_world_launchers.py": NO_ARRAY,
     "test_values.py::test_memory_shares_its_bytes_with_numpy_and_torch": BUFFER,
     "test_values.py::test_slicing_describes_what_numpy_describes": BUFFER,
     "test_values.py::test_a_view_describes_what_numpy_describes": BUFFER,
@@ -47,7 +44,6 @@ HOST_ONLY: dict[str, str] = {
     "test_p2p.py::test_large_copies_do_not_hold_the_caller_up": QUICK,
     "test_p2p_ends.py::test_a_forked_child_that_drops_memory_does_not_close_it": FORK,
     "test_p2p_ends.py::test_a_lack_of_descriptors_passes": SCARCE,
-    "test_p2p_ends.py::test_kill_9_of_the_writer_in_mid_copy": LATE,
 }
 
 

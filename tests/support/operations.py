@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from support.arrays import array
-from support.keeper import Keeper
 from support.session import Remote, Session
 
 BIG = 24 << 20  # bytes; more than the sockets between two processes can hold
@@ -19,7 +18,7 @@ class Stage:
     """What the operations below need, prepared while the partner is well."""
 
     def __init__(self, session: Session) -> None:
-        keeper = Keeper(session.link)
+        keeper = session.keeper
         self.ep, self.peer = session.ep, session.peer
         self.far = keeper.array("empty", np.zeros(BIG, np.uint8)).remote
         self.counter = keeper.array("counter", np.zeros(2, np.int64)).remote
@@ -74,3 +73,30 @@ def served_by_itself(process: Remote, name: str) -> bool:
     if process.p2p:
         return name in COPIED_BY_P2P
     return name in SERVED_BY_ADAPTERS and not process.device.startswith("soft0")
+
+
+# Each waits for what does not come: at most so many seconds, or (None) as long as the Endpoint says.
+WAITS: dict[str, Callable[[Any, float | None], Any]] = {
+    "recv": lambda s, t: s.peer.recv(s.ep.empty(8), tag=9).wait(t),
+    "wait_notify": lambda s, t: s.ep.wait_notify(3, timeout=t),
+    "wait_notify_any": lambda s, t: s.ep.wait_notify_any(3, 5, timeout=t),
+    "lookup": lambda s, t: s.peer.lookup("nothing", timeout=t),
+    "accept": lambda s, t: s.ep.accept(timeout=t),
+}
+# What an Endpoint and its Peer are used for, with local and remote memory of one int64 at least.
+USES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "connect": lambda s, m, r: s.ep.connect(s.address),
+    "accept": lambda s, m, r: s.ep.accept(timeout=1),
+    "register": lambda s, m, r: s.ep.register(np.zeros(4)),
+    "empty": lambda s, m, r: s.ep.empty(4),
+    "share": lambda s, m, r: s.ep.share("a", m),
+    "wait_notify": lambda s, m, r: s.ep.wait_notify(0, timeout=1),
+    "wait_notify_any": lambda s, m, r: s.ep.wait_notify_any(0, 2, timeout=1),
+    "write": lambda s, m, r: s.peer.write(m, r),
+    "read": lambda s, m, r: s.peer.read(r, m),
+    "fetch_add": lambda s, m, r: s.peer.fetch_add(r[0], 1),
+    "send": lambda s, m, r: s.peer.send(m),
+    "recv": lambda s, m, r: s.peer.recv(m),
+    "notify": lambda s, m, r: s.peer.notify(1, 1),
+    "lookup": lambda s, m, r: s.peer.lookup("a", timeout=1),
+}

@@ -7,14 +7,17 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import cached_property
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import zerohop as zh
 
 from support.case import Case
 from support.far import FarProcess
-from support.link import DEFAULT_TIMEOUT, Link
+from support.keeper import Keeper, keep
+from support.link import DEFAULT_TIMEOUT, Link, LinkClosed
 from support.partner import PartnerFailed, Partners, receive
 from support.spawned import Spawned
 
@@ -71,6 +74,18 @@ class Session:
     def _report(self, timeout: float = DEFAULT_TIMEOUT) -> tuple[str, Any]:
         return receive(self._worker.control, timeout, self._worker)
 
+    @cached_property
+    def keeper(self) -> Keeper:
+        """Of a partner that keeps memory: who gives it orders. It is told to end when the session does."""
+        return Keeper(self.link)
+
+    def check(self) -> None:
+        """Bytes go to the keeper and are there."""
+        values = np.arange(1000)
+        target = self.keeper.array("numpy", np.zeros_like(values))
+        self.peer.write(self.ep.register(values), target.remote).wait()
+        np.testing.assert_array_equal(target.show(), values)
+
     @property
     def pid(self) -> int:
         """Of the partner process, on its host."""
@@ -120,6 +135,9 @@ class Session:
             self._partners.give_back(self._worker, good)
 
     def _finish(self) -> None:
+        if self._function is keep or "keeper" in vars(self):
+            with suppress(LinkClosed):  # it was told before
+                self.keeper.end()
         self.returned()
         self.release()
         self._stack.close()  # both ends close at the same time

@@ -45,8 +45,6 @@ class Stage:
         )
         self.long_mine, self.long_far = self.a.empty(4 << 20), self.b.empty(4 << 20)
         self.verbs = zh.verbs.Device(device)
-        self.domain = self.verbs.pd()
-        self.queue = zh.verbs.CompletionQueue(self.verbs)
         self.go_on(1)  # whatever is made or mapped at a first use is there now
         self.inbox = np.zeros(64, np.uint8)
         self.peer.write(self.long_mine[:1], self.long_far.remote[:1]).wait()
@@ -76,7 +74,6 @@ CALLS: dict[str, Callable[[Stage], Any]] = {
     "register": lambda s: s.a.register(np.zeros(1000)),
     "empty": lambda s: s.a.empty(1 << 20),
     "CompletionQueue": lambda s: zh.verbs.CompletionQueue(s.verbs),
-    "QueuePair": lambda s: zh.verbs.QueuePair(s.domain, s.queue),
     "p2p": lambda s: s.peer.write(s.mine, s.unknown.remote, require="p2p").wait(),
     "long p2p": lambda s: s.peer.write(s.long_mine, s.long_far.remote, require="p2p").wait(),
 }
@@ -130,17 +127,6 @@ def no_addresses(_: Stage) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
-@contextmanager
-def no_locked_memory(_: Stage) -> Iterator[None]:
-    hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
-    soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (soft, hard))
-
-
 def device_limit(name: str) -> Callable[[Stage], Any]:
     """The software HCA of `a`, `b` and `c` gives no more of it than are there."""
 
@@ -161,7 +147,6 @@ SHORTAGES: dict[str, Callable[[Stage], Any]] = {
     "descriptors": no_descriptors,
     "mappings": no_mappings,
     "addresses": no_addresses,
-    "memlock": no_locked_memory,
     "max_qp": device_limit("max_qp"),
     "max_mr": device_limit("max_mr"),
 }

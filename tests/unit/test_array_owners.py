@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -16,14 +14,9 @@ import pytest
 import torch
 import zerohop as zh
 from support import dlpack
+from support.link import until
+from support.program import run_program
 from zerohop._core import ArrayView
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Bounded wait for something that the interpreter does between two byte codes."""
-    end = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < end
 
 
 @pytest.mark.parametrize("make", [lambda: np.zeros(100), lambda: bytearray(100)])
@@ -40,27 +33,6 @@ def test_references_return_to_what_they_were(make: Callable[[], Any]) -> None:
     assert sys.getrefcount(source) > before, "an export keeps the owner alive"
     del again
     assert sys.getrefcount(source) == before
-
-
-def test_an_array_lives_as_long_as_its_views() -> None:
-    source = np.arange(5)
-    alive = weakref.ref(source)
-    view = ArrayView(source)
-    back = memoryview(view)
-    del source, view
-    assert alive() is not None
-    assert back.tolist() == [0, 1, 2, 3, 4]
-    del back
-    assert alive() is None
-
-
-def test_a_bytearray_cannot_be_resized_while_it_is_shared() -> None:
-    source = bytearray(10)
-    view = ArrayView(source)
-    with pytest.raises(BufferError):
-        source.append(1)
-    del view
-    source.append(1)
 
 
 def test_a_tensor_that_gets_other_memory_leaves_the_old_one_alive() -> None:
@@ -93,7 +65,7 @@ def test_owners_released_without_the_gil_go_back_through_the_main_thread(
     del source
     assert alive() is not None
     end(managed)
-    until(lambda: alive() is None)
+    until(lambda: alive() is None, "the owner is released")
 
 
 def test_many_owners_released_at_once_by_many_threads_all_go_back() -> None:
@@ -109,7 +81,7 @@ def test_many_owners_released_at_once_by_many_threads_all_go_back() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    until(lambda: all(reference() is None for reference in alive))
+    until(lambda: all(reference() is None for reference in alive), "all owners are released")
 
 
 def test_the_next_import_releases_what_threads_have_left() -> None:
@@ -141,9 +113,7 @@ kept = Cycle()
 kept.held, kept.self = {holder}, kept
 numpy.kept = kept
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_program(code)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -181,44 +181,6 @@ def test_arrays_with_repeated_elements_are_no_destination() -> None:
     assert ArrayView(torch.zeros(3).expand(1, 3)).writable
 
 
-KEYS: list[Any] = [
-    0, -1, slice(None), slice(1, 3), slice(None, None, -1), slice(3, 0, -2), slice(-2, None),
-    slice(9, None), slice(0, -9), ..., None, (1, 2), (..., 1), (slice(None), 2),
-    (slice(None, None, 2), ..., slice(None, None, -3)), (None, ..., None), (0, None, slice(1, 2)),
-    (), np.int64(1), (np.uint8(2), ...), (1, 2, 3), (1, 2, 3, ...), slice(2**70, None),
-    slice(None, -(2**70), -(2**70)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("key", KEYS, ids=repr)
-def test_indexing_is_numpys(key: Any) -> None:
-    base = np.arange(4 * 5 * 6, dtype="int16").reshape(4, 5, 6)
-    for source in (base, base.transpose(2, 0, 1)[::-1], base[:, ::2]):
-        expected = source[key] if source[key].shape else source[key].reshape(())
-        part = ArrayView(source)[key]
-        assert part.shape == expected.shape
-        np.testing.assert_array_equal(np.asarray(part), expected)
-        twice = ArrayView(source)[::-1][key]
-        np.testing.assert_array_equal(np.asarray(twice), source[::-1][key])
-
-
-def test_views_are_numpys() -> None:
-    base = np.arange(4 * 12, dtype="int16").reshape(4, 12)
-    for source in (base, base[::-2], base[1], base[:, :0]):
-        assert ArrayView(source).view("int16").shape == source.shape
-        for dtype in ("uint8", "float32", "complex64"):
-            expected = source.view(dtype)
-            seen = ArrayView(source).view(dtype)
-            assert (seen.shape, seen.dtype) == (expected.shape, dtype)
-            np.testing.assert_array_equal(np.asarray(seen).view("u1"), expected.view("u1"))
-    flat = ArrayView(base).reshape(-1).view("uint8")
-    assert (flat.shape, flat.address) == ((96,), base.ctypes.data)
-    with pytest.raises(ValueError, match="has gaps"):
-        ArrayView(base.T).view("uint8")
-    with pytest.raises(ValueError, match="with gaps has no other shape"):
-        ArrayView(base.T).reshape(-1)
-
-
 @pytest.mark.parametrize(
     "key", [4, -5, (0, 5), (0, 0, 0, 0), (..., ...), 2**70, [0], True, 1.0, "a", np.array([1])]
 )
@@ -226,11 +188,6 @@ def test_indices_that_numpy_refuses_or_copies_for_are_index_errors(key: Any) -> 
     with pytest.raises(IndexError) as caught:
         ArrayView(np.zeros((4, 5, 6)))[key]
     assert len(str(caught.value)) > 20
-
-
-def test_a_step_of_zero_is_a_value_error() -> None:
-    with pytest.raises(ValueError, match="cannot be zero"):
-        ArrayView(np.zeros(3))[::0]
 
 
 def test_arrays_beyond_the_limit_of_dimensions_are_refused() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.forge import forge
+from support.link import until
 
 DEADLINE = 20.0  # seconds: for what must happen
 
@@ -21,10 +22,7 @@ def test_an_event_names_its_peer_and_the_remedy() -> None:
         before = time.time()
         with pytest.raises(zh.VerbsError):
             peer.write(np.ones(64, np.uint8), forge(inbox.remote, rkey=0x5A5A5A5A)).wait()
-        end = time.monotonic() + DEADLINE
-        while not there.device_events and time.monotonic() < end:
-            pass
-        [event] = there.device_events
+        [event] = until(lambda: there.device_events, "the event is told", DEADLINE)
         assert before - 1 <= event["time"] <= time.time() + 1
         assert {"device": "soft0", "type": "QP_ACCESS_ERR", "port": 0, "peer": "here"}.items() <= (
             event.items()

@@ -69,6 +69,9 @@ def test_a_capsule_of_another_major_version_is_only_given_back() -> None:
     assert producer.deleted == 1
 
 
+MANY = (4,) + (1,) * 39
+
+
 @pytest.mark.parametrize(
     ("fields", "error", "words"),
     [
@@ -79,33 +82,18 @@ def test_a_capsule_of_another_major_version_is_only_given_back() -> None:
         ({"ndim": -1}, BufferError, "negative number"),
         ({"ndim": 40}, ValueError, "40 dimensions"),
         ({"data": 2**64 - 2}, ValueError, "address space"),
+        ({"shape": (-1,)}, ValueError, "negative dimension"),
+        ({"shape": (2**40, 2**40), "ndim": 2}, ValueError, "larger than the address space"),
+        ({"shape": (2,), "strides": (2**62,), "bits": 64}, ValueError, "address space"),
+        ({"shape": (2,), "strides": (-(2**62),), "bits": 64}, ValueError, "address space"),
     ],
 )
 def test_wrong_tensors_are_refused_and_given_back(
-    fields: dict[str, int], error: type[Exception], words: str
+    fields: dict[str, Any], error: type[Exception], words: str
 ) -> None:
-    many = (4,) + (1,) * 39
-    fields = {"data": ADDRESS, "ndim": 1} | fields
-    producer = Producer(shape=many, strides=many, **fields)
+    usual = {"data": ADDRESS, "shape": MANY, "strides": MANY, "ndim": 1}
+    producer = Producer(**(usual | fields))
     with pytest.raises(error, match=words):
-        ArrayView(producer)
-    assert producer.deleted == 1
-
-
-@pytest.mark.parametrize(
-    ("shape", "strides", "words"),
-    [
-        ((-1,), (1,), "negative dimension"),
-        ((2**40, 2**40), (1, 1), "larger than the address space"),
-        ((2,), (2**62,), "address space"),
-        ((2,), (-(2**62),), "address space"),
-    ],
-)
-def test_impossible_shapes_are_refused(
-    shape: tuple[int, ...], strides: tuple[int, ...], words: str
-) -> None:
-    producer = Producer(ADDRESS, shape, strides, code=0, bits=64)
-    with pytest.raises(ValueError, match=words):
         ArrayView(producer)
     assert producer.deleted == 1
 
@@ -129,15 +117,6 @@ def test_a_used_capsule_and_other_answers_are_refused() -> None:
     for answer in (producer.capsule, 7, None):
         with pytest.raises(BufferError, match="unused DLPack capsule"):
             ArrayView(Answers(answer))
-
-
-def test_an_error_of_the_producer_is_passed_on() -> None:
-    class Refuses:
-        def __dlpack__(self, **_: Any) -> Any:
-            raise BufferError("not today")
-
-    with pytest.raises(BufferError, match="not today"):
-        ArrayView(Refuses())
 
 
 # DLPack and buffers, producer side.
@@ -185,14 +164,6 @@ def test_empty_arrays_export_a_null_pointer() -> None:
     assert managed.tensor.data is None
     dlpack.delete(managed)
     assert torch.from_dlpack(ArrayView(np.zeros((3, 0)))).shape == (3, 0)
-
-
-def test_memory_of_other_devices_has_no_buffer() -> None:
-    view = ArrayView(Producer(ADDRESS, (4,), (1,), device_type=dlpack.CUDA))
-    with pytest.raises(BufferError, match="host memory"):
-        memoryview(view)
-    with pytest.raises(BufferError, match="stays there"):
-        view.__dlpack__(dl_device=(dlpack.CPU, 0))
 
 
 @pytest.mark.parametrize("stream", [None, -1, 1, 2, 0x7F001234])

@@ -40,18 +40,6 @@ def test_the_reference_tells_signatures_and_inherited_members(
     assert (tmp_path / "zerohop" / "torch.html").exists()
 
 
-def test_a_link_that_leads_nowhere_is_found(repository: Path, tmp_path: Path) -> None:
-    names: dict[str, object] = {"__file__": str(repository / ".ci" / "docs"), "__name__": "docs"}
-    exec((repository / ".ci" / "docs").read_text(), names)  # noqa: S102
-    page, other = tmp_path / "a.html", tmp_path / "b.html"
-    other.write_text('<p id="there">')
-    links = ["b.html", "b.html#there", "b.html#gone", "#here", "c.html", "https://example.org/x"]
-    page.write_text("".join(f'<a href="{link}"></a>' for link in links) + '<i id="here"></i>')
-    pages = {file: names["Page"](file.read_text()) for file in (page, other)}  # type: ignore[operator]
-    broken = names["broken_links"]({f: (p.places, p.links) for f, p in pages.items()})  # type: ignore[operator]
-    assert broken == [f"{page}: b.html#gone leads nowhere", f"{page}: c.html leads nowhere"]
-
-
 @pytest.mark.parametrize("name", MODULES)
 def test_all_that_is_public_is_told_of(name: str) -> None:
     module = importlib.import_module(name)

@@ -51,23 +51,6 @@ def test_gids_of_two_kinds_do_not_meet(change: dict[str, str]) -> None:
     assert "roce_version=" in found.fix
 
 
-def test_of_several_devices_those_that_both_have_are_used() -> None:
-    rails = [USED, {**USED, "mtu": 1024}]
-    more = [HERE, replace(HERE, name="mlx5_1", mtu=1024)]
-    found = compared(more, [THERE], {**USED, "rails": rails})
-    assert found["devices"].state == "warn"
-    assert found["devices"].evidence == "here 2 (mlx5_0, mlx5_1), there 1 (mlx5_4): 1 used"
-    assert found["mtus"].evidence == "here 4096, there 4096: 4096 used"
-    found = compared(more, [THERE, replace(THERE, mtu=1024)], {**USED, "rails": rails})
-    assert found["devices"].state == "ok"
-    assert found["mtus"].evidence.endswith("; here 1024, there 1024: 1024 used")
-
-
-def test_versions_that_differ() -> None:
-    found = compared([HERE], [THERE], USED, version="2")["versions"]
-    assert (found.state, found.evidence) == ("warn", "zerohop 1 on a, 2 on b")
-
-
 def test_what_an_end_shares_is_what_the_other_finds() -> None:
     devices = "soft0,soft0@127.0.0.2"
     with Endpoint(devices) as here, Endpoint(devices) as there:

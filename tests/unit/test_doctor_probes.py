@@ -1,6 +1,5 @@
 """What the doctor asks of libcuda, libibverbs and the kernel, with stand-ins where hardware is missing."""
 
-import ctypes
 import json
 import sys
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 from doctor_host import NBYTES
 from zerohop.doctor import cuda_probe, facts, verbs_probe
-from zerohop.doctor.loopback import loopback
 
 
 class FakeDriver:
@@ -73,32 +71,6 @@ def test_cuda_that_does_not_start(driver: type[FakeDriver]) -> None:
     assert facts.Cuda(**answer).version == 13000
 
 
-def test_ipc_refusal_is_the_sentence() -> None:
-    class Refusing(FakeDriver):
-        refused = {"cuIpcGetMemHandle": 801}  # noqa: RUF012
-
-    answers = cuda_probe.ipc(Refusing(), 2)  # type: ignore[arg-type]
-    assert answers == ["cuIpcGetMemHandle: CUDA_ERROR (801)"] * 2
-
-
-def test_ipc_is_asked_of_another_process_for_each_gpu(
-    driver: type[FakeDriver], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    class Partly(FakeDriver):
-        def call(self, function: str, *arguments: Any) -> None:
-            if function == "cuDevicePrimaryCtxRetain" and arguments[1] == 0:
-                raise cuda_probe.CudaFailure(function, 2, "CUDA_ERROR_OUT_OF_MEMORY")
-            super().call(function, *arguments)
-
-    monkeypatch.setattr(cuda_probe, "ask_another", lambda handles: {n: f"no {n}" for n in handles})
-    answers = cuda_probe.ipc(Partly(), 3)  # type: ignore[arg-type]
-    assert answers == [
-        "cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY (2)",
-        "no 1",
-        "no 2",
-    ]
-
-
 @pytest.mark.parametrize(
     ("code", "answer"),
     [
@@ -128,32 +100,6 @@ def test_the_other_process_compares_what_it_reads(monkeypatch: pytest.MonkeyPatc
     assert cuda_probe.open_all(handles) == {"0": "", "1": ""}
     monkeypatch.setattr(cuda_probe, "Driver", FakeDriver)
     assert cuda_probe.open_all(handles)["1"] == "read 0x0 where 0x5a was written"
-
-
-def test_bar1_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_probe, "NVML", "libnothing-of-this-name.so.9")
-    assert cuda_probe.bar1("0000:3a:00.0") == (0, 0)
-
-
-def test_bar1_as_nvml_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Nvml:
-        code = 0
-
-        def nvmlInit_v2(self) -> int:
-            return 0
-
-        def nvmlDeviceGetHandleByPciBusId_v2(self, address: bytes, handle: Any) -> int:
-            assert address == b"0000:3a:00.0"
-            return self.code
-
-        def nvmlDeviceGetBAR1MemoryInfo(self, handle: Any, window: Any) -> int:
-            window._obj.total, window._obj.free, window._obj.used = 10, 7, 3
-            return 0
-
-    monkeypatch.setattr(cuda_probe.ctypes, "CDLL", lambda _: Nvml())
-    assert cuda_probe.bar1("0000:3a:00.0") == (10, 3)
-    monkeypatch.setattr(Nvml, "code", 6)
-    assert cuda_probe.bar1("0000:3a:00.0") == (0, 0)
 
 
 @pytest.mark.parametrize("script", ["cuda_probe.py", "verbs_probe.py"])
@@ -186,54 +132,6 @@ def test_probe_that_dies_or_hangs(
     assert reason in facts.ask_cuda().reason
 
 
-class FakeVerbs:
-    """libibverbs with one device, which refuses dma-bufs with `errno`."""
-
-    def __init__(self, errno: int, opens: bool = True) -> None:
-        self.opens = opens
-
-        def register(*_: object) -> None:
-            ctypes.set_errno(errno)
-
-        def register_relaxed(*arguments: object) -> int | None:
-            assert arguments[-1] == 1 << 20
-            ctypes.set_errno(errno)
-            return None if errno == 95 else 1
-
-        self.ibv_reg_dmabuf_mr = register
-        self.ibv_reg_mr_iova2 = register_relaxed
-
-    def ibv_get_device_name(self, handle: int) -> bytes:
-        return b"rxe0"
-
-    def ibv_open_device(self, handle: int) -> int | None:
-        ctypes.set_errno(13)
-        return 1 if self.opens else None
-
-    def ibv_alloc_pd(self, context: int) -> int:
-        return 1
-
-    def ibv_query_port(self, context: int, port: int, attributes: Any) -> int:
-        attributes[0], attributes[1], attributes[2] = 4, 5, 3
-        return 0
-
-
-@pytest.mark.parametrize("errno", [9, 95])
-def test_verbs_probe(errno: int) -> None:
-    library: Any = FakeVerbs(errno)
-    answer = verbs_probe.device(library, 1)
-    assert answer["dma_buf_errno"] == errno
-    assert answer["relaxed_errno"] == (95 if errno == 95 else 0)
-    assert verbs_probe.mtus(library, 1, 1) == [1024, 4096]
-
-
-def test_verbs_probe_of_an_old_library() -> None:
-    library: Any = FakeVerbs(0)
-    del library.ibv_reg_dmabuf_mr, library.ibv_reg_mr_iova2
-    assert verbs_probe.dma_buf_errno(library, 1) is None
-    assert verbs_probe.relaxed_errno(library, 1) is None
-
-
 @pytest.mark.parametrize(
     ("supported", "code", "answer"),
     [(True, 0, "/devices/pci0000:00"), (True, 19, ""), (False, 0, None)],
@@ -255,34 +153,6 @@ def test_data_direct(
     assert verbs_probe.data_direct(1, 1) == answer
 
 
-def test_data_direct_of_a_library_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verbs_probe.ctypes, "CDLL", lambda _: object())
-    assert verbs_probe.data_direct(1, 1) is None
-    monkeypatch.setattr(verbs_probe, "MLX5", "libnothing-of-this-name.so.9")
-    monkeypatch.undo()
-    monkeypatch.setattr(verbs_probe, "MLX5", "libnothing-of-this-name.so.9")
-    assert verbs_probe.data_direct(1, 1) is None
-
-
-def test_verbs_probe_of_a_closed_device() -> None:
-    library: Any = FakeVerbs(0, opens=False)
-    answer = facts.VerbsDevice(**verbs_probe.device(library, 1))
-    assert (answer.name, answer.reason) == ("rxe0", "Permission denied")
-
-
-def test_memory_of_this_process_may_be_read_by_it() -> None:
-    assert facts.vm_problem() == "" or facts.vm_problem().startswith("process_vm_readv: ")
-
-
-def test_questions_to_this_machine() -> None:
-    assert facts.pidfd_problem() == "" or facts.pidfd_problem().startswith("pidfd_")
-    assert facts.memlock() is None or facts.memlock() > 0  # type: ignore[operator]
-    assert (facts.file_system_size(Path("/")) or 0) > 0
-    assert facts.file_system_size(Path("/nonexistent")) is None
-    assert facts.may_open(Path("/dev/null"))
-    assert not facts.may_open(Path("/nonexistent"))
-
-
 @pytest.mark.parametrize(
     ("text", "version"),
     [
@@ -302,9 +172,3 @@ def test_torch_cuda_without_importing_it(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert facts.torch_cuda() == version
-
-
-def test_loopback_works_here() -> None:
-    works, evidence = loopback()
-    assert works, evidence
-    assert evidence.startswith("64 KiB and a notification arrived")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import click
 import pytest
 import zerohop as zh
 from support.pages import GPU, PAGES, blocks, commands, program, promised, text
+from support.program import run_program
 from zerohop import cli
 from zerohop.doctor.address import MAGIC, encode
 
@@ -48,14 +47,7 @@ def test_a_page_runs_from_top_to_bottom(
     code = program(page)
     for shown, taken in ELSEWHERE.items():
         code = code.replace(shown, taken)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=100,
-        check=False,
-    )
+    done = run_program(code, seconds=100, warnings="error", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     printed = done.stdout.splitlines()
     for line in promised(code):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import zerohop as zh
+from support.program import run_program
 
 NATIVE, FOREIGN = ("<", ">") if sys.byteorder == "little" else (">", "<")
 
@@ -44,10 +44,8 @@ with zh.Endpoint("soft0") as ep:
     print(*(ep.empty(3, name).dtype for name in {OWN}))
 assert "ml_dtypes" not in sys.modules
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
-    )
-    assert done.stdout.split() == OWN
+    done = run_program(code)
+    assert done.stdout.split() == OWN, done.stderr
 
 
 def test_dtypes_of_ml_dtypes(ep: zh.Endpoint) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import subprocess
 import sys
 import tempfile
 import threading
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 import zerohop as zh
 from support.forking import forking
+from support.program import run_program
 from zerohop import exposure
 from zerohop.exposure import LOCAL, Place, place_of
 from zerohop.runtime_folder import folders, own_folder
@@ -270,11 +270,9 @@ def inodes(port: int) -> set[str]:
 
 def test_the_end_of_a_process_takes_the_socket_away(runtime: Path) -> None:
     code = "import zerohop as zh; ep = zh.Endpoint('soft0', metrics=0); print(ep.metrics_url)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = run_program(code)
     assert done.stdout.startswith("http://127.0.0.1:")
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, "")
     assert sockets(runtime) == []
 
 

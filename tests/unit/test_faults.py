@@ -12,7 +12,6 @@ import pytest
 import zerohop as zh
 from support.link import until
 from support.pages import text
-from zerohop.faults import goes_wrong
 
 WORDS = [field.name for field in dataclasses.fields(zh.Faults)]
 
@@ -47,13 +46,6 @@ def test_wrong_words_are_named(text: str, message: str, monkeypatch: pytest.Monk
     monkeypatch.setenv("ZEROHOP_FAULTS", text)
     with pytest.raises(ValueError, match="ZEROHOP_FAULTS=.*" + message):
         zh.Endpoint("soft0")
-
-
-def test_wrong_types_are_refused() -> None:
-    with pytest.raises(TypeError, match="faults must be a Faults, not int"):
-        zh.Endpoint("soft0", faults=1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"drop=\[\] is not a probability"):
-        zh.Faults(drop=[])  # type: ignore[arg-type]
 
 
 def test_the_environment_gives_them_where_the_call_does_not(
@@ -157,17 +149,6 @@ def test_a_device_can_be_unplugged() -> None:
             a.connect(b.address)
 
 
-def test_a_seed_alone_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ZEROHOP_P2P", raising=False)
-    assert not goes_wrong("")
-    assert not goes_wrong("seed=7")
-    assert goes_wrong("seed=7,drop=0.1")
-    with zh.Endpoint("soft0", faults="seed=7") as a, zh.Endpoint("soft0") as b:
-        assert a.faults == zh.Faults(seed=7)
-        far = b.empty(8)
-        assert a.connect(b.address).route(a.empty(8), far.remote).kind == "p2p"
-
-
 def test_refusals_of_a_device_with_limits_are_counted() -> None:
     with zh.Endpoint("soft0", faults="max_mr=1") as ep:
         kept = ep.empty(8)
@@ -185,15 +166,3 @@ def test_refusals_of_a_device_with_limits_are_counted() -> None:
         with pytest.raises(zh.Error, match="max_qp 1"):
             ep.connect(more.address)
         assert ep.stats()["faults"]["max_qp"] >= 1
-
-
-def test_an_end_without_faults_blames_none() -> None:
-    with zh.Endpoint("soft0", p2p=0) as a, zh.Endpoint("soft0", faults="duplicate=1") as b:
-        peer, inbox = a.connect(b.address), b.empty(8)
-        closed = inbox.remote
-        peer.write(bytearray(8), closed).wait()
-        until(lambda: a.stats()["faults"].get("duplicate_found"), "copies are found")
-        inbox.close()
-        with pytest.raises(zh.VerbsError, match="its owner has closed") as caught:
-            peer.write(bytearray(8), closed).wait()
-        assert "on purpose" not in str(caught.value)

@@ -62,35 +62,6 @@ def test_equal_calls_have_no_difference(pair):
     assert first.difference(1, peer) is None  # even if no record is common to both
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"kind": "scatter"}, "scatter (call 3, root 0)"),
-        ({"root": 1}, "broadcast (call 3, root 1)"),
-        ({"nbytes": 16}, "with 16 bytes"),
-        ({"nbytes": None}, "broadcast (call 3, root 0) of int64"),
-        ({"dtype": "float64"}, "of float64"),
-    ],
-)
-def test_the_first_difference_is_named(pair, change, words):
-    first, second, peer = pair
-    for number in range(1, 10):
-        call(first)
-        call(second, **(change if number == 3 else {}))
-    text = first.difference(1, peer)
-    assert text.startswith("rank 1 has called ")
-    assert words in text
-    assert "rank 0 broadcast (call 3, root 0) with 8 bytes of int64" in text
-
-
-def test_a_barrier_is_a_call(pair):
-    first, second, peer = pair
-    call(first, "barrier", -1, None, "")
-    call(second)
-    assert "rank 1 has called broadcast (call 1" in first.difference(1, peer)
-    assert "rank 0 barrier (number 1)" in first.difference(1, peer)
-
-
 def test_a_difference_of_long_ago_is_told_as_one(pair):
     first, second, peer = pair
     call(first, root=1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
+from support.program import run_program
 
 # CPython names its module for them differently by version.
 PRELUDE = """
@@ -43,10 +43,7 @@ def how_to_create(isolated: bool) -> str:
 def test_a_subinterpreter_is_refused_and_the_main_one_works(order: str, isolated: bool) -> None:
     run = "exec" if sys.version_info >= (3, 13) else "run_string"
     prelude = PRELUDE.format(isolated=how_to_create(isolated), run=run)
-    done = subprocess.run(
-        [sys.executable, "-c", prelude + order + WORKS],
-        capture_output=True, check=False, timeout=60, text=True,
-    )  # fmt: skip
+    done = run_program(prelude + order + WORKS)
     assert done.returncode == 0, done.stderr
     said, _, rest = done.stdout.rpartition("\n8\n")
     assert "cannot be imported in a subinterpreter" in said

@@ -22,15 +22,6 @@ def answer_orders(link: Link) -> str:
     return "done"
 
 
-def exchange_before_orders(link: Link) -> list[object]:
-    return [link.exchange(link.rank), link.exchange(None), link.order(), link.order()]
-
-
-def report_progress(link: Link) -> None:
-    for step in range(3):
-        link.report(step)
-
-
 def fail_at(link: Link, bad: int) -> None:
     if link.rank == bad:
         raise ValueError("the grid is flat")
@@ -84,20 +75,6 @@ def test_each_rank_answers_each_order() -> None:
         assert ranks.ask("b") == [(0, "b"), (1, "b")]
         ranks.tell(None)
         assert ranks.results() == ["done", "done"]
-
-
-def test_orders_may_come_while_ranks_exchange() -> None:
-    with Ranks(exchange_before_orders, 2) as ranks:
-        ranks.tell("a")
-        ranks.tell("b")
-        assert ranks.results() == [[[0, 1], [None, None], "a", "b"]] * 2
-
-
-def test_reports_arrive_in_order() -> None:
-    seen: list[tuple[int, int]] = []
-    with Ranks(report_progress, 1, on_report=lambda rank, step: seen.append((rank, step))) as ranks:
-        ranks.results()
-    assert seen == [(0, 0), (0, 1), (0, 2)]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zerohop as zh
+from support.link import until
 from zerohop.notebook import timeline
-from zerohop.notebook.elements import Markup, element, table
-from zerohop.notebook.timeline import MOST, Bar, draw
 
 HOSTILE = "<script>alert(1)</script>\"'&amp;<img src=x onerror=alert(1)>"
 KNOWN = {
@@ -83,25 +82,6 @@ def keep_times() -> Iterator[None]:
 # --- elements ---
 
 
-def test_text_is_escaped_and_markup_is_not() -> None:
-    made = element("b", HOSTILE, Markup("<i>x</i>"), title=HOSTILE, data_x=None)
-    assert made.count("<") == 4  # <b>, <i>, </i>, </b>
-    assert "<i>x</i>" in made
-    assert "data" not in made
-    parser = HTMLParser()
-    found: list[Any] = []
-    parser.handle_starttag = lambda tag, attrs: found.append(attrs)  # type: ignore[method-assign]
-    parser.feed(made)
-    assert found[0] == [("title", HOSTILE)]
-
-
-def test_a_table_has_words_on_the_left_and_numbers_on_the_right() -> None:
-    shown = Page(table(["name", "n"], [[HOSTILE, 1], ["b", 2]]))
-    assert shown.texts == ["name", "n", HOSTILE, "1", "b", "2"]
-    sides = [named["style"].rpartition(":")[2] for tag, named in shown.shapes if tag == "td"]
-    assert sides == ["left", "right"] * 2
-
-
 # --- objects ---
 
 
@@ -122,7 +102,7 @@ def test_a_peer_shows_its_routes_and_traffic(ends: tuple[zh.Endpoint, zh.Endpoin
     widths = [width for _, width, _ in shown.bars()]
     assert widths[:4] == [80, 0, 0, 40]  # of the most, 6000 bytes
     far.close()
-    assert_soon(lambda: not peer.alive)
+    until(lambda: not peer.alive, "it has ended")
     assert f"process {peer.pid} on {peer.host}, lost" in page(peer).texts
     assert any(text.startswith("soft0: ") and "left" in text for text in page(peer).texts)
 
@@ -158,24 +138,6 @@ def test_memory_shows_what_it_is_and_no_key(ends: tuple[zh.Endpoint, zh.Endpoint
     assert "24 B, read-only to peers, registered: host" in page(fixed).texts
     memory.close()
     assert "closed: peers reach it no more" in page(memory).text
-
-
-def test_a_route_shows_why_and_its_settings(ends: tuple[zh.Endpoint, zh.Endpoint]) -> None:
-    near, far = ends
-    inbox = far.empty(8)
-    route = near.connect(far.address).route(near.empty(8), inbox.remote)
-    shown = page(route)
-    assert shown.texts[0] == "p2p over cpu"
-    assert f"because {route.reason}" in shown.texts
-    assert "mtu" in shown.texts
-    assert str(route.settings["mtu"]) in shown.texts
-
-
-def test_a_route_of_rails_shows_those_of_each() -> None:
-    rails = "soft0,soft0@127.0.0.2"
-    with zh.Endpoint(rails, name="a") as near, zh.Endpoint(rails, name="b") as far:
-        route = near.connect(far.address).route(near.empty(8), far.empty(8).remote)
-        assert "those of 2 rails" in page(route).texts
 
 
 # --- transfers ---
@@ -224,56 +186,12 @@ def test_a_transfer_under_way_and_one_that_failed(ends: tuple[zh.Endpoint, zh.En
     assert page(waiting).texts[0] == "64 B, under way"
     assert any(text.startswith("under way, ") for text in page(waiting).texts)
     far.close()
-    assert_soon(lambda: waiting.done)
+    until(lambda: waiting.done, "it has ended")
     shown = page(waiting)
     assert shown.texts[0] == "64 B, failed"
     assert any(text.startswith(f"PeerLost: peer '{HOSTILE}'") for text in shown.texts)
     assert [color for *_, color in shown.bars()] == ["#dc2626"]
     assert "failed" in repr(timeline(waiting))
-
-
-@pytest.mark.usefixtures("keep_times")
-def test_a_message_that_does_not_fit_is_told(ends: tuple[zh.Endpoint, zh.Endpoint]) -> None:
-    near, far = ends
-    peer = near.connect(far.address)
-    waiting = peer.recv(np.zeros(8, np.uint8), tag=1)
-    far.accept().send(np.ones(80, np.uint8), tag=1)
-    assert_soon(lambda: waiting.done)
-    assert "ValueError: " in page(waiting).text
-
-
-@pytest.mark.usefixtures("keep_times")
-def test_a_timeline_has_a_row_for_each(ends: tuple[zh.Endpoint, zh.Endpoint]) -> None:
-    near, far = ends
-    peer, inbox = near.connect(far.address), far.empty(8, float)
-    transfers = [peer.write(np.ones(8), inbox.remote) for _ in range(3)]
-    for transfer in transfers:
-        transfer.wait()
-    shown = page(timeline(*transfers))
-    assert shown.texts.count("64 B by p2p") == 3
-    assert len(repr(timeline(*transfers)).splitlines()) == 4
-    begins = [bar.asked for bar in timeline(*transfers).bars]
-    assert begins == sorted(begins)
-
-
-def test_bars_lie_where_the_times_say() -> None:
-    bars = [
-        Bar("a", 1000, 10.0, 11.0, 14.0, "done"),
-        Bar("b", 1000, 12.0, None, 14.0, "under way"),
-        Bar(HOSTILE, 0, 10.0, 10.0, 10.0, "done"),
-    ]
-    shown = Page(draw(bars))
-    spots = [(begin, width) for begin, width, _ in shown.bars()]
-    assert spots == [(150, 90), (240, 270), (330, 180), (150, 1)]  # 90 pixels a second
-    assert {"0", "1 s", "2 s", "3 s", "4 s", "under way, 2 s", HOSTILE} <= set(shown.texts)
-    assert "4 s, 0.25 kB/s" in shown.texts
-
-
-def test_more_transfers_than_one_can_look_at_are_counted() -> None:
-    bars = [Bar("x", 1, float(n), float(n), n + 1.0, "done") for n in range(MOST + 5)]
-    shown = Page(draw(bars))
-    assert shown.texts.count("x") == MOST
-    assert "and 5 more" in shown.texts
 
 
 # --- worlds ---
@@ -308,21 +226,8 @@ def test_a_world_shows_its_ranks_and_connects_to_none() -> None:
         assert peer.name in shown.texts
         assert shown.texts.count("healthy") == 4
         other.close()
-        assert_soon(lambda: not peer.alive)
+        until(lambda: not peer.alive, "it has ended")
         shown = page(world)
         assert "corrupt" in shown.texts
         assert "rank 0 of 9 on soft0, 1 lost" in shown.texts
     assert any(text.endswith(", closed") for text in page(world).texts)
-
-
-def test_nothing_else_is_drawn() -> None:
-    from zerohop.notebook import html
-
-    with pytest.raises(TypeError, match="does not draw int"):
-        html(5)
-
-
-def assert_soon(ready: Any) -> None:
-    end = time.monotonic() + 10
-    while not ready():
-        assert time.monotonic() < end

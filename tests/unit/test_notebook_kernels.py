@@ -9,7 +9,7 @@ import gc
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import zerohop as zh
 from jupyter_client.manager import start_new_kernel
+from support.link import until
 from support.patience import LOST_WITHIN, patient
 
 SECONDS = patient(60)  # for a kernel to start, or a cell to end
@@ -161,12 +162,6 @@ def sockets() -> set[str]:
     return {name for name in found if name.startswith("socket:")}
 
 
-def soon(ready: Callable[[], bool], what: Callable[[], object]) -> None:
-    end = time.monotonic() + patient(10)
-    while not ready():
-        assert time.monotonic() < end, what()
-
-
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("killed", [True, False], ids=["killed", "asked to end"])
 def test_a_restarted_kernel_leaves_nothing_at_its_peer(
@@ -195,7 +190,7 @@ def test_a_restarted_kernel_leaves_nothing_at_its_peer(
         assert not back.alive
         assert far.peers == []
         del back, transfer, never
-        soon(lambda: gc.collect() >= 0 and no_more(before), lambda: (before, held()))
+        until(lambda: gc.collect() >= 0 and no_more(before), f"nothing is left beyond {before}")
 
 
 def no_more(before: dict[str, int]) -> bool:

@@ -1,7 +1,6 @@
 """The calls of zerohop.numba have the types of their functions, and kernels with them link: all but a run, which takes a GPU."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 import zerohop as zh
 from numba.core.errors import TypingError
 from support.numba_linker import linked
+from support.program import run_program
 from zerohop import numba as zn
 from zerohop.numba import calls, elements
 
@@ -143,7 +143,7 @@ import zerohop.numba
 
 @pytest.mark.parametrize(("code", "why"), [(ABSENT, "numba.cuda"), (TOO_OLD, "row_stack")])
 def test_without_a_numba_that_works_the_package_to_install_is_named(code: str, why: str) -> None:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_program(code)
     assert done.returncode == 1
     assert "ImportError: kernels of Numba need numba-cuda" in done.stderr
     assert why in done.stderr.splitlines()[-1]

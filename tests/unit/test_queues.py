@@ -39,30 +39,6 @@ def filled(count: int, depth: int = 1024) -> tuple[Queue, list[Any]]:
     return queue, transfers
 
 
-def test_wait_completes_all() -> None:
-    queue, transfers = filled(5)
-    for transfer in transfers:
-        transfer.end()
-    queue.wait(0)
-    assert len(queue) == 0
-    queue.wait(0)
-
-
-def test_what_is_under_way_stays() -> None:
-    queue, transfers = filled(3)
-    transfers[0].end()
-    with pytest.raises(
-        zh.TransferTimeout, match=r"queue 3: an operation with rank 1 .* and 1 behind"
-    ) as error:
-        queue.wait(0.05)
-    assert error.value.effect == "all"
-    assert len(queue) == 2
-    threading.Timer(0.1, transfers[1].end).start()
-    transfers[2].end()
-    queue.wait(10)
-    assert len(queue) == 0
-
-
 def test_the_first_failure_is_raised_once_when_all_have_ended() -> None:
     queue, transfers = filled(4)
     transfers[0].end()
@@ -92,14 +68,6 @@ def test_a_full_queue_waits_for_its_oldest_operation() -> None:
     transfers[2].end()
     with pytest.raises(zh.PeerLost, match="rank 0: gone"):  # for wait() to tell
         queue.wait(0)
-
-
-def test_a_transfer_that_fails_by_a_timeout_of_its_own_has_ended() -> None:
-    queue, transfers = filled(1)
-    transfers[0].end(zh.TransferTimeout("the GPU did not copy in time", effect="some"))
-    with pytest.raises(zh.TransferTimeout, match="queue 3, rank 0: the GPU"):
-        queue.wait(0)
-    queue.wait(0)
 
 
 def test_a_failure_keeps_all_that_it_says() -> None:

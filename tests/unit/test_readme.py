@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.launchers import PATIENCE, torchrun
-from support.pages import program, saved, snippet, text
-from zerohop import cli
-from zerohop.bench.command import COMMANDS
+from support.pages import saved, snippet, text
 from zerohop.knobs import KEYWORDS, KNOBS
 
 
@@ -24,15 +22,6 @@ def python(code: str, *arguments: str, cwd: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd
     )
-
-
-def test_first_exchange_runs(tmp_path: Path) -> None:
-    with python(program("README.md"), cwd=tmp_path) as process:
-        printed, errors = process.communicate()
-    assert process.returncode == 0, errors
-    first, route = printed.splitlines()
-    assert first == "499500.0"
-    assert route.startswith("p2p over cpu, because ")
 
 
 def test_two_processes_exchange(tmp_path: Path) -> None:
@@ -46,30 +35,6 @@ def test_two_processes_exchange(tmp_path: Path) -> None:
         with python(code, cwd=tmp_path) as client:
             assert client.communicate() == ("", "")
         assert server.communicate() == ("499500.0\n", "")
-
-
-def test_what_is_checked_end_to_end_runs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("ZEROHOP_DEVICE", "soft0")
-    with zh.Endpoint() as theirs:
-        inbox = theirs.empty(1000)
-        theirs.share("inbox", inbox)
-        source = np.arange(1000, dtype="uint8")
-        names = {"zh": zh, "address": theirs.address, "source": source}
-        exec(snippet("docs/integrity.md", "IntegrityError"), names)  # noqa: S102
-        assert theirs.wait_notify(7, timeout=5) is not None
-        np.testing.assert_array_equal(np.asarray(inbox), source)
-    assert capsys.readouterr().out == ""
-
-
-def test_the_other_calls_run() -> None:
-    names: dict[str, Any] = {}
-    exec(program("docs/transfers.md"), names)  # noqa: S102
-    with names["ours"], names["theirs"]:
-        assert (names["before"], names["nbytes"]) == (1, 56)
-        assert list(np.asarray(names["counts"]))[3] == 5
-        assert names["answer"].tolist() == [1.0] * 7
 
 
 def test_ranks_write_to_each_other(tmp_path: Path) -> None:
@@ -97,29 +62,6 @@ def test_pytorch_moves_rows(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     printed = [file.read_text() for file in tmp_path.rglob("stdout.log")]
     assert sorted(printed) == ["0 [0.0, 10.0]\n", "1 [1.0, 11.0]\n"]
-
-
-def test_rails_are_what_they_are_said_to_be() -> None:
-    names: dict[str, Any] = {}
-    exec(program("docs/rails.md"), names)  # noqa: S102
-    with names["ep"], names["other"]:
-        rails = names["peer"].stats()["rails"]
-        assert [rail["serves"] for rail in rails] == [True, True]
-
-
-def test_the_benchmarks_take_the_arguments_that_are_shown(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("zerohop.bench.plot.check_plot", lambda path: None)  # it wants matplotlib
-    monkeypatch.chdir(tmp_path)
-    for name in ("old.json", "new.json"):
-        Path(name).touch()
-    lines = re.findall(
-        r"^zerohop bench (\w+) (.*?)(?: +#.*)?$", text("docs/benchmarks.md"), re.MULTILINE
-    )
-    assert {suite for suite, _ in lines} == set(cli.bench.commands)
-    for suite, rest in lines:
-        shown = cli.bench.commands[suite].make_context(suite, rest.split())
-        if suite in COMMANDS:
-            assert set(shown.params["peers"]) == set(COMMANDS[suite].peers)
 
 
 def test_what_happens_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

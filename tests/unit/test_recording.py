@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import stat
@@ -20,7 +19,6 @@ import zerohop as zh
 from click.testing import CliRunner
 from support.forking import forking
 from zerohop.cli import main
-from zerohop.recording import merged
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -100,16 +98,6 @@ def test_what_has_no_room_is_counted(tmp_path: Path) -> None:
     trace = read(tmp_path / "trace.json")
     assert len(begins(trace)) == 4
     assert trace["otherData"]["events_dropped"] == 6
-
-
-def test_a_rank_names_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PMI_RANK", "11")
-    monkeypatch.setenv("PMI_SIZE", "12")
-    with zh.record(tmp_path / "trace.json"):
-        pass
-    named = read(tmp_path / "trace.json")["traceEvents"][0]["args"]["name"]
-    assert named.startswith("rank 11, ")
-    assert named.endswith(f":{os.getpid()}")
 
 
 def test_the_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,23 +222,3 @@ def test_traces_are_laid_together(tmp_path: Path) -> None:
     assert list(told) == ["rank 0", "rank 1", "rank 2"]
     assert list(told.values()) == list(starts)
     assert trace["otherData"]["events_dropped"] == 3
-
-
-def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
-    whole = one("rank 0", 7, "here", 0, 1.0)
-    cut = {**whole, "traceEvents": [{}]}
-    texts = ["[]", "{}", "no JSON", '{"otherData": {}}', json.dumps([whole]), json.dumps(cut)]
-    for number in ("x", None, math.nan, 10**400):
-        about, [first, *rest] = whole["otherData"], whole["traceEvents"]
-        texts += [
-            json.dumps({**whole, "otherData": {**about, "epoch_minus_clock_ns": number}}),
-            json.dumps({**whole, "otherData": {**about, "events_dropped": number}}),
-            json.dumps({**whole, "traceEvents": [{**first, "ts": number}, *rest]}),
-        ]
-    for text in texts:
-        (tmp_path / "a").write_text(text)
-        done = CliRunner().invoke(main, ["merge", str(tmp_path / "a"), "-o", str(tmp_path / "b")])
-        assert done.exit_code == 1
-        assert done.output.startswith("Error: ")
-        assert not (tmp_path / "b").exists()
-    assert merged([]) == ([], {"events_dropped": 0})

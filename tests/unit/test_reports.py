@@ -1,11 +1,10 @@
 """Failures that cannot be raised reach Python as warnings."""
 
-import subprocess
-import sys
 import time
 import warnings
 
 import pytest
+from support.program import run_program
 from zerohop import _core
 
 DEADLINE = 5.0  # seconds; a pending call runs between two bytecodes of the main thread
@@ -39,6 +38,4 @@ from zerohop import _core
 atexit._run_exitfuncs()
 _core.report("too late for a warning")
 """
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stderr == "zerohop: too late for a warning\n"
+    assert run_program(code).stderr == "zerohop: too late for a warning\n"

@@ -85,28 +85,6 @@ def test_stores_of_torch_agree(name: str, tmp_path: Path) -> None:
     assert first.set_once("k", b"[1]") == second.set_once("k", b"[2]") == second.get("k") == b"[1]"
 
 
-def test_a_python_class_of_torch_that_has_no_compare_set_of_its_own() -> None:
-    distributed = pytest.importorskip("torch.distributed")
-
-    class Plain(distributed.Store):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.values: dict[str, bytes] = {}
-
-        def set(self, key: str, value: bytes) -> None:
-            self.values[key] = value
-
-        def get(self, key: str) -> bytes:
-            return self.values[key]
-
-        def check(self, keys: list[str]) -> bool:
-            return all(key in self.values for key in keys)
-
-    store = RunStore(Plain(), "")
-    with pytest.raises(zh.Error, match="neither compare_set"):
-        store.set_once("k", b"v")
-
-
 def test_a_store_that_cannot_is_refused() -> None:
     store = RunStore(Kept({}), "")
     store.set("k", b"v")
@@ -122,8 +100,3 @@ def test_a_store_that_has_ended_is_told_of() -> None:
             zh.Error, match=r"does not serve \(OSError: gone\): give shrink\(store=\)"
         ):
             call()
-
-
-def test_what_is_no_json_counts_as_nothing() -> None:
-    store = RunStore(Kept({"k": b"\xff", "l": b"[1"}), "")
-    assert store.get_json("k") is store.get_json("l") is store.get_json("m") is None

@@ -57,26 +57,6 @@ def test_who_has_ended_is_lost_in_the_same_run_and_awaited_in_the_next(tmp_path:
     assert found(other, 0) == (b"\0", THERE)
 
 
-def test_a_rank_is_taken_once(tmp_path: Path) -> None:
-    [first] = ranks(tmp_path, 0)
-    words = rf"rank 0 of World 'w' in directory .* is taken, by process {os.getpid()} on .*own"
-    with pytest.raises(zh.Error, match=words):
-        ranks(tmp_path, 0)
-    first.leave()
-    ranks(tmp_path, 0)
-
-
-def test_who_was_in_a_run_waits_for_its_end(tmp_path: Path) -> None:
-    first, second = ranks(tmp_path, 0, 1)
-    first.leave()
-    with pytest.raises(zh.Error, match=r"rank 0 cannot join .* rank 1 \(process \d+ on .*still is"):
-        ranks(tmp_path, 0)
-    joining = Attempt(Addresses(Directory(tmp_path), "w", 0, SIZE).publish, b"new", 20.0)
-    joining.stays_pending(0.1)
-    second.leave()
-    joining.value()
-
-
 def test_all_join_at_once(tmp_path: Path) -> None:
     for _ in range(5):
         made = [Addresses(Directory(tmp_path), "w", number, 8) for number in range(8)]

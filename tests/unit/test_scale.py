@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 from dataclasses import replace
 
 import pytest
@@ -26,69 +25,6 @@ def test_a_peer_with_the_defaults_takes_what_the_readme_says() -> None:
     assert one.pinned_nbytes - one.registered_nbytes == 131_072 + 1_024 + 295 * 64
     assert round(one.pinned_nbytes / 1e6, 1) == 1.0
     assert round(weigh(Job(2, **SMALL)).pinned_nbytes / 1e3) == 31
-
-
-@pytest.mark.parametrize("rails", [1, 3])
-def test_all_counts_grow_with_peers_and_rails(rails: int) -> None:
-    job = Job(1001, rails=rails, memories=7, per_host=4, adapters=2)
-    weight = weigh(job)
-    assert (weight.peers, weight.queue_pairs) == (1000, 1000 * rails)
-    assert weight.memory_regions == 2 * 1000 * rails + 7 * rails
-    assert weight.registered_nbytes == 1000 * rails * weigh(Job(2)).registered_nbytes
-    assert weight.completions == 1000 * (258 + 37)
-    assert weight.adapter_queue_pairs == 1000 * rails * 4 // 2
-    assert weight.heartbeats_per_s == 2000
-    assert weight.connect_s is None  # of adapters: not measured
-
-
-def test_ranks_that_are_not_used_cost_nothing() -> None:
-    assert weigh(Job(100_000, peers=64)) == weigh(Job(65))
-    assert weigh(Job(10, peers=64)).peers == 9
-
-
-def test_those_that_sleep_have_no_queue_pairs() -> None:
-    job = Job(1001, awake=10, rails=2, adapters=2)
-    some, ten = weigh(job), weigh(replace(job, ranks=11))
-    assert (some.peers, some.awake, some.queue_pairs) == (1000, 10, 20)
-    for field in ("registered_nbytes", "memory_regions", "pinned_nbytes", "completions", "maps"):
-        assert getattr(some, field) == getattr(ten, field), field
-    assert some.adapter_queue_pairs == ten.adapter_queue_pairs == 80
-    assert some.heartbeats_per_s == 2000
-    assert some.descriptors - ten.descriptors == 990  # control connections
-    assert some.idle_nbytes > ten.idle_nbytes
-    assert weigh(replace(job, awake=5000)) == weigh(replace(job, awake=None))
-
-
-@pytest.mark.parametrize("on", ["mlx5", "soft0"])
-def test_those_that_sleep_meet_other_limits(on: str) -> None:
-    job, system = Job(2, on=on, awake=5), System(pinned_nbytes=8 << 20)
-    fits = {limit.what: limit.peers for limit in limits(job, system)}
-    of_all = {limit.what: limit.peers for limit in limits(replace(job, awake=None), system)}
-    for what in ("max_qp", "max_cqe", "max_mr"):
-        [own] = [count for name, count in fits.items() if what in name]
-        assert own > 1 << 60, what  # five fit, and so do all that sleep
-    still = "heartbeats by one thread, its time"
-    assert fits[still] == of_all[still] < 1 << 60
-    files = "descriptors (RLIMIT_NOFILE)"
-    beyond = 5 if on == "soft0" else 0  # those that are awake have two each
-    assert fits[files] == 1024 - 18 - beyond
-    if on == "mlx5":
-        assert fits["pinned memory (RLIMIT_MEMLOCK)"] > 1 << 60
-        assert fits["queue pairs in an adapter's cache"] > 1 << 60
-
-
-def test_too_many_that_are_awake_break_as_before() -> None:
-    job, system = Job(1000, awake=20), System()
-    pinned = next(each for each in limits(job, system) if "MEMLOCK" in each.what)
-    assert (pinned.peers, pinned.holds) == (8, False)
-    assert "a smaller max_awake_peers" in pinned.remedy
-
-
-def test_the_software_hca_pins_nothing_and_takes_two_descriptors() -> None:
-    none, some = (weigh(Job(101, peers=n, on="soft0")) for n in (0, 100))
-    assert some.pinned_nbytes == 0
-    assert some.descriptors - none.descriptors == 200
-    assert some.connect_s == pytest.approx(0.125)
 
 
 @pytest.mark.parametrize(
@@ -123,32 +59,6 @@ def test_a_limit_is_met_by_the_first_peer_that_does_not_fit(on: str, awake: int 
         assert not there_are(limit.peers + 1)
 
 
-def test_what_fits_is_what_the_weights_say() -> None:
-    """By the sums of a whole job, not by those of one Peer."""
-    system = System()
-    fits = {limit.what: limit.peers for limit in limits(Job(2), system)}
-    for what, field, most in (
-        ("pinned memory (RLIMIT_MEMLOCK)", "pinned_nbytes", system.pinned_nbytes),
-        ("descriptors (RLIMIT_NOFILE)", "descriptors", system.descriptors),
-        ("memory mappings (vm.max_map_count)", "maps", system.maps),
-        ("RAM of a host, for 8 ranks", "resident_nbytes", system.host_nbytes // 8),
-        ("queue pairs of a device (max_qp)", "adapter_queue_pairs", 262_144),
-        ("completions of a device (max_cqe)", "completions", 4_194_303),
-    ):
-        assert getattr(weigh(Job(fits[what] + 1)), field) <= most, what
-        assert getattr(weigh(Job(fits[what] + 2)), field) > most, what
-    assert fits["pinned memory (RLIMIT_MEMLOCK)"] == 8
-    assert fits["queue pairs in an adapter's cache"] == 5000 // 8
-
-
-def test_this_host_has_the_limits_that_it_says() -> None:
-    here = System.here()
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    assert here.descriptors == soft or soft == resource.RLIM_INFINITY
-    assert here.maps > 1000
-    assert here.host_nbytes > 1 << 28
-
-
 def run(*arguments: str, status: int) -> str:
     done = CliRunner().invoke(main, ["scale", *arguments], catch_exceptions=False)
     assert done.exit_code == status, done.output
@@ -163,14 +73,6 @@ def test_the_command_tells_programs_the_same() -> None:
     broken = {each["what"] for each in large["limits"] if not each["holds"]}
     assert "ranks that collectives serve" in broken
     assert all(each["holds"] for each in small["limits"])
-
-
-def test_the_command_takes_how_many_are_awake() -> None:
-    options = ("--ranks", "500", "--on", "soft0", "--awake", "16", "--json")
-    [told] = json.loads(run(*options, status=0))
-    assert told["job"]["awake"] == told["rank"]["queue_pairs"] == 16
-    assert told["rank"]["peers"] == 499
-    assert "max_awake_peers" in run("--ranks", "30000", status=1)
 
 
 def test_the_command_prints_a_column_for_each_job_and_what_helps() -> None:

@@ -61,21 +61,6 @@ def test_any_array_of_a_gpu_is_bytes() -> None:
     assert span.words() is None
 
 
-def test_read_only_stays_so() -> None:
-    span = Span(b"12345678")
-    assert not span.writable
-    assert not span.bytes().writable
-
-
-@pytest.mark.parametrize("begin", range(1, 8))
-def test_words_lie_at_multiples_of_eight(begin: int) -> None:
-    array = np.zeros(4, np.uint64).view(np.uint8)
-    assert array.ctypes.data % 8 == 0
-    assert Span(array[begin:]).words() is None
-    assert Span(array[:begin]).words() is None
-    assert Span(array[: 8 + begin]).words().shape == (1,)
-
-
 def test_what_has_gaps_is_refused() -> None:
     with pytest.raises(ValueError, match="contiguous"):
         Span(np.zeros((4, 4))[:, 1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import os
 import pty
 import signal
@@ -13,7 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from click.testing import CliRunner
 from rich.console import Console
 from zerohop.cli import main
 from zerohop.top import sources, view
-from zerohop.top.rates import Row, quantile, rows_between
+from zerohop.top.rates import Row, rows_between
 from zerohop.top.sources import Answer, Source, ask_all, local_sources, named_source
 
 
@@ -107,38 +106,6 @@ def test_in_a_terminal_until_it_is_interrupted() -> None:
     assert b"errors" in drawn
 
 
-def test_nobody_is_there() -> None:
-    done = CliRunner().invoke(main, ["top", "--once", "--interval", "0.05"])
-    assert done.exit_code == 1
-    assert "ZEROHOP_METRICS=local" in done.stderr
-    assert len(done.stdout.splitlines()) == 1
-
-
-def test_who_waits_for_a_process_is_told_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of seven looks the fourth and the fifth find one."""
-    looks = iter(range(1, 9))
-    with ExitStack() as here:
-
-        def pass_time(seconds: float) -> None:
-            del seconds
-            number = next(looks)
-            if number == 4:
-                here.enter_context(zh.Endpoint("soft0", metrics="local"))
-            elif number == 6:
-                here.close()
-            elif number == 8:
-                raise KeyboardInterrupt
-
-        monkeypatch.setattr(view.time, "sleep", pass_time)
-        with pytest.raises(KeyboardInterrupt):
-            view.run([], 0.05, once=False)
-    output, said = capsys.readouterr()
-    assert said.splitlines() == [view.NOBODY] * 2
-    assert output.count("process") == 4  # twice nobody, twice somebody
-
-
 def test_by_address() -> None:
     with zh.Endpoint("soft0", name="port", metrics=0) as ep, zh.Endpoint("soft0") as other:
         target = other.empty(8)
@@ -155,15 +122,6 @@ def test_by_address() -> None:
     assert "refused" in done.stderr
     done = CliRunner().invoke(main, ["top", "nowhere", "--once"])
     assert done.exit_code == 2
-
-
-def test_addresses() -> None:
-    assert named_source("9400") == Source("127.0.0.1:9400", address=("127.0.0.1", 9400))
-    assert named_source("[::1]:9400").address == ("::1", 9400)
-    assert named_source("http://host:9400/metrics").address == ("host", 9400)
-    for wrong in ("", "host", "host:0", "host:x", "1:65536"):
-        with pytest.raises(ValueError, match="is no address"):
-            named_source(wrong)
 
 
 def test_the_socket_of_a_process_that_was_killed_is_put_away(runtime: Path) -> None:
@@ -213,50 +171,6 @@ def talk(server: socket.socket) -> None:
         client.close()
 
 
-@pytest.mark.timeout(20)
-def test_an_answer_that_comes_in_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "_PATIENCE", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as slow:
-        gone = threading.Event()
-        talker = threading.Thread(target=trickle, args=(slow, gone))
-        talker.start()
-        [answer] = ask_all([named_source(f"{slow.getsockname()[1]}")])
-        gone.set()
-        talker.join(10)
-    assert "does not end" in answer.trouble
-
-
-def trickle(server: socket.socket, gone: threading.Event) -> None:
-    """A line of the head, which may be so many, now and then."""
-    client, _ = server.accept()
-    with client, suppress(OSError):
-        client.sendall(b"HTTP/1.0 200 OK\r\n")
-        while not gone.wait(0.2):
-            client.sendall(b"X: y\r\n")
-
-
-def test_one_who_answers_without_peers_is_enough() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with zh.Endpoint("soft0", metrics=0) as ep:
-        urls = [str(ep.metrics_url), f"127.0.0.1:{port}"]
-        done = CliRunner().invoke(main, ["top", *urls, "--once", "--interval", "0.05"])
-    assert "refused" in done.stderr
-    assert len(done.stdout.splitlines()) == 1
-    assert done.exit_code == 0
-
-
-def test_the_socket_of_one_whose_number_another_has_is_put_away(runtime: Path) -> None:
-    folder = runtime / "zerohop"
-    folder.mkdir(mode=0o700)
-    path = folder / f"{os.getpid()}-0.sock"
-    with socket.socket(socket.AF_UNIX) as left:
-        left.bind(str(path))
-    os.utime(path, (0, 0))
-    assert ask_all(local_sources()) == []
-    assert not path.exists()
-
-
 def sample(name: str, value: float, **labels: str) -> str:
     shown = ",".join(f'{key}="{each}"' for key, each in labels.items())
     return f"{name}{{{shown}}} {value}\n"
@@ -287,35 +201,6 @@ def test_rates_are_of_the_time_between_two_looks() -> None:
     assert row.p99 == 2e-6  # the last bucket has no end
 
 
-def test_a_counter_that_began_again_and_a_first_look() -> None:
-    before = look(10.0, ops=100, out=1000, buckets=(50, 60, 60))
-    [row] = rows_between(before, look(11.0, ops=40, out=10, buckets=(1, 1, 1)))
-    assert row.operations == 40
-    assert row.bytes_out == 10
-    [row] = rows_between(None, before)
-    assert row.operations == 0
-    assert row.p50 == pytest.approx(0.6e-6)
-
-
-@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "x", "1e999"])
-def test_what_is_no_number_counts_for_nothing(value: str) -> None:
-    way = 'endpoint="a",peer="b",route="p2p",device="cpu"'
-    metrics = ("transfers_under_way", "failures_total", "operations_total", "bytes_total")
-    text = "".join(f"zerohop_{metric}{{{way}}} {value}\n" for metric in metrics)
-    assert rows_between(None, Answer(Source("1"), 1.0, text)) == []
-
-
-def test_a_bucket_without_a_bound_counts_for_nothing() -> None:
-    before, now = (look(at, ops=at, out=at, buckets=(at, at, at)) for at in (10, 12))
-    odd = "".join(
-        sample("zerohop_latency_seconds_bucket", 7, endpoint="a", operation="write", le=bound)
-        for bound in ("x", "NaN", "")
-    )
-    now = Answer(now.source, now.at, now.text + odd)
-    [row] = rows_between(before, now)
-    assert 0 < row.p50 <= 1e-6
-
-
 def test_who_is_gone_is_told_of_for_its_errors() -> None:
     """And routes that nothing ever took are not told of at all."""
 
@@ -340,13 +225,6 @@ def test_who_is_gone_is_told_of_for_its_errors() -> None:
     assert "gone:lost" in view.plain(rows)
 
 
-def test_quantiles() -> None:
-    assert math.isnan(quantile(0.5, {}))
-    assert math.isnan(quantile(0.5, {1.0: 0.0, math.inf: 0.0}))
-    assert quantile(0.5, {1.0: 0.0, 2.0: 10.0, math.inf: 10.0}) == 1.5
-    assert quantile(0.5, {1.0: 0.0, math.inf: 10.0}) == 1.0
-
-
 def test_the_table_takes_no_orders_from_names() -> None:
     row = Row("1", "\x1b[2J[red]", "x" * 100, "p2p", "", 1234.5, 2e9, 0, 0, 1, 1.5e-6, 2.0, 7)
     [_, line] = view.plain([row]).splitlines()
@@ -360,3 +238,55 @@ def test_the_table_takes_no_orders_from_names() -> None:
     assert "?[2J[red]" in drawn
     assert "\x1b[2J" not in drawn
     assert "trouble" in drawn
+
+
+@pytest.mark.timeout(20)
+def test_an_answer_that_comes_in_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_PATIENCE", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+        gone = threading.Event()
+        talker = threading.Thread(target=trickle, args=(slow, gone))
+        talker.start()
+        [answer] = ask_all([named_source(f"{slow.getsockname()[1]}")])
+        gone.set()
+        talker.join(10)
+    assert "does not end" in answer.trouble
+
+
+def trickle(server: socket.socket, gone: threading.Event) -> None:
+    """A line of the head, which may be so many, now and then."""
+    client, _ = server.accept()
+    with client, suppress(OSError):
+        client.sendall(b"HTTP/1.0 200 OK\r\n")
+        while not gone.wait(0.2):
+            client.sendall(b"X: y\r\n")
+
+
+def test_the_socket_of_one_whose_number_another_has_is_put_away(runtime: Path) -> None:
+    folder = runtime / "zerohop"
+    folder.mkdir(mode=0o700)
+    path = folder / f"{os.getpid()}-0.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    os.utime(path, (0, 0))
+    assert ask_all(local_sources()) == []
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Inf", "x", "1e999"])
+def test_what_is_no_number_counts_for_nothing(value: str) -> None:
+    way = 'endpoint="a",peer="b",route="p2p",device="cpu"'
+    metrics = ("transfers_under_way", "failures_total", "operations_total", "bytes_total")
+    text = "".join(f"zerohop_{metric}{{{way}}} {value}\n" for metric in metrics)
+    assert rows_between(None, Answer(Source("1"), 1.0, text)) == []
+
+
+def test_a_bucket_without_a_bound_counts_for_nothing() -> None:
+    before, now = (look(at, ops=at, out=at, buckets=(at, at, at)) for at in (10, 12))
+    odd = "".join(
+        sample("zerohop_latency_seconds_bucket", 7, endpoint="a", operation="write", le=bound)
+        for bound in ("x", "NaN", "")
+    )
+    now = Answer(now.source, now.at, now.text + odd)
+    [row] = rows_between(before, now)
+    assert 0 < row.p50 <= 1e-6

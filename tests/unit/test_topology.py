@@ -1,19 +1,16 @@
 """The topology of machines written as trees: devices, distances, and the nearest RDMA device."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import zerohop as zh
 from machine import (
     ROCE_GIDS,
-    VGA,
     Machine,
     dgx,
-    plain,
     software,
-    virtual,
     without_adapter,
     workstation,
 )
@@ -58,15 +55,6 @@ def test_inactive_ports_are_passed_over(tmp_path: Path) -> None:
     assert names(topology.nearest("GPU1")) == ["mlx5_3", "mlx5_2"]
 
 
-def test_faster_devices_come_first(tmp_path: Path) -> None:
-    machine = dgx(tmp_path)
-    machine.write("sys/class/infiniband/mlx5_0/ports/1/rate", "100 Gb/sec (4X EDR)")
-    topology = look(machine)
-    assert (
-        names(topology.nearest("GPU0")) == names(topology.nearest("GPU1")) == ["mlx5_1", "mlx5_0"]
-    )
-
-
 def test_far_node_is_chosen_by_the_table_of_distances(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.numa("0", "1", "2", distances=("10 32 21", "32 10 21", "21 21 10"))
@@ -94,26 +82,6 @@ def test_nested_switches(tmp_path: Path) -> None:
     assert names(topology.nearest("0000:1a:00.0")) == ["mlx5_0"]
 
 
-def test_two_functions_of_one_adapter(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    machine.numa("0-7")
-    machine.rdma("mlx5_0", "0000:17 01.0 18:00.0", 0)
-    machine.rdma("mlx5_1", "0000:17 01.0 18:00.1", 0)
-    assert look(machine).distance("mlx5_0", "mlx5_1") == Distance.PIX
-
-
-def test_workstation(tmp_path: Path) -> None:
-    topology = look(workstation(tmp_path))
-    [device] = topology.rdma
-    assert topology.label("cuda:0", "mlx5_0") == "PHB"
-    assert [port.state for port in device.ports] == ["DOWN", "ACTIVE"]
-    assert [port.number for port in device.active_ports] == [2]
-    assert device.gbps == 100
-    assert topology.gpus[0].model == "NVIDIA H200"
-    assert [net.name for net in topology.net] == ["eth0"]
-    assert (topology.net[0].mtu, topology.net[0].mbps) == (9000, 100000)
-
-
 def test_gids_leave_out_unused_entries(tmp_path: Path) -> None:
     [device] = look(workstation(tmp_path)).rdma
     gids = device.ports[0].gids
@@ -122,13 +90,6 @@ def test_gids_leave_out_unused_entries(tmp_path: Path) -> None:
     assert [gid.routable for gid in gids] == [False, False, True]
     assert str(gids[2].value.ipv4_mapped) == "10.0.0.5"
     assert gids[2].netdev == "eth0"
-
-
-def test_virtual_machine_with_a_flat_bus(tmp_path: Path) -> None:
-    topology = look(virtual(tmp_path))
-    assert topology.matrix() == [["X", "PHB", "PHB"], ["PHB", "X", "PHB"], ["PHB", "PHB", "X"]]
-    assert names(topology.nearest(0)) == ["mlx5_0"]
-    assert topology.distance(0, "mlx5_0") == Distance.NODE  # there is no other node
 
 
 def test_software_device_is_far_from_everything(tmp_path: Path) -> None:
@@ -150,32 +111,10 @@ def test_iwarp_is_never_nearest(tmp_path: Path) -> None:
     assert topology.nearest(0) == ()
 
 
-@pytest.mark.parametrize("build", [plain, without_adapter])
-def test_no_rdma_device(tmp_path: Path, build: Callable[[Path], Machine]) -> None:
-    topology = look(build(tmp_path))
-    assert topology.rdma == ()
-    assert topology.nearest(0) == ()
-
-
 def test_empty_tree(tmp_path: Path) -> None:
     topology = zh.topology(tmp_path, tmp_path, {}, NO_NVML)
     assert topology.devices == topology.net == topology.numa == ()
     assert repr(topology) == "<Topology: 0 GPUs, 0 RDMA devices, NUMA nodes not known>"
-
-
-def test_container_sees_only_its_own_gpus(tmp_path: Path) -> None:
-    machine = dgx(tmp_path)
-    for folder in list(machine.proc.glob("driver/nvidia/gpus/*"))[:6]:
-        (folder / "information").unlink()
-        folder.rmdir()
-    assert len(look(machine).gpus) == 2
-
-
-def test_other_display_devices_are_no_gpus(tmp_path: Path) -> None:
-    machine = plain(tmp_path)
-    machine.pci("0000:00 02.0", 0x8086, VGA)
-    machine.pci("0000:00 05.0", 0x10DE, 0x040300)  # the sound function of a graphics card
-    assert look(machine).gpus == ()
 
 
 @pytest.mark.parametrize(
@@ -218,23 +157,6 @@ def test_unknown_device(tmp_path: Path, device: str | int) -> None:
         LookupError, match=r"devices here: cuda:0, .*GPU0, .*mlx5_7; NUMA nodes: 0, 1"
     ):
         look(dgx(tmp_path)).find(device)
-
-
-@pytest.mark.parametrize("device", ["mlx5_0", "cuda:0", 0])
-def test_where_nothing_is_there_is_nothing_to_choose_from(
-    tmp_path: Path, device: str | int
-) -> None:
-    with pytest.raises(
-        LookupError, match=r"no GPU and no RDMA device is here; NUMA nodes: not known"
-    ):
-        zh.topology(tmp_path, tmp_path, {}, "not asked").nearest(device)
-
-
-def test_distances_to_a_node(tmp_path: Path) -> None:
-    topology = look(dgx(tmp_path))
-    assert topology.distance("GPU0", 0) == Distance.NODE
-    assert topology.distance(1, "GPU0") == Distance.SYS
-    assert topology.distance(1, 1) == Distance.X
 
 
 def test_nvlinks_win_over_pcie(tmp_path: Path) -> None:

@@ -5,11 +5,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import zerohop as zh
-from machine import Machine
 from test_topology_nvlink import ADDRESSES, FakeNvml, look
 from zerohop.topology import between as module
-from zerohop.topology.between import between, describe
+from zerohop.topology.between import describe
 
 NEAR, FAR, THIRD = ADDRESSES
 SWITCHED: dict[str, list[str | None]] = {NEAR: ["?"] * 18, FAR: ["?"] * 18, THIRD: []}
@@ -36,23 +34,9 @@ def test_nvlinks_are_counted_and_their_speed_added_up(
     assert not nvml.open
 
 
-def test_a_single_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    direct: dict[str, list[str | None]] = {
-        NEAR: ["00000000:00:05.0"],
-        FAR: ["00000000:00:04.0"],
-        THIRD: [],
-    }
-    assert told(tmp_path, monkeypatch, FakeNvml(direct), FAR) == " over 1 NVLink"
-
-
 def test_without_links_it_is_pcie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = told(tmp_path, monkeypatch, FakeNvml(SWITCHED), THIRD)
     assert text == " over PCIe (a PCIe host bridge, that is the CPU)"
-
-
-def test_what_is_not_known_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = "NVLinks are unknown: pip install nvidia-ml-py"
-    assert told(tmp_path, monkeypatch, lacking, FAR) == f" ({lacking})"
 
 
 def test_a_gpu_that_sys_does_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,18 +51,3 @@ def test_a_speed_that_nvml_refuses_is_left_out(
     machine = look(tmp_path, FakeNvml(SWITCHED))
     monkeypatch.setattr(module, "load_nvml", lambda: FakeNvml(SWITCHED, broken))
     assert describe(machine, NEAR, FAR) == " over 18 NVLinks"
-
-
-def test_the_machine_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(tmp_path)
-    looks = []
-
-    def look_once() -> zh.Topology:
-        looks.append(1)
-        return zh.topology(machine.sys, machine.proc, {}, "not asked")
-
-    monkeypatch.setattr(module, "topology", look_once)
-    between.cache_clear()
-    assert between(NEAR, FAR) == between(NEAR, FAR)
-    assert len(looks) == 1
-    between.cache_clear()

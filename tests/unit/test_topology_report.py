@@ -1,10 +1,8 @@
 """How a topology shows itself: repr, table, JSON, drawing."""
 
-import dataclasses
 import io
 import json
 from collections.abc import Callable
-from itertools import combinations, pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -68,13 +66,6 @@ def test_table_shows_ports_and_addresses(tmp_path: Path) -> None:
     ]
 
 
-def test_table_shows_few_of_many_addresses(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    gids = [(n, f"::ffff:10.0.0.{n}", "RoCE v2", "eth0") for n in range(1, 6)]
-    machine.rdma("mlx5_0", "0000:00 04.0", link="Ethernet", gids=gids)
-    assert "10.0.0.1, 10.0.0.2, 10.0.0.3, and 2 more" in printed(look(machine))
-
-
 def test_table_without_rdma_device_names_soft0(tmp_path: Path) -> None:
     text = printed(look(plain(tmp_path)))
     assert "No RDMA device: soft0" in text
@@ -92,12 +83,6 @@ def test_json_round_trip(tmp_path: Path, build: Callable[[Path], Machine]) -> No
     ]
 
 
-def test_json_names_the_nearest(tmp_path: Path) -> None:
-    value = look(dgx(tmp_path)).to_dict()
-    assert value["gpus"][5]["nearest"] == ["mlx5_5", "mlx5_4"]
-    assert value["rdma"][0]["ports"][0]["gbps"] == 400
-
-
 @pytest.mark.parametrize("build", SHAPES)
 def test_drawing_shows_every_device(tmp_path: Path, build: Callable[[Path], Machine]) -> None:
     topology = look(build(tmp_path))
@@ -106,46 +91,6 @@ def test_drawing_shows_every_device(tmp_path: Path, build: Callable[[Path], Mach
         assert drawn.count(device.name) == 1
     for node in topology.numa:
         assert any(text.startswith(f"NUMA {node.number} ") for text in drawn)
-
-
-@pytest.mark.parametrize("build", SHAPES)
-def test_boxes_of_devices_do_not_overlap(tmp_path: Path, build: Callable[[Path], Machine]) -> None:
-    svg = ElementTree.fromstring(look(build(tmp_path))._repr_html_())
-    width, height = (float(word) for word in svg.attrib["viewBox"].split()[2:])
-    boxes = [
-        tuple(float(rect.attrib[key]) for key in ("x", "y", "width", "height"))
-        for group in svg.iter(f"{SVG}g")
-        for rect in group.iter(f"{SVG}rect")
-    ]
-    for (x1, y1, w1, h1), (x2, y2, w2, h2) in combinations(boxes, 2):
-        assert x1 + w1 <= x2 or x2 + w2 <= x1 or y1 + h1 <= y2 or y2 + h2 <= y1
-    for x, y, w, h in boxes:
-        assert 0 <= x <= x + w <= width
-        assert 0 <= y <= y + h <= height
-
-
-def test_drawing_of_nvlinks(tmp_path: Path) -> None:
-    topology = look(dgx(tmp_path))
-    gpus = [gpu.name for gpu in topology.gpus]
-    uniform = {frozenset(pair): 18 for pair in combinations(gpus, 2)}
-    drawn = texts(dataclasses.replace(topology, nvlinks=uniform)._repr_html_())
-    assert "NVLink: 18 between every two GPUs" in drawn
-    ring = {frozenset((a, b)): n for n, (a, b) in enumerate(pairwise(gpus), 1)}
-    drawn = texts(dataclasses.replace(topology, nvlinks=ring)._repr_html_())
-    assert [text for text in drawn if text.startswith("NV")] == [f"NV{n}" for n in range(1, 8)]
-
-
-def test_drawing_marks_what_is_down(tmp_path: Path) -> None:
-    machine = virtual(tmp_path)
-    machine.write("sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN")
-    svg = look(machine)._repr_html_()
-    assert "not active" in texts(svg)
-    assert "stroke-dasharray" in svg
-
-
-def test_drawing_of_nothing(tmp_path: Path) -> None:
-    svg = zh.topology(tmp_path, tmp_path, {}, "not asked")._repr_html_()
-    assert texts(svg) == ["neither GPUs, RDMA devices nor NUMA nodes here"]
 
 
 def test_command() -> None:
