@@ -21,7 +21,7 @@ enum class Rank : unsigned char {
   // What threads of Endpoints have to do with each other, and with processes of this host.
   channel,
   expiry,
-  doorway,
+  local_server,
   registrations,
   gpu_registrations,
   neighbour,
@@ -32,14 +32,14 @@ enum class Rank : unsigned char {
   gpu_board,
   gpu_notifier,
   gpu_copies_submission,
-  gpu_windows_mapping,
-  host_windows,
+  gpu_mappings_mapping,
+  host_mappings,
   poller_sources,
   stream_waits_polling,
   stream_waits,
   gpu_copies_polling,
   gpu_notes,
-  note_twins,
+  note_mirrors,
 
   control,  // asked by streams that wait whether anybody could still notify
 
@@ -52,7 +52,7 @@ enum class Rank : unsigned char {
   staging_inbox,
   stager,
   copy_queue,
-  visit,
+  session,
   visit_holds,
   lease,
   transfer,
@@ -70,13 +70,13 @@ enum class Rank : unsigned char {
   staged_memories,
   staging_rings,
   gpu_choice,
-  gpu_windows,
+  gpu_mappings,
   gpu_copies,
   route_stats,
   event_log,
   proxy_calls,
   exposures,
-  ledger,
+  generations,
   own_memories,
 
   // The software HCA. The data path (post, poll) begins at softhca_queue_pair.

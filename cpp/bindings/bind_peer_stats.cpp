@@ -16,7 +16,7 @@
 namespace zerohop::bindings {
 namespace {
 
-using engine::GpuWindows;
+using engine::GpuMappings;
 using engine::Operation;
 using engine::Peer;
 using engine::RouteStats;
@@ -80,8 +80,8 @@ py::dict row_of(const engine::RouteBook::Row& row) {
 
 // Appends the row, with what the GPU has mapped that serves its route.
 void add_mapped(py::list& routes, py::dict row, const engine::RouteBook::Name& name,
-                const std::map<int, GpuWindows::Mapped>& mapped) {
-  GpuWindows::Mapped here;
+                const std::map<int, GpuMappings::Mapped>& mapped) {
+  GpuMappings::Mapped here;
   for (const auto& [ordinal, chunks] : mapped) {
     if (name == std::pair<std::string, std::string>{"p2p", "cuda:" + std::to_string(ordinal)}) {
       here = chunks;
@@ -182,7 +182,7 @@ py::list connections_of(const engine::RouteBooks::Reading& reading) {
 
 py::dict endpoint_stats(const engine::Endpoint& self) {
   const auto peers = self.peers();
-  std::map<int, GpuWindows::Mapped> mapped;
+  std::map<int, GpuMappings::Mapped> mapped;
   for (const auto& peer : peers) {
     for (const auto& [ordinal, here] : peer->mapped()) {
       mapped[ordinal].chunks += here.chunks;

@@ -116,7 +116,7 @@ Ticket CopyStream::copy(const What& what, const Put& put, driver::CudaStream str
   try {
     put_in(what,
            {.replaced = put.replaced,
-            .twin = put.twin,
+            .mirror = put.mirror,
             .slot = put.slot,
             .done = tickets_->word(ticket),
             .note = put.note,

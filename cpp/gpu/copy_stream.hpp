@@ -38,7 +38,7 @@ class CopyStream {
   // A notification: where the GPU reaches a slot for it, and what to put there.
   struct Put {
     driver::CudaAddress slot = 0;      // 0: none
-    driver::CudaAddress twin = 0;      // of the slot, in the memory of a GPU; 0: none
+    driver::CudaAddress mirror = 0;    // of the slot, in the memory of a GPU; 0: none
     driver::CudaAddress replaced = 0;  // an earlier notification of that slot; 0: none
     Note note = 0;
   };

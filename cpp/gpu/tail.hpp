@@ -18,14 +18,14 @@ using device::Note;
 using device::tag_of;
 using device::value_of;
 constexpr std::uint32_t kFirstTag = device::kCounts;  // smaller ones are Outcomes
-// Of writers whose notes have no twin, though there are twins: for the CPU alone.
+// Of writers whose notes have no mirror, though there are mirrors: for the CPU alone.
 constexpr std::uint32_t kForCpuAlone = std::uint32_t{1} << 31;
 constexpr unsigned kTagsKnown = 8;  // that were taken last from a slot: the others are gone
 
 // Put by the last block of a launch once every block's copies are placed.
 struct Tail {
   std::uint64_t replaced = 0;  // 32 bits, which are emptied first; 0: none
-  std::uint64_t twin = 0;      // of the slot, in the memory of a GPU of the reader; 0: none
+  std::uint64_t mirror = 0;    // of the slot, in the memory of a GPU of the reader; 0: none
   std::uint64_t slot = 0;      // of a notification board; 0: none
   std::uint64_t done = 0;      // 32 bits of pinned memory
   Note note = 0;               // for the slot

@@ -69,7 +69,7 @@ ssize_t FaultyWire::take(IoVector& parts, std::size_t first, std::size_t end) no
 void FaultyWire::seal() noexcept {
   name();
   alter();
-  seal_train({packet_.get(), nbytes_}, next_number_);
+  seal_frame({packet_.get(), nbytes_}, next_number_);
   sealed_ = true;
   begin_try({});
 }
@@ -153,7 +153,7 @@ Dice::Throw FaultyWire::asked(std::uint8_t what) const noexcept {
 // Ends within the payload, if there is any, whose first bytes the receiver then places: so the
 // packet must not be one that is looked at as a whole.
 void FaultyWire::shorten() noexcept {
-  leaving_ = uncheck_train(leaving_);
+  leaving_ = uncheck_frame(leaving_);
   wire::Prefix prefix;
   std::memcpy(&prefix, leaving_.data(), sizeof prefix);
   const std::size_t payload = leaving_.size() - prefix.control_bytes;
@@ -161,7 +161,7 @@ void FaultyWire::shorten() noexcept {
   leaving_ = leaving_.first(kept + dice_.bits(asked(kHowMuch)) % (leaving_.size() - kept));
 }
 
-// Never one that says how long the train is: without that nobody finds the next.
+// Never one that says how long the frame is: without that nobody finds the next.
 void FaultyWire::choose_bit() noexcept {
   constexpr std::size_t kFirst = offsetof(wire::Prefix, first_request) * 8;
   constexpr std::size_t kSpared = sizeof(wire::Check) * 8;

@@ -1,5 +1,5 @@
-// What stands between a queue pair with faults and its connection. Trains are copied here, a packet
-// in each, numbered and sealed (checked_train.hpp); what the Dice say happens to them then. A
+// What stands between a queue pair with faults and its connection. Frames are copied here, a packet
+// in each, numbered and sealed (checked_frame.hpp); what the Dice say happens to them then. A
 // packet that is lost or damaged is sent again after the queue pair's ack timeout, as often as its
 // retry_cnt says, while everything behind it waits: for the queue pair, and for its peer, that is
 // what go-back-N over a network that loses packets looks like.
@@ -13,7 +13,7 @@
 #include <memory>
 #include <span>
 
-#include "softhca/checked_train.hpp"
+#include "softhca/checked_frame.hpp"
 #include "softhca/faults.hpp"
 #include "softhca/scatter.hpp"
 #include "softhca/timers.hpp"
@@ -35,7 +35,7 @@ class FaultyWire final : public Timed {
   void change(const Faults& faults) noexcept;  // for packets from the next one on
   void reset() noexcept;                       // the connection has ended
 
-  // Copies the parts [first, end) of a train to the end of the packet; how many bytes.
+  // Copies the parts [first, end) of a frame to the end of the packet; how many bytes.
   ssize_t take(IoVector& parts, std::size_t first, std::size_t end) noexcept;
   void seal() noexcept;  // the packet is complete
 
@@ -82,7 +82,7 @@ class FaultyWire final : public Timed {
   std::size_t nbytes_ = 0;  // of packet_
   bool sealed_ = false;
   std::span<std::byte> leaving_{};  // what is left of it to send
-  std::uint32_t next_number_ = 0;   // of checked trains on this connection
+  std::uint32_t next_number_ = 0;   // of checked frames on this connection
 
   Dice::Throw named_{};           // the packet: what its fate depends on
   Fate fate_ = Fate::arrives;     // of this try; with `ends` the connection does

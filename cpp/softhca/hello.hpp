@@ -25,7 +25,7 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 64);
 
-// The last byte is the version of all that travels on the connection (wire.hpp): from 2 on trains
+// The last byte is the version of all that travels on the connection (wire.hpp): from 2 on frames
 // may be checked. Endpoints learn of another one before, by words: engine::kControlVersion rises
 // with it.
 inline constexpr std::uint8_t kHelloMagic[8] = {'z', 'e', 'r', 'o', 'h', 'o', 'p', 2};

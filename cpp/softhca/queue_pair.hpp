@@ -18,14 +18,14 @@
 #include "softhca/connection.hpp"
 #include "softhca/direct_sends.hpp"
 #include "softhca/faulty_wire.hpp"
+#include "softhca/frame_reader.hpp"
+#include "softhca/frame_writer.hpp"
 #include "softhca/poller.hpp"
 #include "softhca/receive_queue.hpp"
 #include "softhca/requester.hpp"
 #include "softhca/responder.hpp"
 #include "softhca/send_queue.hpp"
 #include "softhca/timers.hpp"
-#include "softhca/train_reader.hpp"
-#include "softhca/train_writer.hpp"
 #include "softhca/wire.hpp"
 
 namespace zerohop::softhca {
@@ -69,8 +69,8 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   Requester requester;
   Responder responder;
   Bounce bounce;  // of reader and writer: idle between their turns
-  TrainWriter writer;
-  TrainReader reader;
+  FrameWriter writer;
+  FrameReader reader;
   Connection connection;
   std::unique_ptr<FaultyWire> faulty;  // null as long as it never had faults
 
@@ -113,7 +113,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   bool serve_open(bool polled) noexcept;
   void take_direct() noexcept;  // into `sends`, as far as there is room
   void write(bool acknowledge) noexcept;
-  void drop_trains() noexcept;
+  void drop_frames() noexcept;
   void fail_oldest(ibv_wc_status status, int vendor = 0) noexcept;
   void refuse_request(wire::Refusal refusal) noexcept;
   void finish_closing(bool said) noexcept;
@@ -125,7 +125,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   // In ERR since the connection ended while nothing was posted. An adapter finds that out by the
   // next request, which ends with RETRY_EXC_ERR: so does ours.
   bool lost_idle_ = false;
-  bool closing_ = false;  // in ERR, but the last train and the refusal behind it are still leaving
+  bool closing_ = false;  // in ERR, but the last frame and the refusal behind it are still leaving
 };
 
 // The members of driver::Verbs, and the entries of ibv_context_ops.

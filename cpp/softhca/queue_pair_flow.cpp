@@ -13,7 +13,7 @@
 namespace zerohop::softhca {
 namespace {
 
-// How long the last train may take to leave after an error, before the connection is cut.
+// How long the last frame may take to leave after an error, before the connection is cut.
 constexpr std::chrono::milliseconds kClosingTime{1000};
 
 ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
@@ -83,13 +83,13 @@ void QueuePair::acknowledge_late() noexcept {
 
 void QueuePair::write(bool acknowledge) noexcept {
   if (!connection.is_open()) return;
-  const TrainWriter::Io result = writer.flush(*this, acknowledge);
-  if (result == TrainWriter::Io::failed) return;
-  connection.want_write(result == TrainWriter::Io::blocked || result == TrainWriter::Io::more);
-  if (closing_ && result == TrainWriter::Io::done) finish_closing(/*said=*/true);
+  const FrameWriter::Io result = writer.flush(*this, acknowledge);
+  if (result == FrameWriter::Io::failed) return;
+  connection.want_write(result == FrameWriter::Io::blocked || result == FrameWriter::Io::more);
+  if (closing_ && result == FrameWriter::Io::done) finish_closing(/*said=*/true);
 }
 
-void QueuePair::drop_trains() noexcept {
+void QueuePair::drop_frames() noexcept {
   writer.reset();
   reader.reset();
   if (faulty) faulty->reset();
@@ -156,12 +156,12 @@ void QueuePair::to_error() noexcept {
   state = IBV_QPS_ERR;
   closing_ = false;
   connection.close();
-  drop_trains();
+  drop_frames();
   flush_sends();
   flush_receives();
 }
 
-// The peer is told why. Until that has left, the train before it must leave whole: the memory of
+// The peer is told why. Until that has left, the frame before it must leave whole: the memory of
 // its requests stays in use, so they are flushed afterwards.
 void QueuePair::refuse_request(wire::Refusal refusal) noexcept {
   if (refusal == wire::Refusal::access) {
@@ -185,7 +185,7 @@ void QueuePair::finish_closing(bool said) noexcept {
   } else {
     connection.close();
   }
-  drop_trains();
+  drop_frames();
   flush_sends();
 }
 
@@ -195,7 +195,7 @@ void QueuePair::to_reset() noexcept {
   lost_idle_ = false;
   failure_ = {};
   connection.close();
-  drop_trains();
+  drop_frames();
   requester.reset();
   responder.reset();
   sends.clear();

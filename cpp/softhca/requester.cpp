@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "softhca/context.hpp"
+#include "softhca/frame_writer.hpp"
 #include "softhca/queue_pair.hpp"
-#include "softhca/train_writer.hpp"
 
 namespace zerohop::softhca {
 namespace {
@@ -61,7 +61,7 @@ bool Requester::has_work() const noexcept {
 }
 
 bool Requester::gathers() const noexcept {
-  // A stream of small requests costs a system call a train, not a request; a few in flight, as in a
+  // A stream of small requests costs a system call a frame, not a request; a few in flight, as in a
   // dialogue, are never held back.
   constexpr std::uint32_t kOnTheirWay = 16;
   constexpr std::uint32_t kGathered = 32;
@@ -71,19 +71,19 @@ bool Requester::gathers() const noexcept {
          qp_.sends.at(tail - 1).nbytes <= kSmall;
 }
 
-void Requester::emit(TrainWriter& train) noexcept {
+void Requester::emit(FrameWriter& frame) noexcept {
   if (waiting_ || qp_.state != IBV_QPS_RTS) return;
   if (rewinding_) rewind();
-  train.start_requests(next_, rewinding_);
+  frame.start_requests(next_, rewinding_);
   const std::uint32_t first = next_;
-  std::uint32_t budget = train.most_payload();
+  std::uint32_t budget = frame.most_payload();
   while (next_ != qp_.sends.tail() && stopped_ == IBV_WC_SUCCESS && budget > 0) {
-    if (!emit_one(train, budget)) break;
+    if (!emit_one(frame, budget)) break;
   }
   if (next_ != first || offset_ > 0) {
     rewinding_ = false;  // the mark travels with the first request
   } else {
-    train.start_requests(next_, false);
+    frame.start_requests(next_, false);
   }
 }
 
@@ -111,41 +111,41 @@ void Requester::stop(ibv_wc_status status) noexcept {
   retire();  // it fails now if nothing older is outstanding
 }
 
-bool Requester::emit_one(TrainWriter& train, std::uint32_t& budget) noexcept {
+bool Requester::emit_one(FrameWriter& frame, std::uint32_t& budget) noexcept {
   SendEntry& entry = qp_.sends.at(next_);
-  if (!train.has_room(std::max<std::size_t>(wire::kInlineBytes, sizeof(wire::Operands))))
+  if (!frame.has_room(std::max<std::size_t>(wire::kInlineBytes, sizeof(wire::Operands))))
     return false;
   if (offset_ == 0 && !may_start(entry)) return false;
-  if (!entry.awaits_response()) return emit_payload(train, entry, budget);
-  emit_query(train, entry);
+  if (!entry.awaits_response()) return emit_payload(frame, entry, budget);
+  emit_query(frame, entry);
   ++reads_out_;
   ++next_;
   return true;
 }
 
-void Requester::emit_query(TrainWriter& train, const SendEntry& entry) noexcept {
+void Requester::emit_query(FrameWriter& frame, const SendEntry& entry) noexcept {
   wire::Packet packet{};
   packet.key = entry.rkey;
   packet.address = entry.remote_address;
   packet.nbytes = entry.nbytes;
   if (entry.opcode == IBV_WR_RDMA_READ) {
     packet.op = Op::read;
-    train.put(packet);
+    frame.put(packet);
     return;
   }
   const bool swaps = entry.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
   packet.op = swaps ? Op::compare_swap : Op::fetch_add;
   const wire::Operands operands{swaps ? entry.compare : 0, swaps ? entry.swap : entry.compare};
-  std::memcpy(train.put(packet, sizeof operands), &operands, sizeof operands);
+  std::memcpy(frame.put(packet, sizeof operands), &operands, sizeof operands);
 }
 
 // One segment of a write or send.
-bool Requester::emit_payload(TrainWriter& train, SendEntry& entry, std::uint32_t& budget) noexcept {
+bool Requester::emit_payload(FrameWriter& frame, SendEntry& entry, std::uint32_t& budget) noexcept {
   const std::uint32_t left = entry.nbytes - offset_;
-  // Payloads behind a copier are copied together when the train leaves, not one by one here.
+  // Payloads behind a copier are copied together when the frame leaves, not one by one here.
   const bool inlined = entry.nbytes <= wire::kInlineBytes && !copied_;
-  // What must be cut anyway starts a train of its own, so that cuts fall on round offsets.
-  if (left > budget && budget < train.most_payload()) return false;
+  // What must be cut anyway starts a frame of its own, so that cuts fall on round offsets.
+  if (left > budget && budget < frame.most_payload()) return false;
   const std::uint32_t nbytes = std::min(left, budget);
   const bool last = nbytes == left;
   wire::Packet packet{};
@@ -163,11 +163,11 @@ bool Requester::emit_payload(TrainWriter& train, SendEntry& entry, std::uint32_t
     stop(IBV_WC_LOC_PROT_ERR);
     return false;
   }
-  std::byte* extra = train.put(packet, inlined ? nbytes : 0);
+  std::byte* extra = frame.put(packet, inlined ? nbytes : 0);
   if (inlined) {
     std::memcpy(extra, staged, nbytes);
   } else {
-    train.attach_request(next_, offset_, nbytes);
+    frame.attach_request(next_, offset_, nbytes);
   }
   budget -= std::min(budget, nbytes);
   offset_ = last ? 0 : offset_ + nbytes;
@@ -240,7 +240,7 @@ void Requester::on_time() noexcept {
   rewinding_ = true;
 }
 
-// Only between trains: what is on its way is discarded by the peer until the restart mark.
+// Only between frames: what is on its way is discarded by the peer until the restart mark.
 void Requester::rewind() noexcept {
   for (std::uint32_t at = not_ready_at_; at != next_; ++at) {
     if (qp_.sends.at(at).awaits_response()) --reads_out_;

@@ -5,8 +5,8 @@
 
 #include "softhca/context.hpp"
 #include "softhca/copied_atomic.hpp"
+#include "softhca/frame_writer.hpp"
 #include "softhca/queue_pair.hpp"
-#include "softhca/train_writer.hpp"
 
 namespace zerohop::softhca {
 namespace {
@@ -42,11 +42,11 @@ bool Responder::corrupt() noexcept {
   return false;
 }
 
-bool Responder::begin_train(const wire::Prefix& prefix) noexcept {
+bool Responder::begin_frame(const wire::Prefix& prefix) noexcept {
   const bool restarts = (prefix.flags & wire::kRestart) != 0;
   if (restarts != discarding_) return discarding_ ? true : corrupt();
   if (restarts) forget_message();
-  // A train without requests carries the number of the next one all the same.
+  // A frame without requests carries the number of the next one all the same.
   if (prefix.first_request != executed_) return corrupt();
   discarding_ = false;
   return true;
@@ -230,36 +230,36 @@ void Responder::refuse(wire::Refusal refusal) noexcept {
   refusal_due_ = true;
 }
 
-void Responder::emit(TrainWriter& train) noexcept {
-  std::uint32_t budget = train.most_payload();
-  while (answers_ > 0 && budget > 0 && train.has_room()) {
+void Responder::emit(FrameWriter& frame) noexcept {
+  std::uint32_t budget = frame.most_payload();
+  while (answers_ > 0 && budget > 0 && frame.has_room()) {
     Answer& answer = answer_ring_[first_answer_];
-    if (!emit_read(train, answer, budget)) return;
+    if (!emit_read(frame, answer, budget)) return;
     first_answer_ = (first_answer_ + 1) % answer_ring_.size();
     --answers_;
   }
-  if (answers_ > 0 || !train.has_room()) return;
+  if (answers_ > 0 || !frame.has_room()) return;
   if (not_ready_due_) {
-    train.put({Op::not_ready, 0, qp_.attributes.min_rnr_timer, executed_, 0, 0, 0});
+    frame.put({Op::not_ready, 0, qp_.attributes.min_rnr_timer, executed_, 0, 0, 0});
     not_ready_due_ = false;
   }
-  if (refusal_due_ && train.has_room()) {
-    train.put({Op::refused, 0, static_cast<std::uint16_t>(refusal_), executed_, 0, 0, 0});
+  if (refusal_due_ && frame.has_room()) {
+    frame.put({Op::refused, 0, static_cast<std::uint16_t>(refusal_), executed_, 0, 0, 0});
     refusal_due_ = false;
   }
 }
 
 // The next packet of an answer; whether it was the last one.
-bool Responder::emit_read(TrainWriter& train, Answer& answer, std::uint32_t& budget) noexcept {
+bool Responder::emit_read(FrameWriter& frame, Answer& answer, std::uint32_t& budget) noexcept {
   if (!answer.read) {
-    train.put({Op::atomic_response, 0, 0, answer.request, 0, 0, answer.address});
+    frame.put({Op::atomic_response, 0, 0, answer.request, 0, 0, answer.address});
     return true;
   }
   const std::uint32_t nbytes = std::min(answer.nbytes, budget);
   const bool last = nbytes == answer.nbytes;
-  train.put({Op::read_response, last ? std::uint8_t{0} : std::uint8_t{wire::kMore}, 0,
+  frame.put({Op::read_response, last ? std::uint8_t{0} : std::uint8_t{wire::kMore}, 0,
              answer.request, 0, nbytes, 0});
-  train.attach_memory(answer.key, answer.address, nbytes);
+  frame.attach_memory(answer.key, answer.address, nbytes);
   budget -= nbytes;
   answer.address += nbytes;
   answer.nbytes -= nbytes;

@@ -12,7 +12,7 @@
 namespace zerohop::softhca {
 
 class QueuePair;
-class TrainWriter;
+class FrameWriter;
 
 class Responder {
  public:
@@ -20,7 +20,7 @@ class Responder {
   void reset() noexcept;
 
   // What arrives from the peer. All return false after recording a Failure in the queue pair.
-  bool begin_train(const wire::Prefix& prefix) noexcept;
+  bool begin_frame(const wire::Prefix& prefix) noexcept;
   // Decides on a request and says where its payload goes; Landing::Kind::discard: ignored until the
   // peer starts again. `placed`: bytes of the payload that look_ahead() has brought there already.
   bool open(const wire::Packet& packet, std::uint32_t placed, Landing& landing) noexcept;
@@ -37,13 +37,13 @@ class Responder {
   }
   // Why the packet is refused whose memory went away after `placed` bytes of it.
   wire::Refusal refusal_after(std::uint32_t placed) const noexcept;
-  // Where the payload of a later write of the train will go, if that can be said before its turn.
+  // Where the payload of a later write of the frame will go, if that can be said before its turn.
   bool look_ahead(const wire::Packet& packet, Landing& landing) const noexcept;
 
   // What leaves to the peer.
-  void emit(TrainWriter& train) noexcept;
+  void emit(FrameWriter& frame) noexcept;
   bool owes_acknowledgement() const noexcept { return executed_ != acknowledged_; }
-  std::uint32_t acknowledge() noexcept {  // the count that the next train carries
+  std::uint32_t acknowledge() noexcept {  // the count that the next frame carries
     delivered_ = false;
     return acknowledged_ = executed_;
   }
@@ -74,7 +74,7 @@ class Responder {
   void not_ready(Landing& landing) noexcept;
   bool close_atomic(const wire::Packet& packet, const wire::Operands& operands) noexcept;
   bool push_answer(const Answer& answer) noexcept;
-  bool emit_read(TrainWriter& train, Answer& answer, std::uint32_t& budget) noexcept;
+  bool emit_read(FrameWriter& frame, Answer& answer, std::uint32_t& budget) noexcept;
 
   QueuePair& qp_;
   std::uint32_t executed_ = 0;        // requests carried out: the number of the next one

@@ -1,15 +1,15 @@
 // What travels on a data connection, in both directions and without any other framing:
 //
 //   hello                    once from each side (hello.hpp)
-//   train, train, train ...  each: [ prefix | packet, packet, ... ] [ payload of these packets ]
+//   frame, frame, frame ...  each: [ prefix | packet, packet, ... ] [ payload of these packets ]
 //
-// A train is what one sendmsg gathers. Its control section (prefix and packets, at most kMaxControl
+// A frame is what one sendmsg gathers. Its control section (prefix and packets, at most kMaxControl
 // bytes) says how long the payload behind it is, so the receiver reads the control section into a
 // small buffer and the payload straight into registered memory. Small payloads ride in the control
 // section, behind their packet and padded to 8 bytes (kInline).
 //
 // Requests are numbered from 0 in the order in which they were posted; the number never travels
-// with a packet, only with the train. A message longer than kSegmentBytes is cut into several
+// with a packet, only with the frame. A message longer than kSegmentBytes is cut into several
 // packets of the same operation with rising addresses; all but the last carry kMore.
 //
 // All integers are little-endian, as every host that this is built for has them.
@@ -24,11 +24,11 @@ namespace zerohop::softhca::wire {
 static_assert(std::endian::native == std::endian::little, "the wire format is the host's own");
 
 inline constexpr std::size_t kMaxControl = 4096;  // bytes of one control section
-inline constexpr std::size_t kMaxPackets = 128;   // of one train
+inline constexpr std::size_t kMaxPackets = 128;   // of one frame
 inline constexpr std::uint32_t kInlineBytes =
     256;  // payloads up to this ride in the control section
 inline constexpr std::uint32_t kSegmentBytes =
-    1u << 20;  // payload of one packet, and of one train's requests
+    1u << 20;  // payload of one packet, and of one frame's requests
 inline constexpr std::uint32_t kMaxMessage = 1u << 30;  // port_attr.max_msg_sz
 
 enum class Op : std::uint8_t {
@@ -52,9 +52,9 @@ enum PacketFlag : std::uint8_t {
 
 enum class Refusal : std::uint16_t { invalid_request = 1, access = 2, operation = 3 };
 
-enum TrainFlag : std::uint8_t {
+enum FrameFlag : std::uint8_t {
   kRestart = 1,  // requests go back to `first_request` after a not_ready
-  kChecked = 2,  // a Check stands behind the prefix (checked_train.hpp)
+  kChecked = 2,  // a Check stands behind the prefix (checked_frame.hpp)
 };
 
 struct Prefix {
@@ -62,7 +62,7 @@ struct Prefix {
   std::uint16_t packets;
   std::uint8_t flags;
   std::uint8_t zero[3];
-  std::uint32_t first_request;  // number of the first request in this train
+  std::uint32_t first_request;  // number of the first request in this frame
   std::uint32_t acknowledged;   // how many of the receiver's requests the sender has carried out
 };
 static_assert(sizeof(Prefix) == 16);
@@ -70,9 +70,9 @@ static_assert(sizeof(Prefix) == 16);
 inline constexpr std::uint32_t kCheckedPayload = 64u << 10;  // bytes behind the control section
 
 struct Check {
-  std::uint32_t number;         // of the train: checked ones are counted from 0
+  std::uint32_t number;         // of the frame: checked ones are counted from 0
   std::uint32_t payload_bytes;  // behind the control section
-  std::uint32_t crc;            // CRC32C of the whole train, with 0 here
+  std::uint32_t crc;            // CRC32C of the whole frame, with 0 here
   std::uint32_t zero;
 };
 static_assert(sizeof(Check) == 16);

@@ -89,12 +89,12 @@ std::atomic<T>& FakeCopies::word(std::uint64_t address) {
 bool FakeCopies::reaches(const gpu::Tail& tail) {
   return is_pinned(reinterpret_cast<const void*>(tail.done), 4) && tail.place < gpu::kTails &&
          (tail.slot == 0 || is_registered(tail.slot)) &&
-         (tail.twin == 0 || find(tail.twin, sizeof(gpu::Note)) != nullptr);
+         (tail.mirror == 0 || find(tail.mirror, sizeof(gpu::Note)) != nullptr);
 }
 
 void FakeCopies::put(const gpu::Tail& tail) {
   if (tail.replaced != 0) word<std::uint32_t>(tail.replaced).store(0);
-  if (tail.twin != 0) word<gpu::Note>(tail.twin).store(tail.note);
+  if (tail.mirror != 0) word<gpu::Note>(tail.mirror).store(tail.note);
   if (tail.slot != 0) word<gpu::Note>(tail.slot).store(tail.note);
   word<std::uint32_t>(tail.done).store(tail.number);
 }

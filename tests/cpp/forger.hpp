@@ -100,7 +100,7 @@ struct Stage {
 };
 
 // Composed byte by byte; control_bytes is filled in unless it was set.
-struct Train {
+struct Frame {
   wire::Prefix prefix{};
   std::vector<std::byte> rest;
 

@@ -1,4 +1,4 @@
-// Visitors of a House without any manners, for the tests of cpp/ipc.
+// Clients of a House without any manners, for the tests of cpp/shm.
 #pragma once
 
 #include <array>
@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "house.hpp"
-#include "ipc/packet.hpp"
+#include "shm/packet.hpp"
 
 namespace zerohop::testing {
 
-inline ipc::Packet wait_packet(int socket, std::span<std::byte> into, const Deadline& deadline) {
+inline shm::Packet wait_packet(int socket, std::span<std::byte> into, const Deadline& deadline) {
   for (;;) {
-    if (auto packet = ipc::receive_packet(socket, into)) return std::move(*packet);
+    if (auto packet = shm::receive_packet(socket, into)) return std::move(*packet);
     pollfd waited{.fd = socket, .events = POLLIN, .revents = 0};
     const int ready = ::poll(&waited, 1, deadline.remaining_ms());
     REQUIRE((ready == 1 || (ready < 0 && errno == EINTR)));
@@ -27,9 +27,9 @@ inline std::vector<std::byte> pattern(std::size_t nbytes, unsigned seed = 1) {
   return bytes;
 }
 
-// A visitor without any manners.
+// A client without any manners.
 struct Stranger {
-  explicit Stranger(const House& house) : socket(ipc::connect_local(house.doorway.name())) {
+  explicit Stranger(const House& house) : socket(shm::connect_local(house.local_server.name())) {
     REQUIRE(socket);
   }
   bool is_shown_out() {
@@ -43,23 +43,23 @@ struct Stranger {
   UniqueFd socket;
 };
 
-// A visitor who looks into its pages by itself.
+// A client who looks into its pages by itself.
 struct Guest : Stranger {
   explicit Guest(House& house) : Stranger(house) {
-    REQUIRE(
-        ipc::send_packet(socket.get(), ipc::bytes_of(ipc::Knock{.token = house.doorway.invite()})));
+    REQUIRE(shm::send_packet(socket.get(),
+                             shm::bytes_of(shm::Knock{.token = house.local_server.invite()})));
     std::array<std::byte, 1024> bytes;
-    for (std::uint32_t gift = 0; gift < ipc::kGifts; ++gift) {
+    for (std::uint32_t gift = 0; gift < shm::kGifts; ++gift) {
       gifts[gift] = wait_packet(socket.get(), bytes, soon()).fd;
     }
-    page = std::make_unique<ipc::Mapping>(gift(ipc::Gift::hazards), sizeof(ipc::Hazards),
+    page = std::make_unique<shm::Mapping>(gift(shm::Gift::hazards), sizeof(shm::Hazards),
                                           /*writable=*/true);
   }
-  int gift(ipc::Gift which) const { return gifts[static_cast<std::size_t>(which)].get(); }
-  ipc::Hazards& hazards() { return *reinterpret_cast<ipc::Hazards*>(page->data()); }
+  int gift(shm::Gift which) const { return gifts[static_cast<std::size_t>(which)].get(); }
+  shm::Hazards& hazards() { return *reinterpret_cast<shm::Hazards*>(page->data()); }
 
-  std::array<UniqueFd, ipc::kGifts> gifts;
-  std::unique_ptr<ipc::Mapping> page;
+  std::array<UniqueFd, shm::kGifts> gifts;
+  std::unique_ptr<shm::Mapping> page;
 };
 
 }  // namespace zerohop::testing

@@ -1,4 +1,4 @@
-// A process of this host with a doorway, served by a thread, for the tests of cpp/ipc.
+// A process of this host with a local server, served by a thread, for the tests of cpp/shm.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -14,9 +14,9 @@
 #include "base/buffer.hpp"
 #include "base/layout.hpp"
 #include "base/runs.hpp"
-#include "ipc/doorway.hpp"
-#include "ipc/exposures.hpp"
-#include "ipc/visit.hpp"
+#include "shm/exposures.hpp"
+#include "shm/local_server.hpp"
+#include "shm/local_session.hpp"
 
 namespace zerohop::testing {
 
@@ -25,10 +25,11 @@ inline Deadline soon() { return Deadline::after(kSoon); }
 
 inline constexpr std::uint64_t kBoardNbytes = 4096;
 
-inline std::shared_ptr<ipc::Visit> enter(const std::string& doorway, const ipc::Token& token) {
-  auto visit = ipc::Visit::begin(doorway, token, kBoardNbytes);
-  visit->enter(soon());
-  return visit;
+inline std::shared_ptr<shm::LocalSession> enter(const std::string& local_server,
+                                                const shm::Token& token) {
+  auto session = shm::LocalSession::begin(local_server, token, kBoardNbytes);
+  session->enter(soon());
+  return session;
 }
 
 class House {
@@ -40,20 +41,22 @@ class House {
     server_.join();
   }
 
-  std::shared_ptr<ipc::Visit> visit() { return enter(doorway.name(), doorway.invite()); }
+  std::shared_ptr<shm::LocalSession> session() {
+    return enter(local_server.name(), local_server.invite());
+  }
 
   Buffer board{kBoardNbytes};
-  std::shared_ptr<ipc::Exposures> exposures = std::make_shared<ipc::Exposures>();
-  ipc::Doorway doorway{exposures, board};
+  std::shared_ptr<shm::Exposures> exposures = std::make_shared<shm::Exposures>();
+  shm::LocalServer local_server{exposures, board};
   std::atomic<int> rung{0};
 
  private:
   void serve() {
     while (!stopping_.load()) {
-      pollfd watched[] = {{.fd = doorway.fd(), .events = POLLIN, .revents = 0},
+      pollfd watched[] = {{.fd = local_server.fd(), .events = POLLIN, .revents = 0},
                           {.fd = leave_.fd(), .events = POLLIN, .revents = 0}};
       ::poll(watched, 2, -1);
-      if (doorway.serve()) rung.fetch_add(1);
+      if (local_server.serve()) rung.fetch_add(1);
     }
   }
 
@@ -77,7 +80,7 @@ class Room {
   std::uint64_t address() { return reinterpret_cast<std::uintptr_t>(data()); }
 
   std::shared_ptr<int> memory = std::make_shared<int>(0);  // stands for what keeps it alive
-  std::shared_ptr<ipc::Exposure> exposure;
+  std::shared_ptr<shm::Exposure> exposure;
 
  private:
   Buffer pages_;
@@ -91,21 +94,22 @@ inline Layout bytes_at(std::uint64_t address, std::uint64_t nbytes) {
 }
 
 struct CopyResult {
-  ipc::Copied outcome;
+  shm::Copied outcome;
   std::uint64_t nbytes;
 };
 
-inline CopyResult copy(ipc::Visit& visit, const ipc::Window& window, ipc::Direction direction,
-                       const Layout& ours, const Layout& theirs) {
+inline CopyResult copy(shm::LocalSession& session, const shm::RemoteMapping& mapping,
+                       shm::Direction direction, const Layout& ours, const Layout& theirs) {
   Runs runs(ours, theirs);
-  CopyResult result{.outcome = ipc::Copied::all, .nbytes = 0};
-  result.outcome = visit.copy(window, direction, runs, result.nbytes);
+  CopyResult result{.outcome = shm::Copied::all, .nbytes = 0};
+  result.outcome = session.copy(mapping, direction, runs, result.nbytes);
   return result;
 }
 
-inline CopyResult copy(ipc::Visit& visit, const ipc::Window& window, ipc::Direction direction,
-                       void* ours, std::uint64_t theirs, std::uint64_t nbytes) {
-  return copy(visit, window, direction, bytes_at(reinterpret_cast<std::uintptr_t>(ours), nbytes),
+inline CopyResult copy(shm::LocalSession& session, const shm::RemoteMapping& mapping,
+                       shm::Direction direction, void* ours, std::uint64_t theirs,
+                       std::uint64_t nbytes) {
+  return copy(session, mapping, direction, bytes_at(reinterpret_cast<std::uintptr_t>(ours), nbytes),
               bytes_at(theirs, nbytes));
 }
 

@@ -13,7 +13,7 @@
 
 #include "base/acceptor.hpp"
 #include "base/error.hpp"
-#include "ipc/packet.hpp"
+#include "shm/packet.hpp"
 
 namespace zerohop {
 namespace {
@@ -25,11 +25,11 @@ class Door final : public Acceptor::Owner {
  public:
   explicit Door(std::size_t most, int at_once = 1000)
       : name_("zerohop-test-acceptor-" + std::to_string(++doors)),
-        acceptor(ipc::listen_local(name_),
+        acceptor(shm::listen_local(name_),
                  {.at_once = at_once, .most_pending = most, .patience = seconds(10)}, *this) {}
 
   void knock() {
-    UniqueFd socket = ipc::connect_local(name_);
+    UniqueFd socket = shm::connect_local(name_);
     REQUIRE(socket);
     outside.push_back(std::move(socket));
   }

@@ -43,7 +43,7 @@ struct Queues : GpuCouple {
     const gpu::Note note = gpu::make_note(value, queue.writer * gpu::kFirstTag + value);
     Bytes bytes(sizeof note);
     std::memcpy(bytes.data(), &note, sizeof note);
-    if (queue.twins != 0) cuda.copies.write(queue.twins + slot * sizeof note, bytes);
+    if (queue.mirrors != 0) cuda.copies.write(queue.mirrors + slot * sizeof note, bytes);
     if (queue.notes != 0) reinterpret_cast<std::atomic<gpu::Note>*>(queue.notes)[slot] = note;
   }
   void let_go_on() {
@@ -70,10 +70,10 @@ TEST_CASE_FIXTURE(Queues, "a queue names both arrays, and lies in the GPU's memo
 
 TEST_CASE_FIXTURE(Queues, "who hears decides where notifications go") {
   const auto both = queue();
-  CHECK(both->value().twins != 0);
+  CHECK(both->value().mirrors != 0);
   CHECK(both->value().notes != 0);
   CHECK(queue(engine::Hearers::kernels)->value().notes == 0);
-  CHECK(queue(engine::Hearers::cpu)->value().twins == 0);
+  CHECK(queue(engine::Hearers::cpu)->value().mirrors == 0);
   notify(both->value(), 9, 4);
   CHECK(right.wait_notify(9, 1, true, soon()).second == 4);
 }

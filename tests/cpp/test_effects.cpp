@@ -46,11 +46,11 @@ class Writer {
 
   // The owner refuses the first write.
   void refuse(wire::Refusal why) {
-    Train train;
+    Frame frame;
     wire::Packet packet = packet_of(wire::Op::refused);
     packet.detail = static_cast<std::uint16_t>(why);
-    train.add(packet);
-    train.send(connection_);
+    frame.add(packet);
+    frame.send(connection_);
   }
 
   // The owner is there to connect anew: the refusal was not the last thing it did.

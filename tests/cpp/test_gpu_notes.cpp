@@ -11,7 +11,7 @@ namespace {
 
 template <bool has_room>
 struct NotesIn : GpuCouple {
-  const bool no_memory = (cuda.no_memory = !has_room);  // for twins, as arrays are registered
+  const bool no_memory = (cuda.no_memory = !has_room);  // for mirrors, as arrays are registered
   Memory ours = array(left, {100});
   Memory theirs = array(right, {100});
   const bool memory_again = !(cuda.no_memory = false);
@@ -156,7 +156,7 @@ TEST_CASE_FIXTURE(Notes, "streams find notes in the memory of their GPU") {
   while (!cuda.copies.run(reader)) std::this_thread::yield();
 }
 
-TEST_CASE_FIXTURE(NotesWithoutTwins, "without memory for twins streams find notes on the host") {
+TEST_CASE_FIXTURE(NotesWithoutTwins, "without memory for mirrors streams find notes on the host") {
   const Silent silent;
   CHECK(contains(right.wait_notify_on(reader, 1, true, 0.0)->route().reason,
                  "in host memory (cuMemAlloc"));

@@ -1,4 +1,4 @@
-// The doorway: who is let in, what is given, and how copies reach memory of another process.
+// The local server: who is let in, what is given, and how copies reach memory of another process.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -12,21 +12,21 @@
 #include "guest.hpp"
 
 using namespace zerohop;
-using namespace zerohop::ipc;
+using namespace zerohop::shm;
 using namespace zerohop::testing;
 
 TEST_CASE("bytes are written and read, whatever the memory and however scattered") {
   House house;
-  const auto visit = house.visit();
+  const auto session = house.session();
   for (const bool has_pages : {true, false}) {
     CAPTURE(has_pages);
     Room room(house, 1 << 20, has_pages);
-    const auto window = visit->open(room.exposure->key(), 0, soon()).window;
+    const auto window = session->open(room.exposure->key(), 0, soon()).window;
     REQUIRE(window);
     CHECK((window->pages != nullptr) == has_pages);
     auto source = pattern(1 << 20);
     const auto written =
-        copy(*visit, *window, Direction::write, source.data(), room.address(), source.size());
+        copy(*session, *window, Direction::write, source.data(), room.address(), source.size());
     CHECK(written.outcome == Copied::all);
     CHECK(written.nbytes == source.size());
     CHECK(std::memcmp(room.data(), source.data(), source.size()) == 0);
@@ -39,7 +39,7 @@ TEST_CASE("bytes are written and read, whatever the memory and however scattered
     std::vector<std::byte> packed(3000);
     const Layout ours =
         Layout::contiguous(reinterpret_cast<std::uintptr_t>(packed.data()), theirs.dtype, shape);
-    const auto read = copy(*visit, *window, Direction::read, ours, theirs);
+    const auto read = copy(*session, *window, Direction::read, ours, theirs);
     CHECK(read.outcome == Copied::all);
     CHECK(read.nbytes == packed.size());
     for (std::size_t i = 0; i < packed.size(); ++i) {
@@ -50,26 +50,27 @@ TEST_CASE("bytes are written and read, whatever the memory and however scattered
 
 TEST_CASE("the board is shared, and the bell rings") {
   House house;
-  const auto visit = house.visit();
-  const auto outcome = visit->at_board([](std::byte* board) { board[7] = std::byte{42}; });
+  const auto session = house.session();
+  const auto outcome = session->at_board([](std::byte* board) { board[7] = std::byte{42}; });
   CHECK(outcome == Copied::all);
   CHECK(house.board.data()[7] == std::byte{42});
-  visit->ring();
+  session->ring();
   CHECK(await_copies([&] { return house.rung.load() == 1; }, soon()));
 }
 
-TEST_CASE("a token opens the doorway to one visit at a time, and not after it was withdrawn") {
+TEST_CASE(
+    "a token opens the local server to one session at a time, and not after it was withdrawn") {
   House house;
   Room room(house, 4096);
   Token wrong{};
-  CHECK_THROWS_AS(enter(house.doorway.name(), wrong), RouteUnavailable);
-  const Token token = house.doorway.invite();
-  const auto first = enter(house.doorway.name(), token);
-  const auto second = enter(house.doorway.name(), token);
+  CHECK_THROWS_AS(enter(house.local_server.name(), wrong), RouteUnavailable);
+  const Token token = house.local_server.invite();
+  const auto first = enter(house.local_server.name(), token);
+  const auto second = enter(house.local_server.name(), token);
   CHECK_THROWS_AS(first->open(room.exposure->key(), 0, soon()).window, RouteUnavailable);
   CHECK(second->open(room.exposure->key(), 0, soon()).window);
-  house.doorway.dismiss(token);
-  CHECK_THROWS_AS(enter(house.doorway.name(), token), RouteUnavailable);
+  house.local_server.dismiss(token);
+  CHECK_THROWS_AS(enter(house.local_server.name(), token), RouteUnavailable);
 }
 
 TEST_CASE("nobody is there") {
@@ -81,42 +82,42 @@ TEST_CASE("nobody is there") {
 TEST_CASE("who was dismissed is given nothing any more") {
   House house;
   Room room(house, 4096);
-  const Token token = house.doorway.invite();
-  const auto visit = enter(house.doorway.name(), token);
-  house.doorway.dismiss(token);
-  CHECK_THROWS_AS(visit->open(room.exposure->key(), 0, soon()).window, RouteUnavailable);
+  const Token token = house.local_server.invite();
+  const auto session = enter(house.local_server.name(), token);
+  house.local_server.dismiss(token);
+  CHECK_THROWS_AS(session->open(room.exposure->key(), 0, soon()).window, RouteUnavailable);
 }
 
 TEST_CASE("only keys open memory, and only while its exposure lives") {
   House house;
-  const auto visit = house.visit();
+  const auto session = house.session();
   auto room = std::make_unique<Room>(house, 4096);
   const std::uint64_t key = room->exposure->key();
-  CHECK(visit->open(key ^ 1, 0, soon()).window == nullptr);
-  CHECK(visit->open(0, 0, soon()).window == nullptr);
+  CHECK(session->open(key ^ 1, 0, soon()).window == nullptr);
+  CHECK(session->open(0, 0, soon()).window == nullptr);
   room->exposure.reset();
-  CHECK(visit->open(key, 0, soon()).window == nullptr);
+  CHECK(session->open(key, 0, soon()).window == nullptr);
 }
 
 TEST_CASE("what is closed is not touched, even when its slot is used again") {
   House house;
-  const auto visit = house.visit();
+  const auto session = house.session();
   auto bytes = pattern(4096);
   for (const bool has_pages : {true, false}) {
     Room old(house, 4096, has_pages);
-    const auto window = visit->open(old.exposure->key(), 0, soon()).window;
+    const auto window = session->open(old.exposure->key(), 0, soon()).window;
     old.exposure.reset();
     Room fresh(house, 4096, has_pages);
-    const auto fresh_window = visit->open(fresh.exposure->key(), 0, soon()).window;
+    const auto fresh_window = session->open(fresh.exposure->key(), 0, soon()).window;
     CHECK(fresh_window->entry.slot == window->entry.slot);
     for (const Direction direction : {Direction::write, Direction::read}) {
-      const auto result = copy(*visit, *window, direction, bytes.data(), old.address(), 4096);
+      const auto result = copy(*session, *window, direction, bytes.data(), old.address(), 4096);
       CHECK(result.outcome == Copied::revoked);
       CHECK(result.nbytes == 0);
     }
     CHECK(
         std::all_of(old.data(), old.data() + 4096, [](std::byte b) { return b == std::byte{0}; }));
-    CHECK(copy(*visit, *fresh_window, Direction::write, bytes.data(), fresh.address(), 4096)
+    CHECK(copy(*session, *fresh_window, Direction::write, bytes.data(), fresh.address(), 4096)
               .outcome == Copied::all);
   }
 }
@@ -124,14 +125,14 @@ TEST_CASE("what is closed is not touched, even when its slot is used again") {
 TEST_CASE("memory that is only to be read cannot be mapped for writing") {
   House house;
   Room room(house, 4096, /*has_pages=*/true, /*writable=*/false);
-  const auto visit = house.visit();
-  CHECK_FALSE(visit->open(room.exposure->key(), 0, soon()).window->writable);
+  const auto session = house.session();
+  CHECK_FALSE(session->open(room.exposure->key(), 0, soon()).window->writable);
 
   Guest rude(house);
   const auto map_writable = [](int fd) {
     return ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   };
-  CHECK(map_writable(rude.gift(Gift::ledger)) == MAP_FAILED);
+  CHECK(map_writable(rude.gift(Gift::generations)) == MAP_FAILED);
   REQUIRE(
       send_packet(rude.socket.get(),
                   bytes_of(Ask{.wish = Wish::memory, .sequence = 1, .key = room.exposure->key()})));
@@ -154,7 +155,7 @@ TEST_CASE("pages that could shrink are not mapped") {
 TEST_CASE("strangers are shown out, however many, and guests are served meanwhile") {
   House house;
   Room room(house, 4096);
-  const auto visit = house.visit();
+  const auto session = house.session();
   Stranger silent(house);
   Stranger loud(house);
   REQUIRE(send_packet(loud.socket.get(), std::as_bytes(std::span("knock, knock"))));
@@ -165,48 +166,49 @@ TEST_CASE("strangers are shown out, however many, and guests are served meanwhil
   std::vector<std::unique_ptr<Stranger>> crowd;
   for (int i = 0; i < 100; ++i) {
     crowd.push_back(std::make_unique<Stranger>(house));
-    if (i % 32 == 0) house.visit();  // the listener's backlog is shorter than the crowd
+    if (i % 32 == 0) house.session();  // the listener's backlog is shorter than the crowd
   }
-  house.visit();  // all of them have come
+  house.session();  // all of them have come
   const auto out = std::ranges::count_if(crowd, [](const auto& s) { return s->is_out(); });
   CHECK(out >= 100 - 64 - 1);  // so many made room, of whom chance picks
-  CHECK(out <= 100 - 64 + 3);  // so did visits, from the 64th on
+  CHECK(out <= 100 - 64 + 3);  // so did sessions, from the 64th on
   // Not the oldest, as an attacker could wish.
   CHECK_FALSE(std::ranges::is_partitioned(crowd, [](const auto& s) { return s->is_out(); }));
-  CHECK(visit->open(room.exposure->key(), 0, soon()).window);
+  CHECK(session->open(room.exposure->key(), 0, soon()).window);
 }
 
 TEST_CASE("a guest who talks nonsense is shown out, and what it claimed is nobody's") {
   House house;
   Room room(house, 4096);
   Guest guest(house);
-  const auto window = house.visit()->open(room.exposure->key(), 0, soon()).window;
+  const auto window = house.session()->open(room.exposure->key(), 0, soon()).window;
   const Hazards::Claim claim(guest.hazards(), window->entry.slot);
   REQUIRE(send_packet(guest.socket.get(), std::as_bytes(std::span("?"))));
   CHECK(guest.is_shown_out());
   guest.socket.reset();
-  const LedgerEntry entry = room.exposure->entry();
+  const GenerationEntry entry = room.exposure->entry();
   room.exposure.reset();
   CHECK(house.exposures->settle(entry, Deadline::after(Deadline::Seconds(0))));
 }
 
 TEST_CASE("pages of closed memory are unmapped with the next opening") {
   House house;
-  const auto visit = house.visit();
+  const auto session = house.session();
   auto old = std::make_unique<Room>(house, 4096);
-  const std::weak_ptr<const Window> window = visit->open(old->exposure->key(), 0, soon()).window;
+  const std::weak_ptr<const Window> window = session->open(old->exposure->key(), 0, soon()).window;
   CHECK(window.lock() != nullptr);
   old.reset();
   Room fresh(house, 4096);
-  REQUIRE(visit->open(fresh.exposure->key(), 0, soon()).window);
+  REQUIRE(session->open(fresh.exposure->key(), 0, soon()).window);
   CHECK(window.lock() == nullptr);
 }
 
-TEST_CASE("when every slot of the ledger is taken nothing more is exposed, until one is free") {
+TEST_CASE(
+    "when every slot of the generation table is taken nothing more is exposed, until one is free") {
   const auto exposures = std::make_shared<Exposures>();
   std::vector<std::shared_ptr<Exposure>> all;
   const Range range{.begin = 4096, .end = 8192, .writable = true};
-  for (std::uint32_t i = 0; i < Ledger::kSlots; ++i)
+  for (std::uint32_t i = 0; i < GenerationTable::kSlots; ++i)
     all.push_back(exposures->expose(range, {}, nullptr));
   CHECK(all.back() != nullptr);
   CHECK(exposures->expose(range, {}, nullptr) == nullptr);
@@ -214,34 +216,34 @@ TEST_CASE("when every slot of the ledger is taken nothing more is exposed, until
   CHECK(exposures->expose(range, {}, nullptr) != nullptr);
 }
 
-TEST_CASE("a visitor looks at what has ended, and at nothing else that it has open") {
-  constexpr std::size_t kMany = Ledger::kKept + 500;
+TEST_CASE("a client looks at what has ended, and at nothing else that it has open") {
+  constexpr std::size_t kMany = GenerationTable::kKept + 500;
   House house;
-  const auto visit = house.visit();
+  const auto session = house.session();
   std::vector<std::unique_ptr<Room>> rooms;
   std::vector<std::weak_ptr<const Window>> windows;
   for (std::size_t i = 0; i < kMany; ++i) {
     rooms.push_back(std::make_unique<Room>(house, 64, /*has_pages=*/false));
-    windows.push_back(visit->open(rooms.back()->exposure->key(), 0, soon()).window);
+    windows.push_back(session->open(rooms.back()->exposure->key(), 0, soon()).window);
   }
   const auto open_windows = [&] {
     return static_cast<std::size_t>(
         std::ranges::count_if(windows, [](const auto& window) { return !window.expired(); }));
   };
-  CHECK(visit->forget_ended() == 0);
+  CHECK(session->forget_ended() == 0);
   rooms[7].reset();
   rooms[kMany / 2].reset();
-  CHECK(visit->forget_ended() == 2);
-  CHECK(visit->forget_ended() == 0);
+  CHECK(session->forget_ended() == 2);
+  CHECK(session->forget_ended() == 0);
   CHECK(windows[7].expired());
   CHECK(open_windows() == kMany - 2);
 
-  // More than the ledger keeps: then all are looked at, once.
-  for (std::size_t i = 0; i < Ledger::kKept + 2; ++i) rooms[i].reset();
-  CHECK(visit->forget_ended() == kMany - 2);
-  CHECK(visit->forget_ended() == 0);
-  CHECK(open_windows() == kMany - Ledger::kKept - 2);
+  // More than the generation table keeps: then all are looked at, once.
+  for (std::size_t i = 0; i < GenerationTable::kKept + 2; ++i) rooms[i].reset();
+  CHECK(session->forget_ended() == kMany - 2);
+  CHECK(session->forget_ended() == 0);
+  CHECK(open_windows() == kMany - GenerationTable::kKept - 2);
   rooms.back().reset();
-  CHECK(visit->forget_ended() == 1);
+  CHECK(session->forget_ended() == 1);
   CHECK(windows.back().expired());
 }

@@ -1,4 +1,4 @@
-// How visits and what is exposed to them end, and what becomes of answers that are late or wrong.
+// How sessions and what is exposed to them end, and what becomes of answers that are late or wrong.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -15,16 +15,17 @@
 #include "guest.hpp"
 
 using namespace zerohop;
-using namespace zerohop::ipc;
+using namespace zerohop::shm;
 using namespace zerohop::testing;
 
-TEST_CASE("memory in which a visitor is at work stays until it no longer is, and nobody waits") {
+TEST_CASE("memory in which a client is at work stays until it no longer is, and nobody waits") {
   House house;
   auto room = std::make_unique<Room>(house, 4096);
   Guest guest(house);
   REQUIRE(send_packet(guest.socket.get(), std::as_bytes(std::span("?"))));
   CHECK(guest.is_shown_out());  // but is at work still
-  const LedgerEntry entry = house.visit()->open(room->exposure->key(), 0, soon()).window->entry;
+  const GenerationEntry entry =
+      house.session()->open(room->exposure->key(), 0, soon()).window->entry;
   const std::weak_ptr<int> memory = room->memory;
   auto claim = std::make_unique<Hazards::Claim>(guest.hazards(), entry.slot);
   room.reset();  // returns, though nobody lets go of the claim meanwhile
@@ -32,7 +33,7 @@ TEST_CASE("memory in which a visitor is at work stays until it no longer is, and
   CHECK_FALSE(memory.expired());
   CHECK_FALSE(house.exposures->settle(entry, Deadline::after(Deadline::Seconds(0.01))));
   Room next(house, 4096);  // not in the slot of which the guest believes that it may use it
-  CHECK(house.visit()->open(next.exposure->key(), 0, soon()).window->entry.slot != entry.slot);
+  CHECK(house.session()->open(next.exposure->key(), 0, soon()).window->entry.slot != entry.slot);
   SUBCASE("it lets go") { claim.reset(); }
   SUBCASE("it dies") { guest.socket.reset(); }
   SUBCASE("it dies, and what it said last is unread") {
@@ -42,7 +43,7 @@ TEST_CASE("memory in which a visitor is at work stays until it no longer is, and
   CHECK(house.exposures->settle(entry, soon()));
   CHECK(memory.expired());
   Room last(house, 4096);
-  CHECK(house.visit()->open(last.exposure->key(), 0, soon()).window->entry.slot == entry.slot);
+  CHECK(house.session()->open(last.exposure->key(), 0, soon()).window->entry.slot == entry.slot);
 }
 
 TEST_CASE("who closes is told whether a thread was stopped or a GPU has not got there") {
@@ -51,7 +52,8 @@ TEST_CASE("who closes is told whether a thread was stopped or a GPU has not got 
   House house;
   auto room = std::make_unique<Room>(house, 4096);
   Guest guest(house);
-  const LedgerEntry entry = house.visit()->open(room->exposure->key(), 0, soon()).window->entry;
+  const GenerationEntry entry =
+      house.session()->open(room->exposure->key(), 0, soon()).window->entry;
   const auto settle = [&] {
     told.clear();
     return house.exposures->settle(entry, Deadline::after(Deadline::Seconds(0.01)));
@@ -76,12 +78,12 @@ TEST_CASE("an end of everything waits for all who are at work, but for a bounded
   House house;
   std::vector<std::unique_ptr<Room>> rooms;
   Guest guest(house);
-  const auto visit = house.visit();
+  const auto session = house.session();
   std::vector<std::unique_ptr<Hazards::Claim>> claims;
   for (int i = 0; i < 8; ++i) {
     rooms.push_back(std::make_unique<Room>(house, 4096));
     const std::uint32_t slot =
-        visit->open(rooms.back()->exposure->key(), 0, soon()).window->entry.slot;
+        session->open(rooms.back()->exposure->key(), 0, soon()).window->entry.slot;
     claims.push_back(std::make_unique<Hazards::Claim>(guest.hazards(), slot));
   }
   const auto begin = Deadline::Clock::now();
@@ -94,14 +96,14 @@ TEST_CASE("an end of everything waits for all who are at work, but for a bounded
 
 TEST_CASE("who is gone is forgotten, though nobody comes after") {
   House house;
-  const Token token = house.doorway.invite();
-  auto visit = enter(house.doorway.name(), token);
-  auto visitor = house.doorway.dismiss(token);
-  const std::weak_ptr<const Visitor> known = visitor;
-  visitor.reset();
+  const Token token = house.local_server.invite();
+  auto session = enter(house.local_server.name(), token);
+  auto client = house.local_server.dismiss(token);
+  const std::weak_ptr<const LocalClient> known = client;
+  client.reset();
   house.exposures->forget_gone();
   CHECK_FALSE(known.expired());  // it may still be at work
-  visit.reset();
+  session.reset();
   house.exposures->forget_gone();
   CHECK(known.expired());  // and with it a socket and two pages
 }
@@ -109,45 +111,44 @@ TEST_CASE("who is gone is forgotten, though nobody comes after") {
 TEST_CASE("who is dismissed copies and puts nothing any more") {
   House house;
   Room room(house, 4096);
-  const Token token = house.doorway.invite();
-  const auto visit = enter(house.doorway.name(), token);
-  const auto window = visit->open(room.exposure->key(), 0, soon()).window;
+  const Token token = house.local_server.invite();
+  const auto session = enter(house.local_server.name(), token);
+  const auto window = session->open(room.exposure->key(), 0, soon()).window;
   auto bytes = pattern(4096);
   const Run run{reinterpret_cast<std::uintptr_t>(bytes.data()), room.address(), 4096};
   bool behind = false;
   const auto note = [&](std::byte*) { behind = true; };
   SUBCASE("by the owner") {
-    const auto visitor = house.doorway.dismiss(token);
-    REQUIRE(visitor);
-    CHECK_FALSE(visitor->at_work());
-    CHECK(visit->copy(*window, Direction::write, std::span(&run, 1), note) == Copied::dismissed);
-    CHECK(visit->at_board(note) == Copied::dismissed);
-    CHECK(copy(*visit, *window, Direction::write, bytes.data(), room.address(), 4096).outcome ==
+    const auto client = house.local_server.dismiss(token);
+    REQUIRE(client);
+    CHECK_FALSE(client->at_work());
+    CHECK(session->copy(*window, Direction::write, std::span(&run, 1), note) == Copied::dismissed);
+    CHECK(session->at_board(note) == Copied::dismissed);
+    CHECK(copy(*session, *window, Direction::write, bytes.data(), room.address(), 4096).outcome ==
           Copied::dismissed);
   }
   SUBCASE("by itself") {
-    visit->leave();
-    CHECK(visit->copy(*window, Direction::write, std::span(&run, 1), note) == Copied::left);
-    CHECK(visit->at_board(note) == Copied::left);
-    CHECK(copy(*visit, *window, Direction::read, bytes.data(), room.address(), 4096).outcome ==
+    session->leave();
+    CHECK(session->copy(*window, Direction::write, std::span(&run, 1), note) == Copied::left);
+    CHECK(session->at_board(note) == Copied::left);
+    CHECK(copy(*session, *window, Direction::read, bytes.data(), room.address(), 4096).outcome ==
           Copied::left);
   }
   CHECK_FALSE(behind);
   CHECK(std::count(room.data(), room.data() + 4096, std::byte{0}) == 4096);
 }
 
-TEST_CASE(
-    "a visitor is at work until it is done, at the board too, also when dismissed meanwhile") {
+TEST_CASE("a client is at work until it is done, at the board too, also when dismissed meanwhile") {
   House house;
-  const Token token = house.doorway.invite();
-  const auto visit = enter(house.doorway.name(), token);
-  std::shared_ptr<Visitor> visitor;
-  const auto outcome = visit->at_board([&](std::byte*) {
-    visitor = house.doorway.dismiss(token);
-    CHECK(visitor->at_work());
+  const Token token = house.local_server.invite();
+  const auto session = enter(house.local_server.name(), token);
+  std::shared_ptr<LocalClient> client;
+  const auto outcome = session->at_board([&](std::byte*) {
+    client = house.local_server.dismiss(token);
+    CHECK(client->at_work());
   });
   CHECK(outcome == Copied::all);
-  CHECK_FALSE(visitor->at_work());
+  CHECK_FALSE(client->at_work());
 }
 
 TEST_CASE("a page of claims that is spoiled ends a copy, after a while") {
@@ -167,15 +168,15 @@ TEST_CASE("a page of claims that is spoiled ends a copy, after a while") {
 
 namespace {
 
-// A doorway whose owner says what the test wants it to.
+// A local server whose owner says what the test wants it to.
 struct Host {
   Host() : listener(listen_local(kName)) {}
-  // Lets the visitor in, with a board of that size.
+  // Lets the client in, with a board of that size.
   void admit(std::uint64_t board_nbytes = kBoardNbytes) {
     pollfd waited{.fd = listener.get(), .events = POLLIN, .revents = 0};
     REQUIRE(::poll(&waited, 1, 10'000) == 1);
     socket = UniqueFd::open([this] { return ::accept(listener.get(), nullptr, nullptr); });
-    give(Gift::ledger, ledger);
+    give(Gift::generations, generations);
     give(Gift::hazards, hazards);
     const Buffer board(board_nbytes);
     give(Gift::board, board);
@@ -202,7 +203,7 @@ struct Host {
     REQUIRE(send_packet(socket.get(), bytes_of(told), fd));
   }
   static constexpr const char* kName = "zerohop-test-host";
-  Buffer ledger{Ledger::kNbytes};
+  Buffer generations{GenerationTable::kNbytes};
   Buffer hazards{sizeof(Hazards)};
   UniqueFd listener;
   UniqueFd socket;
@@ -214,14 +215,14 @@ constexpr Deadline::Seconds kAtOnce{0};
 
 TEST_CASE("an answer that comes late is that to its own question") {
   Host host;
-  const auto visit = Visit::begin(Host::kName, Token{}, kBoardNbytes);
-  CHECK_THROWS_AS(visit->enter(Deadline::after(kAtOnce)), TransferTimeout);
+  const auto session = LocalSession::begin(Host::kName, Token{}, kBoardNbytes);
+  CHECK_THROWS_AS(session->enter(Deadline::after(kAtOnce)), TransferTimeout);
   host.admit();
-  visit->enter(soon());
-  CHECK_THROWS_AS(visit->open(1, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
+  session->enter(soon());
+  CHECK_THROWS_AS(session->open(1, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
   const Ask first = host.hear();
   CHECK(first.key == 1);
-  CHECK_THROWS_AS(visit->open(2, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
+  CHECK_THROWS_AS(session->open(2, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
   const Ask second = host.hear();
   CHECK(second.key == 2);
   const Buffer pages(4096);
@@ -229,55 +230,55 @@ TEST_CASE("an answer that comes late is that to its own question") {
   wrong.sequence += 1000;
   host.tell(wrong, 77, 4096, pages.fd());       // to no question at all
   host.tell(first, 0x10000, 4096, pages.fd());  // late
-  CHECK_THROWS_AS(visit->open(2, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
+  CHECK_THROWS_AS(session->open(2, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
   host.tell(second, 0x20000, 4096, pages.fd());
-  CHECK(visit->open(2, 0, soon()).window->begin == 0x20000);
-  CHECK(visit->find(1)->begin == 0x10000);
+  CHECK(session->open(2, 0, soon()).window->begin == 0x20000);
+  CHECK(session->find(1)->begin == 0x10000);
 }
 
 TEST_CASE("who waits for an answer keeps nobody from leaving, nor from what is known") {
   Host host;
-  const auto visit = Visit::begin(Host::kName, Token{}, kBoardNbytes);
+  const auto session = LocalSession::begin(Host::kName, Token{}, kBoardNbytes);
   host.admit();
-  std::thread known([&] { CHECK(visit->open(1, 0, soon()).window->begin == 0x10000); });
+  std::thread known([&] { CHECK(session->open(1, 0, soon()).window->begin == 0x10000); });
   const Buffer pages(4096);
   host.tell(host.hear(), 0x10000, 4096, pages.fd());
   known.join();
   std::vector<std::thread> waiting;
   for (int i = 0; i < 3; ++i) {
     waiting.emplace_back(
-        [&] { CHECK_THROWS_AS(visit->open(2, 0, soon()).window, RouteUnavailable); });
+        [&] { CHECK_THROWS_AS(session->open(2, 0, soon()).window, RouteUnavailable); });
   }
   CHECK(host.hear().key == 2);
-  CHECK(visit->open(1, 0, soon()).window->begin == 0x10000);
+  CHECK(session->open(1, 0, soon()).window->begin == 0x10000);
   const auto begin = Deadline::Clock::now();
-  visit->leave();
+  session->leave();
   for (auto& thread : waiting) thread.join();
   CHECK(Deadline::Clock::now() - begin < kSoon / 2);
 }
 
 TEST_CASE("pages of another size than they should have are refused") {
   Host host;
-  const auto visit = Visit::begin(Host::kName, Token{}, kBoardNbytes);
+  const auto session = LocalSession::begin(Host::kName, Token{}, kBoardNbytes);
   SUBCASE("the board") {
     host.admit(kBoardNbytes / 2);
-    CHECK_THROWS_AS(visit->enter(soon()), RouteUnavailable);
+    CHECK_THROWS_AS(session->enter(soon()), RouteUnavailable);
   }
   SUBCASE("memory") {
     host.admit();
-    CHECK_THROWS_AS(visit->open(1, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
+    CHECK_THROWS_AS(session->open(1, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
     const Buffer pages(4096);
     host.tell(host.hear(), 0x10000, 8192, pages.fd());
-    CHECK_THROWS_AS(visit->open(1, 0, soon()).window, Error);
+    CHECK_THROWS_AS(session->open(1, 0, soon()).window, Error);
   }
 }
 
-TEST_CASE("the ledger cannot be made writable by who was given it") {
+TEST_CASE("the generation table cannot be made writable by who was given it") {
   House house;
   Guest guest(house);
-  const std::string path = "/proc/self/fd/" + std::to_string(guest.gift(Gift::ledger));
+  const std::string path = "/proc/self/fd/" + std::to_string(guest.gift(Gift::generations));
   const UniqueFd again = UniqueFd::open([&] { return ::open(path.c_str(), O_RDWR | O_CLOEXEC); });
-  const int fd = again ? again.get() : guest.gift(Gift::ledger);
+  const int fd = again ? again.get() : guest.gift(Gift::generations);
   CHECK(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
   const std::uint64_t word = 1;
   CHECK(::pwrite(fd, &word, sizeof word, 0) < 0);
@@ -288,13 +289,13 @@ TEST_CASE("who leaves before it is let in is no trouble") {
   told.clear();
   const ReportSink former = set_report_sink([](std::string_view text) noexcept { told = text; });
   const Buffer board(kBoardNbytes);
-  Doorway doorway(std::make_shared<Exposures>(), board);
+  LocalServer local_server(std::make_shared<Exposures>(), board);
   {
-    const UniqueFd socket = connect_local(doorway.name());
+    const UniqueFd socket = connect_local(local_server.name());
     REQUIRE(socket);
-    REQUIRE(send_packet(socket.get(), bytes_of(Knock{.token = doorway.invite()})));
+    REQUIRE(send_packet(socket.get(), bytes_of(Knock{.token = local_server.invite()})));
   }
-  for (int i = 0; i < 4; ++i) CHECK(!doorway.serve());  // comes, is heard, and gone
+  for (int i = 0; i < 4; ++i) CHECK(!local_server.serve());  // comes, is heard, and gone
   set_report_sink(former);
   CHECK(told == "");
 }

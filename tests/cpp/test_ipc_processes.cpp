@@ -11,17 +11,17 @@
 
 #include "base/error.hpp"
 #include "house.hpp"
-#include "ipc/packet.hpp"
+#include "shm/packet.hpp"
 
 using namespace zerohop;
-using namespace zerohop::ipc;
+using namespace zerohop::shm;
 using namespace zerohop::testing;
 
 namespace {
 
 constexpr std::uint64_t kNbytes = std::uint64_t{32} << 20;
 
-// What the owner of a room tells a visitor.
+// What the owner of a room tells a client.
 struct Directions {
   char name[64];
   Token token;
@@ -70,8 +70,8 @@ void kill_and_wait(pid_t child) {
 
 Directions directions_to(House& house, Room& room) {
   Directions directions{};
-  std::strncpy(directions.name, house.doorway.name().c_str(), sizeof directions.name - 1);
-  directions.token = house.doorway.invite();
+  std::strncpy(directions.name, house.local_server.name().c_str(), sizeof directions.name - 1);
+  directions.token = house.local_server.invite();
   directions.key = room.exposure->key();
   directions.address = room.address();
   return directions;
@@ -88,20 +88,21 @@ void own(Pipe& pipe, bool has_pages) {
 // A process that writes `value` all over the room it is told of, again and again.
 void write_for_ever(Pipe& told, Pipe& tells, std::byte value) {
   const auto to = told.get<Directions>();
-  const auto visit = enter(to.name, to.token);
-  const auto window = visit->open(to.key, 0, soon()).window;
+  const auto session = enter(to.name, to.token);
+  const auto mapping = session->open(to.key, 0, soon()).mapping;
   std::vector<std::byte> source(kNbytes, value);
   for (bool first = true;; first = false) {
-    const auto result = copy(*visit, *window, Direction::write, source.data(), to.address, kNbytes);
+    const auto result =
+        copy(*session, *mapping, Direction::write, source.data(), to.address, kNbytes);
     if (first) tells.put(result.outcome);
     if (result.outcome != Copied::all) break;
   }
 }
 
-// What a process of another user finds at a doorway to which it has the token.
+// What a process of another user finds at a local server to which it has the token.
 struct Turned {
   bool away_by_itself;
-  bool away_at_the_doorway;
+  bool away_at_the_local_server;
 };
 
 void come_as_nobody(Pipe& told, Pipe& tells) {
@@ -110,7 +111,7 @@ void come_as_nobody(Pipe& told, Pipe& tells) {
   if (::setresuid(kNobody, kNobody, kNobody) != 0) std::abort();
   Turned turned{};
   try {
-    Visit::begin(to.name, to.token, kBoardNbytes);
+    LocalSession::begin(to.name, to.token, kBoardNbytes);
   } catch (const RouteUnavailable& error) {
     turned.away_by_itself =
         std::string_view(error.what()).find("another user's") != std::string_view::npos;
@@ -119,8 +120,8 @@ void come_as_nobody(Pipe& told, Pipe& tells) {
   send_packet(socket.get(), bytes_of(Knock{.token = to.token}));
   pollfd waited{.fd = socket.get(), .events = POLLIN, .revents = 0};
   std::array<std::byte, 1024> bytes;
-  turned.away_at_the_doorway = ::poll(&waited, 1, soon().remaining_ms()) == 1 &&
-                               receive_packet(socket.get(), bytes)->nbytes == 0;
+  turned.away_at_the_local_server = ::poll(&waited, 1, soon().remaining_ms()) == 1 &&
+                                    receive_packet(socket.get(), bytes)->nbytes == 0;
   tells.put(turned);
 }
 
@@ -136,17 +137,18 @@ TEST_CASE("the memory of an owner that was killed is no other process's") {
     Pipe pipe;
     const pid_t owner = start([&] { own(pipe, has_pages); });
     const auto to = pipe.get<Directions>();
-    const auto visit = enter(to.name, to.token);
-    const auto window = visit->open(to.key, 0, soon()).window;
-    REQUIRE(window);
+    const auto session = enter(to.name, to.token);
+    const auto mapping = session->open(to.key, 0, soon()).mapping;
+    REQUIRE(mapping);
     std::vector<std::byte> source(kNbytes, std::byte{5});
-    CHECK(copy(*visit, *window, Direction::write, source.data(), to.address, kNbytes).outcome ==
+    CHECK(copy(*session, *mapping, Direction::write, source.data(), to.address, kNbytes).outcome ==
           Copied::all);
     kill_and_wait(owner);
-    const auto after = copy(*visit, *window, Direction::write, source.data(), to.address, kNbytes);
+    const auto after =
+        copy(*session, *mapping, Direction::write, source.data(), to.address, kNbytes);
     // Mapped pages live on with the mapping; memory of a process ends with it.
     CHECK(after.outcome == (has_pages ? Copied::all : Copied::gone));
-    CHECK_THROWS_AS(visit->open(to.key + 1, 0, soon()).window, RouteUnavailable);
+    CHECK_THROWS_AS(session->open(to.key + 1, 0, soon()).mapping, RouteUnavailable);
   }
 }
 
@@ -154,14 +156,14 @@ TEST_CASE("an owner killed in mid-copy is noticed") {
   Pipe pipe;
   const pid_t owner = start([&] { own(pipe, /*has_pages=*/false); });
   const auto to = pipe.get<Directions>();
-  const auto visit = enter(to.name, to.token);
-  const auto window = visit->open(to.key, 0, soon()).window;
+  const auto session = enter(to.name, to.token);
+  const auto mapping = session->open(to.key, 0, soon()).mapping;
   std::vector<std::byte> source(kNbytes, std::byte{5});
   std::atomic<int> copies{0};
   Copied last = Copied::all;
   std::thread writer([&] {
     while (last == Copied::all) {
-      last = copy(*visit, *window, Direction::write, source.data(), to.address, kNbytes).outcome;
+      last = copy(*session, *mapping, Direction::write, source.data(), to.address, kNbytes).outcome;
       copies.fetch_add(1);
     }
   });
@@ -181,7 +183,7 @@ TEST_CASE("closing waits for the copy under way, and nothing is written afterwar
   const pid_t writer = start([&] { write_for_ever(told, tells, std::byte{9}); });
   told.put(way);
   REQUIRE(tells.get<Copied>() == Copied::all);
-  const LedgerEntry entry = room.exposure->entry();
+  const GenerationEntry entry = room.exposure->entry();
   room.exposure.reset();
   CHECK(house.exposures->settle(entry, soon()));
   std::fill(room.data(), room.data() + kNbytes, std::byte{0});
@@ -191,7 +193,7 @@ TEST_CASE("closing waits for the copy under way, and nothing is written afterwar
 }
 
 TEST_CASE(
-    "a visitor that was stopped in mid-copy writes nothing after it was dismissed and goes on") {
+    "a client that was stopped in mid-copy writes nothing after it was dismissed and goes on") {
   House house;
   Room room(house, kNbytes);
   Pipe told;
@@ -203,17 +205,17 @@ TEST_CASE(
   ::kill(writer, SIGSTOP);
   int status = 0;
   REQUIRE(::waitpid(writer, &status, WUNTRACED) == writer);
-  const auto visitor = house.doorway.dismiss(way.token);
-  REQUIRE(visitor);
+  const auto client = house.local_server.dismiss(way.token);
+  REQUIRE(client);
   ::kill(writer, SIGCONT);
   // The piece that it had claimed may still come; afterwards it notices.
-  CHECK(await_copies([&] { return !visitor->at_work(); }, soon()));
+  CHECK(await_copies([&] { return !client->at_work(); }, soon()));
   std::fill(room.data(), room.data() + kNbytes, std::byte{0});
   REQUIRE(::waitpid(writer, &status, 0) == writer);
   CHECK(is_all(room.data(), std::byte{0}));
 }
 
-TEST_CASE("closing does not wait for a visitor that was killed in mid-copy") {
+TEST_CASE("closing does not wait for a client that was killed in mid-copy") {
   for (int round = 0; round < 5; ++round) {
     House house;
     Room room(house, kNbytes);
@@ -224,7 +226,7 @@ TEST_CASE("closing does not wait for a visitor that was killed in mid-copy") {
     told.put(way);
     REQUIRE(tells.get<Copied>() == Copied::all);
     kill_and_wait(writer);
-    const LedgerEntry entry = room.exposure->entry();
+    const GenerationEntry entry = room.exposure->entry();
     room.exposure.reset();
     CHECK(house.exposures->settle(entry, Deadline::after(Deadline::Seconds(0))));
     std::fill(room.data(), room.data() + kNbytes, std::byte{0});
@@ -242,7 +244,7 @@ TEST_CASE("a process of another user is not let in, though it has the token" *
   told.put(directions_to(house, room));
   const auto turned = tells.get<Turned>();
   CHECK(turned.away_by_itself);
-  CHECK(turned.away_at_the_doorway);
+  CHECK(turned.away_at_the_local_server);
   int status = 0;
   REQUIRE(::waitpid(nobody, &status, 0) == nobody);
   CHECK(status == 0);

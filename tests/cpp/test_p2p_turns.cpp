@@ -10,7 +10,7 @@
 
 #include "couple.hpp"
 #include "eventually.hpp"
-#include "ipc/hazards.hpp"
+#include "shm/hazards.hpp"
 
 using namespace zerohop;
 using namespace zerohop::engine;
@@ -44,17 +44,18 @@ struct Far {
 class Crowd {
  public:
   explicit Crowd(Peer& peer) {
-    const auto visit = peer.neighbour()->reach_board({.seconds = kTimeout, .insists = true}).visit;
-    REQUIRE(visit);
-    for (std::size_t i = 0; i < ipc::Hazards::kClaims; ++i) {
-      threads_.emplace_back([this, visit] {
-        (void)visit->at_board([this](std::byte*) noexcept {
+    const auto session =
+        peer.neighbour()->reach_board({.seconds = kTimeout, .insists = true}).session;
+    REQUIRE(session);
+    for (std::size_t i = 0; i < shm::Hazards::kClaims; ++i) {
+      threads_.emplace_back([this, session] {
+        (void)session->at_board([this](std::byte*) noexcept {
           ++there_;
           leave_.wait();
         });
       });
     }
-    REQUIRE(eventually([this] { return there_ == ipc::Hazards::kClaims; }));
+    REQUIRE(eventually([this] { return there_ == shm::Hazards::kClaims; }));
   }
   ~Crowd() { disperse(); }
   void disperse() {

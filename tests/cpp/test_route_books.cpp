@@ -15,7 +15,7 @@ using engine::RouteBooks;
 const RouteBook::Name kHost{"host", "soft0"};
 
 // A Peer that wrote once, and may have left something under way.
-void visit(RouteBooks& books, const std::string& name, int under_way = 0) {
+void session(RouteBooks& books, const std::string& name, int under_way = 0) {
   const auto book = books.open();
   books.connected(book, name);
   const auto stats = book->of(kHost.first, kHost.second);
@@ -61,11 +61,11 @@ TEST_CASE("of a peer that was never connected nothing stays") {
 TEST_CASE("of many that are gone the last are told of, and all are counted") {
   constexpr std::size_t kVisits = RouteBooks::kEndedKept + 100;
   RouteBooks books;
-  for (std::size_t i = 0; i < kVisits; ++i) visit(books, "visitor " + std::to_string(i));
+  for (std::size_t i = 0; i < kVisits; ++i) session(books, "client " + std::to_string(i));
   const auto reading = books.read();
   CHECK(reading.connections.size() == RouteBooks::kEndedKept);
-  CHECK(reading.connections.front().peer == "visitor 100");
-  CHECK(reading.connections.back().peer == "visitor " + std::to_string(kVisits - 1));
+  CHECK(reading.connections.front().peer == "client 100");
+  CHECK(reading.connections.back().peer == "client " + std::to_string(kVisits - 1));
   CHECK(writes(reading) == kVisits);
   CHECK(reading.sums.at(kHost)->bytes_out == 10 * kVisits);
   CHECK(reading.sums.at(kHost)->latencies[0].read().count == kVisits);
@@ -74,7 +74,7 @@ TEST_CASE("of many that are gone the last are told of, and all are counted") {
 TEST_CASE("what is counted by a name does not fall when that peer comes and goes") {
   RouteBooks books;
   for (std::size_t i = 1; i <= 2 * RouteBooks::kEndedKept; ++i) {
-    visit(books, "visitor");
+    session(books, "client");
     const auto reading = books.read();
     REQUIRE(reading.connections.size() == 1);
     CHECK(reading.connections[0].sums.at(kHost)->bytes_out == 10 * i);
@@ -85,10 +85,10 @@ TEST_CASE("what is counted by a name does not fall when that peer comes and goes
 TEST_CASE("what would end unseen is under way no more") {
   RouteBooks books;
   for (std::size_t i = 0; i <= RouteBooks::kEndedKept; ++i) {
-    visit(books, "visitor " + std::to_string(i), 1);
+    session(books, "client " + std::to_string(i), 1);
   }
   CHECK(books.read().sums.at(kHost)->under_way == RouteBooks::kEndedKept);
-  visit(books, "visitor 5", 1);  // again: the one before may not end any more
+  session(books, "client 5", 1);  // again: the one before may not end any more
   CHECK(books.read().sums.at(kHost)->under_way == RouteBooks::kEndedKept);
 }
 

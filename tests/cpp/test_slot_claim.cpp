@@ -75,7 +75,7 @@ TEST_CASE_FIXTURE(Claims,
 TEST_CASE_FIXTURE(Claims, "what is put for the CPU alone is the CPU's, whoever has the slot") {
   const RemoteMemory remote = theirs.remote();
   const auto reach = to_right->reach_for_kernels(ours, remote, engine::Hearers::cpu, {});
-  REQUIRE(reach.notes.twins == 0);
+  REQUIRE(reach.notes.mirrors == 0);
   const auto put = [&](std::uint32_t slot, std::uint32_t value) {  // as a kernel does
     const std::uint32_t tag = reach.notes.writer * gpu::kFirstTag + value;
     auto* const notes = reinterpret_cast<std::atomic<gpu::Note>*>(reach.notes.notes);

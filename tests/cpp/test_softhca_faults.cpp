@@ -139,7 +139,7 @@ TEST_CASE("the dice depend on nothing but what they are asked") {
   CHECK(hits < 10500);
 }
 
-TEST_CASE("without any fault the checked trains are like others") {
+TEST_CASE("without any fault the checked frames are like others") {
   FaultyPair pair("delay=1ns,delay_rate=1e-9", "");
   expect_exact(pair, 20);
 }

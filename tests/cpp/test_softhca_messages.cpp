@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint8_t kMore = wire::kMore;
 
 // With 8 bytes of payload, or with operands.
-void add(Train& train, const Stage& stage, Op op, std::uint8_t flags = 0) {
+void add(Frame& frame, const Stage& stage, Op op, std::uint8_t flags = 0) {
   wire::Packet packet = packet_of(op);
   packet.key = stage.side.mr->rkey;
   packet.address = stage.side.at(0);
@@ -24,14 +24,14 @@ void add(Train& train, const Stage& stage, Op op, std::uint8_t flags = 0) {
   const bool query = atomic || op == Op::read;
   if (!atomic) packet.nbytes = 8;
   packet.flags = query ? flags : static_cast<std::uint8_t>(flags | wire::kInline);
-  train.add(packet);
-  if (!query) train.add("12345678", 8);
-  if (atomic) train.add("0123456789abcde", sizeof(wire::Operands));
+  frame.add(packet);
+  if (!query) frame.add("12345678", 8);
+  if (atomic) frame.add("0123456789abcde", sizeof(wire::Operands));
 }
 
 // What the responder says then.
-void is_refused(const Stage& stage, const UniqueFd& fd, Train& train) {
-  train.send(fd);
+void is_refused(const Stage& stage, const UniqueFd& fd, Frame& frame) {
+  frame.send(fd);
   struct {
     wire::Prefix prefix;
     wire::Packet packet;
@@ -47,10 +47,10 @@ void is_refused(Op first, Op second, std::uint8_t flags = 0) {
   Stage stage;
   stage.side.receive(7, 0, 64);
   const UniqueFd fd = stage.enter();
-  Train train;
-  add(train, stage, first, kMore);
-  add(train, stage, second, flags);
-  is_refused(stage, fd, train);
+  Frame frame;
+  add(frame, stage, first, kMore);
+  add(frame, stage, second, flags);
+  is_refused(stage, fd, frame);
   const ibv_wc flushed = stage.side.wait();
   CHECK(flushed.wr_id == 7);
   CHECK(flushed.status == IBV_WC_WR_FLUSH_ERR);
@@ -70,24 +70,24 @@ TEST_CASE("an empty first packet counts, too") {
   Stage stage;
   stage.side.receive(7, 0, 64);
   const UniqueFd fd = stage.enter();
-  Train train;
+  Frame frame;
   wire::Packet empty = packet_of(Op::write);
   empty.flags = kMore;
-  train.add(empty);
-  add(train, stage, Op::send);
-  is_refused(stage, fd, train);
+  frame.add(empty);
+  add(frame, stage, Op::send);
+  is_refused(stage, fd, frame);
 }
 
-TEST_CASE("messages of one operation each follow each other in a train") {
+TEST_CASE("messages of one operation each follow each other in a frame") {
   Stage stage;
   stage.side.receive(7, 100, 64);
   const UniqueFd fd = stage.enter();
-  Train train;
+  Frame frame;
   for (const Op op : {Op::write, Op::send}) {
-    add(train, stage, op, kMore);
-    add(train, stage, op);
+    add(frame, stage, op, kMore);
+    add(frame, stage, op);
   }
-  train.send(fd);
+  frame.send(fd);
   const ibv_wc received = stage.side.wait();
   CHECK(received.status == IBV_WC_SUCCESS);
   CHECK(received.wr_id == 7);
@@ -100,19 +100,19 @@ TEST_CASE("a message has no more bytes than the port allows") {
   const std::vector<std::byte> payload(wire::kSegmentBytes);
   std::uint64_t nbytes = 0;
   while (nbytes < wire::kMaxMessage) {
-    Train train;
+    Frame frame;
     wire::Packet packet = packet_of(Op::write);
     packet.flags = kMore;
     packet.nbytes = wire::kSegmentBytes;
     packet.key = stage.side.mr->rkey;
     packet.address = stage.side.at(0);
-    train.add(packet);
-    train.send(fd);
+    frame.add(packet);
+    frame.send(fd);
     say(fd, payload.data(), payload.size());
     nbytes += payload.size();
   }
   CHECK(stage.side.state() == IBV_QPS_RTS);
-  Train train;
-  add(train, stage, Op::write);
-  is_refused(stage, fd, train);
+  Frame frame;
+  add(frame, stage, Op::write);
+  is_refused(stage, fd, frame);
 }

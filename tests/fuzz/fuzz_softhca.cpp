@@ -1,4 +1,4 @@
-// The peer of a queue pair of soft0 that says anything: whole trains, damaged ones and plain bytes,
+// The peer of a queue pair of soft0 that says anything: whole frames, damaged ones and plain bytes,
 // while the queue pair's owner posts, receives and closes memory.
 #include <array>
 #include <map>
@@ -67,7 +67,7 @@ class Game {
         case 2: post_request(); break;
         case 3: drain(); break;
         case 4: close_memory(); break;
-        default: say_train(); break;
+        default: say_frame(); break;
       }
       hear();
     }
@@ -119,30 +119,30 @@ class Game {
   }
 
   // Mostly as a correct peer would make it.
-  void say_train() {
-    Train train;
-    train.prefix.flags = input_.byte() % 16 == 0;
-    train.prefix.first_request = first_request_;
-    if (input_.byte() % 16 == 0) train.prefix.first_request = input_.byte();
-    train.prefix.acknowledged = input_.byte() % 4;
-    if (input_.byte() % 32 == 0) train.prefix.control_bytes = input_.take<std::uint16_t>();
+  void say_frame() {
+    Frame frame;
+    frame.prefix.flags = input_.byte() % 16 == 0;
+    frame.prefix.first_request = first_request_;
+    if (input_.byte() % 16 == 0) frame.prefix.first_request = input_.byte();
+    frame.prefix.acknowledged = input_.byte() % 4;
+    if (input_.byte() % 32 == 0) frame.prefix.control_bytes = input_.take<std::uint16_t>();
     std::vector<std::byte> payload;
-    for (std::size_t left = input_.byte() % 6; left > 0; --left) add_packet(train, payload);
-    if (input_.byte() % 32 == 0) train.prefix.packets = input_.byte();
-    train.send(fd_);
+    for (std::size_t left = input_.byte() % 6; left > 0; --left) add_packet(frame, payload);
+    if (input_.byte() % 32 == 0) frame.prefix.packets = input_.byte();
+    frame.send(fd_);
     say_bytes(payload);
   }
 
-  void add_packet(Train& train, std::vector<std::byte>& payload) {
+  void add_packet(Frame& frame, std::vector<std::byte>& payload) {
     const wire::Packet packet = take_packet();
-    train.add(packet);
+    frame.add(packet);
     const bool has_payload = packet.op == wire::Op::send || packet.op == wire::Op::write ||
                              packet.op == wire::Op::read_response;
     const bool more = (packet.flags & wire::kMore) != 0;
     if (packet.op <= wire::Op::fetch_add && !more) ++first_request_;
     if (packet.op == wire::Op::compare_swap || packet.op == wire::Op::fetch_add) {
       const auto operands = input_.take<wire::Operands>();
-      train.add(&operands, sizeof operands);
+      frame.add(&operands, sizeof operands);
     }
     if (!has_payload) return;
     const std::vector<std::byte> bytes(std::min<std::size_t>(packet.nbytes, kMostPayload));
@@ -150,7 +150,7 @@ class Game {
       payload.insert(payload.end(), bytes.begin(), bytes.end());
     } else if (!bytes.empty() && bytes.size() <= wire::kInlineBytes) {
       const std::vector<std::byte> padded(wire::padded(bytes.size()));
-      train.add(padded.data(), padded.size());
+      frame.add(padded.data(), padded.size());
     }
   }
 

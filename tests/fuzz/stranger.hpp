@@ -125,7 +125,7 @@ inline engine::Hello take_hello(Input& input, const engine::EndpointId& own) {
   hello.global_atomics = input.byte();
   hello.receive_slots = input.byte() % 8 == 0 ? input.take<std::uint32_t>() : 64;
   hello.slot_nbytes = input.byte() % 8 == 0 ? input.take<std::uint32_t>() : 8192;
-  hello.doorway = input.byte() % 4 == 0 ? input.text(64) : "";
+  hello.local_server = input.byte() % 4 == 0 ? input.text(64) : "";
   hello.established = input.byte() % 8 == 0 ? input.byte() : 0xffff;  // never yields
   hello.integrity = static_cast<std::uint8_t>(hello.pid % 2);         // takes no byte of its own
   return hello;

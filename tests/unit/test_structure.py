@@ -1,6 +1,6 @@
 """The source tree keeps its shape: includes go one way, siblings do not meet, files stay short.
 
-base <- {ipc, driver <- {softhca, gpu, rdma}} <- engine <- gda <- bindings
+base <- {shm, driver <- {softhca, gpu, rdma}} <- engine <- gda <- bindings
 
 The rooms of the engine come in the order of ROOMS; what lies in cpp/engine itself comes before them.
 """
@@ -13,7 +13,7 @@ import pytest
 
 RANK = {
     "base": 0,
-    "ipc": 1,
+    "shm": 1,
     "driver": 1,
     "softhca": 2,
     "gpu": 2,

@@ -111,7 +111,7 @@ void fields(auto& each, Is<Hello> auto& m) {
   each(m.global_atomics);
   each(m.receive_slots);
   each(m.slot_nbytes);
-  each.key(m.doorway);
+  each.key(m.local_server);
   each(std::span(m.token));
   each(m.established);
   each(m.integrity);

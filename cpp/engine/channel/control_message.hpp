@@ -35,7 +35,7 @@ struct Hello {
   std::uint32_t slot_nbytes = 0;
   // Where processes of the sender's host come for its memory, and what lets this one in; empty:
   // nowhere.
-  std::string doorway;
+  std::string local_server;
   std::array<std::byte, 32> token{};
   // How many connections with the receiver the sender has seen established. Tells a reconnection
   // from two first connections that crossed each other.

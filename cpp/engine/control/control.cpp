@@ -59,8 +59,8 @@ std::shared_ptr<Control> Control::start(Address& address, std::shared_ptr<const 
 }
 
 void Control::serve_neighbours() {
-  progress_->watch(neighbourhood_->doorway().fd(), EPOLLIN, [this](std::uint32_t) {
-    if (neighbourhood_->doorway().serve()) poller_->wake();
+  progress_->watch(neighbourhood_->local_server().fd(), EPOLLIN, [this](std::uint32_t) {
+    if (neighbourhood_->local_server().serve()) poller_->wake();
   });
 }
 

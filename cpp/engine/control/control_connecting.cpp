@@ -112,10 +112,10 @@ Hello Control::make_hello(const Link& link, const EndpointId& to, Peer& peer) {
               .host_name = host_name(),
               .pid = static_cast<std::uint32_t>(::getpid()),
               .queue_pairs = {},
-              .doorway = {},
+              .local_server = {},
               .established = established_.count(to)};
   if (const auto& invitation = peer.invitation()) {
-    hello.doorway = invitation->doorway();
+    hello.local_server = invitation->local_server();
     hello.token = invitation->token();
   }
   hello.integrity = peer.wants_checks() ? 1 : 0;
@@ -137,7 +137,7 @@ Hello Control::make_hello(const Link& link, const EndpointId& to, Peer& peer) {
 void Control::connect_rails(Link& link, const Hello& hello) {
   const std::size_t count = std::min(rails_.size(), hello.queue_pairs.size());
   link.peer->rails().set_count(count, hello.global_atomics != 0);
-  link.peer->meet(hello.doorway, hello.token);
+  link.peer->meet(hello.local_server, hello.token);
   if (hello.integrity != 0 || link.peer->wants_checks()) link.peer->check_transfers();
   std::size_t connected = 0;
   for (const auto& rail : rails_) {

@@ -55,9 +55,9 @@ Endpoint::Endpoint(const EndpointOptions& options)
   open_rails();
   drivers_ = Control::make_drivers();
   open_neighbourhood();
-  note_twins_ = std::make_shared<NoteTwins>(services_.board,
-                                            neighbourhood_ ? neighbourhood_->exposures() : nullptr);
-  gpu_board_ = std::make_shared<GpuBoard>(services_.board, note_twins_);
+  note_mirrors_ = std::make_shared<NoteMirrors>(
+      services_.board, neighbourhood_ ? neighbourhood_->exposures() : nullptr);
+  gpu_board_ = std::make_shared<GpuBoard>(services_.board, note_mirrors_);
   stager_ = std::make_shared<Stager>(services_.poller);
   checker_ = std::make_shared<Checker>(options_.gpu.staging_chunk, own_memories_);
   streams_ = std::make_shared<ProgramStreams>(options_.cuda, options_.timeout);
@@ -310,7 +310,7 @@ void Endpoint::stop() {
   if (!drivers_->stop(Deadline::after(Deadline::Seconds(2)))) {
     report("a call of a driver does not end: what it uses is left to it");
   }
-  services_.poller->finish_sources(Deadline::after(ipc::kLongestCopy));
+  services_.poller->finish_sources(Deadline::after(shm::kLongestCopy));
   expiry_.stop();
   checker_->stop();
   stager_->stop();  // every Peer is lost: what it had to do ends
@@ -333,7 +333,7 @@ void Endpoint::release() noexcept {
   }
   streams_->let_go();
   gpu_board_.reset();
-  note_twins_.reset();
+  note_mirrors_.reset();
   services_.poller->let_go();
   services_.poller.reset();
   copy_queue_.reset();

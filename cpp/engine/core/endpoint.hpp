@@ -196,7 +196,7 @@ class Endpoint {
   std::shared_ptr<Executor> drivers_;
   std::shared_ptr<Neighbourhood> neighbourhood_;  // null because of:
   std::string no_neighbourhood_;
-  std::shared_ptr<NoteTwins> note_twins_;
+  std::shared_ptr<NoteMirrors> note_mirrors_;
   std::shared_ptr<GpuBoard> gpu_board_;
   std::shared_ptr<CopyQueue> copy_queue_;
   const std::shared_ptr<RouteBooks> books_ = std::make_shared<RouteBooks>();

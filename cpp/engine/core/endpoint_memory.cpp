@@ -96,7 +96,7 @@ Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void>
   }
   if (neighbourhood_ && how.exposed && layout.count() > 0) {
     const Extent extent = layout.extent();
-    note_twins_->settle(device);  // before any GPU can write there and notify
+    note_mirrors_->settle(device);  // before any GPU can write there and notify
     regions->set_exposure(neighbourhood_->exposures()->expose(
         {.begin = extent.begin, .end = extent.end, .writable = how.writable},
         {.memfd = -1, .packer = std::make_shared<const GpuPacker>(device)}, owner));

@@ -29,8 +29,8 @@ class Closing {
   // Goes behind finish(): its end may run code of the program, which may close the memory again.
   std::shared_ptr<void> owner_;
   std::shared_ptr<const StagedMemories::Right> right_;
-  std::shared_ptr<ipc::Exposures> exposures_;
-  ipc::LedgerEntry entry_{};
+  std::shared_ptr<shm::Exposures> exposures_;
+  shm::GenerationEntry entry_{};
 };
 
 }  // namespace zerohop::engine

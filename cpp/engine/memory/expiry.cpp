@@ -61,7 +61,7 @@ milliseconds Expiry::close_due() {
       sleep = std::min(sleep, std::chrono::ceil<milliseconds>(due_.begin()->first - now));
     }
   }
-  const Deadline soon = Deadline::after(ipc::kLongestCopy);
+  const Deadline soon = Deadline::after(shm::kLongestCopy);
   for (const WeakMemory& memory : over) {
     if (auto closing = Closing::begin(memory)) closings_.emplace_back(std::move(*closing), soon);
   }

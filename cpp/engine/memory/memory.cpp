@@ -72,7 +72,7 @@ void WeakMemory::close(std::span<const WeakMemory> all) noexcept {
       others.push_back(&memory);
     }
   }
-  const Deadline deadline = Deadline::after(ipc::kLongestCopy);
+  const Deadline deadline = Deadline::after(shm::kLongestCopy);
   for (Closing& each : ours) each.finish(deadline);
   for (const WeakMemory* each : others) each->await_finish();
 }
@@ -80,7 +80,7 @@ void WeakMemory::close(std::span<const WeakMemory> all) noexcept {
 void WeakMemory::await_finish() const noexcept {
   const auto lease = lease_.lock();
   // The first one waits for copies, and so long for its grants.
-  if (!lease || lease->await_finish(Deadline::after(2 * ipc::kLongestCopy))) return;
+  if (!lease || lease->await_finish(Deadline::after(2 * shm::kLongestCopy))) return;
   report({"memory on ", device_,
           " is being closed by another thread, which does not come to an end: a device or GPU "
           "hangs, and peers may reach the memory until it goes on"});

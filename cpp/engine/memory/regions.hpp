@@ -13,8 +13,8 @@
 #include "base/locks.hpp"
 #include "engine/memory/staged_memories.hpp"
 #include "engine/rail.hpp"
-#include "ipc/exposures.hpp"
 #include "rdma/memory_region.hpp"
+#include "shm/exposures.hpp"
 
 namespace zerohop::engine {
 
@@ -31,8 +31,8 @@ class Regions {
   }
 
   // What lets processes of this host reach the range without a device; may be null.
-  void set_exposure(std::shared_ptr<ipc::Exposure> exposure) { exposure_ = std::move(exposure); }
-  const std::shared_ptr<ipc::Exposure>& exposure() const noexcept { return exposure_; }
+  void set_exposure(std::shared_ptr<shm::Exposure> exposure) { exposure_ = std::move(exposure); }
+  const std::shared_ptr<shm::Exposure>& exposure() const noexcept { return exposure_; }
   std::uint64_t local_key() const noexcept { return exposure_ ? exposure_->key() : 0; }
 
   // What lets peers name GPU memory that no rail reaches; null where one does.
@@ -78,7 +78,7 @@ class Regions {
   int access_ = 0;  // of the first rail that has one
   RailKeys lkeys_{};
   Extent covered_{0, UINT64_MAX};
-  std::shared_ptr<ipc::Exposure> exposure_;
+  std::shared_ptr<shm::Exposure> exposure_;
   std::shared_ptr<const StagedMemories::Right> staged_;
 
   mutable Mutex<Rank::regions> mutex_;  // guards the next

@@ -32,7 +32,7 @@ using PendingRegistrations = Pending<Rank::registrations, WantedRegistration>;
 // How long a thread waits for another's registration of the same memory.
 inline constexpr Deadline::Seconds kRegistrationPatience{10};
 
-// What is behind the memory, as ipc::Exposures::expose() takes it. Without an owner processes of
+// What is behind the memory, as shm::Exposures::expose() takes it. Without an owner processes of
 // this host reach it by a device only.
 struct Backing {
   std::shared_ptr<const void> owner;
@@ -45,7 +45,7 @@ class Registrations {
  public:
   // exposures: of the memory registered here; null: processes of this host reach it by a device
   // only. live: is told of every new registration.
-  Registrations(Rails rails, std::shared_ptr<ipc::Exposures> exposures,
+  Registrations(Rails rails, std::shared_ptr<shm::Exposures> exposures,
                 std::shared_ptr<LiveRegions> live)
       : rails_(std::move(rails)), exposures_(std::move(exposures)), live_(std::move(live)) {}
 
@@ -65,7 +65,7 @@ class Registrations {
   void forget_expired();  // with mutex_ held
 
   const Rails rails_;
-  const std::shared_ptr<ipc::Exposures> exposures_;
+  const std::shared_ptr<shm::Exposures> exposures_;
   const std::shared_ptr<LiveRegions> live_;
   PendingRegistrations pending_;              // that are shared
   mutable Mutex<Rank::registrations> mutex_;  // guards all below

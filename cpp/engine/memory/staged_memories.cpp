@@ -3,7 +3,7 @@
 #include <span>
 
 #include "base/random.hpp"
-#include "ipc/visitor.hpp"
+#include "shm/local_client.hpp"
 
 namespace zerohop::engine {
 
@@ -27,7 +27,7 @@ void StagedMemories::Right::end() const noexcept {
 }
 
 bool StagedMemories::Right::await(const Deadline& deadline) const noexcept {
-  return ipc::await_copies([&] { return borrowed_->load() == 0; }, deadline);
+  return shm::await_copies([&] { return borrowed_->load() == 0; }, deadline);
 }
 
 std::shared_ptr<const Pinned> StagedMemories::borrow(std::uint64_t key) const {

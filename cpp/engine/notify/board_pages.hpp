@@ -42,9 +42,9 @@ struct BoardPages {
     }
   }
 
-  // Where in the memory of a GPU the twins of the notes lie. Settled once, by the owner or by the
+  // Where in the memory of a GPU the mirrors of the notes lie. Settled once, by the owner or by the
   // first whose GPU puts a note: who comes later finds it as it is.
-  struct Twins {
+  struct Mirrors {
     enum State : std::uint32_t { unsettled, none, there };
     std::atomic<std::uint32_t> state;
     std::uint64_t key;      // that opens them; this and the next once they are there
@@ -56,7 +56,7 @@ struct BoardPages {
   alignas(64) std::atomic<std::uint32_t> writers;  // whose GPUs put notes, as they came
   std::atomic<std::uint32_t> kernels;              // ... and of those that wake nobody: see Poller
   std::atomic<std::uint32_t> lonely;               // not 0: nobody is left that could put anything
-  Twins twins;
+  Mirrors mirrors;
   // The last puts, each behind its number: who is told of some need not look at every slot.
   alignas(64) std::atomic<std::uint64_t> recent[kRecent];
   alignas(64) std::atomic<std::uint32_t> slots[kSlots];

@@ -74,8 +74,8 @@ void Peer::join_paths() {
   direct_links_ = std::make_shared<DirectLinks>(state_, poller_, rails_, tell);
 }
 
-void Peer::meet(std::string doorway, const ipc::Token& token) {
-  local_->meet(std::move(doorway), token);
+void Peer::meet(std::string local_server, const shm::Token& token) {
+  local_->meet(std::move(local_server), token);
   gpu_->meet(book_);
 }
 
@@ -92,10 +92,10 @@ void Peer::become_alive() {
 bool Peer::lose(const std::string& reason) {
   if (left_.load()) return false;
   // From here on its process begins nothing any more in the memory of this one.
-  const auto visitor = invitation_ ? invitation_->withdraw() : nullptr;
+  const auto client = invitation_ ? invitation_->withdraw() : nullptr;
   {
     const std::lock_guard lock(mutex_);
-    dismissed_ = visitor;
+    dismissed_ = client;
   }
   if (!state_->lose(reason)) return false;
   host_.books->ended(book_, reason);
@@ -142,20 +142,20 @@ void Peer::give_up() {
 
 // Copies that it, or this process for it, began before the end are done.
 void Peer::wait_for_its_copies() {
-  std::shared_ptr<ipc::Visitor> visitor;
+  std::shared_ptr<shm::LocalClient> client;
   {
     const std::lock_guard lock(mutex_);
-    visitor = dismissed_.lock();
+    client = dismissed_.lock();
   }
-  const Deadline soon = Deadline::after(ipc::kLongestCopy);
-  if (!ipc::await_copies([&] { return !staged_->answering(); }, soon)) {
+  const Deadline soon = Deadline::after(shm::kLongestCopy);
+  if (!shm::await_copies([&] { return !staged_->answering(); }, soon)) {
     report("a copy of GPU memory that peer '" + state_->name() +
            "' had asked for does not end: the GPU hangs or failed");
   }
-  const auto done = [&] { return !visitor || !visitor->at_work(); };
-  if (ipc::await_copies(done, soon)) return;
+  const auto done = [&] { return !client || !client->at_work(); };
+  if (shm::await_copies(done, soon)) return;
   report("peer '" + state_->name() + "'" +
-         ipc::why_unended(visitor->gpu_at_work(), "memory of this process"));
+         shm::why_unended(client->gpu_at_work(), "memory of this process"));
 }
 
 Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
@@ -174,7 +174,7 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   } else if (reason.empty()) {
     Neighbour::Reached reached = local_->reach(pair, patience);
     reason = std::move(reached.reason);
-    if (reached.window) p2p = local_->neighbour()->route(reached.window.get());
+    if (reached.mapping) p2p = local_->neighbour()->route(reached.mapping.get());
   }
   Route route = p2p ? *p2p : devices_->explain(pair, *devices_->route(kind, taken), reason);
   const auto& path = rails_->path(static_cast<RailIndex>(std::countr_zero(taken)));

@@ -79,7 +79,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
 
   PeerRails& rails() const noexcept { return *rails_; }
   const std::shared_ptr<Neighbour>& neighbour() const noexcept { return local_->neighbour(); }
-  std::map<int, GpuWindows::Mapped> mapped() const { return gpu_->mapped(); }
+  std::map<int, GpuMappings::Mapped> mapped() const { return gpu_->mapped(); }
 
   // Waits until everything posted is done, `deadline` at most, then leaves. Idempotent. Afterwards
   // the peer's process touches no memory of this one: what it is copying is waited for, five
@@ -92,7 +92,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
 
   // --- for the progress thread ---
   const std::optional<Invitation>& invitation() const noexcept { return invitation_; }
-  void meet(std::string doorway, const ipc::Token& token);  // before become_alive()
+  void meet(std::string local_server, const shm::Token& token);  // before become_alive()
   void learn(Identity identity) { state_->learn(std::move(identity)); }
   void become_alive();
   // Everything pending and later fails with PeerLost(reason). Returns false if it was lost before.
@@ -160,8 +160,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::atomic<std::uint64_t> given_up_{0};  // transfers under way then
   std::atomic<bool> left_{false};           // lost, and all that was pending has ended
   Questions<Inquiry::Answer> lookups_;
-  mutable Mutex<Rank::peer> mutex_;        // guards the next
-  std::weak_ptr<ipc::Visitor> dismissed_;  // who came on the invitation, once lost
+  mutable Mutex<Rank::peer> mutex_;            // guards the next
+  std::weak_ptr<shm::LocalClient> dismissed_;  // who came on the invitation, once lost
 };
 
 }  // namespace zerohop::engine

@@ -28,7 +28,7 @@ class RouteBooks {
     std::vector<Connection> connections;  // those that ended first
   };
   // Names: so that it is seen where errors came from. Of those before them there are sums alone: an
-  // Endpoint may have had millions of visitors.
+  // Endpoint may have had millions of clients.
   static constexpr std::size_t kEndedKept = 64;
 
   std::shared_ptr<RouteBook> open();  // for a Peer that is not connected yet, and may never be

@@ -21,14 +21,14 @@ std::shared_ptr<const void> GpuBoard::pages_of(const std::shared_ptr<const gpu::
 }
 
 GpuBoard::Reached GpuBoard::reach(const std::shared_ptr<const gpu::Device>& device) {
-  twins_->settle(device);
+  mirrors_->settle(device);
   const BoardPages& pages = board_->pages();
-  const NoteTwins::Place twins = twins_->of(device);
-  return {.notes = twins.address != 0 ? twins.address : address(pages.notes[0]),
-          .twins = twins.address != 0,
+  const NoteMirrors::Place mirrors = mirrors_->of(device);
+  return {.notes = mirrors.address != 0 ? mirrors.address : address(pages.notes[0]),
+          .mirrors = mirrors.address != 0,
           .words = address(pages.slots[0]),
           .lonely = address(pages.lonely),
-          .kept = {pages_of(device), twins.owner}};
+          .kept = {pages_of(device), mirrors.owner}};
 }
 
 }  // namespace zerohop::engine

@@ -1,5 +1,5 @@
 // The notification board of this Endpoint as GPUs of its process reach it: values put by CPUs and
-// adapters in its pages, notes of GPUs in their twins, or in the pages where there are none.
+// adapters in its pages, notes of GPUs in their mirrors, or in the pages where there are none.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 #include "base/locks.hpp"
 #include "engine/notify/board.hpp"
-#include "engine/stream/note_twins.hpp"
+#include "engine/stream/note_mirrors.hpp"
 #include "gpu/registered_pages.hpp"
 
 namespace zerohop::engine {
@@ -17,27 +17,27 @@ namespace zerohop::engine {
 // Any thread.
 class GpuBoard {
  public:
-  GpuBoard(std::shared_ptr<Board> board, std::shared_ptr<NoteTwins> twins)
-      : board_(std::move(board)), twins_(std::move(twins)) {}
+  GpuBoard(std::shared_ptr<Board> board, std::shared_ptr<NoteMirrors> mirrors)
+      : board_(std::move(board)), mirrors_(std::move(mirrors)) {}
 
   Board& board() const noexcept { return *board_; }
-  NoteTwins& twins() const noexcept { return *twins_; }
+  NoteMirrors& mirrors() const noexcept { return *mirrors_; }
 
   struct Reached {
     std::uint64_t notes = 0;   // where the GPU has the note of slot 0
-    bool twins = false;        // ... in the memory of a GPU
+    bool mirrors = false;      // ... in the memory of a GPU
     std::uint64_t words = 0;   // where it has the value of slot 0
     std::uint64_t lonely = 0;  // and that word
     std::array<std::shared_ptr<const void>, 2> kept{};
   };
-  // Settles the twins, too. Throws RouteUnavailable, CudaError.
+  // Settles the mirrors, too. Throws RouteUnavailable, CudaError.
   Reached reach(const std::shared_ptr<const gpu::Device>& device);
 
  private:
   std::shared_ptr<const void> pages_of(const std::shared_ptr<const gpu::Device>& device);
 
   const std::shared_ptr<Board> board_;
-  const std::shared_ptr<NoteTwins> twins_;
+  const std::shared_ptr<NoteMirrors> mirrors_;
   Mutex<Rank::gpu_board> mutex_;                       // guards the next
   std::shared_ptr<const gpu::RegisteredPages> pages_;  // of the board
 };

@@ -4,22 +4,22 @@
 #include <memory>
 #include <utility>
 
-#include "gpu/chunk_card.hpp"
-#include "ipc/parcel.hpp"
+#include "gpu/chunk_handle.hpp"
+#include "shm/exported_chunk.hpp"
 
 namespace zerohop::engine {
 
-static_assert(gpu::kCardNbytes <= ipc::Parcel::kMaxCard);
+static_assert(gpu::kHandleNbytes <= shm::ExportedChunk::kMaxHandle);
 
-class GpuPacker : public ipc::Packer {
+class GpuPacker : public shm::Packer {
  public:
   explicit GpuPacker(std::shared_ptr<const gpu::Device> device) : device_(std::move(device)) {}
 
-  ipc::Parcel pack(std::uint64_t address) const override {
+  shm::ExportedChunk pack(std::uint64_t address) const override {
     gpu::ChunkExport chunk = gpu::export_chunk(*device_, address);
     return {.begin = chunk.extent.begin,
             .end = chunk.extent.end,
-            .card = gpu::to_card(chunk),
+            .handle = gpu::to_handle(chunk),
             .descriptor = std::move(chunk.descriptor)};
   }
 

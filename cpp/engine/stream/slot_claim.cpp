@@ -24,7 +24,7 @@ SlotClaim::SlotClaim(std::shared_ptr<GpuBoard> board, std::shared_ptr<const gpu:
       first_(first),
       reached_(board_->reach(device_)),
       taken_(count) {
-  if (reached_.twins) {
+  if (reached_.mirrors) {
     kernels_ = gpu::Kernels::load(device_);
     const gpu::DeviceGuard guard(*device_);
     copies_ = gpu::pin_pages(device_->cuda(), count * (sizeof(gpu::Note) + sizeof(gpu::NoteAt)));
@@ -32,7 +32,7 @@ SlotClaim::SlotClaim(std::shared_ptr<GpuBoard> board, std::shared_ptr<const gpu:
   }
   begin_waits();
   try {
-    if (reached_.twins) forget_taken(deadline);
+    if (reached_.mirrors) forget_taken(deadline);
   } catch (...) {
     end_waits(std::vector<std::uint32_t>(count));
     throw;
@@ -47,7 +47,7 @@ SlotClaim::~SlotClaim() {
   }
   std::vector<std::uint32_t> tags(count());
   try {
-    if (reached_.twins) {
+    if (reached_.mirrors) {
       const gpu::DeviceGuard guard(*device_);
       tags = find_taken(Deadline::after(kPatienceAtEnd));
       stream_.reset();
@@ -82,7 +82,7 @@ void SlotClaim::wait(const Deadline& deadline) {
   throw TransferTimeout(what + " could not be looked at in time: a kernel keeps the GPU busy");
 }
 
-const gpu::Note* SlotClaim::look_at_twins(const Deadline& deadline) {
+const gpu::Note* SlotClaim::look_at_mirrors(const Deadline& deadline) {
   const driver::Cuda& cuda = device_->cuda();
   driver::check_cuda(cuda,
                      cuda.copy_to_host(copies_.get(), reached_.notes + first_ * sizeof(gpu::Note),
@@ -92,34 +92,34 @@ const gpu::Note* SlotClaim::look_at_twins(const Deadline& deadline) {
   return static_cast<const gpu::Note*>(copies_.get());
 }
 
-// The twins of what the CPU had taken are still there.
+// The mirrors of what the CPU had taken are still there.
 void SlotClaim::forget_taken(const Deadline& deadline) {
   const gpu::DeviceGuard guard(*device_);
-  const gpu::Note* const twins = look_at_twins(deadline);
+  const gpu::Note* const mirrors = look_at_mirrors(deadline);
   auto* const list = static_cast<gpu::NoteAt*>(
       static_cast<void*>(static_cast<gpu::Note*>(copies_.get()) + count()));
   std::uint32_t found = 0;
   for (std::uint32_t i = 0; i < count(); ++i) {
-    const bool taken = std::ranges::find(taken_[i], gpu::tag_of(twins[i])) != taken_[i].end();
-    if (twins[i] != 0 && taken) list[found++] = {.note = twins[i], .slot = first_ + i};
+    const bool taken = std::ranges::find(taken_[i], gpu::tag_of(mirrors[i])) != taken_[i].end();
+    if (mirrors[i] != 0 && taken) list[found++] = {.note = mirrors[i], .slot = first_ + i};
   }
   kernels_->forget_notes(reached_.notes, list, found, stream_.get());
   if (found > 0) wait(deadline);
 }
 
 // Of each slot the tag of the note that kernels have taken, 0: none. What lies on the board is
-// looked at before: its twin was put ahead of it, and is there by the time that a copy takes.
+// looked at before: its mirror was put ahead of it, and is there by the time that a copy takes.
 std::vector<std::uint32_t> SlotClaim::find_taken(const Deadline& deadline) {
   const BoardPages& pages = board_->board().pages();
   std::vector<gpu::Note> notes(count());
   for (std::uint32_t i = 0; i < count(); ++i) {
     notes[i] = pages.notes[first_ + i].load(std::memory_order_acquire);
   }
-  const gpu::Note* const twins = look_at_twins(deadline);
+  const gpu::Note* const mirrors = look_at_mirrors(deadline);
   std::vector<std::uint32_t> tags(count());
   for (std::uint32_t i = 0; i < count(); ++i) {
-    const bool has_twin = (gpu::tag_of(notes[i]) & gpu::kForCpuAlone) == 0;
-    if (notes[i] != 0 && has_twin && notes[i] != twins[i]) tags[i] = gpu::tag_of(notes[i]);
+    const bool has_mirror = (gpu::tag_of(notes[i]) & gpu::kForCpuAlone) == 0;
+    if (notes[i] != 0 && has_mirror && notes[i] != mirrors[i]) tags[i] = gpu::tag_of(notes[i]);
   }
   return tags;
 }

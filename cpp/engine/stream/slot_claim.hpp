@@ -32,8 +32,8 @@ class SlotClaim {
  private:
   void begin_waits();
   void end_waits(const std::vector<std::uint32_t>& tags) noexcept;
-  // The twins of the slots, as they are now, in pinned memory.
-  const gpu::Note* look_at_twins(const Deadline& deadline);
+  // The mirrors of the slots, as they are now, in pinned memory.
+  const gpu::Note* look_at_mirrors(const Deadline& deadline);
   void forget_taken(const Deadline& deadline);
   std::vector<std::uint32_t> find_taken(const Deadline& deadline);
   void wait(const Deadline& deadline);
@@ -45,7 +45,7 @@ class SlotClaim {
   GpuBoard::Reached reached_;
   std::vector<GpuNotes::Tags> taken_;  // by the CPU, before the claim; of each slot
   std::shared_ptr<const gpu::Kernels> kernels_;
-  gpu::PinnedPages copies_;  // of the twins; and behind them a list of those to be forgotten
+  gpu::PinnedPages copies_;  // of the mirrors; and behind them a list of those to be forgotten
   gpu::Stream stream_;
 };
 

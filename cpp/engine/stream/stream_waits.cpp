@@ -107,12 +107,13 @@ const std::shared_ptr<const Route>& StreamWaits::route_of(const gpu::Device& dev
   const std::lock_guard lock(mutex_);
   auto& route = routes_[{device.ordinal(), of_transfer}];
   if (!route) {
-    route = std::make_shared<const Route>(Route{
-        .kind = "stream",
-        .device = device.facts().device_name(),
-        .reason = of_transfer ? "a stream waits for a transfer"
-                              : "a stream waits for notifications " + host_.board->twins().where(),
-        .settings = {}});
+    route = std::make_shared<const Route>(
+        Route{.kind = "stream",
+              .device = device.facts().device_name(),
+              .reason = of_transfer
+                            ? "a stream waits for a transfer"
+                            : "a stream waits for notifications " + host_.board->mirrors().where(),
+              .settings = {}});
   }
   return route;
 }

@@ -1,5 +1,5 @@
-// Notes that the CPU has taken already are taken out of their twins, before kernels of the program
-// wait there.
+// Notes that the CPU has taken already are taken out of their mirrors, before kernels of the
+// program wait there.
 #include "gpu/tail.hpp"
 
 using zerohop::gpu::Note;

@@ -43,7 +43,7 @@ __device__ inline void finish(const Tail& tail) {
   }
   if (tail.replaced != 0) put_word(tail.replaced, std::uint32_t{0});
   fence_system();
-  if (tail.twin != 0) put_word(tail.twin, tail.note);
+  if (tail.mirror != 0) put_word(tail.mirror, tail.note);
   if (tail.slot != 0) put_word(tail.slot, tail.note);
   put_word(tail.done, tail.number);
 }

@@ -23,7 +23,7 @@
 #include "gpu/handles.hpp"
 #include "gpu/peer_memory.hpp"
 #include "gpu/stream_wait.hpp"
-#include "ipc/packet.hpp"
+#include "shm/packet.hpp"
 
 namespace zerohop {
 namespace {
@@ -42,17 +42,17 @@ double microseconds_since(Clock::time_point begin) {
 
 Deadline soon() { return Deadline::after(Deadline::Seconds{60}); }
 
-struct Card {  // a ChunkExport without its descriptor
+struct Handle {  // a ChunkExport without its descriptor
   Extent extent;
   std::uint64_t buffer_id;
   driver::CudaUuid gpu;
   driver::CudaIpcHandle handle;
 };
 
-ipc::Packet wait_packet(int socket, std::span<std::byte> into) {
+shm::Packet wait_packet(int socket, std::span<std::byte> into) {
   const Deadline deadline = soon();
   for (;;) {
-    if (auto packet = ipc::receive_packet(socket, into)) return std::move(*packet);
+    if (auto packet = shm::receive_packet(socket, into)) return std::move(*packet);
     pollfd entry{.fd = socket, .events = POLLIN, .revents = 0};
     demand(::poll(&entry, 1, deadline.remaining_ms()) == 1, "the other process answers");
   }
@@ -60,10 +60,10 @@ ipc::Packet wait_packet(int socket, std::span<std::byte> into) {
 
 void send_chunks(int socket, const std::vector<gpu::ChunkExport>& chunks) {
   const std::uint64_t count = chunks.size();
-  demand(ipc::send_packet(socket, std::as_bytes(std::span(&count, 1))), "the count is sent");
+  demand(shm::send_packet(socket, std::as_bytes(std::span(&count, 1))), "the count is sent");
   for (const auto& chunk : chunks) {
-    const Card card{chunk.extent, chunk.buffer_id, chunk.gpu, chunk.handle};
-    demand(ipc::send_packet(socket, std::as_bytes(std::span(&card, 1)),
+    const Handle handle{chunk.extent, chunk.buffer_id, chunk.gpu, chunk.handle};
+    demand(shm::send_packet(socket, std::as_bytes(std::span(&handle, 1)),
                             chunk.descriptor ? chunk.descriptor.get() : -1),
            "a chunk is sent");
   }
@@ -74,9 +74,9 @@ std::vector<gpu::ChunkExport> receive_chunks(int socket) {
   wait_packet(socket, std::as_writable_bytes(std::span(&count, 1)));
   std::vector<gpu::ChunkExport> chunks(count);
   for (auto& chunk : chunks) {
-    Card card{};
-    ipc::Packet packet = wait_packet(socket, std::as_writable_bytes(std::span(&card, 1)));
-    chunk = {card.extent, card.buffer_id, card.gpu, std::move(packet.fd), card.handle};
+    Handle handle{};
+    shm::Packet packet = wait_packet(socket, std::as_writable_bytes(std::span(&handle, 1)));
+    chunk = {handle.extent, handle.buffer_id, handle.gpu, std::move(packet.fd), handle.handle};
   }
   return chunks;
 }
@@ -101,7 +101,7 @@ std::vector<unsigned char> fetch(const gpu::Device& device, std::uint64_t addres
   return bytes;
 }
 
-int visitor(int socket, int ordinal) {
+int client(int socket, int ordinal) {
   const auto device = gpu::Device::open(driver::libcuda().cuda, ordinal);
   for (;;) {
     auto chunks = receive_chunks(socket);
@@ -121,7 +121,7 @@ int visitor(int socket, int ordinal) {
     fill(*device, memory->at(extent.begin), 0xA1, extent.end - extent.begin);
     fill(*device, memory->at(extent.end - 1), 0xB2, 1);
     memory = nullptr;
-    demand(ipc::send_packet(socket, std::as_bytes(std::span("done", 4))), "done is said");
+    demand(shm::send_packet(socket, std::as_bytes(std::span("done", 4))), "done is said");
   }
 }
 
@@ -135,21 +135,21 @@ void check_written(int socket, const gpu::Device& device, std::uint64_t address,
   send_chunks(socket, chunks);
   std::array<std::byte, 4> word{};
   const auto packet = wait_packet(socket, word);
-  demand(packet.nbytes == 4, "the visitor has done it");
+  demand(packet.nbytes == 4, "the client has done it");
   const auto bytes = fetch(device, address, nbytes);
-  demand(bytes.front() == 0xA1 && bytes[nbytes / 2] == 0xA1, "the visitor's bytes are here");
+  demand(bytes.front() == 0xA1 && bytes[nbytes / 2] == 0xA1, "the client's bytes are here");
   demand(bytes.back() == (chunks.back().extent.end == address + nbytes ? 0xB2 : 0xA1),
          "and the last one");
 }
 
-int owner(const char* program, int visitor_ordinal) {
+int owner(const char* program, int client_ordinal) {
   std::array<int, 2> sockets{};
   demand(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets.data()) == 0, "sockets");
   const pid_t child = ::fork();
   if (child == 0) {
     ::close(sockets[0]);
     const std::string fd = std::to_string(sockets[1]);
-    const std::string ordinal = std::to_string(visitor_ordinal);
+    const std::string ordinal = std::to_string(client_ordinal);
     ::execl(program, program, fd.c_str(), ordinal.c_str(), nullptr);
     ::_exit(127);
   }
@@ -170,7 +170,7 @@ int owner(const char* program, int visitor_ordinal) {
   }
   send_chunks(sockets[0], {});
   int status = 0;
-  demand(::waitpid(child, &status, 0) == child && status == 0, "the visitor ends well");
+  demand(::waitpid(child, &status, 0) == child && status == 0, "the client ends well");
   return 0;
 }
 
@@ -179,7 +179,7 @@ int owner(const char* program, int visitor_ordinal) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc == 3) return zerohop::visitor(std::atoi(argv[1]), std::atoi(argv[2]));
+    if (argc == 3) return zerohop::client(std::atoi(argv[1]), std::atoi(argv[2]));
     return zerohop::owner(argv[0], argc == 2 ? std::atoi(argv[1]) : 0);
   } catch (const zerohop::Error& error) {
     std::fprintf(stderr, "FAILED: %s\n", error.what());

@@ -31,7 +31,7 @@ class GpuCopies : public Poller::Source,
  public:
   // Until nothing touches it any more.
   struct Kept {
-    ShortList<GpuReach::Held, 2> windows;  // of the peer
+    ShortList<GpuReach::Held, 2> mappings;  // of the peer
     ShortList<std::shared_ptr<const void>, 3> others;
   };
   struct Work {

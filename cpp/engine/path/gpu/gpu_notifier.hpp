@@ -1,4 +1,4 @@
-// Has GPUs of this process put notes into a Peer's board, and their twins.
+// Has GPUs of this process put notes into a Peer's board, and their mirrors.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 #include "base/locks.hpp"
 #include "engine/notify/board_pages.hpp"
+#include "engine/path/gpu/gpu_mappings.hpp"
 #include "engine/path/gpu/gpu_reach.hpp"
-#include "engine/path/gpu/gpu_windows.hpp"
 #include "engine/path/gpu/kernel_reach.hpp"
 #include "gpu/copy_stream.hpp"
 #include "gpu/registered_pages.hpp"
@@ -23,39 +23,39 @@ class GpuNotifier {
     gpu::CopyStream::Put put;  // slot 0: that GPU cannot
     // Both until it has been put.
     std::shared_ptr<const gpu::RegisteredPages> pages{};
-    GpuReach::Held twin{};
+    GpuReach::Held mirror{};
   };
-  // For a GPU to put `value` into a slot of the board that `visit`, which has been entered, maps.
-  // windows: of the same Peer. deadline(): of the first time, when it has to be asked.
-  Place place(const std::shared_ptr<ipc::Visit>& visit, GpuWindows& windows,
+  // For a GPU to put `value` into a slot of the board that `session`, which has been entered, maps.
+  // mappings: of the same Peer. deadline(): of the first time, when it has to be asked.
+  Place place(const std::shared_ptr<shm::LocalSession>& session, GpuMappings& mappings,
               const std::shared_ptr<const gpu::Device>& device, std::uint32_t slot,
               std::uint32_t value, const std::function<Deadline()>& deadline);
 
   // The same for kernels of the program, which put notes by themselves. Throws RouteUnavailable
   // where they cannot, or nobody among `hearers` would hear.
-  KernelNotes for_kernels(const std::shared_ptr<ipc::Visit>& visit, GpuWindows& windows,
+  KernelNotes for_kernels(const std::shared_ptr<shm::LocalSession>& session, GpuMappings& mappings,
                           const std::shared_ptr<const gpu::Device>& device, Hearers hearers,
                           const Deadline& deadline);
 
   void leave() noexcept;  // lets go of the board
 
  private:
-  // For good, with one visit.
+  // For good, with one session.
   struct Board {
-    std::weak_ptr<ipc::Visit> visit;
+    std::weak_ptr<shm::LocalSession> session;
     std::shared_ptr<const gpu::RegisteredPages> pages;  // null: no GPU reaches it
-    bool has_twins = false;
+    bool has_mirrors = false;
     std::uint32_t writer = 0;
     std::uint32_t first = 0;                                    // count of each slot, random
     std::unordered_map<std::uint32_t, std::uint32_t> counts{};  // of the notes put, by slot
   };
-  void enter(const std::shared_ptr<ipc::Visit>& visit,
+  void enter(const std::shared_ptr<shm::LocalSession>& session,
              const std::shared_ptr<const gpu::Device>& device);
   std::uint32_t next_tag(std::uint32_t slot);
-  GpuWindows::Places twin_of(std::uint64_t address, const BoardPages::Twins& twins,
-                             ipc::Visit& visit, GpuWindows& windows,
-                             const std::shared_ptr<const gpu::Device>& device,
-                             const std::function<Deadline()>& deadline);
+  GpuMappings::Places mirror_of(std::uint64_t address, const BoardPages::Mirrors& mirrors,
+                                shm::LocalSession& session, GpuMappings& mappings,
+                                const std::shared_ptr<const gpu::Device>& device,
+                                const std::function<Deadline()>& deadline);
 
   Mutex<Rank::gpu_notifier> mutex_;  // guards the next
   Board board_;

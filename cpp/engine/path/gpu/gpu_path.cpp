@@ -49,8 +49,8 @@ void GpuPath::leave() noexcept {
   if (gpus_) gpus_->leave();
 }
 
-std::map<int, GpuWindows::Mapped> GpuPath::mapped() const {
-  return gpus_ ? gpus_->mapped() : std::map<int, GpuWindows::Mapped>{};
+std::map<int, GpuMappings::Mapped> GpuPath::mapped() const {
+  return gpus_ ? gpus_->mapped() : std::map<int, GpuMappings::Mapped>{};
 }
 
 // Which GPU copies: that of the local array; for one of the host the GPU of the stream, else one
@@ -59,12 +59,12 @@ GpuReach GpuPath::reach(const Pair& pair, const Stream& stream,
                         const Neighbour::Patience& patience) const {
   const auto& [local, remote] = pair;
   if (!touch_gpus({&pair, 1})) {
-    return {.visit = nullptr,
+    return {.session = nullptr,
             .reason = "of the pairs some lie in host memory: move those by a call of their own"};
   }
   if (remote->local_key == 0) {
     return {
-        .visit = nullptr,
+        .session = nullptr,
         .reason =
             "its owner keeps the remote memory from being mapped, as it can be revoked (a Grant)"};
   }
@@ -151,8 +151,8 @@ Transferring GpuPath::copy(ibv_wr_opcode opcode, std::span<const Pair> pairs,
     auto& owners = move.kept.others;
     if (owners.empty() || owners.back() != pinned) owners.push_back(std::move(pinned));
   }
-  if (!reached.visit) reached.visit = local_->neighbour()->reach_board(patience).visit;
-  return begin(opcode, std::move(move), std::move(reached.visit), options, reason);
+  if (!reached.session) reached.session = local_->neighbour()->reach_board(patience).session;
+  return begin(opcode, std::move(move), std::move(reached.session), options, reason);
 }
 
 Transferring GpuPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
@@ -168,14 +168,15 @@ Transferring GpuPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
   const std::shared_ptr<const gpu::Device> device = pinned->device;
   const auto way = gpus_->known(remote.local_key, device->ordinal());
   const auto place = way ? way->place.lock() : nullptr;
-  if (!place || !place->window->covers(run.b_address, run.b_address + run.nbytes) ||
-      (is_write && !place->window->writable)) {
+  if (!place || !place->mapping->covers(run.b_address, run.b_address + run.nbytes) ||
+      (is_write && !place->mapping->writable)) {
     return nullptr;
   }
   if (local_->copies_queued() || staged_->work().pending) return nullptr;
-  GpuReach::Held held{{place->window, place}, ipc::Visit::hold(way->visit, *place->window)};
+  GpuReach::Held held{{place->mapping, place},
+                      shm::LocalSession::hold(way->session, *place->mapping)};
   // Asked behind the hold: either this sees the end, or the owner the hold.
-  if (way->visit->refusal(place->window.get()) != ipc::Copied::all) return nullptr;
+  if (way->session->refusal(place->mapping.get()) != shm::Copied::all) return nullptr;
   const std::uint64_t there = place->memory->at(run.b_address);
   const gpu::CopyPiece range{.from = is_write ? run.a_address : there,
                              .to = is_write ? there : run.a_address,
@@ -184,7 +185,7 @@ Transferring GpuPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
   auto transfer = std::make_shared<Transfer>(poller_, run.nbytes, way->route);
   count_begin(*transfer, opcode, /*data=*/true, /*notifies=*/false, state_->name());
   GpuCopies::Work work{.transfer = transfer, .finish = nullptr, .kept = {}};
-  work.kept.windows.push_back(std::move(held));
+  work.kept.mappings.push_back(std::move(held));
   work.kept.others.push_back(std::move(pinned));
   copies_->begin(
       {.device = device, .ranges = {&range, 1}, .nbytes = run.nbytes, .stream = {}, .put = {}},
@@ -194,28 +195,29 @@ Transferring GpuPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
 }
 
 // The same, for what is found.
-Transferring GpuPath::begin(ibv_wr_opcode opcode, Move&& move, std::shared_ptr<ipc::Visit> visit,
+Transferring GpuPath::begin(ibv_wr_opcode opcode, Move&& move,
+                            std::shared_ptr<shm::LocalSession> session,
                             const TransferOptions& options, std::string& reason) {
   const Deadline until = state_->deadline(options.timeout);
   if (!move.device) streams_->wait(options, until);
-  if (!visit) return reason = "its process does not answer", nullptr;
+  if (!session) return reason = "its process does not answer", nullptr;
   if (!local_->wait_for_devices(options)) {
     return reason = "a device has earlier work with this peer to do", nullptr;
   }
   local_->wait_for_host_copies(until);
-  return begin_copy(opcode, std::move(move), std::move(visit), options, until);
+  return begin_copy(opcode, std::move(move), std::move(session), options, until);
 }
 
 // Keeps the owner from taking the memory away as long as the move does. Why not; empty: it does.
 std::string GpuPath::hold(Move& move, const GpuReach& reached, bool is_write) {
-  auto& held = move.kept.windows;
+  auto& held = move.kept.mappings;
   for (const auto& part : reached.parts) {
-    const ipc::Window& window = *part.window;
-    if (is_write && !window.writable) return "it is to be read only";
-    if (!held.empty() && held.back().part.window == part.window) continue;
-    held.push_back({part, ipc::Visit::hold(reached.visit, window)});
+    const shm::RemoteMapping& mapping = *part.mapping;
+    if (is_write && !mapping.writable) return "it is to be read only";
+    if (!held.empty() && held.back().part.mapping == part.mapping) continue;
+    held.push_back({part, shm::LocalSession::hold(reached.session, mapping)});
     // Asked behind the hold: either this sees the end, or the owner the hold.
-    if (reached.visit->refusal(&window) != ipc::Copied::all) {
+    if (reached.session->refusal(&mapping) != shm::Copied::all) {
       return "its owner has closed that memory, or ended the connection";
     }
   }
@@ -223,11 +225,11 @@ std::string GpuPath::hold(Move& move, const GpuReach& reached, bool is_write) {
 }
 
 Transferring GpuPath::begin_copy(ibv_wr_opcode opcode, Move&& move,
-                                 std::shared_ptr<ipc::Visit> visit, const TransferOptions& options,
-                                 const Deadline& until) {
+                                 std::shared_ptr<shm::LocalSession> session,
+                                 const TransferOptions& options, const Deadline& until) {
   if (!move.route) move.route = local_->neighbour()->route(nullptr);  // nothing but a notification
   auto transfer = std::make_shared<Transfer>(poller_, move.nbytes, std::move(move.route));
-  NeighbourEnd after{.transfer = transfer, .visit = std::move(visit), .message = {}};
+  NeighbourEnd after{.transfer = transfer, .session = std::move(session), .message = {}};
   if (options.notify) after.message = notify_message(*options.notify);
   count_begin(*transfer, opcode, move.device != nullptr, options.notify.has_value(),
               state_->name());
@@ -261,11 +263,11 @@ void GpuPath::let_gpu_put(GpuCopies::Copy& copy, Move& move, NeighbourEnd& after
                           const Neighbour::Patience& patience) {
   if (move.nbytes == 0 || staged_->work().unseen || copies_->notifies()) return;
   if (!copy.stream && copies_->pending()) return;
-  auto place = gpus_->place_for_gpu(after.visit, copy.device, *after.message, patience);
+  auto place = gpus_->place_for_gpu(after.session, copy.device, *after.message, patience);
   if (place.put.slot == 0) return;
   copy.put = place.put;
   move.kept.others.push_back(std::move(place.pages));
-  if (place.twin.hold) move.kept.windows.push_back(std::move(place.twin));
+  if (place.mirror.hold) move.kept.mappings.push_back(std::move(place.mirror));
   after.put_by_gpu = true;
 }
 
@@ -287,7 +289,7 @@ Transferring GpuPath::copy_pages(ibv_wr_opcode opcode, const Pages& pages,
   move.kept.others.push_back(std::move(pinned));
   PageSource source(pages, reached, is_write);
   move.pieces = &source;
-  return begin(opcode, std::move(move), std::move(reached.visit), options, reason);
+  return begin(opcode, std::move(move), std::move(reached.session), options, reason);
 }
 
 }  // namespace zerohop::engine

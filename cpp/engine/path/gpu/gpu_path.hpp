@@ -50,7 +50,7 @@ class GpuPath {
 
   std::size_t sweep() { return gpus_ ? gpus_->sweep() : 0; }
   void leave() noexcept;
-  std::map<int, GpuWindows::Mapped> mapped() const;
+  std::map<int, GpuMappings::Mapped> mapped() const;
 
  private:
   struct Move {
@@ -65,9 +65,10 @@ class GpuPath {
                           const Neighbour::Patience& patience);
   static std::string hold(Move& move, const GpuReach& reached, bool is_write);
   static std::string take_device(Move& move, const std::shared_ptr<const gpu::Device>& device);
-  Transferring begin(ibv_wr_opcode opcode, Move&& move, std::shared_ptr<ipc::Visit> visit,
+  Transferring begin(ibv_wr_opcode opcode, Move&& move, std::shared_ptr<shm::LocalSession> session,
                      const TransferOptions& options, std::string& reason);
-  Transferring begin_copy(ibv_wr_opcode opcode, Move&& move, std::shared_ptr<ipc::Visit> visit,
+  Transferring begin_copy(ibv_wr_opcode opcode, Move&& move,
+                          std::shared_ptr<shm::LocalSession> session,
                           const TransferOptions& options, const Deadline& until);
   void let_gpu_put(GpuCopies::Copy& copy, Move& move, NeighbourEnd& after,
                    const Neighbour::Patience& patience);

@@ -22,13 +22,13 @@ std::shared_ptr<const Route> kernel_route(const Route& by_engine, const std::str
 
 }  // namespace
 
-std::shared_ptr<const void> hold_for_kernels(const std::shared_ptr<ipc::Visit>& visit,
+std::shared_ptr<const void> hold_for_kernels(const std::shared_ptr<shm::LocalSession>& session,
                                              GpuReach::Part part) {
-  const ipc::Window& window = *part.window;
+  const shm::RemoteMapping& mapping = *part.mapping;
   auto held = std::make_shared<const GpuReach::Held>(
-      GpuReach::Held{.part = std::move(part), .hold = ipc::Visit::hold(visit, window)});
+      GpuReach::Held{.part = std::move(part), .hold = shm::LocalSession::hold(session, mapping)});
   // Asked behind the hold: either this sees the end, or the owner the hold.
-  if (visit->refusal(&window) == ipc::Copied::all) return held;
+  if (session->refusal(&mapping) == shm::Copied::all) return held;
   throw RouteUnavailable(
       "kernels cannot reach that memory by themselves, because its owner has closed it, or ended "
       "the connection");
@@ -52,14 +52,14 @@ KernelReach GpuPath::reach_for_kernels(const Pair& pair, Hearers hearers, double
   KernelReach found{
       .device = pinned->device,
       .remote = remote.layout.address + reached.remote.front().shift,
-      .puts = reached.parts.front().window->writable && (remote.access & kRemoteWrite) != 0,
+      .puts = reached.parts.front().mapping->writable && (remote.access & kRemoteWrite) != 0,
       .gets = local.writable() && (remote.access & kRemoteRead) != 0,
       .atomics = gpu::has_native_atomics(*pinned->device, *reached.link),
       .notes = {},
       .route = kernel_route(*reached.route, remote.device)};
-  found.kept.push_back(hold_for_kernels(reached.visit, reached.parts.front()));
+  found.kept.push_back(hold_for_kernels(reached.session, reached.parts.front()));
   found.kept.push_back(pinned);
-  found.notes = gpus_->notes_for_kernels(reached.visit, found.device, hearers, patience);
+  found.notes = gpus_->notes_for_kernels(reached.session, found.device, hearers, patience);
   return found;
 }
 

@@ -11,22 +11,22 @@
 #include "engine/stats/route.hpp"
 #include "gpu/device.hpp"
 #include "gpu/peer_link.hpp"
-#include "ipc/visit.hpp"
+#include "shm/local_session.hpp"
 
 namespace zerohop::engine {
 
 struct GpuReach {
   // Of the Peer's array: to be held while it is copied.
   struct Part {
-    std::shared_ptr<const ipc::Window> window;
+    std::shared_ptr<const shm::RemoteMapping> mapping;
     std::shared_ptr<const void> memory;  // keeps it mapped for the GPU
   };
   // What is not taken away, nor unmapped, while a GPU uses it.
   struct Held {
     Part part;
-    ipc::Visit::Hold hold;
+    shm::LocalSession::Hold hold;
   };
-  std::shared_ptr<ipc::Visit> visit;
+  std::shared_ptr<shm::LocalSession> session;
   std::string reason;                           // why it is not reached; empty: it is
   std::shared_ptr<const gpu::Device> device{};  // that copies
   std::shared_ptr<const gpu::PeerLink> link{};  // to the Peer's GPU; null: the array is in the

@@ -9,7 +9,7 @@
 #include "engine/path/gpu/gpu_reach.hpp"
 #include "engine/stats/route.hpp"
 #include "gpu/device.hpp"
-#include "ipc/visit.hpp"
+#include "shm/local_session.hpp"
 
 namespace zerohop::engine {
 
@@ -18,9 +18,9 @@ enum class Hearers { kernels, cpu, both };
 
 // For kernels to put notes into the board of a Peer, as a writer of their own.
 struct KernelNotes {
-  std::uint64_t twins = 0;   // where the GPU has that of slot 0; 0: not for those
-  std::uint64_t notes = 0;   // the same on the board
-  std::uint32_t writer = 0;  // from 1
+  std::uint64_t mirrors = 0;  // where the GPU has that of slot 0; 0: not for those
+  std::uint64_t notes = 0;    // the same on the board
+  std::uint32_t writer = 0;   // from 1
   std::vector<std::shared_ptr<const void>> kept{};  // as long as kernels may put any
 };
 
@@ -37,7 +37,7 @@ struct KernelReach {
 
 // While what it returns lives the owner does not take the memory away, nor is it unmapped. Throws
 // RouteUnavailable: it has been closed.
-std::shared_ptr<const void> hold_for_kernels(const std::shared_ptr<ipc::Visit>& visit,
+std::shared_ptr<const void> hold_for_kernels(const std::shared_ptr<shm::LocalSession>& session,
                                              GpuReach::Part part);
 
 }  // namespace zerohop::engine

@@ -56,13 +56,13 @@ Route make_gpu_route(RouteBook& book, const GpuReach& reached, bool local_on_hos
   return route;
 }
 
-void set_places(GpuReach& reached, const GpuWindows::Places& places) {
+void set_places(GpuReach& reached, const GpuMappings::Places& places) {
   reached.link = {places.front(), &places.front()->link};
   for (const auto& place : places) {
-    const auto& [window, memory, link] = *place;
+    const auto& [mapping, memory, link] = *place;
     reached.remote.push_back(
-        {window->begin, window->end, memory->at(window->begin) - window->begin});
-    reached.parts.push_back({window, place});
+        {mapping->begin, mapping->end, memory->at(mapping->begin) - mapping->begin});
+    reached.parts.push_back({mapping, place});
   }
 }
 
@@ -72,21 +72,21 @@ void set_places(GpuReach& reached, const GpuWindows::Places& places) {
 template <typename Reach>
 GpuReach RemoteGpus::attempt(const Neighbour::Patience& patience, Reach reach) {
   Neighbour::Reached board = neighbour_->reach_board(patience);
-  GpuReach reached{.visit = board.visit, .reason = board.reason};
-  if (!board.visit) return reached;
+  GpuReach reached{.session = board.session, .reason = board.reason};
+  if (!board.session) return reached;
   try {
     reach(reached);
     return reached;
   } catch (const TransferTimeout& error) {
     neighbour_->no_answer(board, error);
   } catch (const Error& error) {
-    if (board.visit->ended()) {
+    if (board.session->ended()) {
       neighbour_->ended(board, error);
     } else {
       board.reason = error.what();
     }
   }
-  return {.visit = board.visit, .reason = board.reason};
+  return {.session = board.session, .reason = board.reason};
 }
 
 GpuReach RemoteGpus::reach(const RemoteMemory& remote, const DevicePtr& device,
@@ -95,7 +95,7 @@ GpuReach RemoteGpus::reach(const RemoteMemory& remote, const DevicePtr& device,
     const Extent extent = remote.layout.extent();
     auto places = gpus_.known(remote.local_key, extent, device->ordinal());
     if (places.empty()) {
-      places = gpus_.reach(*reached.visit, remote.local_key, extent, device,
+      places = gpus_.reach(*reached.session, remote.local_key, extent, device,
                            neighbour_->until(patience));
     }
     set_places(reached, places);
@@ -112,7 +112,8 @@ std::shared_ptr<const RemoteGpus::Way> RemoteGpus::known(std::uint64_t local_key
 
 void RemoteGpus::remember(std::uint64_t local_key, const GpuReach& reached) {
   if (!reached.link || reached.parts.size() != 1) return;
-  const auto place = std::static_pointer_cast<const GpuWindows::Spot>(reached.parts.front().memory);
+  const auto place =
+      std::static_pointer_cast<const GpuMappings::Spot>(reached.parts.front().memory);
   const std::lock_guard lock(mutex_);
   if (ways_.size() >= ways_most_) {
     std::erase_if(ways_, [](const auto& entry) { return entry.second->place.expired(); });
@@ -120,7 +121,7 @@ void RemoteGpus::remember(std::uint64_t local_key, const GpuReach& reached) {
   }
   auto& way = ways_[{local_key, reached.device->ordinal()}];
   if (way && way->place.lock() == place) return;
-  way = std::make_shared<const Way>(reached.visit, place, reached.route);
+  way = std::make_shared<const Way>(reached.session, place, reached.route);
 }
 
 GpuReach RemoteGpus::reach_by_any(const RemoteMemory& remote, const GpuChoice::Table& given,
@@ -133,8 +134,8 @@ GpuReach RemoteGpus::reach_by_any(const RemoteMemory& remote, const GpuChoice::T
   GpuReach reached = attempt(patience, [&](GpuReach& asked) {
     cuda = choice_.table(given);
     candidates = GpuChoice::candidates(
-        *cuda, GpuWindows::gpu_of(*asked.visit, remote.local_key, remote.layout.extent().begin,
-                                  neighbour_->until(patience)));
+        *cuda, GpuMappings::gpu_of(*asked.session, remote.local_key, remote.layout.extent().begin,
+                                   neighbour_->until(patience)));
   });
   for (const int ordinal : candidates) {
     try {
@@ -143,7 +144,7 @@ GpuReach RemoteGpus::reach_by_any(const RemoteMemory& remote, const GpuChoice::T
       reached.reason = error.what();
     }
     if (reached.device) choice_.remember(remote.device, reached.device);
-    if (reached.device || !reached.visit) break;
+    if (reached.device || !reached.session) break;
   }
   return reached;
 }
@@ -156,7 +157,7 @@ GpuReach RemoteGpus::reach_by_stream(driver::CudaStream stream, const RemoteMemo
     const GpuChoice::Table cuda = choice_.table(given);
     device = choice_.open(cuda, gpu::ordinal_of(*cuda, stream));
   } catch (const CudaError& error) {
-    return {.visit = nullptr, .reason = error.what()};
+    return {.session = nullptr, .reason = error.what()};
   }
   return reach(remote, device, patience);
 }
@@ -164,17 +165,17 @@ GpuReach RemoteGpus::reach_by_stream(driver::CudaStream stream, const RemoteMemo
 GpuReach RemoteGpus::reach_host(const RemoteMemory& remote, const DevicePtr& device,
                                 const Neighbour::Patience& patience) {
   Neighbour::Reached mapped = neighbour_->reach(remote, patience);
-  GpuReach reached{.visit = std::move(mapped.visit), .reason = std::move(mapped.reason)};
-  if (!mapped.window) return reached;
-  if (!mapped.window->pages) {
+  GpuReach reached{.session = std::move(mapped.session), .reason = std::move(mapped.reason)};
+  if (!mapped.mapping) return reached;
+  if (!mapped.mapping->pages) {
     reached.reason =
         "the remote array lies in plain memory of its process, which no GPU of this one reaches: "
         "allocate it by Endpoint.empty(), or have that process read or write from its side";
     return reached;
   }
-  const auto pages = hosts_.pages(*reached.visit, mapped.window);
-  const auto data = reinterpret_cast<std::uint64_t>(mapped.window->pages->data());
-  const std::uint64_t shift = data - mapped.window->begin;
+  const auto pages = hosts_.pages(*reached.session, mapped.mapping);
+  const auto data = reinterpret_cast<std::uint64_t>(mapped.mapping->pages->data());
+  const std::uint64_t shift = data - mapped.mapping->begin;
   const Extent extent = remote.layout.extent();
   try {
     for (const Extent& range : pages->reach(device, {extent.begin + shift, extent.end + shift},
@@ -182,10 +183,10 @@ GpuReach RemoteGpus::reach_host(const RemoteMemory& remote, const DevicePtr& dev
       reached.remote.push_back({range.begin - shift, range.end - shift, shift});
     }
   } catch (const RouteUnavailable& error) {
-    return {.visit = std::move(reached.visit), .reason = error.what()};
+    return {.session = std::move(reached.session), .reason = error.what()};
   }
   reached.device = device;
-  reached.parts.push_back({std::move(mapped.window), pages});
+  reached.parts.push_back({std::move(mapped.mapping), pages});
   return reached;
 }
 
@@ -207,12 +208,12 @@ std::shared_ptr<const Route> RemoteGpus::route(const GpuReach& reached, bool loc
 }
 
 std::size_t RemoteGpus::sweep() {
-  const auto visit = neighbour_->known_board();
+  const auto session = neighbour_->known_board();
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(ways_, [&](const auto& entry) { return entry.second->visit != visit; });
+    std::erase_if(ways_, [&](const auto& entry) { return entry.second->session != session; });
   }
-  return visit ? gpus_.sweep(*visit) + hosts_.sweep(*visit) : 0;
+  return session ? gpus_.sweep(*session) + hosts_.sweep(*session) : 0;
 }
 
 void RemoteGpus::leave() noexcept {

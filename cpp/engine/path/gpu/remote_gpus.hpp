@@ -13,10 +13,10 @@
 #include "base/locks.hpp"
 #include "engine/memory/gpu_choice.hpp"
 #include "engine/memory/remote_memory.hpp"
+#include "engine/path/gpu/gpu_mappings.hpp"
 #include "engine/path/gpu/gpu_notifier.hpp"
 #include "engine/path/gpu/gpu_reach.hpp"
-#include "engine/path/gpu/gpu_windows.hpp"
-#include "engine/path/gpu/host_windows.hpp"
+#include "engine/path/gpu/host_mappings.hpp"
 #include "engine/path/local/neighbour.hpp"
 #include "engine/path/message.hpp"
 
@@ -31,8 +31,8 @@ class RemoteGpus {
   using DevicePtr = std::shared_ptr<const gpu::Device>;
   // Memory of a GPU in one chunk that was reached before, for that GPU of this process.
   struct Way {
-    std::shared_ptr<ipc::Visit> visit;
-    std::weak_ptr<const GpuWindows::Spot> place;  // it stays mapped for nobody's remembering
+    std::shared_ptr<shm::LocalSession> session;
+    std::weak_ptr<const GpuMappings::Spot> place;  // it stays mapped for nobody's remembering
     std::shared_ptr<const Route> route;
   };
   std::shared_ptr<const Way> known(std::uint64_t local_key, int ordinal) const;
@@ -54,16 +54,17 @@ class RemoteGpus {
                       const Neighbour::Patience& patience);
 
   // For a GPU of this process to put a notification into the board.
-  GpuNotifier::Place place_for_gpu(const std::shared_ptr<ipc::Visit>& visit,
+  GpuNotifier::Place place_for_gpu(const std::shared_ptr<shm::LocalSession>& session,
                                    const DevicePtr& device, const Message& message,
                                    const Neighbour::Patience& patience) {
-    return notifier_.place(visit, gpus_, device, message.tag, message.value,
+    return notifier_.place(session, gpus_, device, message.tag, message.value,
                            [&] { return neighbour_->until(patience); });
   }
   // For kernels of the program to do so. Throws RouteUnavailable, and what mapping may.
-  KernelNotes notes_for_kernels(const std::shared_ptr<ipc::Visit>& visit, const DevicePtr& device,
-                                Hearers hearers, const Neighbour::Patience& patience) {
-    return notifier_.for_kernels(visit, gpus_, device, hearers, neighbour_->until(patience));
+  KernelNotes notes_for_kernels(const std::shared_ptr<shm::LocalSession>& session,
+                                const DevicePtr& device, Hearers hearers,
+                                const Neighbour::Patience& patience) {
+    return notifier_.for_kernels(session, gpus_, device, hearers, neighbour_->until(patience));
   }
 
   // remote: the GPU's name in the other process.
@@ -73,7 +74,7 @@ class RemoteGpus {
   // As those of Neighbour.
   std::size_t sweep();
   void leave() noexcept;
-  std::map<int, GpuWindows::Mapped> mapped() const { return gpus_.mapped(); }
+  std::map<int, GpuMappings::Mapped> mapped() const { return gpus_.mapped(); }
 
  private:
   template <typename Reach>
@@ -81,8 +82,8 @@ class RemoteGpus {
 
   const std::shared_ptr<Neighbour> neighbour_;
   const std::shared_ptr<RouteBook> book_;
-  GpuWindows gpus_;
-  HostWindows hosts_;
+  GpuMappings gpus_;
+  HostMappings hosts_;
   GpuChoice choice_;
   GpuNotifier notifier_;
 

@@ -10,28 +10,29 @@ namespace {
 
 constexpr Deadline::Seconds kDeviceMoment{1e-3};
 
-ipc::Copied copy_piece(const NeighbourCopy& copy, const NeighbourCopy::Piece& piece,
+shm::Copied copy_piece(const NeighbourCopy& copy, const NeighbourCopy::Piece& piece,
                        std::uint64_t& copied) noexcept {
   if (!piece.runs.empty()) {
-    return copy.visit->copy(*piece.window, copy.direction, piece.runs, copied);
+    return copy.session->copy(*piece.mapping, copy.direction, piece.runs, copied);
   }
   Runs runs(piece.local, piece.remote);
-  return copy.visit->copy(*piece.window, copy.direction, runs, copied);
+  return copy.session->copy(*piece.mapping, copy.direction, runs, copied);
 }
 
 // How long the page in which two processes share what is being copied may have no room.
 constexpr Deadline::Seconds kCrowded{1};
 
 // Of the piece that is its turn.
-ipc::Copied copy_step(NeighbourCopy& copy) noexcept {
+shm::Copied copy_step(NeighbourCopy& copy) noexcept {
   auto& [begun, at, cursor, nbytes, until] = copy.progress;
   const NeighbourCopy::Piece& piece = copy.pieces[at];
   if (!cursor) {
-    cursor = piece.runs.empty() ? ipc::Cursor(ipc::Pieces<Runs>(Runs(piece.local, piece.remote)))
-                                : ipc::Cursor(ipc::Pieces<ipc::RunList>(ipc::RunList(piece.runs)));
+    cursor = piece.runs.empty() ? shm::Cursor(shm::Pieces<Runs>(Runs(piece.local, piece.remote)))
+                                : shm::Cursor(shm::Pieces<shm::RunList>(shm::RunList(piece.runs)));
   }
-  const ipc::Copied outcome = copy.visit->copy_step(*piece.window, copy.direction, *cursor, nbytes);
-  if (outcome == ipc::Copied::all) {
+  const shm::Copied outcome =
+      copy.session->copy_step(*piece.mapping, copy.direction, *cursor, nbytes);
+  if (outcome == shm::Copied::all) {
     cursor.reset();
     ++at;
   }
@@ -46,10 +47,10 @@ bool passed(std::optional<Deadline>& until, Deadline::Seconds most) {
 
 }  // namespace
 
-void LocalPath::meet(std::string doorway, const ipc::Token& token) {
-  if (!s_.no_neighbourhood.empty() || doorway.empty()) return;
+void LocalPath::meet(std::string local_server, const shm::Token& token) {
+  if (!s_.no_neighbourhood.empty() || local_server.empty()) return;
   s_.poller->expect_neighbours();
-  neighbour_ = std::make_shared<Neighbour>(std::move(doorway), token, s_.book);
+  neighbour_ = std::make_shared<Neighbour>(std::move(local_server), token, s_.book);
 }
 
 std::string LocalPath::why_not() const {
@@ -76,7 +77,7 @@ void LocalPath::wait_for_copies(const Deadline& until) const {
                         "' did not end in time, so nothing was transferred: give a longer timeout");
 }
 
-// A window, or the reason why there is none. Memory without elements needs none.
+// A mapping, or the reason why there is none. Memory without elements needs none.
 Neighbour::Reached LocalPath::reach(const Pair& pair, const Neighbour::Patience& patience) const {
   const auto& [local, remote] = pair;
   Neighbour::Reached none;
@@ -108,19 +109,19 @@ Transferring LocalPath::copy(ibv_wr_opcode opcode, std::span<const Pair> pairs,
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   const Neighbour::Patience patience = this->patience(options);
   NeighbourCopy copy;
-  copy.direction = is_write ? ipc::Direction::write : ipc::Direction::read;
+  copy.direction = is_write ? shm::Direction::write : shm::Direction::read;
   Neighbour::Reached last;
   if (pairs.empty()) last = neighbour_->reach_board(patience);
   for (const Pair& pair : pairs) {
     s_.state->check(pair, needed_by(opcode));
     last = reach(pair, patience);
-    if (last.window && is_write && !last.window->writable) last.reason = "it is to be read only";
+    if (last.mapping && is_write && !last.mapping->writable) last.reason = "it is to be read only";
     if (!last.reason.empty()) break;
-    if (!last.window) continue;
+    if (!last.mapping) continue;
     copy.nbytes += pair.first->layout().nbytes();
     copy.pieces.push_back({.local = pair.first->layout(),
                            .remote = pair.second->layout,
-                           .window = std::move(last.window),
+                           .mapping = std::move(last.mapping),
                            .owner = pair.first->pinned()});
   }
   return begin(opcode, std::move(copy), std::move(last), options, reason);
@@ -135,11 +136,12 @@ Transferring LocalPath::begin(ibv_wr_opcode opcode, NeighbourCopy&& copy, Neighb
   if (!last.reason.empty()) return reason = std::move(last.reason), nullptr;
   const bool behind_gpus = s_.gpu_copies->pending() && !options.in_turn;
   if (behind_gpus && copy.nbytes > 0) wait_for_copies(s_.state->deadline(options.timeout));
-  const ipc::Window* window = copy.pieces.empty() ? nullptr : copy.pieces.front().window.get();
-  copy.transfer = std::make_shared<Transfer>(s_.poller, copy.nbytes, neighbour_->route(window));
+  const shm::RemoteMapping* mapping =
+      copy.pieces.empty() ? nullptr : copy.pieces.front().mapping.get();
+  copy.transfer = std::make_shared<Transfer>(s_.poller, copy.nbytes, neighbour_->route(mapping));
   count_begin(*copy.transfer, opcode, !copy.pieces.empty(), options.notify.has_value(),
               s_.state->name());
-  copy.visit = std::move(last.visit);
+  copy.session = std::move(last.session);
   if (options.notify) copy.message = notify_message(*options.notify);
   copy.room = options.room;
   if (behind_gpus && copy.nbytes == 0) return finish_behind_gpus(std::move(copy), options);
@@ -190,8 +192,8 @@ void LocalPath::make_copy(const NeighbourCopy& copy) noexcept {
   copy.transfer->note_begun();
   std::uint64_t copied = 0;
   for (const auto& piece : copy.pieces) {
-    const ipc::Copied outcome = copy_piece(copy, piece, copied);
-    if (outcome == ipc::Copied::all) continue;
+    const shm::Copied outcome = copy_piece(copy, piece, copied);
+    if (outcome == shm::Copied::all) continue;
     copy.transfer->fail(why_not_copied(outcome, copied > 0 ? Effect::some : Effect::nothing));
     return copy.transfer->drop();
   }
@@ -203,11 +205,11 @@ CopyQueue::Step LocalPath::take_step(NeighbourCopy& copy) noexcept {
   using enum CopyQueue::Step;
   auto& progress = copy.progress;
   if (!std::exchange(progress.begun, true)) copy.transfer->note_begun();
-  const std::uint64_t enough = progress.nbytes + ipc::Visit::kPiece;
+  const std::uint64_t enough = progress.nbytes + shm::LocalSession::kPiece;
   while (progress.piece < copy.pieces.size()) {
-    const ipc::Copied outcome = copy_step(copy);
-    if (outcome == ipc::Copied::crowded && !passed(progress.until, kCrowded)) return later;
-    if (outcome != ipc::Copied::all && outcome != ipc::Copied::part) {
+    const shm::Copied outcome = copy_step(copy);
+    if (outcome == shm::Copied::crowded && !passed(progress.until, kCrowded)) return later;
+    if (outcome != shm::Copied::all && outcome != shm::Copied::part) {
       const Effect effect = progress.nbytes > 0 ? Effect::some : Effect::nothing;
       copy.transfer->fail(why_not_copied(outcome, effect));
       copy.transfer->drop();
@@ -238,14 +240,14 @@ bool LocalPath::waits_for_room(NeighbourCopy& copy) const noexcept {
 void LocalPath::finish(const NeighbourEnd& copy, Room room) noexcept {
   if (!copy.message) return copy.transfer->drop();
   if (copy.put_by_gpu) {
-    (void)copy.visit->at_board(
-        [&](std::byte* board) noexcept { Neighbour::announce(board, *copy.visit); });
+    (void)copy.session->at_board(
+        [&](std::byte* board) noexcept { Neighbour::announce(board, *copy.session); });
     return copy.transfer->drop();
   }
   if (s_.staged->work().unseen) return notify_by_device(copy.transfer, *copy.message, room);
-  const ipc::Copied outcome = copy.visit->at_board(
-      [&](std::byte* board) noexcept { Neighbour::notify(board, *copy.visit, *copy.message); });
-  if (outcome != ipc::Copied::all) {
+  const shm::Copied outcome = copy.session->at_board(
+      [&](std::byte* board) noexcept { Neighbour::notify(board, *copy.session, *copy.message); });
+  if (outcome != shm::Copied::all) {
     copy.transfer->fail(
         why_not_copied(outcome, copy.transfer->nbytes() > 0 ? Effect::all : Effect::nothing));
   }
@@ -265,21 +267,21 @@ void LocalPath::notify_by_device(const Transferring& transfer, Message message,
     if (room == Room::wait) taken.wait_for_room(s_.state->deadline({}));
   } catch (const std::exception&) {
     transfer->fail(
-        why_not_copied(ipc::Copied::left, transfer->nbytes() > 0 ? Effect::all : Effect::nothing));
+        why_not_copied(shm::Copied::left, transfer->nbytes() > 0 ? Effect::all : Effect::nothing));
     transfer->drop();
   }
 }
 
-Failure LocalPath::why_not_copied(ipc::Copied outcome, Effect effect) const noexcept try {
+Failure LocalPath::why_not_copied(shm::Copied outcome, Effect effect) const noexcept try {
   const auto lost = [&](const std::string& how) {
     return Failure{.kind = Failure::Kind::peer_lost, .message = how}.with_effect(effect);
   };
   const std::string peer = "peer '" + s_.state->name() + "'";
   switch (outcome) {
-    case ipc::Copied::gone: return lost(peer + " is lost: its process has ended");
-    case ipc::Copied::dismissed: return lost(peer + " is lost: it has ended the connection");
-    case ipc::Copied::left: return s_.state->lost(effect);
-    case ipc::Copied::crowded:
+    case shm::Copied::gone: return lost(peer + " is lost: its process has ended");
+    case shm::Copied::dismissed: return lost(peer + " is lost: it has ended the connection");
+    case shm::Copied::left: return s_.state->lost(effect);
+    case shm::Copied::crowded:
       return Failure{.message = "transfer with " + peer +
                                 " failed: the page in which its process and this one share what "
                                 "is being copied has no room, for a second"}
@@ -305,16 +307,16 @@ Transferring LocalPath::copy_pages(ibv_wr_opcode opcode, const Pages& pages,
   s_.streams->wait(options, s_.state->deadline(options.timeout));
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   Neighbour::Reached reached = reach(whole, patience(options));
-  if (reached.window && is_write && !reached.window->writable) {
+  if (reached.mapping && is_write && !reached.mapping->writable) {
     reached.reason = "it is to be read only";
   }
   if (!reached.reason.empty()) return reason = std::move(reached.reason), nullptr;
   NeighbourCopy copy;
-  copy.direction = is_write ? ipc::Direction::write : ipc::Direction::read;
+  copy.direction = is_write ? shm::Direction::write : shm::Direction::read;
   copy.nbytes = pages.nbytes();
   copy.pieces.push_back({.local = pages.local->layout(),
                          .remote = pages.remote->layout,
-                         .window = std::move(reached.window),
+                         .mapping = std::move(reached.mapping),
                          .owner = pages.local->pinned()});
   std::vector<Run>& runs = copy.pieces.back().runs;
   runs.reserve(pages.count());
@@ -324,7 +326,7 @@ Transferring LocalPath::copy_pages(ibv_wr_opcode opcode, const Pages& pages,
 }
 
 void LocalPath::cut_off_gpu_copies() const {
-  s_.gpu_copies->cut_off(why_not_copied(ipc::Copied::left, Effect::some));
+  s_.gpu_copies->cut_off(why_not_copied(shm::Copied::left, Effect::some));
 }
 
 }  // namespace zerohop::engine

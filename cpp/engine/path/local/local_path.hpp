@@ -40,7 +40,7 @@ class LocalPath : public std::enable_shared_from_this<LocalPath> {
   explicit LocalPath(Services services) : s_(std::move(services)) {}
 
   // Where the peer's process is to be met; before the Peer is alive.
-  void meet(std::string doorway, const ipc::Token& token);
+  void meet(std::string local_server, const shm::Token& token);
   const std::shared_ptr<Neighbour>& neighbour() const noexcept { return neighbour_; }  // null: none
   std::string why_not() const;  // ... as of this; empty: it is one
 
@@ -88,12 +88,12 @@ class LocalPath : public std::enable_shared_from_this<LocalPath> {
   CopyQueue::Step take_step(NeighbourCopy& copy) noexcept;
   bool waits_for_room(NeighbourCopy& copy) const noexcept;
   void notify_by_device(const Transferring& transfer, Message message, Room room) noexcept;
-  Failure why_not_copied(ipc::Copied outcome, Effect effect) const noexcept;
+  Failure why_not_copied(shm::Copied outcome, Effect effect) const noexcept;
 
   // --- the short ways (local_path_at_once.cpp) ---
   bool may_be_at_once(const TransferOptions& options) const;
   template <typename MoveIt>
-  bool at_once(Operation operation, std::uint64_t nbytes, const ipc::Window* window,
+  bool at_once(Operation operation, std::uint64_t nbytes, const shm::RemoteMapping* mapping,
                const TransferOptions& options, Transferring* made, MoveIt&& move);
 
   // Bytes copied there: a fraction of a millisecond, and far longer than it takes to wake a thread.

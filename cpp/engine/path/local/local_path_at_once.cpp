@@ -10,8 +10,9 @@
 namespace zerohop::engine {
 namespace {
 
-bool allows(const ipc::Window& window, std::uint64_t address, std::uint64_t nbytes, bool is_write) {
-  return window.covers(address, address + nbytes) && (!is_write || window.writable);
+bool allows(const shm::RemoteMapping& mapping, std::uint64_t address, std::uint64_t nbytes,
+            bool is_write) {
+  return mapping.covers(address, address + nbytes) && (!is_write || mapping.writable);
 }
 
 }  // namespace
@@ -26,32 +27,32 @@ bool LocalPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const Trans
   const Run run = single_run(pair);
   if (run.nbytes == 0 || run.nbytes > kCopiedInCall) return false;
   const auto way = neighbour_->known(remote.local_key);
-  if (!way || !allows(*way->window, run.b_address, run.nbytes, is_write) ||
-      !may_be_at_once(options) || (options.briefly && !way->window->pages)) {
+  if (!way || !allows(*way->mapping, run.b_address, run.nbytes, is_write) ||
+      !may_be_at_once(options) || (options.briefly && !way->mapping->pages)) {
     return false;
   }
   const Memory::Use used = local.use();  // alive while it is copied
   if (!used) return false;
   const auto notify = [&](std::byte* board) noexcept {
-    if (options.notify) Neighbour::notify(board, *way->visit, notify_message(*options.notify));
+    if (options.notify) Neighbour::notify(board, *way->session, notify_message(*options.notify));
   };
-  return at_once(is_write ? Operation::write : Operation::read, run.nbytes, &*way->window, options,
+  return at_once(is_write ? Operation::write : Operation::read, run.nbytes, &*way->mapping, options,
                  made, [&] {
-                   const auto direction = is_write ? ipc::Direction::write : ipc::Direction::read;
-                   return way->visit->copy(*way->window, direction, std::span(&run, 1), notify);
+                   const auto direction = is_write ? shm::Direction::write : shm::Direction::read;
+                   return way->session->copy(*way->mapping, direction, std::span(&run, 1), notify);
                  });
 }
 
 // A notification alone.
 bool LocalPath::notify_at_once(const TransferOptions& options, Transferring* made) {
   if (!neighbour_ || options.stream || !options.notify) return false;
-  const auto visit = neighbour_->known_board();
-  if (!visit || !may_be_at_once(options)) return false;
+  const auto session = neighbour_->known_board();
+  if (!session || !may_be_at_once(options)) return false;
   const auto notify = [&](std::byte* board) noexcept {
-    Neighbour::notify(board, *visit, notify_message(*options.notify));
+    Neighbour::notify(board, *session, notify_message(*options.notify));
   };
   return at_once(Operation::notify, 0, nullptr, options, made,
-                 [&] { return visit->at_board(notify, ipc::Patience::none); });
+                 [&] { return session->at_board(notify, shm::Patience::none); });
 }
 
 // Whether nothing is under way that it would overtake.
@@ -64,9 +65,10 @@ bool LocalPath::may_be_at_once(const TransferOptions& options) const {
 }
 
 template <typename MoveIt>
-bool LocalPath::at_once(Operation operation, std::uint64_t nbytes, const ipc::Window* window,
-                        const TransferOptions& options, Transferring* made, MoveIt&& move) {
-  const std::shared_ptr<const Route>& route = neighbour_->route(window);
+bool LocalPath::at_once(Operation operation, std::uint64_t nbytes,
+                        const shm::RemoteMapping* mapping, const TransferOptions& options,
+                        Transferring* made, MoveIt&& move) {
+  const std::shared_ptr<const Route>& route = neighbour_->route(mapping);
   RouteStats& stats = *route->stats;
   Transferring transfer;
   if (made != nullptr) {
@@ -78,15 +80,15 @@ bool LocalPath::at_once(Operation operation, std::uint64_t nbytes, const ipc::Wi
   }
   const std::uint64_t times = stats.times_of_next(operation);
   const std::uint64_t begun = times > 0 ? ticks::now() : 0;
-  const ipc::Copied outcome = move();
-  if (outcome == ipc::Copied::part && made != nullptr) {
+  const shm::Copied outcome = move();
+  if (outcome == shm::Copied::part && made != nullptr) {
     RouteStats::add(stats.failures, 1);
-    transfer->fail(why_not_copied(ipc::Copied::unmapped, Effect::some));
+    transfer->fail(why_not_copied(shm::Copied::unmapped, Effect::some));
     transfer->end_at_once();
     *made = std::move(transfer);
     return true;
   }
-  if (outcome != ipc::Copied::all) return false;
+  if (outcome != shm::Copied::all) return false;
   if (options.notify) RouteStats::add(stats.notifications, 1);
   stats.begin(operation, nbytes);
   if (times > 0) stats.end(operation, ticks::nanoseconds(begun, ticks::now()), times);
@@ -103,7 +105,7 @@ bool LocalPath::put_at_once(const Parts& parts, const RemoteMemory& there,
   if (!neighbour_ || nbytes > kCopiedInCall) return false;
   const std::uint64_t address = there.layout.address;
   const auto way = neighbour_->known(there.local_key);
-  if (!way || !allows(*way->window, address, nbytes, true) || !may_be_at_once(options)) {
+  if (!way || !allows(*way->mapping, address, nbytes, true) || !may_be_at_once(options)) {
     return false;
   }
   const auto run = [](std::span<const std::byte> part, std::uint64_t to) {
@@ -111,11 +113,11 @@ bool LocalPath::put_at_once(const Parts& parts, const RemoteMemory& there,
   };
   const std::array runs{run(parts.head, address), run(parts.body, address + parts.head.size())};
   const auto notify = [&](std::byte* board) noexcept {
-    Neighbour::notify(board, *way->visit, notify_message(*options.notify));
+    Neighbour::notify(board, *way->session, notify_message(*options.notify));
   };
-  return at_once(Operation::write, nbytes, &*way->window, options, nullptr, [&] {
+  return at_once(Operation::write, nbytes, &*way->mapping, options, nullptr, [&] {
     const std::span used(runs.data(), parts.body.empty() ? 1 : 2);
-    return way->visit->copy(*way->window, ipc::Direction::write, used, notify);
+    return way->session->copy(*way->mapping, shm::Direction::write, used, notify);
   });
 }
 

@@ -27,8 +27,9 @@ std::shared_ptr<const Route> make_route(RouteBook& book, const char* how) {
 
 }  // namespace
 
-Neighbour::Neighbour(std::string doorway, const ipc::Token& token, std::shared_ptr<RouteBook> book)
-    : doorway_(std::move(doorway)),
+Neighbour::Neighbour(std::string local_server, const shm::Token& token,
+                     std::shared_ptr<RouteBook> book)
+    : local_server_(std::move(local_server)),
       token_(token),
       book_(std::move(book)),
       pages_(make_route(*book_,
@@ -42,32 +43,32 @@ Deadline Neighbour::until(const Patience& patience) const {
 }
 
 // False, with the reason, when there is none for now. It may not have been entered yet.
-bool Neighbour::visit(Reached& reached) {
+bool Neighbour::session(Reached& reached) {
   const std::lock_guard lock(mutex_);
-  if (!visit_ && !left_ && Clock::now() >= try_at_) {
+  if (!session_ && !left_ && Clock::now() >= try_at_) {
     try {
-      visit_ = ipc::Visit::begin(doorway_, token_, sizeof(BoardPages));
+      session_ = shm::LocalSession::begin(local_server_, token_, sizeof(BoardPages));
     } catch (const Error& error) {
       postpone(error.what());
     }
   }
-  reached.visit = visit_;
-  if (!visit_) reached.reason = no_visit_;
-  return visit_ && entered_;
+  reached.session = session_;
+  if (!session_) reached.reason = no_session_;
+  return session_ && entered_;
 }
 
 void Neighbour::postpone(const std::string& reason) {
-  no_visit_ = reason;
+  no_session_ = reason;
   pause_ = std::clamp<Clock::duration>(2 * pause_, kFirstPause, kLongestPause);
   try_at_ = Clock::now() + pause_;
 }
 
 void Neighbour::enter(Reached& reached, const Patience& patience) {
   try {
-    reached.visit->enter(until(patience));
+    reached.session->enter(until(patience));
     silent_.store(false, std::memory_order_relaxed);
     const std::lock_guard lock(mutex_);
-    if (visit_ != reached.visit) return;
+    if (session_ != reached.session) return;
     entered_ = true;
     pause_ = {};
   } catch (const TransferTimeout& error) {
@@ -77,17 +78,17 @@ void Neighbour::enter(Reached& reached, const Patience& patience) {
   }
 }
 
-// The visit is over; the next one begins after a pause.
+// The session is over; the next one begins after a pause.
 void Neighbour::ended(Reached& reached, const Error& error) {
   reached.reason = error.what();
   const std::lock_guard lock(mutex_);
-  if (visit_ == reached.visit) {
-    visit_ = nullptr;
+  if (session_ == reached.session) {
+    session_ = nullptr;
     ways_.clear();
     entered_ = false;
     postpone(error.what());
   }
-  reached.visit = nullptr;
+  reached.session = nullptr;
 }
 
 // The answer may come later: it is found by the next one who asks.
@@ -95,34 +96,34 @@ void Neighbour::no_answer(Reached& reached, const Error& error) {
   silent_.store(true, std::memory_order_relaxed);
   unanswered_.fetch_add(1, std::memory_order_relaxed);
   reached.reason = error.what();
-  reached.visit = nullptr;
+  reached.session = nullptr;
 }
 
 Neighbour::Reached Neighbour::reach_board(const Patience& patience) {
   Reached reached;
-  if (!visit(reached) && reached.visit) enter(reached, patience);
+  if (!session(reached) && reached.session) enter(reached, patience);
   return reached;
 }
 
 Neighbour::Reached Neighbour::reach(const RemoteMemory& remote, const Patience& patience) {
   Reached reached;
   if (const auto way = known(remote.local_key)) {
-    reached = {.visit = way->visit, .window = way->window, .reason = {}};
+    reached = {.session = way->session, .mapping = way->mapping, .reason = {}};
   } else {
     reached = reach_board(patience);
-    if (!reached.visit) return reached;
-    reached.window = reached.visit->find(remote.local_key);
-    if (!reached.window) open(reached, remote, patience);
-    if (!reached.window) return reached;
+    if (!reached.session) return reached;
+    reached.mapping = reached.session->find(remote.local_key);
+    if (!reached.mapping) open(reached, remote, patience);
+    if (!reached.mapping) return reached;
     remember(remote.local_key, reached);
   }
   const Extent extent = remote.layout.extent();
-  if (!reached.window->trouble.empty()) {
-    reached.reason = reached.window->trouble;
-  } else if (!reached.window->covers(extent.begin, extent.end)) {
+  if (!reached.mapping->trouble.empty()) {
+    reached.reason = reached.mapping->trouble;
+  } else if (!reached.mapping->covers(extent.begin, extent.end)) {
     reached.reason = "it leaves the range that its key opens";
   }
-  if (!reached.reason.empty()) reached.window = nullptr;
+  if (!reached.reason.empty()) reached.mapping = nullptr;
   return reached;
 }
 
@@ -132,31 +133,31 @@ std::shared_ptr<const Neighbour::Way> Neighbour::known(std::uint64_t local_key) 
   return found == ways_.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<ipc::Visit> Neighbour::known_board() const {
+std::shared_ptr<shm::LocalSession> Neighbour::known_board() const {
   const std::lock_guard lock(mutex_);
-  return entered_ ? visit_ : nullptr;
+  return entered_ ? session_ : nullptr;
 }
 
 void Neighbour::remember(std::uint64_t local_key, const Reached& reached) {
   std::vector<Ways::node_type> closed;  // unmapped outside the lock
   const std::lock_guard lock(mutex_);
-  if (!reached.window->trouble.empty() || visit_ != reached.visit) return;
+  if (!reached.mapping->trouble.empty() || session_ != reached.session) return;
   forget_closed(closed);
-  if (!reached.visit->stands(*reached.window)) return;
-  ways_.emplace(local_key, std::make_shared<const Way>(reached.visit, reached.window));
+  if (!reached.session->stands(*reached.mapping)) return;
+  ways_.emplace(local_key, std::make_shared<const Way>(reached.session, reached.mapping));
 }
 
-// As the visit does: what stays mapped is not freed.
+// As the session does: what stays mapped is not freed.
 std::size_t Neighbour::forget_closed(std::vector<Ways::node_type>& closed) {
-  const auto window_of = [](const auto& way) -> const ipc::Window& { return *way->window; };
-  return visit_->take_ended(ways_, struck_seen_, window_of, closed);
+  const auto window_of = [](const auto& way) -> const shm::RemoteMapping& { return *way->mapping; };
+  return session_->take_ended(ways_, struck_seen_, window_of, closed);
 }
 
 void Neighbour::open(Reached& reached, const RemoteMemory& remote, const Patience& patience) {
   try {
-    reached.window = reached.visit->open(remote.local_key, 0, until(patience)).window;
+    reached.mapping = reached.session->open(remote.local_key, 0, until(patience)).mapping;
     silent_.store(false, std::memory_order_relaxed);
-    if (!reached.window) reached.reason = "its owner has closed that memory, or never gave it";
+    if (!reached.mapping) reached.reason = "its owner has closed that memory, or never gave it";
   } catch (const TransferTimeout& error) {
     no_answer(reached, error);
   } catch (const RouteUnavailable& error) {
@@ -168,47 +169,49 @@ void Neighbour::open(Reached& reached, const RemoteMemory& remote, const Patienc
 
 // The notification is counted before sleepers are, and they are before they look at that count, all
 // of it sequentially consistent: either a sleeper is seen here, or it sees the notification.
-void Neighbour::notify(std::byte* board, const ipc::Visit& visit, const Message& message) noexcept {
+void Neighbour::notify(std::byte* board, const shm::LocalSession& session,
+                       const Message& message) noexcept {
   auto& pages = *reinterpret_cast<BoardPages*>(board);
   pages.put(message.tag, message.value);
-  if (pages.sleepers.load() != 0) visit.ring();
+  if (pages.sleepers.load() != 0) session.ring();
 }
 
-void Neighbour::announce(std::byte* board, const ipc::Visit& visit) noexcept {
+void Neighbour::announce(std::byte* board, const shm::LocalSession& session) noexcept {
   auto& pages = *reinterpret_cast<BoardPages*>(board);
   pages.announce();
-  if (pages.sleepers.load() != 0) visit.ring();
+  if (pages.sleepers.load() != 0) session.ring();
 }
 
-const std::shared_ptr<const Route>& Neighbour::route(const ipc::Window* window) const noexcept {
-  if (window == nullptr) return board_;
-  return window->pages ? pages_ : process_;
+const std::shared_ptr<const Route>& Neighbour::route(
+    const shm::RemoteMapping* mapping) const noexcept {
+  if (mapping == nullptr) return board_;
+  return mapping->pages ? pages_ : process_;
 }
 
 std::size_t Neighbour::sweep() {
   std::size_t looked_at = 0;
-  std::shared_ptr<ipc::Visit> visit;
+  std::shared_ptr<shm::LocalSession> session;
   std::vector<Ways::node_type> closed;  // unmapped outside the lock
   {
     const std::lock_guard lock(mutex_);
     if (!entered_) return 0;
-    visit = visit_;
+    session = session_;
     looked_at += forget_closed(closed);
   }
-  looked_at += visit->forget_ended();
+  looked_at += session->forget_ended();
   return looked_at;
 }
 
 void Neighbour::leave() noexcept {
-  std::shared_ptr<ipc::Visit> last;  // unmapped outside the lock
+  std::shared_ptr<shm::LocalSession> last;  // unmapped outside the lock
   decltype(ways_) last_ways;
   {
     const std::lock_guard lock(mutex_);
-    last = std::move(visit_);
+    last = std::move(session_);
     last_ways.swap(ways_);
     left_ = true;
     entered_ = false;
-    no_visit_ = "the connection has ended";
+    no_session_ = "the connection has ended";
   }
   if (last) last->leave();
 }

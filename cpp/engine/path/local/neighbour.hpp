@@ -18,14 +18,14 @@
 #include "engine/path/transfer_options.hpp"
 #include "engine/stats/route.hpp"
 #include "engine/wait/transfer.hpp"
-#include "ipc/visit.hpp"
+#include "shm/local_session.hpp"
 
 namespace zerohop::engine {
 
 // What is to follow once a transfer's copies are placed.
 struct NeighbourEnd {
   std::shared_ptr<Transfer> transfer;
-  std::shared_ptr<ipc::Visit> visit;
+  std::shared_ptr<shm::LocalSession> session;
   std::optional<Message> message;  // a notification
   bool put_by_gpu = false;         // it has followed when the copies are seen to be done
   Room room = Room::wait;          // where a device has to bring it
@@ -36,11 +36,11 @@ struct NeighbourCopy : NeighbourEnd {
   struct Piece {
     Layout local;
     Layout remote;
-    std::shared_ptr<const ipc::Window> window;
+    std::shared_ptr<const shm::RemoteMapping> mapping;
     std::shared_ptr<const void> owner;  // keeps the local memory alive
     std::vector<Run> runs{};            // of a list of pages of the two; empty: it is all of them
   };
-  ipc::Direction direction{};
+  shm::Direction direction{};
   std::vector<Piece> pieces;
   std::uint64_t nbytes = 0;  // of all pieces
 
@@ -48,7 +48,7 @@ struct NeighbourCopy : NeighbourEnd {
   struct Progress {
     bool begun = false;
     std::size_t piece = 0;
-    std::optional<ipc::Cursor> cursor{};  // in that piece
+    std::optional<shm::Cursor> cursor{};  // in that piece
     std::uint64_t nbytes = 0;
     std::optional<Deadline> until{};  // while it cannot go on
   };
@@ -57,13 +57,13 @@ struct NeighbourCopy : NeighbourEnd {
 
 class Neighbour {
  public:
-  // doorway: as the Peer told it; nothing happens before the first reach().
-  Neighbour(std::string doorway, const ipc::Token& token, std::shared_ptr<RouteBook> book);
+  // local_server: its name, as the Peer told it; nothing happens before the first reach().
+  Neighbour(std::string local_server, const shm::Token& token, std::shared_ptr<RouteBook> book);
 
-  // What is reached: with a window, or with the reason why there is none.
+  // What is reached: with a mapping, or with the reason why there is none.
   struct Reached {
-    std::shared_ptr<ipc::Visit> visit;
-    std::shared_ptr<const ipc::Window> window;
+    std::shared_ptr<shm::LocalSession> session;
+    std::shared_ptr<const shm::RemoteMapping> mapping;
     std::string reason;
   };
   // How long the other process may take to answer, where it has to be asked: a second at most, and
@@ -76,20 +76,21 @@ class Neighbour {
   Reached reach(const RemoteMemory& remote, const Patience& patience);
   // Host memory that was reached before.
   struct Way {
-    std::shared_ptr<ipc::Visit> visit;
-    std::shared_ptr<const ipc::Window> window;
+    std::shared_ptr<shm::LocalSession> session;
+    std::shared_ptr<const shm::RemoteMapping> mapping;
   };
   std::shared_ptr<const Way> known(std::uint64_t local_key) const;  // null: it is to be reached
   // The board alone.
   Reached reach_board(const Patience& patience);
-  std::shared_ptr<ipc::Visit> known_board() const;  // null: it is to be reached
+  std::shared_ptr<shm::LocalSession> known_board() const;  // null: it is to be reached
 
   // What a GPU has put there by itself.
-  static void announce(std::byte* board, const ipc::Visit& visit) noexcept;
-  static void notify(std::byte* board, const ipc::Visit& visit, const Message& message) noexcept;
+  static void announce(std::byte* board, const shm::LocalSession& session) noexcept;
+  static void notify(std::byte* board, const shm::LocalSession& session,
+                     const Message& message) noexcept;
 
   // Of host memory. Null: of a notification alone.
-  const std::shared_ptr<const Route>& route(const ipc::Window* window) const noexcept;
+  const std::shared_ptr<const Route>& route(const shm::RemoteMapping* mapping) const noexcept;
   // To be called now and then. Returns at how much of what is mapped it looked: what was closed
   // since, and no more.
   std::size_t sweep();
@@ -97,7 +98,7 @@ class Neighbour {
   // reason.
   Deadline until(const Patience& patience) const;
   void no_answer(Reached& reached, const Error& error);  // it may come later
-  void ended(Reached& reached, const Error& error);      // the visit is over
+  void ended(Reached& reached, const Error& error);      // the session is over
   // How often the other process did not answer in time.
   std::uint64_t unanswered() const noexcept { return unanswered_.load(); }
 
@@ -111,15 +112,15 @@ class Neighbour {
   using Ways = std::unordered_map<std::uint64_t, std::shared_ptr<const Way>>;
 
   void remember(std::uint64_t local_key, const Reached& reached);
-  // With mutex_ held, in a visit that was entered.
+  // With mutex_ held, in a session that was entered.
   std::size_t forget_closed(std::vector<Ways::node_type>& closed);
-  bool visit(Reached& reached);
+  bool session(Reached& reached);
   void enter(Reached& reached, const Patience& patience);
   void open(Reached& reached, const RemoteMemory& remote, const Patience& patience);
   void postpone(const std::string& reason);  // with mutex_ held
 
-  const std::string doorway_;
-  const ipc::Token token_;
+  const std::string local_server_;
+  const shm::Token token_;
   const std::shared_ptr<RouteBook> book_;
   const std::shared_ptr<const Route> pages_;
   const std::shared_ptr<const Route> process_;
@@ -128,14 +129,14 @@ class Neighbour {
   std::atomic<bool> silent_{false};  // it left the last question unanswered
 
   mutable Mutex<Rank::neighbour> mutex_;  // guards all below
-  std::shared_ptr<ipc::Visit> visit_;
-  // By key, of the present visit. One owner and one lock stand for two of each: a copy of a few
+  std::shared_ptr<shm::LocalSession> session_;
+  // By key, of the present session. One owner and one lock stand for two of each: a copy of a few
   // bytes takes no longer than those.
   Ways ways_;
   std::uint64_t struck_seen_ = 0;
   bool entered_ = false;
   bool left_ = false;
-  std::string no_visit_;        // why there is none
+  std::string no_session_;      // why there is none
   Clock::time_point try_at_{};  // not before
   Clock::duration pause_{};     // before the next try but one
 };

@@ -1,55 +1,55 @@
 // What an Endpoint lays open to the processes of its host: exposures of its memory, its
-// notification board, and the doorway where they come for both.
+// notification board, and the local server where they come for both.
 #pragma once
 
 #include <memory>
 
 #include "engine/notify/board.hpp"
-#include "ipc/doorway.hpp"
-#include "ipc/exposures.hpp"
+#include "shm/exposures.hpp"
+#include "shm/local_server.hpp"
 
 namespace zerohop::engine {
 
 class Neighbourhood {
  public:
-  // drivers: see Doorway. Throws Error.
+  // drivers: see LocalServer. Throws Error.
   explicit Neighbourhood(std::shared_ptr<Board> board, std::shared_ptr<Executor> drivers = nullptr)
-      : board_(std::move(board)), doorway_(exposures_, board_->buffer(), std::move(drivers)) {}
+      : board_(std::move(board)), local_server_(exposures_, board_->buffer(), std::move(drivers)) {}
 
-  const std::shared_ptr<ipc::Exposures>& exposures() const noexcept { return exposures_; }
-  ipc::Doorway& doorway() noexcept { return doorway_; }
+  const std::shared_ptr<shm::Exposures>& exposures() const noexcept { return exposures_; }
+  shm::LocalServer& local_server() noexcept { return local_server_; }
 
   // For the progress thread, now and then.
   void tick() noexcept {
-    doorway_.look();
+    local_server_.look();
     exposures_->sweep();
     exposures_->forget_gone();
   }
 
  private:
   const std::shared_ptr<Board> board_;
-  const std::shared_ptr<ipc::Exposures> exposures_ = std::make_shared<ipc::Exposures>();
-  ipc::Doorway doorway_;
+  const std::shared_ptr<shm::Exposures> exposures_ = std::make_shared<shm::Exposures>();
+  shm::LocalServer local_server_;
 };
 
-// The right of one Peer to come in; ends with this object at the latest, and with it the visit.
+// The right of one Peer to come in; ends with this object at the latest, and with it the session.
 class Invitation {
  public:
   explicit Invitation(std::shared_ptr<Neighbourhood> to)
-      : to_(std::move(to)), token_(to_->doorway().invite()) {}
+      : to_(std::move(to)), token_(to_->local_server().invite()) {}
   ~Invitation() { withdraw(); }
   Invitation(const Invitation&) = delete;
   Invitation& operator=(const Invitation&) = delete;
 
   // Who had come, or null.
-  std::shared_ptr<ipc::Visitor> withdraw() { return to_->doorway().dismiss(token_); }
+  std::shared_ptr<shm::LocalClient> withdraw() { return to_->local_server().dismiss(token_); }
 
-  const std::string& doorway() const noexcept { return to_->doorway().name(); }
-  const ipc::Token& token() const noexcept { return token_; }
+  const std::string& local_server() const noexcept { return to_->local_server().name(); }
+  const shm::Token& token() const noexcept { return token_; }
 
  private:
   const std::shared_ptr<Neighbourhood> to_;
-  const ipc::Token token_;
+  const shm::Token token_;
 };
 
 }  // namespace zerohop::engine

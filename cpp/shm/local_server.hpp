@@ -1,0 +1,73 @@
+// Where the processes of this host come for the memory of an Endpoint: a Unix socket that passes
+// descriptors to those who bring a token. One thread serves; invite() and dismiss() are any
+// thread's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "base/acceptor.hpp"
+#include "base/buffer.hpp"
+#include "base/executor.hpp"
+#include "base/locks.hpp"
+#include "base/unique_fd.hpp"
+#include "shm/exposures.hpp"
+#include "shm/knock.hpp"
+
+namespace zerohop::shm {
+
+class LocalServer final : private Acceptor::Owner {
+ public:
+  // board: the pages of the notification board, which every client is given beside the generation
+  // table. They outlive the local server. drivers: packs memory that goes in exported chunks, for
+  // which a driver is asked; null: the thread that serves does. Throws Error.
+  LocalServer(std::shared_ptr<Exposures> exposures, const Buffer& board,
+              std::shared_ptr<Executor> drivers = nullptr);
+
+  const std::string& name() const noexcept { return name_; }
+  int fd() const noexcept { return epoll_.get(); }  // readable when serve() has work
+  bool serve() noexcept;  // whether somebody wants those woken who sleep beside the board
+  void look() noexcept;   // to be called now and then: who never knocks goes, see Acceptor
+
+  Token invite();
+  // Ends the session of who came with this token, and its right to come. Who it was, or null: it
+  // may still be at work for the time of one copy.
+  std::shared_ptr<LocalClient> dismiss(const Token& token);
+
+ private:
+  struct Guest {
+    std::shared_ptr<LocalClient> client;
+    Token token;
+  };
+
+  void admit(UniqueFd connection) override;
+  void turn_away(int fd, const char* why) noexcept override;
+  void watch_listener(bool watched) noexcept override;
+  void hear_pending(int fd);
+  bool hear_guest(int fd);
+  void let_in(UniqueFd socket, const Token& token);
+  // False: it has left.
+  bool give(const LocalClient& client, Gift gift, int descriptor, std::uint64_t nbytes) const;
+  void answer(const std::shared_ptr<LocalClient>& client, const Ask& ask) const;
+  std::shared_ptr<LocalClient> see_out(int fd);              // with mutex_ held
+  std::shared_ptr<LocalClient> see_out(const Token& token);  // likewise
+
+  const std::shared_ptr<Exposures> exposures_;
+  const Buffer& board_;
+  const std::string name_;
+  const std::uint64_t probe_;
+  const std::shared_ptr<Executor> drivers_;
+  Acceptor acceptor_;  // serve() and look() only, as the next but one
+  UniqueFd epoll_;
+  std::unordered_map<int, UniqueFd> pending_;  // before their knock
+
+  Mutex<Rank::local_server> mutex_;  // guards the next two
+  std::unordered_map<int, Guest> guests_;
+  std::set<Token> invited_;
+};
+
+}  // namespace zerohop::shm

@@ -1,0 +1,86 @@
+// Takes frames (wire.hpp) from the socket. Control sections go into a small look-ahead buffer;
+// payload goes straight to where it belongs, with the look-ahead buffer as the last element of the
+// same readv; for memory that the CPU cannot touch, through a Bounce. So a stream of big messages
+// and a stream of small ones both cost about one system call a frame, and at most the buffer's size
+// of a frame's payload is ever copied.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "softhca/landing.hpp"
+#include "softhca/wire.hpp"
+
+namespace zerohop::softhca {
+
+class QueuePair;
+
+class FrameReader {
+ public:
+  // Handles what has arrived, within a budget that gives other connections their turn; whether
+  // there was anything. What goes wrong is recorded as a Failure of the queue pair.
+  bool read(QueuePair& qp) noexcept;
+
+  // Handles everything up to the end of the stream, after the other side was found to be gone.
+  void read_rest(QueuePair& qp) noexcept;
+
+  void reset() noexcept;
+
+ private:
+  enum class Step { progress, starved, failed };  // starved: the next byte has not been received
+
+  bool read_some(QueuePair& qp) noexcept;
+  bool settle(QueuePair& qp) noexcept;
+  Step parse(QueuePair& qp) noexcept;
+  Step begin_frame(QueuePair& qp) noexcept;
+  Step begin_checked(QueuePair& qp) noexcept;
+  Step take_frame(QueuePair& qp, std::uint32_t packets_at) noexcept;
+  Step await() noexcept;
+  bool make_room() noexcept;
+  Step next_packet(QueuePair& qp) noexcept;
+  Step open_packet(QueuePair& qp) noexcept;
+  Step take_payload(QueuePair& qp) noexcept;
+  Step close_packet(QueuePair& qp) noexcept;
+  Step store(QueuePair& qp, const std::byte* from, std::uint32_t nbytes) noexcept;
+  bool decode(std::uint32_t& at, wire::Packet& packet) const noexcept;
+  Step receive(QueuePair& qp) noexcept;
+  bool gather(QueuePair& qp, Pins& pins, IoVector& out, std::uint32_t& ahead) noexcept;
+  bool gather_ahead(QueuePair& qp, Pins& pins, IoVector& out, std::uint32_t& ahead) noexcept;
+  Step discard(QueuePair& qp) noexcept;
+  Step corrupt(QueuePair& qp) noexcept;
+  Step withdrawn(QueuePair& qp, std::uint32_t placed) noexcept;
+  Step lost(QueuePair& qp, ssize_t result) noexcept;
+  void accept_bytes(std::size_t nbytes, std::uint32_t ahead) noexcept;
+
+  // Twice the largest control section: behind one there is always room for half a buffer of
+  // look-ahead.
+  static constexpr std::size_t kBuffer = 2 * wire::kMaxControl;
+  static constexpr std::size_t kLarge = kBuffer + wire::kCheckedPayload;
+
+  alignas(8) std::array<std::byte, kBuffer> small_;
+  std::unique_ptr<std::byte[]> large_;    // for checked frames, which are looked at whole
+  std::span<std::byte> buffer_ = small_;  // the one in use
+  std::uint32_t begin_ = 0;               // received and not consumed: [begin_, end_)
+  std::uint32_t end_ = 0;
+  bool short_read_ = false;  // the last system call got less than it asked for: the socket is empty
+
+  std::uint32_t next_checked_ = 0;  // number of the next checked frame
+
+  bool in_frame_ = false;
+  std::uint32_t packet_at_ = 0;    // in the buffer: the next packet of the frame
+  std::uint32_t control_end_ = 0;  // in the buffer: end of the control section
+  std::uint32_t packets_left_ = 0;
+
+  bool in_packet_ = false;
+  wire::Packet packet_{};
+  wire::Operands operands_{};
+  Landing landing_{};
+  bool response_ = false;           // the packet answers a request of ours
+  std::uint32_t payload_done_ = 0;  // bytes of its payload that are in place
+  std::uint32_t ahead_ = 0;         // payload bytes of later packets of the frame that are in place
+};
+
+}  // namespace zerohop::softhca
