@@ -1,8 +1,9 @@
+#include "gpu/chunk_handle.hpp"
+
 #include <cstring>
 #include <utility>
 
 #include "base/error.hpp"
-#include "gpu/chunk_handle.hpp"
 
 namespace zerohop::gpu {
 namespace {
