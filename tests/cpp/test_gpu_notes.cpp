@@ -41,7 +41,7 @@ struct NotesIn : GpuCouple {
 };
 
 using Notes = NotesIn<true>;
-using NotesWithoutTwins = NotesIn<false>;
+using NotesWithoutMirrors = NotesIn<false>;
 
 struct Silent {
   ReportSink former = set_report_sink([](std::string_view) noexcept {});
@@ -156,7 +156,7 @@ TEST_CASE_FIXTURE(Notes, "streams find notes in the memory of their GPU") {
   while (!cuda.copies.run(reader)) std::this_thread::yield();
 }
 
-TEST_CASE_FIXTURE(NotesWithoutTwins, "without memory for mirrors streams find notes on the host") {
+TEST_CASE_FIXTURE(NotesWithoutMirrors, "without memory for mirrors streams find notes on the host") {
   const Silent silent;
   CHECK(contains(right.wait_notify_on(reader, 1, true, 0.0)->route().reason,
                  "in host memory (cuMemAlloc"));

@@ -19,7 +19,7 @@ __device__ inline Status check_move(const Queue& queue, u32 right, u64 remote_of
 }
 
 __device__ inline Status check_note(const Queue& queue, u32 slot, u32 value) {
-  const bool good = slot < queue.slots && value != 0 && (queue.twins | queue.notes) != 0;
+  const bool good = slot < queue.slots && value != 0 && (queue.mirrors | queue.notes) != 0;
   return good ? Status::ok : Status::bad_slot;
 }
 

@@ -19,10 +19,10 @@ __device__ T* element(const Queue& queue, u64 offset) {
 // fence is cumulative. Where kernels wait first: they are in more of a hurry.
 __device__ inline void put_note(const Queue& queue, u32 slot, u32 value, u32 count) {
   const Note note = next_note(queue, value, count);
-  const u64 twin = queue.twins + slot * sizeof(Note);
+  const u64 mirror = queue.mirrors + slot * sizeof(Note);
   const u64 on_board = queue.notes + slot * sizeof(Note);
   fence_system();
-  if (queue.twins != 0) put_word(twin, note);
+  if (queue.mirrors != 0) put_word(mirror, note);
   if (queue.notes != 0) put_word(on_board, note);
 }
 

@@ -50,7 +50,7 @@ struct Queue {
   u64 remote = 0;  // mapped: where this GPU has it; ring: where the Peer has it
   u64 remote_nbytes = 0;
   u64 ring = 0;   // a RingWay in this GPU's memory; 0: mapped
-  u64 twins = 0;  // of slot 0 of the Peer's notes, in the memory of its GPU; 0: none hears there
+  u64 mirrors = 0;  // of slot 0 of the Peer's notes, in the memory of its GPU; 0: none hears there
   u64 notes = 0;  // of the same on its board, where CPUs hear; 0: none does. Ring: of its words
   u64 count = 0;  // 32 bits of this GPU's memory: notes this queue has put, modulo kCounts
   u32 writer = 0;
