@@ -8,18 +8,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
-from zerohop.bound import Bound
-from zerohop.far_parts import FarPart, Parts
-from zerohop.notes import Notes
-from zerohop.numbers import whole
-from zerohop.parts import OwnPart
-from zerohop.queues import MOST_QUEUES, Queue
+from zerohop._endpoint.numbers import whole
+from zerohop._world.bound import Bound
+from zerohop._world.far_parts import FarPart, Parts
+from zerohop._world.notes import Notes
+from zerohop._world.parts import OwnPart
+from zerohop._world.queues import MOST_QUEUES, Queue
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from zerohop.roster import Roster
-    from zerohop.slots import SlotRanges
+    from zerohop._world.membership import Roster
+    from zerohop._world.slots import SlotRanges
 
 __all__ = ["Segment"]
 

@@ -12,19 +12,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
-from zerohop.affinity import local_gpu, told_local_rank
-from zerohop.barrier import Barrier
-from zerohop.bound import Bound
+from zerohop._endpoint.affinity import local_gpu, told_local_rank
+from zerohop._endpoint.numbers import whole
+from zerohop._world.barrier import Barrier
+from zerohop._world.bound import Bound
+from zerohop._world.ending import Ending
+from zerohop._world.failure_reports import described
+from zerohop._world.launch import PATIENCE, job_from_environment
+from zerohop._world.membership import Roster
+from zerohop._world.shrinking import Shrinking
+from zerohop._world.slots import BARRIER, BELL, SlotRanges, collective_slots
+from zerohop._world.store import Store, open_store
 from zerohop.collectives import CollectiveCalls, Desk
-from zerohop.ending import Ending
-from zerohop.last_words import described
-from zerohop.launch import PATIENCE, job_from_environment
-from zerohop.numbers import whole
-from zerohop.roster import Roster
 from zerohop.segment import Segment
-from zerohop.shrinking import Shrinking
-from zerohop.slots import BARRIER, BELL, SlotRanges, collective_slots
-from zerohop.store import Store, open_store
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -117,7 +117,7 @@ class World(CollectiveCalls):
         """
         job = job_from_environment(os.environ, _patience(options), store)
         if job.store is None:
-            from zerohop.mpi import everyone
+            from zerohop._world.mpi import everyone
 
             return cls.from_mpi(everyone(job), **options)
         return cls(job.store, job.rank, job.size, **options)
@@ -133,7 +133,7 @@ class World(CollectiveCalls):
         Raises TypeError and ValueError (no communicator, COMM_NULL, an intercommunicator), Error (MPI itself fails; the World
         of another rank cannot be made), TransferTimeout (not all ranks call this), and what World raises.
         """
-        from zerohop.mpi import GatheredStore, Group
+        from zerohop._world.mpi import GatheredStore, Group
 
         group, store = Group(comm, _patience(options)), GatheredStore()
         counted = group.local_rank()  # before `try`: if it fails, so would fail()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zerohop.last_words import LEFT, LastWords
-from zerohop.slots import BELL
+from zerohop._world.failure_reports import LEFT, LastWords
+from zerohop._world.slots import BELL
 
 
 def test_who_shares_the_memory_is_told(open_endpoint) -> None:

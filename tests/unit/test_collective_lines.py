@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 import zerohop as zh
+from zerohop._world.ending import Told
 from zerohop.collectives import lines as module
 from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.lines import Lines
-from zerohop.ending import Told
 
 SIZE = 4
 

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from zerohop import survivors
-from zerohop.bound import Bound
-from zerohop.run_store import RunStore
-from zerohop.survivors import Survivors
+from zerohop._world import survivors
+from zerohop._world.bound import Bound
+from zerohop._world.run_store import RunStore
+from zerohop._world.survivors import Survivors
 
 
 class Roster:

@@ -13,7 +13,7 @@ import numpy as np
 from zerohop import _core
 from zerohop.bench.loops import batches
 from zerohop.bench.plan import Found, PeerFailed
-from zerohop.stats import percentiles
+from zerohop.observe.stats import percentiles
 
 if TYPE_CHECKING:
     from zerohop.bench.pair import Side

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
-from zerohop.numbers import whole
-from zerohop.spans import Span
+from zerohop._endpoint.numbers import whole
+from zerohop._world.spans import Span
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zerohop.bound import Bound
+from zerohop._world.bound import Bound
 from zerohop.collectives.blocks import Block, Flat
 from zerohop.collectives.deadline import Deadline
 
 if TYPE_CHECKING:
-    from zerohop.roster import Roster
+    from zerohop._world.membership import Roster
 
 __all__ = ["Copier"]
 

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zerohop import _core
+from zerohop._endpoint.numbers import whole
+from zerohop._world.ending import Ending
+from zerohop._world.history import KINDS, NO_ROOT, Called
 from zerohop.collectives.blocks import Block, Flat, cut, cut_evenly
 from zerohop.collectives.copies import Copier
 from zerohop.collectives.deadline import SLICE, Deadline
@@ -13,13 +16,10 @@ from zerohop.collectives.exchange import Exchange, Move, Stop
 from zerohop.collectives.lines import Lines
 from zerohop.collectives.order import Collective, Common, Order
 from zerohop.collectives.turn import Turn
-from zerohop.ending import Ending
 from zerohop.errors import RouteUnavailable
-from zerohop.history import KINDS, NO_ROOT, Called
-from zerohop.numbers import whole
 
 if TYPE_CHECKING:
-    from zerohop.roster import Roster
+    from zerohop._world.membership import Roster
 
 __all__ = ["Desk", "How"]
 

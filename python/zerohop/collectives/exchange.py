@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from zerohop import _core
+from zerohop._world.ending import Mismatch
+from zerohop._world.history import KINDS, Called
 from zerohop.collectives.blocks import Block, Flat
 from zerohop.collectives.copies import Copier
 from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.lines import EAGER, Lines
-from zerohop.ending import Mismatch
 from zerohop.errors import Error
-from zerohop.history import KINDS, Called
 
 __all__ = ["Exchange", "Move", "Stop"]
 

@@ -11,15 +11,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from zerohop import _core
-from zerohop.bound import Bound
+from zerohop._world.bound import Bound
+from zerohop._world.ending import Ending, Mismatch, Told
+from zerohop._world.history import BROADCAST, KINDS, SAME_CALLS, SEND_RECV, called
+from zerohop._world.membership import who_has
 from zerohop.collectives.deadline import SLICE, Deadline
-from zerohop.ending import Ending, Mismatch, Told
 from zerohop.errors import Error, PeerLost, TransferTimeout
-from zerohop.history import BROADCAST, KINDS, SAME_CALLS, SEND_RECV, called
-from zerohop.roster import who_has
 
 if TYPE_CHECKING:
-    from zerohop.roster import Roster
+    from zerohop._world.membership import Roster
 
 __all__ = ["EAGER", "Label", "Lines", "label_text"]
 

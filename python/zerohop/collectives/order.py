@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from zerohop import _core
+from zerohop._world.ending import Cause, Ending, Mismatch, Told
+from zerohop._world.failure_reports import LATE, LOST, MISMATCH, OTHER, described
+from zerohop._world.history import Called
 from zerohop.collectives.blocks import Flat
 from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.lines import Lines
-from zerohop.ending import Cause, Ending, Mismatch, Told
 from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
-from zerohop.history import Called
-from zerohop.last_words import LATE, LOST, MISMATCH, OTHER, described
 
 __all__ = ["Collective", "Common", "Order"]
 

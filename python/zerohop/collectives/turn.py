@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from zerohop._world.history import Called
 from zerohop.collectives.blocks import Block
 from zerohop.collectives.copies import Copier
 from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.exchange import Exchange, Move
 from zerohop.collectives.lines import Lines
-from zerohop.history import Called
 
 __all__ = ["Turn"]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from zerohop._endpoint.knobs import chosen, misspelt
 from zerohop.doctor.address import encode
 from zerohop.doctor.checks import examine
 from zerohop.doctor.counterpart import CounterpartFailed, counterpart
@@ -23,7 +24,6 @@ from zerohop.doctor.sharing import p2p_matrix
 from zerohop.doctor.trial import TIMEOUT_S, Outcome, share, try_pair, try_routes
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error
-from zerohop.knobs import chosen, misspelt
 
 
 def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) -> bool:

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from zerohop.device import include_dir
+from zerohop._endpoint.headers import include_dir
 
 try:
     _cuda: Any = import_module("numba.cuda")

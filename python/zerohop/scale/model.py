@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zerohop.knobs import KNOBS
+from zerohop._endpoint.knobs import KNOBS
 
 __all__ = ["Job", "Weight", "weigh"]
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from zerohop import _core
-from zerohop.bound import Bound
+from zerohop._world.bound import Bound
 from zerohop.collectives import Collective
 from zerohop.errors import Error
 from zerohop.torch.foreign import torch

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from zerohop import _core
-from zerohop.bound import Bound
+from zerohop._world.bound import Bound
 from zerohop.collectives import Collective
 from zerohop.errors import Error, reworded
 from zerohop.torch.foreign import c10d, torch

@@ -14,7 +14,7 @@ from zerohop.bench.pair import Side
 from zerohop.bench.plan import Found
 from zerohop.bench.workers import together
 from zerohop.local import Link
-from zerohop.stats import median_error
+from zerohop.observe.stats import median_error
 
 WARM = 20  # writes whose median is that of a mapped write
 VIEW_NBYTES = 8

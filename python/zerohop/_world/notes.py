@@ -5,11 +5,11 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
-from zerohop.bound import Bound
+from zerohop._world.bound import Bound
 from zerohop.errors import Error, PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
-    from zerohop.roster import Roster
+    from zerohop._world.membership import Roster
 
 __all__ = ["Notes"]
 

@@ -11,12 +11,12 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from zerohop.bound import Bound, looks
+from zerohop._world.bound import Bound, looks
+from zerohop._world.run_store import RunStore
 from zerohop.errors import PeerLost, TransferTimeout
-from zerohop.run_store import RunStore
 
 if TYPE_CHECKING:
-    from zerohop.roster import Roster
+    from zerohop._world.membership import Roster
 
 __all__ = ["Survivors", "SurvivorsStore"]
 

@@ -11,9 +11,9 @@ from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
-from zerohop.bound import looks
+from zerohop._world.bound import looks
+from zerohop._world.store import Store, open_store
 from zerohop.errors import Error, TransferTimeout
-from zerohop.store import Store, open_store
 
 __all__ = ["PATIENCE", "Job", "Launched", "job_from_environment", "launched"]
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from zerohop import _core
-from zerohop.bound import looks
-from zerohop.entries import boot_id
+from zerohop._world.bound import looks
+from zerohop._world.entries import boot_id
+from zerohop._world.launch import Job
 from zerohop.errors import Error, TransferTimeout
-from zerohop.launch import Job
 
 __all__ = ["GatheredStore", "Group", "everyone"]
 

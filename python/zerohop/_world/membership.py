@@ -12,16 +12,16 @@ from contextlib import suppress
 from typing import Any
 
 from zerohop import _core
-from zerohop.addresses import Addresses
-from zerohop.bound import Bound, looks
+from zerohop._endpoint.numbers import seconds, whole
+from zerohop._world.addresses import Addresses
+from zerohop._world.bound import Bound, looks
+from zerohop._world.failure_reports import LEFT, LastWords, described
+from zerohop._world.history import History
+from zerohop._world.landings import Landings
+from zerohop._world.slots import BELL
+from zerohop._world.store import Store
 from zerohop.endpoint import Endpoint
 from zerohop.errors import AuthenticationError, Error, PeerLost, TransferTimeout, reworded
-from zerohop.history import History
-from zerohop.landings import Landings
-from zerohop.last_words import LEFT, LastWords, described
-from zerohop.numbers import seconds, whole
-from zerohop.slots import BELL
-from zerohop.store import Store
 
 __all__ = ["Roster", "who_has"]
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zerohop.top.rates import Row, rows_between
-from zerohop.top.sources import Answer, Source, ask_all, local_sources
+from zerohop.observe.rates import Row, rows_between
+from zerohop.observe.sources import Answer, Source, ask_all, local_sources
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from zerohop.runtime_folder import folders
+from zerohop.observe.runtime_folder import folders
 
 __all__ = ["Answer", "Source", "ask_all", "local_sources", "named_source"]
 

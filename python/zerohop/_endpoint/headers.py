@@ -12,7 +12,7 @@ _HEADERS = {".cuh", ".h", ".hpp"}
 
 def include_dir() -> str:
     """The folder that has ``zerohop/device.cuh``: for ``nvcc -I`` and for NVRTC. ``compile_options()`` has it, too."""
-    return str(Path(__file__).parent / "include")
+    return str(Path(__file__).parents[1] / "include")
 
 
 def compile_options(*folders: str | Path) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zerohop.metrics import LATENCY
-from zerohop.top.sources import Answer
+from zerohop.observe.metrics import LATENCY
+from zerohop.observe.sources import Answer
 
 __all__ = ["Row", "rows_between"]
 

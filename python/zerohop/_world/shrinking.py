@@ -6,17 +6,17 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zerohop.bound import Bound
-from zerohop.ending import Cause, Ending
+from zerohop._world.bound import Bound
+from zerohop._world.ending import Cause, Ending
+from zerohop._world.failure_reports import LOST, OTHER
+from zerohop._world.run_store import RunStore
+from zerohop._world.store import Store, open_store
+from zerohop._world.survivors import Survivors, SurvivorsStore
 from zerohop.errors import Error, PeerLost
-from zerohop.last_words import LOST, OTHER
-from zerohop.run_store import RunStore
-from zerohop.store import Store, open_store
-from zerohop.survivors import Survivors, SurvivorsStore
 
 if TYPE_CHECKING:
-    from zerohop.barrier import Barrier
-    from zerohop.roster import Roster
+    from zerohop._world.barrier import Barrier
+    from zerohop._world.membership import Roster
     from zerohop.world import World
 
 __all__ = ["Shrinking"]
@@ -66,7 +66,7 @@ class Shrinking:
         )
 
     def _run_store(self, store: Store | str | os.PathLike[str] | None) -> RunStore:
-        from zerohop.mpi import GatheredStore
+        from zerohop._world.mpi import GatheredStore
 
         run = self._roster.run
         if store is not None:

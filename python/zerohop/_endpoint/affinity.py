@@ -20,7 +20,7 @@ def told_local_rank(default: int = 0) -> int:
                 f"ZEROHOP_LOCAL_RANK={text!r} is not a whole number >= 0: correct or unset it"
             )
         return int(text)
-    from zerohop.launch import launched
+    from zerohop._world.launch import launched
 
     try:
         told = launched(os.environ)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-from zerohop.store import Store, is_of_torch
+from zerohop._world.store import Store, is_of_torch
 
 __all__ = ["ANSWER", "Answers"]
 

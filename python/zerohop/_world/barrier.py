@@ -8,14 +8,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from zerohop import _core
-from zerohop.bound import Bound
-from zerohop.ending import Cause, Ending, Told
+from zerohop._world.bound import Bound
+from zerohop._world.ending import Cause, Ending, Told
+from zerohop._world.failure_reports import MISMATCH
+from zerohop._world.membership import who_has
 from zerohop.errors import Error, PeerLost, TransferTimeout
-from zerohop.last_words import MISMATCH
-from zerohop.roster import who_has
 
 if TYPE_CHECKING:
-    from zerohop.roster import Roster
+    from zerohop._world.membership import Roster
 
 __all__ = ["Barrier"]
 

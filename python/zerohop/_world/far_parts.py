@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
-from zerohop.bound import Bound
+from zerohop._world.bound import Bound
+from zerohop._world.parts import OwnPart
+from zerohop._world.spans import Span
 from zerohop.errors import Error, RouteUnavailable, TransferTimeout
-from zerohop.parts import OwnPart
-from zerohop.spans import Span
 
 if TYPE_CHECKING:
-    from zerohop.roster import Roster
+    from zerohop._world.membership import Roster
 
 __all__ = ["FarPart", "Parts"]
 

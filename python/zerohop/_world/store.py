@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from urllib.parse import quote
 from uuid import uuid4
 
-from zerohop.links import refuse_links_of_others
-from zerohop.locks import ByteLocks
+from zerohop._world.links import refuse_links_of_others
+from zerohop._world.locks import ByteLocks
 
 __all__ = ["Directory", "Store", "is_of_torch", "open_store", "peek", "set_once"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from zerohop.affinity import told_local_rank
+from zerohop._endpoint.affinity import told_local_rank
 
 __all__ = ["interface_hint", "joined", "nearest_rails", "preferred_adapters"]
 

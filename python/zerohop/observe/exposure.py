@@ -24,8 +24,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerohop.metrics import CONTENT_TYPE, prometheus
-from zerohop.runtime_folder import own_folder
+from zerohop.observe.metrics import CONTENT_TYPE, prometheus
+from zerohop.observe.runtime_folder import own_folder
 
 if TYPE_CHECKING:
     from zerohop.endpoint import Endpoint

@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from zerohop.answers import ANSWER, Answers
-from zerohop.bound import looks
-from zerohop.entries import Entry
+from zerohop._world.answers import ANSWER, Answers
+from zerohop._world.bound import looks
+from zerohop._world.entries import Entry
+from zerohop._world.runs import Lead, check_size, open_run
+from zerohop._world.store import Store, is_of_torch, peek
 from zerohop.errors import Error, TransferTimeout
-from zerohop.runs import Lead, check_size, open_run
-from zerohop.store import Store, is_of_torch, peek
 
 __all__ = ["Addresses"]
 

@@ -10,11 +10,11 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from zerohop.bound import looks
-from zerohop.entries import Entry
+from zerohop._world.bound import looks
+from zerohop._world.entries import Entry
+from zerohop._world.locks import ByteLocks
+from zerohop._world.store import Directory, Store
 from zerohop.errors import Error
-from zerohop.locks import ByteLocks
-from zerohop.store import Directory, Store
 
 __all__ = ["Lead", "Run", "open_run"]
 

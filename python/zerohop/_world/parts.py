@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
-from zerohop.spans import Span
+from zerohop._world.spans import Span
 
 if TYPE_CHECKING:
     from zerohop.endpoint import Endpoint

@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from zerohop import _core
-from zerohop.entries import boot_id
-from zerohop.launch import launched
-from zerohop.numbers import whole
+from zerohop._endpoint.numbers import whole
+from zerohop._world.entries import boot_id
+from zerohop._world.launch import launched
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from zerohop import _core
+from zerohop._world.failure_reports import LATE, LEFT, LOST, MISMATCH
 from zerohop.errors import Error, PeerLost, TransferTimeout
-from zerohop.last_words import LATE, LEFT, LOST, MISMATCH
 
 if TYPE_CHECKING:
-    from zerohop.roster import Roster
+    from zerohop._world.membership import Roster
 
 __all__ = ["Cause", "Ending", "Mismatch", "Told"]
 

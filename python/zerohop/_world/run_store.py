@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 from typing import TypeVar
 
-from zerohop.answers import Answers
+from zerohop._world.answers import Answers
+from zerohop._world.store import Store, peek, set_once
 from zerohop.errors import Error
-from zerohop.store import Store, peek, set_once
 
 __all__ = ["RunStore"]
 
