@@ -7,7 +7,6 @@ import os
 import sys
 import warnings
 import weakref
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +19,11 @@ from zerohop._world.ending import Ending
 from zerohop._world.failure_reports import described
 from zerohop._world.launch import PATIENCE, job_from_environment
 from zerohop._world.membership import Roster
-from zerohop._world.shrinking import Shrinking
+from zerohop._world.shrinking import Shrinking, name_behind
 from zerohop._world.slots import BARRIER, BELL, SlotRanges, collective_slots
 from zerohop._world.store import Store, open_store
 from zerohop.collectives import CollectiveCalls, Desk
+from zerohop.errors import PeerLost
 from zerohop.segment import Segment
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ class World(CollectiveCalls):
         if not isinstance(name, str) or not name or not name.isprintable():
             raise ValueError(f"name must be printable text, not {name!r}")
         store = open_store(store)
-        of_endpoint = {"local_rank": self.local_rank, **options}
-        self._roster = Roster(store, name, self.rank, self.size, of_endpoint)
+        self._options = {"local_rank": self.local_rank, **options}
+        self._roster = Roster(store, name, self.rank, self.size, self._options)
         self.endpoint = self._roster.endpoint
         ending = Ending(self._roster)
         self._barrier = Barrier(self._roster, BARRIER, BELL, ending)
@@ -95,8 +95,9 @@ class World(CollectiveCalls):
         # By name, the latest.
         self._segments: weakref.WeakValueDictionary[str, Segment] = weakref.WeakValueDictionary()
         self._made = 0  # how many
-        make = partial(World, local_rank=self.local_rank, **options)
-        self._shrinking = Shrinking(self._roster, self._barrier, ending, store, make)
+        self._shrinking = Shrinking(self._roster, self._barrier, ending, store)
+        self._next: World | None = None  # of the survivors; the program has it once they have met
+        self._has_next = False
         _open.add(self)
 
     @classmethod
@@ -281,7 +282,26 @@ class World(CollectiveCalls):
 
         Raises TransferTimeout, PeerLost, Error (no store serves), and what World raises.
         """
-        return self._shrinking.run(Bound(self._roster.bound(timeout)), store)
+        bound = Bound(self._roster.bound(timeout))
+        if self._next is None:
+            meeting, ranks = self._shrinking.agree(bound, store)
+            rank, name = ranks.index(self.rank), name_behind(self.name)
+            self._next = World(meeting, rank, len(ranks), name=name, **self._options)
+        if not self._has_next:
+            self._next = self._met(self._next, bound)
+            self._has_next = True
+        return self._next
+
+    def _met(self, made: World, bound: Bound) -> World:
+        """All survivors have made it, and live; else those that are left of it shrink it."""
+        try:
+            made.barrier(bound.left())
+        except PeerLost:
+            smaller = made.shrink(bound.left())
+            made.close()
+            return smaller
+        self._shrinking.meet()
+        return made
 
     def close(self, timeout: float | None = None) -> None:
         """Lets what is posted finish, at most `timeout` seconds, and leaves; others see PeerLost. Twice is once.
@@ -306,7 +326,8 @@ class World(CollectiveCalls):
 
     def _close(self, timeout: float | None, error: BaseException | None) -> None:
         untaken = self._desk.untaken() if error is None and self._roster.is_here else ""
-        self._shrinking.close()
+        if self._next is not None and not self._has_next:
+            self._next.close()
         try:
             self._roster.say_why(error)
         finally:
@@ -326,7 +347,8 @@ class World(CollectiveCalls):
     def _repr_html_(self) -> str:
         from zerohop.notebook.ranks import world_html
 
-        return world_html(self)
+        peers = {rank: self.peer(rank) for rank in self.connected()}
+        return world_html(self.name, self.rank, self.state(), self.endpoint, peers)
 
 
 def _patience(options: dict[str, Any]) -> float:

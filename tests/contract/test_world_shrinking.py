@@ -202,7 +202,7 @@ def test_a_world_that_nobody_was_given_is_closed_with_the_old_one(rank_threads):
         made[1].shrink(0)
     with pytest.raises(zh.TransferTimeout, match="that rank has not made its World"):
         made[0].shrink(0.1)
-    not_given = made[0]._shrinking._next
+    not_given = made[0]._next
     assert not not_given.endpoint.closed
     made[0].close()
     assert not_given.endpoint.closed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zerohop._world.bound import Bound
@@ -12,47 +11,30 @@ from zerohop._world.failure_reports import LOST, OTHER
 from zerohop._world.run_store import RunStore
 from zerohop._world.store import Store, open_store
 from zerohop._world.survivors import Survivors, SurvivorsStore
-from zerohop.errors import Error, PeerLost
+from zerohop.errors import Error
 
 if TYPE_CHECKING:
     from zerohop._world.barrier import Barrier
     from zerohop._world.membership import Roster
-    from zerohop.world import World
 
-__all__ = ["Shrinking"]
+__all__ = ["Shrinking", "name_behind"]
 
 _SHRUNK = ", shrunk "  # behind the name of a World, before how often that was done
 
 
 class Shrinking:
-    """Of one World. store: in which it was made; make: the next one, as World() but for this one's options."""
+    """Of one World. store: in which it was made."""
 
-    def __init__(
-        self,
-        roster: Roster,
-        barrier: Barrier,
-        ending: Ending,
-        store: Store,
-        make: Callable[..., World],
-    ) -> None:
-        self._roster, self._barrier, self._ending = roster, barrier, ending
-        self._store, self._make = store, make
+    def __init__(self, roster: Roster, barrier: Barrier, ending: Ending, store: Store) -> None:
+        self._roster, self._barrier, self._ending, self._store = roster, barrier, ending, store
         self._survivors: Survivors | None = None
         self._given: Store | str | os.PathLike[str] | None = None  # where those meet
         self._meeting: SurvivorsStore | None = None
-        self._next: World | None = None
-        self._done = False
 
-    def run(self, bound: Bound, store: Store | str | os.PathLike[str] | None) -> World:
-        """As World.shrink(): goes on where a call that timed out has left off."""
-        if self._next is None:
-            self._next = self._made(bound, store)
-        if not self._done:
-            self._next = self._met(self._next, bound)
-            self._done = True
-        return self._next
-
-    def _made(self, bound: Bound, store: Store | str | os.PathLike[str] | None) -> World:
+    def agree(
+        self, bound: Bound, store: Store | str | os.PathLike[str] | None
+    ) -> tuple[SurvivorsStore, list[int]]:
+        """The store of the next World, and which ranks it has. Goes on where a call that timed out has left off."""
         roster = self._roster
         roster.check_open()
         if self._survivors is None or (store is not None and store != self._given):
@@ -61,9 +43,12 @@ class Shrinking:
             self._tell_of_loss(bound)
         ranks = self._survivors.agree(bound)
         self._meeting = SurvivorsStore(self._survivors.store, roster, ranks)
-        return self._make(
-            self._meeting, ranks.index(roster.rank), len(ranks), name=_next_name(roster.name)
-        )
+        return self._meeting, ranks
+
+    def meet(self) -> None:
+        """All have met in the next World."""
+        assert self._meeting is not None
+        self._meeting.meet()
 
     def _run_store(self, store: Store | str | os.PathLike[str] | None) -> RunStore:
         from zerohop._world.mpi import GatheredStore
@@ -90,25 +75,9 @@ class Shrinking:
             kind, why = LOST, f"{self._roster.lost(lost)}, and rank"
         self._ending.declare(Cause(kind, f"{why} {self._roster.rank} has called shrink()"))
 
-    def _met(self, world: World, bound: Bound) -> World:
-        """All survivors have made it, and live; else those that are left of it shrink it."""
-        try:
-            world.barrier(bound.left())
-        except PeerLost:
-            smaller = world.shrink(bound.left())
-            world.close()
-            return smaller
-        assert self._meeting is not None
-        self._meeting.meet()
-        return world
 
-    def close(self) -> None:
-        """A World that the program has not got."""
-        if self._next is not None and not self._done:
-            self._next.close()
-
-
-def _next_name(name: str) -> str:
+def name_behind(name: str) -> str:
+    """Of the World that comes behind the one of that name."""
     base, _, count = name.rpartition(_SHRUNK)
     if base and count.isdecimal():
         return f"{base}{_SHRUNK}{int(count) + 1}"

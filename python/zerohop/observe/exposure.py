@@ -22,13 +22,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from zerohop import _core
 from zerohop.observe.metrics import CONTENT_TYPE, prometheus
 from zerohop.observe.runtime_folder import own_folder
-
-if TYPE_CHECKING:
-    from zerohop.endpoint import Endpoint
 
 __all__ = ["Place", "expose", "place_of"]
 
@@ -109,7 +107,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def __init__(self, family: socket.AddressFamily, address: Any) -> None:
         self.address_family = family
-        self.endpoints: dict[str, weakref.ref[Endpoint]] = {}  # by id
+        self.endpoints: dict[str, weakref.ref[_core.Endpoint]] = {}  # by id
         self._clients: dict[Any, float] = {}  # until when
         self._closing = threading.Event()
         super().__init__(address, _Handler)
@@ -180,7 +178,7 @@ _lock = (
 _servers: dict[Place, _Server] = {}
 
 
-def expose(endpoint: Endpoint, place: Place) -> tuple[str | None, weakref.finalize[Any, Any]]:
+def expose(endpoint: _core.Endpoint, place: Place) -> tuple[str | None, weakref.finalize[Any, Any]]:
     """Serve the counters of an Endpoint: its address (None: the local socket alone), and what ends that.
 
     Raises OSError.
@@ -201,7 +199,7 @@ def expose(endpoint: Endpoint, place: Place) -> tuple[str | None, weakref.finali
     return f"http://{host}:{port}/metrics", ended
 
 
-def _join(endpoint: Endpoint, place: Place) -> None:
+def _join(endpoint: _core.Endpoint, place: Place) -> None:
     known = _servers.get(place)
     if known is not None:
         known.endpoints[endpoint.id] = weakref.ref(endpoint)

@@ -6,12 +6,9 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zerohop import _core
-
-if TYPE_CHECKING:
-    from zerohop.endpoint import Endpoint
 
 __all__ = ["CONTENT_TYPE", "LATENCY", "prometheus"]
 
@@ -95,7 +92,7 @@ class _Latency:
                 self.counts[place] += count
 
 
-def prometheus(*endpoints: Endpoint) -> str:
+def prometheus(*endpoints: _core.Endpoint) -> str:
     """The counters of ``Peer.stats()`` and of the Endpoints, as a Prometheus server scrapes them.
 
     endpoints: whose Peers are told of: those that are connected now, and the last 64 names of those that no longer
@@ -129,7 +126,7 @@ def prometheus(*endpoints: Endpoint) -> str:
     return text + _histograms(latencies)
 
 
-def _of_endpoint(endpoint: Endpoint, own: Labels) -> Iterator[Sample]:
+def _of_endpoint(endpoint: _core.Endpoint, own: Labels) -> Iterator[Sample]:
     peers = endpoint.peers
     yield "zerohop_peers", own, len(peers)
     cache = endpoint.registration_cache
