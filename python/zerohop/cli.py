@@ -82,7 +82,7 @@ def _parse_address(
 ) -> bytes | None:
     if text is None:
         return None
-    from zerohop.doctor.address import checked
+    from zerohop.doctor.far_end import checked
 
     try:
         return checked(text)
