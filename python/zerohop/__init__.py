@@ -15,8 +15,8 @@ from zerohop._core import (
     crc32c,
     keep_times,
 )
-from zerohop._endpoint.affinity import local_gpu
 from zerohop._endpoint.headers import compile_options, include_dir
+from zerohop._endpoint.rails import local_gpu
 from zerohop.endpoint import Endpoint
 from zerohop.errors import (
     AuthenticationError,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from zerohop._world.membership import Roster
-    from zerohop._world.slots import SlotRanges
+    from zerohop._world.notifications import SlotRanges
 
 __all__ = ["Segment"]
 

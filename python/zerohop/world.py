@@ -11,16 +11,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
-from zerohop._endpoint.affinity import local_gpu, told_local_rank
 from zerohop._endpoint.numbers import whole
+from zerohop._endpoint.rails import local_gpu, told_local_rank
 from zerohop._world.barrier import Barrier
 from zerohop._world.bound import Bound
 from zerohop._world.ending import Ending
 from zerohop._world.failure_reports import described
 from zerohop._world.launch import PATIENCE, job_from_environment
 from zerohop._world.membership import Roster
+from zerohop._world.notifications import BARRIER, BELL, SlotRanges, collective_slots
 from zerohop._world.shrinking import Shrinking, name_behind
-from zerohop._world.slots import BARRIER, BELL, SlotRanges, collective_slots
 from zerohop._world.store import Store, open_store
 from zerohop.collectives import CollectiveCalls, Desk
 from zerohop.errors import PeerLost

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zerohop._world.failure_reports import LEFT, LastWords
-from zerohop._world.slots import BELL
+from zerohop._world.notifications import BELL
 
 
 def test_who_shares_the_memory_is_told(open_endpoint) -> None:

@@ -19,8 +19,8 @@ from support.members import Member, ask
 from support.patience import patient
 from support.ranks import TIMEOUT, close, results, worlds
 from support.spawned import is_stopped
-from zerohop._world.answers import ANSWER
 from zerohop._world.mpi import GatheredStore
+from zerohop._world.store import ANSWER
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import zerohop as zh
 from click.testing import CliRunner
-from zerohop._endpoint.affinity import told_local_rank
 from zerohop._endpoint.knobs import KNOBS, chosen
+from zerohop._endpoint.rails import told_local_rank
 from zerohop._world.addresses import Addresses
 from zerohop._world.entries import Entry
 from zerohop._world.launch import launched

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import zerohop as zh
-from zerohop._world.run_store import RunStore
+from zerohop._world.shrinking import RunStore
 from zerohop._world.store import Directory
 
 RANKS = 4

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import zerohop as zh
-from zerohop._endpoint.affinity import told_local_rank
+from zerohop._endpoint.rails import told_local_rank
 from zerohop._world.addresses import Addresses
 from zerohop._world.launch import job_from_environment
 from zerohop._world.store import Directory, open_store

@@ -6,10 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from zerohop._world import survivors
+from zerohop._world import shrinking
 from zerohop._world.bound import Bound
-from zerohop._world.run_store import RunStore
-from zerohop._world.survivors import Survivors
+from zerohop._world.shrinking import RunStore, Survivors
 
 
 class Roster:
@@ -54,5 +53,5 @@ def test_a_death_that_others_have_seen_first_costs_nobody_its_place() -> None:
 def test_of_two_that_live_and_have_lost_each_other_the_lower_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(survivors, "_LOST", 0.3)
+    monkeypatch.setattr(shrinking, "_LOST", 0.3)
     assert agree(dies_after=10**9) == [0, 1]

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
 from zerohop._world.bound import Bound
-from zerohop._world.parts import OwnPart
-from zerohop._world.spans import Span
+from zerohop._world.parts import OwnPart, Span
 from zerohop.errors import Error, RouteUnavailable, TransferTimeout
 
 if TYPE_CHECKING:

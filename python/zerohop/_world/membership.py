@@ -17,8 +17,7 @@ from zerohop._world.addresses import Addresses
 from zerohop._world.bound import Bound, looks
 from zerohop._world.failure_reports import LEFT, LastWords, described
 from zerohop._world.history import History
-from zerohop._world.landings import Landings
-from zerohop._world.slots import BELL
+from zerohop._world.notifications import BELL, Landings
 from zerohop._world.store import Store
 from zerohop.endpoint import Endpoint
 from zerohop.errors import AuthenticationError, Error, PeerLost, TransferTimeout, reworded

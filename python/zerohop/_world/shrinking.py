@@ -1,23 +1,214 @@
-"""The way from a World that has lost ranks to one of those that are left: all learn that it is over, agree, and meet."""
+"""The way from a World that has lost ranks to one of those that are left (MPI: ULFM's MPI_Comm_shrink).
+
+All learn that it is over. Each survivor puts a note into the store: that it came, and whom it has lost. The lowest rank that is not
+lost waits until every other one has come or is lost, and proposes; if it is lost itself, the next one does. The first proposal counts
+for all: the store sets that key once.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from zerohop._world.bound import Bound
+from zerohop._world.bound import Bound, looks
 from zerohop._world.ending import Cause, Ending
 from zerohop._world.failure_reports import LOST, OTHER
-from zerohop._world.run_store import RunStore
-from zerohop._world.store import Store, open_store
-from zerohop._world.survivors import Survivors, SurvivorsStore
-from zerohop.errors import Error
+from zerohop._world.store import Answers, Store, open_store, peek, set_once
+from zerohop.errors import Error, PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
     from zerohop._world.barrier import Barrier
     from zerohop._world.membership import Roster
 
-__all__ = ["Shrinking", "name_behind"]
+__all__ = ["RunStore", "Shrinking", "Survivors", "SurvivorsStore", "name_behind"]
+
+_T = TypeVar("_T")
+
+
+class RunStore:
+    """run: its name; empty: the store serves one. Raises Error where the store fails."""
+
+    def __init__(self, store: Store, run: str) -> None:
+        self._store, self._prefix = store, f"{run}/" if run else ""
+        self._answers = Answers(store)
+
+    def set(self, key: str, value: bytes) -> None:
+        self._call(lambda: self._store.set(self._prefix + key, value))
+
+    def set_once(self, key: str, value: bytes) -> bytes:
+        """Unless it has been set. Returns what it holds from then on, for all."""
+        return self._call(lambda: set_once(self._store, self._prefix + key, value))
+
+    def get(self, key: str) -> bytes | None:
+        """Now; None: nobody has set it yet."""
+        return self._call(lambda: peek(self._store, self._prefix + key))
+
+    def get_json(self, key: str) -> object:
+        """None also for what is no JSON."""
+        try:
+            return json.loads(self.get(key) or b"null")
+        except ValueError:
+            return None
+
+    def _call(self, call: Callable[[], _T]) -> _T:
+        try:
+            return self._answers.of(call)
+        except Exception as error:
+            raise Error(
+                f"{self._store!r} does not serve ({type(error).__name__}: {error}): give shrink(store=) one that all who are left "
+                "reach, fresh, for this run alone: a directory, say"
+            ) from error
+
+
+# Seconds within which a rank that has died, or hangs, is lost to all that are connected.
+_LOST = 5.0
+_SILENT = 5.0  # seconds for which a rank that nobody is connected to may not answer
+
+
+class Survivors:
+    """roster: of the World that they are left of."""
+
+    def __init__(self, roster: Roster, store: RunStore) -> None:
+        self._roster, self.store = roster, store
+        self._key = f"zerohop/{roster.name}/shrink"
+        self._noted: list[int] | None = None  # whom this rank has said that it has lost
+        self._came: dict[int, set[int]] = {}  # whom each one that has come has lost
+        # time.monotonic() since when one who came has been lost to another who came.
+        self._doubted: dict[int, float] = {}
+        self._silent: dict[int, float] = {}  # time.monotonic() since when a rank has not answered
+
+    def agree(self, bound: Bound) -> list[int]:
+        """The ranks that go on, in order. Raises PeerLost: without this one; TransferTimeout: one lives, and does not come."""
+        roster, missing = self._roster, []
+        for _ in looks(bound.end):
+            self._note()
+            decided = self.store.get_json(f"{self._key}/decided")
+            if decided is None and self._leads(bound):
+                missing = self._missing(bound)
+                if not missing and not self._in_doubt(bound):
+                    decided = self._propose()
+            if isinstance(decided, list):
+                return self._with_this_one(decided)
+        if missing:
+            raise TransferTimeout(
+                f"shrink of {roster.name!r}: rank {missing[0]} has not come in time, and is not lost; call again to wait on"
+            )
+        if self._doubted:
+            raise TransferTimeout(
+                f"shrink of {roster.name!r}: ranks that came have lost each other, and whether one of them has died is not known yet; "
+                "call again to wait on"
+            )
+        raise TransferTimeout(
+            f"shrink of {roster.name!r}: the lowest rank that is left has not decided in time; call again to wait on"
+        )
+
+    def _propose(self) -> object:
+        """What is decided: another one's proposal, if that came first."""
+        proposal = json.dumps(self._who_fit()).encode()
+        return json.loads(self.store.set_once(f"{self._key}/decided", proposal))
+
+    def _note(self) -> None:
+        lost = self._roster.lost_ranks()
+        if lost != self._noted:
+            self.store.set(f"{self._key}/{self._roster.rank}", json.dumps(lost).encode())
+            self._noted = lost
+
+    def _leads(self, bound: Bound) -> bool:
+        short = bound.by_the_way()  # one for all of them
+        return not any(self._lives(rank, short) for rank in range(self._roster.rank))
+
+    def _missing(self, bound: Bound) -> list[int]:
+        """Who has not come, though nobody who goes on has lost it."""
+        own, size = self._roster.rank, self._roster.size
+        for rank in range(size):
+            lost = self.store.get_json(f"{self._key}/{rank}")
+            if isinstance(lost, list):
+                self._came[rank] = set(lost)
+        given_up: set[int] = set().union(*(self._came[rank] for rank in self._who_fit()))
+        waited_for = set(range(own, size)) - self._came.keys() - given_up
+        short = bound.by_the_way()
+        return [rank for rank in sorted(waited_for) if self._lives(rank, short)]
+
+    def _in_doubt(self, bound: Bound) -> bool:
+        """Whether one who came has lost another whom this rank has not, and who may have died just now: then this rank will know."""
+        fit, roster = self._who_fit(), self._roster
+        doubted = self._came.keys() - {*fit, *roster.lost_ranks()}
+        short, now = bound.by_the_way(), time.monotonic()
+        for rank in fit:
+            if doubted and rank != roster.rank:
+                roster.lives(rank, short)  # connected, it is watched
+        self._doubted = {rank: self._doubted.get(rank, now) for rank in doubted}
+        return any(now < since + _LOST for since in self._doubted.values())
+
+    def _lives(self, rank: int, bound: Bound) -> bool:
+        """Of one without a Peer also that it may live: it has yet to start, or is slow to answer."""
+        if not self._roster.lives(rank, bound):
+            return False
+        if rank in self._roster.connected():
+            self._silent.pop(rank, None)
+            return True
+        return time.monotonic() < self._silent.setdefault(rank, time.monotonic()) + _SILENT
+
+    def _who_fit(self) -> tuple[int, ...]:
+        """Of those who have come: this rank, which all lower ones are lost to, and of two that have lost each other the lower."""
+        own = self._roster.rank
+        self._came[own] = set(self._roster.lost_ranks())
+        fit = [own]
+        for rank in sorted(self._came.keys() - {own}):
+            lost = self._came[rank]
+            if not any(other in lost or rank in self._came[other] for other in fit):
+                fit.append(rank)
+        return tuple(sorted(fit))
+
+    def _with_this_one(self, decided: list[int]) -> list[int]:
+        roster = self._roster
+        if roster.rank not in decided:
+            raise PeerLost(
+                f"shrink of {roster.name!r}: rank {roster.rank} was given up, and the World goes on without it, of what were the "
+                f"ranks {', '.join(map(str, decided))}; end this process, or begin anew"
+            )
+        return decided
+
+
+class SurvivorsStore:
+    """A Store for the next World, which learns here of who is lost before all have met there.
+
+    survivors: ranks of the World before, by their new ones; roster: of that one.
+    """
+
+    def __init__(self, store: RunStore, roster: Roster, survivors: list[int]) -> None:
+        self.store, self._roster, self._survivors = store, roster, survivors
+        self._key = f"zerohop/{roster.name}/shrink/met"
+        self._met = False
+
+    def meet(self) -> None:
+        """All have met: from here on this rank may leave the World before, which is no loss for those who have not seen it yet."""
+        self.store.set(f"{self._key}/{self._roster.rank}", b"true")
+        self._met = True
+
+    def set(self, key: str, value: Any) -> None:
+        self.store.set(key, value)
+
+    def get(self, key: str) -> bytes | None:
+        """Raises PeerLost, Error."""
+        value = self.store.get(key)
+        if not self._met and self._is_lost(self._survivors[int(key.rpartition("/")[2])]):
+            raise PeerLost("it was lost while the World was shrunk")
+        return value
+
+    def _is_lost(self, before: int) -> bool:
+        roster = self._roster
+        if before == roster.rank or roster.lives(before, Bound(0.0)):
+            return False
+        # Where the World before is closed here, all of it seem to be lost.
+        return roster.is_here and self.store.get(f"{self._key}/{before}") is None
+
+    def __repr__(self) -> str:
+        return "what the survivors have told each other"
+
 
 _SHRUNK = ", shrunk "  # behind the name of a World, before how often that was done
 

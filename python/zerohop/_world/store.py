@@ -2,20 +2,71 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import stat
 import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-from zerohop._world.links import refuse_links_of_others
 from zerohop._world.locks import ByteLocks
 
-__all__ = ["Directory", "Store", "is_of_torch", "open_store", "peek", "set_once"]
+__all__ = [
+    "ANSWER",
+    "Answers",
+    "Directory",
+    "Store",
+    "is_of_torch",
+    "open_store",
+    "peek",
+    "set_once",
+]
+
+_ROOT = 0
+_MOST = 40  # links on one way, as in Linux (man 7 path_resolution)
+
+
+def _refuse_links_of_others(path: Path) -> None:
+    """Raises PermissionError for the first link on the way to `path` that is neither this user's nor root's.
+
+    What is not there yet is no link. As the kernel's protected_symlinks (man 5 proc_sys_fs) has it, but in every directory.
+    """
+    here, left = Path("/"), _names(Path.cwd() / path)
+    links = 0
+    while left:
+        name = left.pop()
+        there = here.parent if name == ".." else here / name
+        try:
+            found = there.lstat()
+        except FileNotFoundError:
+            return
+        if not stat.S_ISLNK(found.st_mode):
+            here = there
+            continue
+        if found.st_uid not in (_ROOT, os.geteuid()):
+            raise PermissionError(
+                errno.EACCES,
+                f"on the way to {path} there is a symbolic link of user {found.st_uid}, {there}, who could lead it anywhere: "
+                "remove it, or name a directory by a way without it",
+            )
+        links += 1
+        if links > _MOST:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        target = Path(os.readlink(there))
+        here = Path("/") if target.is_absolute() else here
+        left += _names(target)
+
+
+def _names(path: Path) -> list[str]:
+    """Of its parts, the last one first."""
+    return [part for part in reversed(path.parts) if part != path.anchor]
 
 
 class Store(Protocol):
@@ -38,7 +89,7 @@ class Directory:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        refuse_links_of_others(self.path)
+        _refuse_links_of_others(self.path)
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except FileExistsError:
@@ -176,3 +227,41 @@ def _inherits_it(store: Store) -> bool:
     return "compare_set" not in vars(type(store)) and not type(store).__module__.startswith(
         "torch."
     )
+
+
+ANSWER = 5.0  # seconds for a call that has nothing to wait for
+_T = TypeVar("_T")
+
+
+class Answers:
+    """Calls of one store of PyTorch, bounded: its TCPStore waits without end for a server that is stopped or out of reach.
+
+    Calls of other stores are made as they are. Any thread.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._bounded = is_of_torch(store)
+        self._late: Future[Any] | None = None
+
+    def of(self, call: Callable[[], _T], seconds: float = ANSWER) -> _T:
+        """What the call returns or raises. Raises TimeoutError: it goes on, and until it ends no other one begins.
+
+        So what it writes late does not replace what a later call has written.
+        """
+        if not self._bounded:
+            return call()
+        if self._late is not None and not self._late.done():
+            raise TimeoutError("an earlier call has had no answer yet")
+        answer: Future[_T] = Future()
+        threading.Thread(target=_make, args=(call, answer), daemon=True).start()
+        if not wait([answer], seconds).done:
+            self._late = answer
+            raise TimeoutError(f"no answer in {seconds:.1f} s")
+        return answer.result()
+
+
+def _make(call: Callable[[], _T], answer: Future[_T]) -> None:
+    try:
+        answer.set_result(call())
+    except BaseException as error:  # noqa: BLE001  raised to whoever waits
+        answer.set_exception(error)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
 from zerohop._endpoint.numbers import whole
-from zerohop._world.spans import Span
+from zerohop._world.parts import Span
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from zerohop._world.slots import MOST_RANKS
+from zerohop._world.notifications import MOST_RANKS
 from zerohop.doctor.host import CAP_IPC_LOCK, Host
 from zerohop.scale.model import Job, Weight, weigh
 
