@@ -14,11 +14,11 @@ from zerohop import _core
 from zerohop._endpoint.numbers import whole
 from zerohop._endpoint.rails import local_gpu, told_local_rank
 from zerohop._world.barrier import Barrier
-from zerohop._world.bound import Bound
+from zerohop._world.deadline import Deadline
 from zerohop._world.ending import Ending
 from zerohop._world.failure_reports import described
 from zerohop._world.launch import PATIENCE, job_from_environment
-from zerohop._world.membership import Roster
+from zerohop._world.membership import Membership
 from zerohop._world.notifications import BARRIER, BELL, SlotRanges, collective_slots
 from zerohop._world.shrinking import Shrinking, name_behind
 from zerohop._world.store import Store, open_store
@@ -85,17 +85,17 @@ class World(CollectiveCalls):
             raise ValueError(f"name must be printable text, not {name!r}")
         store = open_store(store)
         self._options = {"local_rank": self.local_rank, **options}
-        self._roster = Roster(store, name, self.rank, self.size, self._options)
-        self.endpoint = self._roster.endpoint
-        ending = Ending(self._roster)
-        self._barrier = Barrier(self._roster, BARRIER, BELL, ending)
+        self._membership = Membership(store, name, self.rank, self.size, self._options)
+        self.endpoint = self._membership.endpoint
+        ending = Ending(self._membership)
+        self._barrier = Barrier(self._membership, BARRIER, BELL, ending)
         slots = collective_slots(self.size)
-        self._desk = Desk(self._roster, slots, ending)
+        self._desk = Desk(self._membership, slots, ending)
         self._slots = SlotRanges(slots.start)
         # By name, the latest.
         self._segments: weakref.WeakValueDictionary[str, Segment] = weakref.WeakValueDictionary()
         self._made = 0  # how many
-        self._shrinking = Shrinking(self._roster, self._barrier, ending, store)
+        self._shrinking = Shrinking(self._membership, self._barrier, ending, store)
         self._next: World | None = None  # of the survivors; the program has it once they have met
         self._has_next = False
         _open.add(self)
@@ -183,7 +183,7 @@ class World(CollectiveCalls):
 
         Raises ValueError, TypeError, and what Endpoint.empty and Endpoint.register raise.
         """
-        self._roster.check_open()
+        self._membership.check_open()
         made = hasattr(memory, "__index__") and not hasattr(memory, "__dlpack__")
         if not made and (device is not None or dtype is not None):
             raise ValueError("device and dtype are of memory that is made: an array has its own")
@@ -193,7 +193,7 @@ class World(CollectiveCalls):
                 f"the World {self.name!r} has a segment {name!r} already: close that one first, or give this one another name"
             )
         segment = Segment(
-            self._roster,
+            self._membership,
             self._slots,
             memory,
             name=name,
@@ -227,7 +227,7 @@ class World(CollectiveCalls):
         Raises IndexError (rank), ValueError (it has another size), TransferTimeout, PeerLost. As every call here it ends
         within a second of its timeout.
         """
-        return self._roster.peer(rank, Bound(self._roster.bound(timeout)))
+        return self._membership.peer(rank, Deadline(self._membership.bound(timeout)))
 
     def barrier(self, timeout: float | None = None) -> None:
         """Returns when all ranks have called it (gaspi_barrier). It completes no queue: wait for those before.
@@ -250,12 +250,12 @@ class World(CollectiveCalls):
         Corrupt is a rank that died, hangs, left or could not be reached when it was needed; one that was never
         needed is healthy.
         """
-        well = map(self._roster.seems_well, range(self.size))
+        well = map(self._membership.seems_well, range(self.size))
         return ["healthy" if each else "corrupt" for each in well]
 
     def connected(self) -> list[int]:
         """The other ranks of which this one has a Peer, alive or lost. Never blocks."""
-        return self._roster.connected()
+        return self._membership.connected()
 
     def shrink(
         self, timeout: float | None = None, *, store: Store | str | os.PathLike[str] | None = None
@@ -282,22 +282,22 @@ class World(CollectiveCalls):
 
         Raises TransferTimeout, PeerLost, Error (no store serves), and what World raises.
         """
-        bound = Bound(self._roster.bound(timeout))
+        deadline = Deadline(self._membership.bound(timeout))
         if self._next is None:
-            meeting, ranks = self._shrinking.agree(bound, store)
+            meeting, ranks = self._shrinking.agree(deadline, store)
             rank, name = ranks.index(self.rank), name_behind(self.name)
             self._next = World(meeting, rank, len(ranks), name=name, **self._options)
         if not self._has_next:
-            self._next = self._met(self._next, bound)
+            self._next = self._met(self._next, deadline)
             self._has_next = True
         return self._next
 
-    def _met(self, made: World, bound: Bound) -> World:
+    def _met(self, made: World, deadline: Deadline) -> World:
         """All survivors have made it, and live; else those that are left of it shrink it."""
         try:
-            made.barrier(bound.left())
+            made.barrier(deadline.left)
         except PeerLost:
-            smaller = made.shrink(bound.left())
+            smaller = made.shrink(deadline.left)
             made.close()
             return smaller
         self._shrinking.meet()
@@ -325,13 +325,13 @@ class World(CollectiveCalls):
         self._close(None, exc)
 
     def _close(self, timeout: float | None, error: BaseException | None) -> None:
-        untaken = self._desk.untaken() if error is None and self._roster.is_here else ""
+        untaken = self._desk.untaken() if error is None and self._membership.is_here else ""
         if self._next is not None and not self._has_next:
             self._next.close()
         try:
-            self._roster.say_why(error)
+            self._membership.say_why(error)
         finally:
-            self._roster.close(timeout)
+            self._membership.close(timeout)
         if untaken:
             warnings.warn(
                 f"rank {self.rank} leaves the World {self.name!r} without what others have sent: {untaken}; every call "
@@ -362,4 +362,4 @@ def _say_why() -> None:
     if hasattr(sys, "ps1"):  # interactive (IPython, too): the last exception there ended no program
         return
     for world in list(_open):
-        world._roster.say_why(getattr(sys, "last_value", None))  # what has ended the program
+        world._membership.say_why(getattr(sys, "last_value", None))  # what has ended the program

@@ -97,7 +97,7 @@ def test_a_small_block_that_is_announced_arrives(rank_threads, monkeypatch, send
     monkeypatch.setattr(
         "zerohop.collectives.desk.Desk.at_once",
         lambda desk, *given, at_once=Desk.at_once: (
-            None if desk._roster.rank == sender else at_once(desk, *given)
+            None if desk._membership.rank == sender else at_once(desk, *given)
         ),
     )
     rank_threads(equal_blocks, 2, 1237, [])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from zerohop._world.bound import looks
+from zerohop._world.deadline import looks
 from zerohop._world.entries import Entry
 from zerohop._world.runs import Lead, check_size, open_run
 from zerohop._world.store import ANSWER, Answers, Store, is_of_torch, peek

@@ -18,7 +18,7 @@ from zerohop._world.failure_reports import LATE, LEFT, LOST, MISMATCH
 from zerohop.errors import Error, PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
-    from zerohop._world.membership import Roster
+    from zerohop._world.membership import Membership
 
 __all__ = ["Cause", "Ending", "Mismatch", "Told"]
 
@@ -60,13 +60,13 @@ class Told(Exception):
 class Ending:
     """Any thread."""
 
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
         self._raised = (
             False  # here: of a mismatch the first call that it ends says so by a ValueError
         )
         self._lock = threading.Lock()  # around changes of the cause; never held while waiting
-        self._name = f"collectives of {roster.name!r}, the end"
+        self._name = f"collectives of {membership.name!r}, the end"
         self.cause: Cause | None = None
         self._notes: list[_core.Memory] = []  # the earlier one, too, for somebody may be reading it
 
@@ -84,17 +84,21 @@ class Ending:
             if not news:
                 return
             self.cause = cause
-            self._roster.history.log.end()
+            self._membership.history.log.end()
             with suppress(Error):  # the World is closed: they see that this rank has left
                 note = np.frombuffer(json.dumps(cause).encode()[:_LONGEST], np.uint8)
-                self._notes.append(self._roster.endpoint.register(note))
-                self._roster.endpoint.share(self._name, self._notes[-1])
-        self._roster.last_words.tell(*cause)
+                self._notes.append(self._membership.endpoint.register(note))
+                self._membership.endpoint.share(self._name, self._notes[-1])
+        self._membership.reports.tell(*cause)
 
     def look(self) -> None:
         """Learns whether another rank has found that calls differ."""
-        if self.mismatch is None and self._roster.last_words.rung():
-            said = [word.text for word in self._roster.last_words.heard() if word.kind == MISMATCH]
+        if self.mismatch is None and self._membership.reports.rung():
+            said = [
+                report.text
+                for report in self._membership.reports.heard()
+                if report.kind == MISMATCH
+            ]
             text = said[0] if said else "ranks have made different calls"
             self._declare(Cause(MISMATCH, text), raised=False)
 
@@ -102,7 +106,7 @@ class Ending:
         """For a collective that waits. Raises Told."""
         self.look()
         if self.cause is not None:
-            raise Told(self._roster.rank, self.cause)
+            raise Told(self._membership.rank, self.cause)
 
     @property
     def mismatch(self) -> Cause | None:
@@ -112,9 +116,9 @@ class Ending:
 
     def said_by(self, rank: int) -> Cause | None:
         """What that rank has told of the end before it left."""
-        for word in self._roster.last_words.heard():
-            if word.rank == rank and word.kind != LEFT:
-                return Cause(word.kind, word.text)
+        for report in self._membership.reports.heard():
+            if report.rank == rank and report.kind != LEFT:
+                return Cause(report.kind, report.text)
         return None
 
     def refusal(self, call: str) -> Exception | None:
@@ -135,7 +139,7 @@ class Ending:
         """
         if self.cause is not None:
             return None
-        different = self._roster.history.difference(rank, peer)
+        different = self._membership.history.difference(rank, peer)
         if different is not None and (cause := self.told_by(peer)) is not None:
             raise Told(rank, cause)
         return different

@@ -1,4 +1,4 @@
-"""Last words: why a rank has left, or why a job cannot go on.
+"""Failure reports: why a rank has left, or why a job cannot go on.
 
 They are written into memory of every rank that is connected, so that they are there when the rank that said them is not.
 """
@@ -22,7 +22,7 @@ from zerohop.errors import Error
 if TYPE_CHECKING:
     from zerohop.endpoint import Endpoint
 
-__all__ = ["LATE", "LEFT", "LOST", "MISMATCH", "OTHER", "LastWords", "Word", "described"]
+__all__ = ["LATE", "LEFT", "LOST", "MISMATCH", "OTHER", "FailureReports", "Report", "described"]
 
 OTHER, LOST, MISMATCH, LEFT, LATE = "", "lost", "mismatch", "left", "late"
 _KINDS = (OTHER, LOST, MISMATCH, LEFT, LATE)
@@ -33,13 +33,13 @@ _TELL = 0.5  # seconds for telling all of them
 _LONGEST = 200  # characters of a description
 
 
-class Word(NamedTuple):
+class Report(NamedTuple):
     kind: str
     rank: int  # that says it
     text: str
 
 
-class LastWords:
+class FailureReports:
     """What this rank is told, and tells. bell: slot of every rank's board where a mismatch rings.
 
     Each rank has two cells at every other one, of which its rank chooses the place: one for why it left, one for the rest.
@@ -48,7 +48,7 @@ class LastWords:
     def __init__(self, endpoint: Endpoint, name: str, rank: int, size: int, bell: int) -> None:
         self._endpoint, self._rank, self.bell = endpoint, rank, bell
         self._cells = min(size, _MOST_CELLS)
-        self._name = f"last words of {name!r}"
+        self._name = f"failure reports of {name!r}"
         self._memory: _core.Memory | None = None
         if size > 1:
             self._memory = endpoint.empty(2 * self._cells * _CELL)
@@ -57,22 +57,22 @@ class LastWords:
 
     def tell(self, kind: str, text: str) -> None:
         """To all that are connected now and answer in time. Never raises."""
-        self._tell(Word(kind, self._rank, text))
+        self._tell(Report(kind, self._rank, text))
 
     def pass_on(self, rank: int) -> None:
         """What that rank said when it left: others need not have been connected to it."""
-        for word in self.heard():
-            if word.kind == LEFT and word.rank == rank:
-                self._tell(word)
+        for report in self.heard():
+            if report.kind == LEFT and report.rank == rank:
+                self._tell(report)
 
-    def _tell(self, word: Word) -> None:
+    def _tell(self, report: Report) -> None:
         if self._memory is None or self._endpoint.closed:
             return
         end = time.monotonic() + _TELL
         posted = []
         for peer, there in self._memories(end):
             with suppress(Exception):  # whatever it shares under that name
-                posted.append(self._write(peer, there, word))
+                posted.append(self._write(peer, there, report))
         for transfer in posted:
             with suppress(Error):
                 transfer.wait(max(0.0, end - time.monotonic()))
@@ -96,11 +96,11 @@ class LastWords:
                     if there is not None:
                         yield peer, there
 
-    def _write(self, peer: _core.Peer, there: _core.RemoteMemory, word: Word) -> _core.Transfer:
-        cell = _packed(word)
+    def _write(self, peer: _core.Peer, there: _core.RemoteMemory, report: Report) -> _core.Transfer:
+        cell = _packed(report)
         count = there.nbytes // _CELL // 2
-        begin = ((word.kind == LEFT) * count + word.rank % count) * _CELL
-        note = (self.bell, 1) if word.kind == MISMATCH else None
+        begin = ((report.kind == LEFT) * count + report.rank % count) * _CELL
+        note = (self.bell, 1) if report.kind == MISMATCH else None
         return peer.write(cell, there[begin : begin + cell.nbytes], notify=note)
 
     def rung(self) -> bool:
@@ -112,16 +112,18 @@ class LastWords:
         except Error:  # the Endpoint is closed: whoever waits learns that otherwise
             return False
 
-    def heard(self) -> list[Word]:
+    def heard(self) -> list[Report]:
         """All that has been told so far."""
         if self._memory is None:
             return []
         cells = self._view.reshape(-1, _CELL)
-        return [word for cell in cells if (word := _unpacked(cell.tobytes())) is not None]
+        return [report for cell in cells if (report := _unpacked(cell.tobytes())) is not None]
 
     def why_left(self, rank: int) -> str:
         """What that rank said when it left; nothing if it said nothing."""
-        said = (word.text for word in self.heard() if word.kind == LEFT and word.rank == rank)
+        said = (
+            report.text for report in self.heard() if report.kind == LEFT and report.rank == rank
+        )
         return next(said, "")
 
 
@@ -136,18 +138,18 @@ def described(error: BaseException) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
-def _packed(word: Word) -> NDArray[np.uint8]:
-    text = word.text.encode(errors="replace")[: _CELL - _HEAD.size]
-    rest = _HEAD.pack(0, _KINDS.index(word.kind), word.rank, len(text))[4:] + text
+def _packed(report: Report) -> NDArray[np.uint8]:
+    text = report.text.encode(errors="replace")[: _CELL - _HEAD.size]
+    rest = _HEAD.pack(0, _KINDS.index(report.kind), report.rank, len(text))[4:] + text
     return np.frombuffer(zlib.crc32(rest).to_bytes(4, "little") + rest, np.uint8)
 
 
-def _unpacked(cell: bytes) -> Word | None:
-    """None: nobody has said anything there, or two at once, or what is no word."""
+def _unpacked(cell: bytes) -> Report | None:
+    """None: nobody has said anything there, or two at once, or what is no report."""
     checksum, kind, rank, length = _HEAD.unpack_from(cell)
     if kind >= len(_KINDS) or length > _CELL - _HEAD.size:
         return None
     if zlib.crc32(cell[4 : _HEAD.size + length]) != checksum:
         return None
     text = _core.wire_text(cell[_HEAD.size : _HEAD.size + length])
-    return Word(_KINDS[kind], rank, " ".join(text.split()))
+    return Report(_KINDS[kind], rank, " ".join(text.split()))

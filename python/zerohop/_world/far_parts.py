@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
-from zerohop._world.bound import Bound
+from zerohop._world.deadline import Deadline
 from zerohop._world.parts import OwnPart, Span
 from zerohop.errors import Error, RouteUnavailable, TransferTimeout
 
 if TYPE_CHECKING:
-    from zerohop._world.membership import Roster
+    from zerohop._world.membership import Membership
 
 __all__ = ["FarPart", "Parts"]
 
@@ -42,9 +42,9 @@ class FarPart:
         own: OwnPart,
         source: _core.Memory,
         find_words: Callable[[], _core.RemoteMemory | None],
-        roster: Roster,
+        membership: Membership,
     ) -> None:
-        self._roster = roster
+        self._membership = membership
         self.rank, self.peer, self.memory = rank, peer, memory
         self._what, self._own, self._source = what, own, source
         self._nbytes = memory.nbytes
@@ -104,12 +104,12 @@ class FarPart:
         registered = span.registered if self._source is self._own.bytes else None
         return (span.bytes() if registered is None else registered)[:nbytes], nbytes
 
-    def _check(self, whose: str, begin: int, nbytes: int, bound: int) -> None:
+    def _check(self, whose: str, begin: int, nbytes: int, size: int) -> None:
         if nbytes < 0:
             raise ValueError(f"nbytes must be 0 at least, not {nbytes}")
-        if not 0 <= begin <= bound - nbytes:
+        if not 0 <= begin <= size - nbytes:
             raise IndexError(
-                f"{self._what}: {nbytes} bytes from offset {begin} on are not within the {bound} of {whose}"
+                f"{self._what}: {nbytes} bytes from offset {begin} on are not within the {size} of {whose}"
             )
 
     def word(self, offset: int) -> _core.RemoteMemory:
@@ -134,10 +134,10 @@ class FarPart:
         except Error as error:
             raise self.named(error) from None
 
-    def finish(self, transfer: Callable[[], _core.Transfer], bound: Bound) -> int:
+    def finish(self, transfer: Callable[[], _core.Transfer], deadline: Deadline) -> int:
         """The old value that an atomic returns."""
         try:
-            return int(transfer().wait(bound.left()))
+            return int(transfer().wait(deadline.left))
         except Error as error:
             raise self.named(error) from None
 
@@ -146,45 +146,47 @@ class FarPart:
             self._source.close()
 
     def named(self, error: Error) -> Error:
-        return self._roster.named(error, self.rank, f"{self._what}, ")
+        return self._membership.named(error, self.rank, f"{self._what}, ")
 
 
 class Parts:
     """what: the segment in messages. Shares the own part, under a name that the segment has on all ranks."""
 
-    def __init__(self, roster: Roster, own: OwnPart, what: str, slots: range) -> None:
-        self._roster, self._own, self._what, self._slots = roster, own, what, slots
+    def __init__(self, membership: Membership, own: OwnPart, what: str, slots: range) -> None:
+        self._membership, self._own, self._what, self._slots = membership, own, what, slots
         self._known: dict[int, FarPart] = {}
         # The slots are a part of the name: ranks that do not agree on them do not find each other.
         self._name = f"{what}, slots {slots.start} to {slots.stop - 1}"
         self._words = f"{self._name}, words"
         if own.words is not None:
-            roster.endpoint.share(self._words, own.words)
-        roster.endpoint.share(self._name, own.bytes)  # the last: who finds it finds the words, too
+            membership.endpoint.share(self._words, own.words)
+        membership.endpoint.share(
+            self._name, own.bytes
+        )  # the last: who finds it finds the words, too
 
-    def reach(self, rank: int, bound: Bound | None = None) -> FarPart:
-        """bound: of the first time; default: the Endpoint's timeout. Raises IndexError, TransferTimeout, PeerLost."""
+    def reach(self, rank: int, deadline: Deadline | None = None) -> FarPart:
+        """deadline: of the first time; default: the Endpoint's timeout. Raises IndexError, TransferTimeout, PeerLost."""
         known = self._known.get(rank)
         if known is None:
-            bound = bound or Bound(self._roster.endpoint.timeout)
-            found = self._reach_own if rank == self._roster.rank else self._reach_other
-            known = found(rank, bound)
+            deadline = deadline or Deadline(self._membership.endpoint.timeout)
+            found = self._reach_own if rank == self._membership.rank else self._reach_other
+            known = found(rank, deadline)
             known = self._known.setdefault(known.rank, known)
         return known
 
-    def _reach_own(self, rank: int, bound: Bound) -> FarPart:
-        own, peer = self._own, self._roster.peer(rank, bound)
-        source = own.registered_with(self._roster.own_endpoint())
+    def _reach_own(self, rank: int, deadline: Deadline) -> FarPart:
+        own, peer = self._own, self._membership.peer(rank, deadline)
+        source = own.registered_with(self._membership.own_endpoint())
         words = None if own.words is None else own.words.remote
         return FarPart(
-            rank, self._what, peer, own.bytes.remote, own, source, lambda: words, self._roster
+            rank, self._what, peer, own.bytes.remote, own, source, lambda: words, self._membership
         )
 
-    def _reach_other(self, rank: int, bound: Bound) -> FarPart:
-        peer = self._roster.peer(rank, bound)
+    def _reach_other(self, rank: int, deadline: Deadline) -> FarPart:
+        peer = self._membership.peer(rank, deadline)
         rank, own = operator.index(rank), self._own
         try:
-            memory = peer.lookup(self._name, bound.to_connect())
+            memory = peer.lookup(self._name, deadline.to_connect())
         except TransferTimeout:
             raise TransferTimeout(
                 f"{self._what}: rank {rank} has not made it in time, with notifications in slots "
@@ -192,7 +194,7 @@ class Parts:
                 "order, with as many notifications"
             ) from None
         except Error as error:
-            raise self._roster.named(error, rank, f"{self._what}, ") from None
+            raise self._membership.named(error, rank, f"{self._what}, ") from None
         return FarPart(
             rank,
             self._what,
@@ -201,7 +203,7 @@ class Parts:
             own,
             own.bytes,
             lambda: self._look_for_words(rank, peer),
-            self._roster,
+            self._membership,
         )
 
     def _look_for_words(self, rank: int, peer: _core.Peer) -> _core.RemoteMemory | None:
@@ -210,14 +212,14 @@ class Parts:
         except KeyError:
             return None
         except Error as error:
-            raise self._roster.named(error, rank, f"{self._what}, ") from None
+            raise self._membership.named(error, rank, f"{self._what}, ") from None
 
     def close(self) -> None:
         """Shares the own part no more and ends its registration."""
-        if not self._roster.endpoint.closed:  # with which all it shares has ended
-            self._roster.endpoint.unshare(self._name)
+        if not self._membership.endpoint.closed:  # with which all it shares has ended
+            self._membership.endpoint.unshare(self._name)
             if self._own.words is not None:
-                self._roster.endpoint.unshare(self._words)
+                self._membership.endpoint.unshare(self._words)
         for far in self._known.values():
             far.close()
         self._own.close()

@@ -11,7 +11,7 @@ from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
-from zerohop._world.bound import looks
+from zerohop._world.deadline import looks
 from zerohop._world.store import Store, open_store
 from zerohop.errors import Error, TransferTimeout
 

@@ -14,21 +14,21 @@ from typing import Any
 from zerohop import _core
 from zerohop._endpoint.numbers import seconds, whole
 from zerohop._world.addresses import Addresses
-from zerohop._world.bound import Bound, looks
-from zerohop._world.failure_reports import LEFT, LastWords, described
+from zerohop._world.deadline import Deadline, looks
+from zerohop._world.failure_reports import LEFT, FailureReports, described
 from zerohop._world.history import History
 from zerohop._world.notifications import BELL, Landings
 from zerohop._world.store import Store
 from zerohop.endpoint import Endpoint
 from zerohop.errors import AuthenticationError, Error, PeerLost, TransferTimeout, reworded
 
-__all__ = ["Roster", "who_has"]
+__all__ = ["Membership", "who_has"]
 
 _JOIN = 1.0  # seconds to join the others, at least
 _RARELY = 10  # times as long as it took a look that found nobody is not repeated
 
 
-class Roster:
+class Membership:
     """Owns the Endpoint of this rank. name: of the World; options: keywords of the Endpoint."""
 
     def __init__(
@@ -49,14 +49,14 @@ class Roster:
         self._own: Endpoint | None = None  # from which this rank reaches itself
         self._landings: Landings | None = None
         try:
-            self.last_words = LastWords(self.endpoint, name, rank, size, BELL)
+            self.reports = FailureReports(self.endpoint, name, rank, size, BELL)
             self.history = History(self.endpoint, name, rank, size)
             self._addresses.publish(self.endpoint.address, max(_JOIN, self.endpoint.timeout))
         except BaseException:
             self.close(None)
             raise
 
-    def peer(self, rank: int, bound: Bound) -> _core.Peer:
+    def peer(self, rank: int, deadline: Deadline) -> _core.Peer:
         """As World.peer()."""
         known = self._peers.get(rank)
         if known is not None:
@@ -69,7 +69,7 @@ class Roster:
         if rank in self._unreached:
             raise self.named(self._unreached[rank], rank)
         try:
-            peer = self._dial(rank, bound)
+            peer = self._dial(rank, deadline)
         except (Error, OSError) as error:  # OSError: of the store's files
             if self.endpoint.closed:  # meanwhile, by another thread
                 raise self._closed() from None
@@ -80,16 +80,16 @@ class Roster:
             raise self.named(error, rank) from None
         return self._peers.setdefault(rank, peer)
 
-    def _dial(self, rank: int, bound: Bound) -> _core.Peer:
-        for _ in looks(bound.end):
+    def _dial(self, rank: int, deadline: Deadline) -> _core.Peer:
+        for _ in looks(deadline.end):
             self.check_open()
-            entry, lead = self._addresses.wait(rank, bound.end)
+            entry, lead = self._addresses.wait(rank, deadline.end)
             self._left[rank] = entry.left
             why = f"its {entry.who} has ended"
             lost = lead.lost
             try:
                 if lead.seconds:
-                    seconds = min(lead.seconds, bound.to_connect())
+                    seconds = min(lead.seconds, deadline.to_connect())
                     peer = self.endpoint.connect(entry.address, seconds)
                     self._addresses.found(rank, entry)
                     return peer
@@ -157,7 +157,7 @@ class Roster:
 
     def _why_left(self, rank: int) -> str:
         """In brackets behind a space; nothing if it said nothing."""
-        why = self.last_words.why_left(rank) or self._left.get(rank)
+        why = self.reports.why_left(rank) or self._left.get(rank)
         return f" (it left: {why})" if why else ""
 
     def connected(self) -> list[int]:
@@ -167,19 +167,19 @@ class Roster:
     def lost_ranks(self) -> list[int]:
         return [rank for rank in range(self.size) if not self.seems_well(rank)]
 
-    def lives(self, rank: int, bound: Bound) -> bool:
-        """False if the rank is lost. It is connected for that; within the bound it may also not have started."""
+    def lives(self, rank: int, deadline: Deadline) -> bool:
+        """False if the rank is lost. It is connected for that; by the deadline it may also not have started."""
         with suppress(Error):
-            self.peer(rank, bound)
+            self.peer(rank, deadline)
         return self.seems_well(rank)
 
-    def has_company(self, bound: Bound) -> bool:
+    def has_company(self, deadline: Deadline) -> bool:
         """Whether another rank is left that might notify this one; connects to one, if there is no Peer yet."""
         others = [rank for rank in range(self.size) if rank != self.rank and self.seems_well(rank)]
         begin = time.monotonic()
         if begin < self._look_again or any(rank in self._peers for rank in others):
             return True
-        short = bound.by_the_way()  # one for all of them
+        short = deadline.by_the_way()  # one for all of them
         alive = next((rank for rank in others if self.lives(rank, short)), None)
         if alive is not None and alive not in self._peers:  # it has not started, or does not answer
             self._own_peer()  # an Endpoint whose last Peer has left does not wait
@@ -222,7 +222,7 @@ class Roster:
         without_fault = error is None or (isinstance(error, SystemExit) and not error.code)
         if error is not None and not without_fault and self.is_here:
             why = described(error)
-            self.last_words.tell(LEFT, why)
+            self.reports.tell(LEFT, why)
             self._addresses.say(why)
 
     def close(self, timeout: float | None) -> None:
@@ -232,11 +232,11 @@ class Roster:
             landings, self._landings = self._landings, None
         if landings is not None:
             landings.close()
-        left = Bound(self.bound(timeout))
+        deadline = Deadline(self.bound(timeout))
         try:
             if self._own is not None:
-                self._own.close(left.left())
-            self.endpoint.close(left.left())
+                self._own.close(deadline.left)
+            self.endpoint.close(deadline.left)
         finally:
             self._addresses.leave()  # then the rank may join the next run
 

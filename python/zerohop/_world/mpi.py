@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from zerohop import _core
-from zerohop._world.bound import looks
+from zerohop._world.deadline import looks
 from zerohop._world.entries import boot_id
 from zerohop._world.launch import Job
 from zerohop.errors import Error, TransferTimeout

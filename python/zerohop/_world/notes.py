@@ -5,25 +5,24 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
-from zerohop._world.bound import Bound
+from zerohop._world.deadline import SLICE, Deadline
 from zerohop.errors import Error, PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
-    from zerohop._world.membership import Roster
+    from zerohop._world.membership import Membership
 
 __all__ = ["Notes"]
 
-_SLICE = 0.25  # seconds after which a wait looks whether anybody is left who could notify
 _LARGEST = 2**32 - 1  # value of a notification
 
 
 class Notes:
     """slots: the board's, of which the first is notification 0; they are emptied. what: the segment in messages."""
 
-    def __init__(self, roster: Roster, slots: range, what: str) -> None:
-        self._roster, self._slots, self._what = roster, slots, what
+    def __init__(self, membership: Membership, slots: range, what: str) -> None:
+        self._membership, self._slots, self._what = membership, slots, what
         for slot in slots:  # what came late for a segment that was closed
-            roster.endpoint.reset_notify(slot)
+            membership.endpoint.reset_notify(slot)
 
     def close(self) -> None:
         """The slots are another segment's from now on."""
@@ -45,29 +44,29 @@ class Notes:
 
     def reset(self, slot: int) -> int:
         self._check(slot, 1)
-        return self._roster.endpoint.reset_notify(self._slots.start + slot)
+        return self._membership.endpoint.reset_notify(self._slots.start + slot)
 
     def wait_some(self, first: int, count: int | None, timeout: float) -> int:
         """As Segment.notify_waitsome()."""
         if count is None:
             count = max(1, len(self._slots) - operator.index(first))
         self._check(first, count)
-        bound = Bound(timeout)
+        deadline = Deadline(timeout)
         begin = self._slots.start + first
         while True:
-            left = bound.left()
-            found = self._roster.find_note(begin, count, min(_SLICE, left), reset=False)
+            left = deadline.left
+            found = self._membership.find_note(begin, count, min(SLICE, left), reset=False)
             if found is not None:
                 return found[0] - self._slots.start
             if left == 0:
                 raise TransferTimeout(
                     f"{self._what}: no notification came to {_named(first, count)} in time"
                 )
-            if not self._roster.has_company(bound):
-                self._check_last_words(begin, count)
+            if not self._membership.has_company(deadline):
+                self._check_again(begin, count)
 
-    def _check_last_words(self, begin: int, count: int) -> None:
-        if self._roster.find_note(begin, count, 0, reset=False) is None:
+    def _check_again(self, begin: int, count: int) -> None:
+        if self._membership.find_note(begin, count, 0, reset=False) is None:
             raise PeerLost(
                 f"{self._what}: all other ranks are lost, so that none is left that could notify"
             )

@@ -27,7 +27,7 @@ __all__ = [
 FIRST = 16384  # those below are the program's own, for peer.write(notify=) beside segments
 LAST = 65535
 BARRIER = LAST + 1 - Barrier.SLOTS  # the barrier's come last
-BELL = BARRIER + Barrier.FREE  # of LastWords
+BELL = BARRIER + Barrier.FREE  # of FailureReports
 
 MOST_RANKS = 8192  # that have collectives, so that a third of the slots at least is the segments'
 

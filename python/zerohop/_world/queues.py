@@ -24,7 +24,7 @@ def _named(error: Error, rank: int, what: str) -> Error:
 class Queue:
     """Transfers in the order of their posting. Any number of threads may post and wait.
 
-    what: names it in messages, as "queue 3 of segment 'x'". name: of an error with a rank, as Roster.named().
+    what: names it in messages, as "queue 3 of segment 'x'". name: of an error with a rank, as Membership.named().
     """
 
     def __init__(

@@ -10,7 +10,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from zerohop._world.bound import looks
+from zerohop._world.deadline import looks
 from zerohop._world.entries import Entry
 from zerohop._world.locks import ByteLocks
 from zerohop._world.store import Directory, Store

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from zerohop import _core
-from zerohop._world.bound import Bound
+from zerohop._world.deadline import Deadline
 from zerohop.collectives import Collective
 from zerohop.errors import Error
 from zerohop.torch.foreign import torch
@@ -165,7 +165,7 @@ class Calls:
 
         Who has received a message may be gone before its sender knows that it has arrived, and would be told of a loss.
         """
-        bound, nothing = Bound(seconds), torch.empty(0, dtype=torch.uint8, device="cpu")
+        deadline, nothing = Deadline(seconds), torch.empty(0, dtype=torch.uint8, device="cpu")
         words: list[_core.Transfer] = []
         for rank in self._world.connected():
             with suppress(Error):
@@ -173,7 +173,7 @@ class Calls:
                 words += [peer.send(nothing, _GOODBYE), peer.recv(nothing, _GOODBYE)]
         for word in words:
             with suppress(Error):
-                word.wait(bound.left())
+                word.wait(deadline.left)
 
     def recv_anysource(self, tensors: Sequence[Any], tag: int) -> Work:
         raise NotImplementedError(

@@ -1,8 +1,8 @@
-"""Last words reach every rank that is connected, whatever its Endpoint is called, and nobody else."""
+"""Failure reports reach every rank that is connected, whatever its Endpoint is called, and nobody else."""
 
 from __future__ import annotations
 
-from zerohop._world.failure_reports import LEFT, LastWords
+from zerohop._world.failure_reports import LEFT, FailureReports
 from zerohop._world.notifications import BELL
 
 
@@ -12,7 +12,7 @@ def test_who_shares_the_memory_is_told(open_endpoint) -> None:
     for other in (b, stranger):
         a.connect(other.address)
         other.accept()
-    words = [LastWords(ep, "job", rank, 2, BELL) for rank, ep in enumerate((a, b))]
+    words = [FailureReports(ep, "job", rank, 2, BELL) for rank, ep in enumerate((a, b))]
     words[0].tell(LEFT, "it had enough")
     assert words[1].why_left(0) == "it had enough"
     assert words[0].heard() == []
