@@ -7,8 +7,6 @@ from dataclasses import dataclass, fields
 
 from zerohop import _core
 
-__all__ = ["Faults", "text_of"]
-
 
 @dataclass(frozen=True)
 class Faults:

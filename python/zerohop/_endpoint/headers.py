@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-__all__ = ["compile_options", "include_dir"]
-
 _HEADERS = {".cuh", ".h", ".hpp"}
 
 

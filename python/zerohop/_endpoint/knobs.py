@@ -11,8 +11,6 @@ from typing import SupportsIndex, TypedDict
 
 from zerohop import _core
 
-__all__ = ["KNOBS", "VARIABLES", "Knob", "Knobs", "chosen", "misspelt", "warn_of_misspelt"]
-
 
 class Knobs(TypedDict, total=False):
     """The keywords, for type checkers; KNOBS explains them."""

@@ -6,8 +6,6 @@ import math
 import operator
 from typing import Any, SupportsFloat
 
-__all__ = ["seconds", "whole"]
-
 
 def whole(what: str, value: Any) -> int:
     """Raises TypeError."""

@@ -11,15 +11,6 @@ from pathlib import Path
 
 from zerohop import _core
 
-__all__ = [
-    "interface_hint",
-    "joined",
-    "local_gpu",
-    "nearest_rails",
-    "preferred_adapters",
-    "told_local_rank",
-]
-
 
 def told_local_rank(default: int = 0) -> int:
     """As $ZEROHOP_LOCAL_RANK has it, else the launcher; default: without one, with one that does not tell it, or with one

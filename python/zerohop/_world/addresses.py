@@ -14,8 +14,6 @@ from zerohop._world.runs import Lead, check_size, open_run
 from zerohop._world.store import ANSWER, Answers, Store, is_of_torch, peek
 from zerohop.errors import Error, TransferTimeout
 
-__all__ = ["Addresses"]
-
 
 class Addresses:
     """name: of the World; rank, size: as this process has them."""

@@ -17,8 +17,6 @@ from zerohop.errors import Error, PeerLost, TransferTimeout
 if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
-__all__ = ["Barrier"]
-
 _NOBODY = -1  # in place of a rank; of one that is lost: somebody has called shrink()
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-__all__ = ["SLICE", "Deadline", "looks"]
-
 SLICE = 0.25  # seconds after which a wait looks whether those it waits for still live
 
 _GRACE = 0.8  # seconds later than asked for that connections may make a call end, all together

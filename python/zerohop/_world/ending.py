@@ -20,8 +20,6 @@ from zerohop.errors import Error, PeerLost, TransferTimeout
 if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
-__all__ = ["Cause", "Ending", "Mismatch", "Told"]
-
 _READ = 2.0  # seconds for reading what another rank says of it
 _LONGEST = 4096  # bytes of that
 

@@ -12,9 +12,6 @@ from pathlib import Path
 from zerohop import _core
 from zerohop.errors import ProtocolError
 
-__all__ = ["Entry", "boot_id"]
-
-
 _KINDS = {"size": int, "run": str, "host": str, "left": str, "pid": int, "boot": str}
 
 

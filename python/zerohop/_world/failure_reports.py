@@ -22,8 +22,6 @@ from zerohop.errors import Error
 if TYPE_CHECKING:
     from zerohop.endpoint import Endpoint
 
-__all__ = ["LATE", "LEFT", "LOST", "MISMATCH", "OTHER", "FailureReports", "Report", "described"]
-
 OTHER, LOST, MISMATCH, LEFT, LATE = "", "lost", "mismatch", "left", "late"
 _KINDS = (OTHER, LOST, MISMATCH, LEFT, LATE)
 _CELL = 1024  # bytes of what is said once

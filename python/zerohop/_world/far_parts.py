@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
+from zerohop._endpoint.numbers import whole
 from zerohop._world.deadline import Deadline
 from zerohop._world.parts import OwnPart, Span
 from zerohop.errors import Error, RouteUnavailable, TransferTimeout
@@ -14,17 +15,7 @@ from zerohop.errors import Error, RouteUnavailable, TransferTimeout
 if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
-__all__ = ["FarPart", "Parts"]
-
 _WORD = 8  # bytes of what an atomic changes
-
-
-def _whole(what: str, number: Any) -> int:
-    if type(number) is int:
-        return number
-    if isinstance(number, bool) or not hasattr(number, "__index__"):
-        raise TypeError(f"{what} must be an int, in bytes, not {number!r}")
-    return operator.index(number)
 
 
 class FarPart:
@@ -59,8 +50,8 @@ class FarPart:
         self, local: Any, remote: int, nbytes: int | None = None
     ) -> tuple[Any, _core.RemoteMemory]:
         """The local and the remote bytes of a transfer. Raises IndexError, TypeError, ValueError."""
-        remote = _whole("remote", remote)
-        nbytes = None if nbytes is None else _whole("nbytes", nbytes)
+        remote = whole("remote (in bytes)", remote)
+        nbytes = None if nbytes is None else whole("nbytes", nbytes)
         if isinstance(local, (bool, float)):
             raise TypeError(
                 f"local must be an offset into the own part (an int, in bytes) or an array, not {local!r}"
@@ -114,7 +105,7 @@ class FarPart:
 
     def word(self, offset: int) -> _core.RemoteMemory:
         """The 8 bytes at an offset as one element for atomics."""
-        offset = _whole("offset", offset)
+        offset = whole("offset (in bytes)", offset)
         self._check(f"rank {self.rank}", offset, _WORD, self._nbytes)
         if offset % _WORD:
             raise ValueError(f"an atomic needs an offset that {_WORD} divides, not {offset}")

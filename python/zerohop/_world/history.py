@@ -17,21 +17,6 @@ from zerohop.errors import Error
 if TYPE_CHECKING:
     from zerohop.endpoint import Endpoint
 
-__all__ = [
-    "ALL_GATHER",
-    "ALL_TO_ALL",
-    "BROADCAST",
-    "GATHER",
-    "KINDS",
-    "NO_ROOT",
-    "SAME_CALLS",
-    "SCATTER",
-    "SEND_RECV",
-    "Called",
-    "History",
-    "called",
-]
-
 KINDS = ("broadcast", "scatter", "gather", "all_gather", "all_to_all", "send_recv", "barrier")
 BROADCAST, SCATTER, GATHER, ALL_GATHER, ALL_TO_ALL, SEND_RECV, _BARRIER = range(len(KINDS))
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}

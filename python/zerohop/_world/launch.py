@@ -15,8 +15,6 @@ from zerohop._world.deadline import looks
 from zerohop._world.store import Store, open_store
 from zerohop.errors import Error, TransferTimeout
 
-__all__ = ["PATIENCE", "Job", "Launched", "job_from_environment", "launched"]
-
 PATIENCE = 300.0  # seconds for all ranks to start, where none are given
 _MOST_PORT = 65535
 _MEETING = ("MASTER_ADDR", "MASTER_PORT")

@@ -15,8 +15,6 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["ByteLocks"]
-
 _FLOCK = "hhqqi4x"  # struct flock: type, whence, start, length, pid
 _TAKEN = (errno.EAGAIN, errno.EACCES)
 _open: weakref.WeakSet[ByteLocks] = weakref.WeakSet()

@@ -22,8 +22,6 @@ from zerohop._world.store import Store
 from zerohop.endpoint import Endpoint
 from zerohop.errors import AuthenticationError, Error, PeerLost, TransferTimeout, reworded
 
-__all__ = ["Membership", "who_has"]
-
 _JOIN = 1.0  # seconds to join the others, at least
 _RARELY = 10  # times as long as it took a look that found nobody is not repeated
 

@@ -15,8 +15,6 @@ from zerohop._world.entries import boot_id
 from zerohop._world.launch import Job
 from zerohop.errors import Error, TransferTimeout
 
-__all__ = ["GatheredStore", "Group", "everyone"]
-
 # Requests that no rank waits for any more, and their buffers: MPI may still use those.
 _abandoned: list[Any] = []
 

@@ -11,8 +11,6 @@ from zerohop.errors import Error, PeerLost, TransferTimeout
 if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
-__all__ = ["Notes"]
-
 _LARGEST = 2**32 - 1  # value of a notification
 
 

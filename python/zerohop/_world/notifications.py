@@ -13,17 +13,6 @@ from zerohop import _core
 from zerohop._core import Barrier
 from zerohop.errors import Error
 
-__all__ = [
-    "BARRIER",
-    "BELL",
-    "FIRST",
-    "LAST",
-    "MOST_RANKS",
-    "Landings",
-    "SlotRanges",
-    "collective_slots",
-]
-
 FIRST = 16384  # those below are the program's own, for peer.write(notify=) beside segments
 LAST = 65535
 BARRIER = LAST + 1 - Barrier.SLOTS  # the barrier's come last

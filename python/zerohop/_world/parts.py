@@ -9,8 +9,6 @@ from zerohop import _core
 if TYPE_CHECKING:
     from zerohop.endpoint import Endpoint
 
-__all__ = ["OwnPart", "Span"]
-
 _WORD = 8  # bytes
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from zerohop import _core
 from zerohop.errors import Error, TransferTimeout, reworded
 
-__all__ = ["DEPTH", "MOST_QUEUES", "Queue"]
-
 DEPTH = 1024  # operations that a queue has under way; the next one waits for the oldest
 MOST_QUEUES = 16
 

@@ -16,8 +16,6 @@ from zerohop._world.locks import ByteLocks
 from zerohop._world.store import Directory, Store
 from zerohop.errors import Error
 
-__all__ = ["Lead", "Run", "open_run"]
-
 _GATE = 2**62  # byte that a rank has while it joins; those of ranks come before it
 _OTHERS = 2.0  # seconds to try an address of which nothing else is known
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)

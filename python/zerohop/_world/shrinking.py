@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from zerohop._world.barrier import Barrier
     from zerohop._world.membership import Membership
 
-__all__ = ["RunStore", "Shrinking", "Survivors", "SurvivorsStore", "name_behind"]
-
 _T = TypeVar("_T")
 
 

@@ -18,17 +18,6 @@ from uuid import uuid4
 
 from zerohop._world.locks import ByteLocks
 
-__all__ = [
-    "ANSWER",
-    "Answers",
-    "Directory",
-    "Store",
-    "is_of_torch",
-    "open_store",
-    "peek",
-    "set_once",
-]
-
 _ROOT = 0
 _MOST = 40  # links on one way, as in Linux (man 7 path_resolution)
 

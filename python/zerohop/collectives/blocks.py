@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from zerohop.endpoint import Endpoint
 
-__all__ = ["Block", "Flat", "check_apart", "cut", "cut_evenly"]
-
 
 class Flat:
     """A contiguous array in one row, registered when that is first needed until close().

@@ -17,8 +17,6 @@ from zerohop.collectives.start import (
     start_send_recv,
 )
 
-__all__ = ["CollectiveCalls"]
-
 
 class _NoReduction:
     """An attribute that is not there, with advice."""

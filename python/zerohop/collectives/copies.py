@@ -12,8 +12,6 @@ from zerohop.collectives.blocks import Block, Flat
 if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
-__all__ = ["Copier"]
-
 
 class Copier:
     def __init__(self, membership: Membership) -> None:

@@ -21,8 +21,6 @@ from zerohop.errors import RouteUnavailable
 if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
-__all__ = ["Desk", "How"]
-
 
 class How(NamedTuple):
     """What all calls have in common, as the program gave it."""

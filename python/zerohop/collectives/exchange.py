@@ -17,9 +17,6 @@ from zerohop.collectives.copies import Copier
 from zerohop.collectives.lines import EAGER, Lines
 from zerohop.errors import Error
 
-__all__ = ["Exchange", "Move", "Stop"]
-
-
 # As _core.Exchange.run() has it: what is to be looked at, the rank that it is about, and more.
 Stop: TypeAlias = tuple[str, int, Any]
 

@@ -20,8 +20,6 @@ from zerohop.errors import Error, PeerLost, TransferTimeout
 if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
-__all__ = ["EAGER", "Label", "Lines", "label_text"]
-
 EAGER = _core.Lines.EAGER  # bytes of a block that goes along with its header
 _STEP = 1.0  # seconds of waiting for a rank that has not started, between two looks
 

@@ -16,8 +16,6 @@ from zerohop.collectives.blocks import Flat
 from zerohop.collectives.lines import Lines
 from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
 
-__all__ = ["Collective", "Common", "Order"]
-
 # Of a call, what all ranks must have in common beside its kind: root, bytes (None: each its own) and dtype.
 Common: TypeAlias = tuple[int, "int | None", str]
 

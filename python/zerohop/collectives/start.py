@@ -17,15 +17,6 @@ from zerohop.collectives.blocks import Block, Flat, check_apart
 from zerohop.collectives.desk import Desk, How
 from zerohop.collectives.order import Collective
 
-__all__ = [
-    "start_all_gather",
-    "start_all_to_all",
-    "start_broadcast",
-    "start_gather",
-    "start_scatter",
-    "start_send_recv",
-]
-
 
 def start_broadcast(desk: Desk, array: Any, root: int, how: How) -> Collective:
     root = desk.rank(root)

@@ -12,8 +12,6 @@ from zerohop.collectives.copies import Copier
 from zerohop.collectives.exchange import Exchange, Move
 from zerohop.collectives.lines import Lines
 
-__all__ = ["Turn"]
-
 
 @dataclass(frozen=True)
 class Turn:

@@ -14,8 +14,6 @@ from zerohop.endpoint import Endpoint
 from zerohop.errors import TransferTimeout
 from zerohop.local import Link, RankFailed, Ranks
 
-__all__ = ["checked", "decode", "encode", "greet", "second_process", "stay"]
-
 START_S = 60.0  # of a second process: it imports numpy and may start CUDA
 LOOK_S = 1.0
 MAGIC = b"zhad"  # that every Endpoint.address begins with

@@ -14,8 +14,6 @@ from zerohop.notebook.objects import peer_rows
 if TYPE_CHECKING:
     from zerohop._core import Endpoint, Peer
 
-__all__ = ["world_html"]
-
 _MOST = 64  # ranks in rows of their own
 
 

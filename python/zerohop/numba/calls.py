@@ -7,35 +7,6 @@ from typing import Any
 
 from zerohop.numba.foreign import BEGUN, by_type, foreign, in_kernels, of_types
 
-__all__ = [
-    "BLOCK",
-    "PATIENCE",
-    "THREAD",
-    "WARP",
-    "Reset",
-    "Status",
-    "compare_swap",
-    "fetch_add",
-    "flush",
-    "get",
-    "get_ticket",
-    "notify",
-    "notify_ticket",
-    "peek_notify",
-    "put",
-    "put_notify",
-    "put_notify_checked",
-    "put_notify_ticket",
-    "put_ticket",
-    "put_value",
-    "put_value_ticket",
-    "reset_notify",
-    "wait",
-    "wait_notify",
-    "wait_notify_any",
-    "wait_notify_checked",
-]
-
 THREAD, WARP, BLOCK = 0, 1, 2
 PATIENCE = 2**64 - 1  # as long as the queue was made to wait (Peer.device_queue: timeout)
 

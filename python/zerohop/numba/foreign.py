@@ -18,8 +18,6 @@ except (ImportError, AttributeError) as error:  # an older one misses what NumPy
         f"kernels of Numba need numba-cuda ({error}): pip install 'numba-cuda[cu13]'"
     ) from error
 
-__all__ = ["BEGUN", "by_type", "foreign", "in_kernels", "of_types"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 BEGUN = "Tuple((int32, uint32))"  # status, ticket

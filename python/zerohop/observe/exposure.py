@@ -28,8 +28,6 @@ from zerohop import _core
 from zerohop.observe.metrics import CONTENT_TYPE, prometheus
 from zerohop.observe.runtime_folder import own_folder
 
-__all__ = ["Place", "expose", "place_of"]
-
 _CLIENT_S = 10.0  # of one client, from its connection to the end of its answer
 _CLIENTS = 8  # at a time
 _LOOK_S = 1.0  # between two looks for clients that are too slow

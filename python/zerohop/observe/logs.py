@@ -16,8 +16,6 @@ from contextlib import contextmanager, suppress
 
 from zerohop import _core
 
-__all__ = ["outlive_endpoints", "start", "stop"]
-
 _END_S = 2.0  # that handlers are given for the last of them
 
 logging.getLogger("zerohop").addHandler(logging.NullHandler())

@@ -10,8 +10,6 @@ from typing import Any
 
 from zerohop import _core
 
-__all__ = ["CONTENT_TYPE", "LATENCY", "prometheus"]
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = tuple[tuple[str, str], ...]

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from zerohop.observe.metrics import LATENCY
 from zerohop.observe.sources import Answer
 
-__all__ = ["Row", "rows_between"]
-
 _SAMPLE = re.compile(r"(zerohop_[a-z_]+)\{(.*)\} (\S+)")
 _LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\\\|\\n|\\")*)"(?:,|$)')
 _NAMES = ("endpoint", "peer", "route", "device")  # labels of a row

@@ -26,8 +26,6 @@ from zerohop._world.launch import launched
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["merged", "record", "write_whole"]
-
 _MOST = 65536  # events that are kept, where nothing else is said: 20 MB
 _ALL = 1 << 26
 _FAR = 1 << 63  # beyond any time or count

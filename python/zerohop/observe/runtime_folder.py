@@ -9,8 +9,6 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["folders", "own_folder"]
-
 
 def _candidates() -> list[Path]:
     runtime = os.environ.get("XDG_RUNTIME_DIR", "") or f"/run/user/{os.geteuid()}"

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from zerohop.observe.runtime_folder import folders
 
-__all__ = ["Answer", "Source", "ask_all", "local_sources", "named_source"]
-
 _PATIENCE = 2.0  # seconds for one answer, from the connection to its end
 _MOST = 32 << 20  # bytes of one
 _AT_ONCE = 16

@@ -14,8 +14,6 @@ from zerohop.observe.sources import Answer, Source, ask_all, local_sources
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["NOBODY", "run"]
-
 NOBODY = (
     "no process of this user tells its counters on this host: start it with ZEROHOP_METRICS=local, or name the "
     "address of one that serves them on a port"

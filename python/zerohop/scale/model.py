@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from zerohop._endpoint.knobs import KNOBS
 
-__all__ = ["Job", "Weight", "weigh"]
-
 _DEFAULT = {knob.name: knob.default for knob in KNOBS}
 
 # --- counted in the code ---

@@ -15,8 +15,6 @@ from zerohop.torch.tensors import only, read, written
 from zerohop.torch.works import CollectiveWork, Message, MessageWork, Work, Works, told
 from zerohop.world import World
 
-__all__ = ["Calls"]
-
 _MOST_TAG = 2**31 - 1  # an int of C++, as PyTorch has it
 _GOODBYE = 2**32 - 1  # a tag that no program has
 

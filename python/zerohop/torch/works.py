@@ -13,8 +13,6 @@ from zerohop.collectives import Collective
 from zerohop.errors import Error, reworded
 from zerohop.torch.foreign import c10d, torch
 
-__all__ = ["CollectiveWork", "Message", "MessageWork", "Work", "Works", "told"]
-
 
 class Work(c10d.Work):  # type: ignore[misc]
     """outputs: tensors that it writes. seconds: bound of a wait that is given none. Any number of threads may wait."""
