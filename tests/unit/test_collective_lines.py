@@ -98,7 +98,7 @@ def test_what_has_come_ends_the_wait(lines):
         lines.hear([1, 2], True, Deadline(0))
 
 
-def test_last_words_count(membership, lines):
+def test_failure_reports_count(membership, lines):
     membership.peers[1].alive = False
     lines.core.notes += [3, 1]
     assert lines.hear([1, 2], True, Deadline(1))
