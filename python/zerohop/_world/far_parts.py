@@ -50,7 +50,7 @@ class FarPart:
         self, local: Any, remote: int, nbytes: int | None = None
     ) -> tuple[Any, _core.RemoteMemory]:
         """The local and the remote bytes of a transfer. Raises IndexError, TypeError, ValueError."""
-        remote = whole("remote (in bytes)", remote)
+        remote = whole("remote", remote)
         nbytes = None if nbytes is None else whole("nbytes", nbytes)
         if isinstance(local, (bool, float)):
             raise TypeError(
@@ -105,7 +105,7 @@ class FarPart:
 
     def word(self, offset: int) -> _core.RemoteMemory:
         """The 8 bytes at an offset as one element for atomics."""
-        offset = whole("offset (in bytes)", offset)
+        offset = whole("offset", offset)
         self._check(f"rank {self.rank}", offset, _WORD, self._nbytes)
         if offset % _WORD:
             raise ValueError(f"an atomic needs an offset that {_WORD} divides, not {offset}")
