@@ -15,7 +15,9 @@ from doctor_host import host_of
 from machine import plain
 from support.program import run_program
 from zerohop.cli import main
-from zerohop.doctor import CHECKS, address, command, trial
+from zerohop.doctor import CHECKS, command, far_end, trial
+from zerohop.doctor.far_end import second_process
+from zerohop.doctor.trial import serve
 from zerohop.endpoint import Endpoint
 from zerohop.local import RankFailed
 
@@ -180,6 +182,14 @@ with second_process(serve, "soft0"):
     done = run_program(code)
     assert done.returncode == -signal.SIGKILL, done.stderr
     pidfd_gone(int(done.stdout))
+
+
+def test_second_process_that_does_not_start() -> None:
+    with (
+        pytest.raises(RankFailed, match=r"did not start.*mlx5_99"),
+        second_process(serve, "mlx5_99"),
+    ):
+        pass
 
 
 def pidfd_gone(pid: int) -> None:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import zerohop as zh
 from zerohop.bench.calls import wait_for_all
 from zerohop.bench.p2p.plan import BATCHES, MAPPINGS, POSTS
-from zerohop.bench.pair import Side
 from zerohop.bench.plan import Found
+from zerohop.bench.side import Side
 from zerohop.bench.workers import together
 from zerohop.local import Link
 from zerohop.observe.stats import median_error
