@@ -15,8 +15,8 @@ from zerohop._core import (
     crc32c,
     keep_times,
 )
-from zerohop.affinity import local_gpu
-from zerohop.device import compile_options, include_dir
+from zerohop._endpoint.headers import compile_options, include_dir
+from zerohop._endpoint.rails import local_gpu
 from zerohop.endpoint import Endpoint
 from zerohop.errors import (
     AuthenticationError,
@@ -30,14 +30,14 @@ from zerohop.errors import (
     TransferTimeout,
     VerbsError,
 )
-from zerohop.metrics import prometheus
+from zerohop.observe.metrics import prometheus
 from zerohop.topology import Topology, topology
 
 if TYPE_CHECKING:
     from zerohop import aio
+    from zerohop._endpoint.faults import Faults
     from zerohop.collectives import Collective
-    from zerohop.faults import Faults
-    from zerohop.recording import record
+    from zerohop.observe.recording import record
     from zerohop.segment import Segment
     from zerohop.world import World
 else:
@@ -45,10 +45,10 @@ else:
     _PACKAGES = ("aio", "collectives", "notebook", "scale")
     _LATER = {
         "Collective": "collectives",
-        "Faults": "faults",
+        "Faults": "_endpoint.faults",
         "Segment": "segment",
         "World": "world",
-        "record": "recording",
+        "record": "observe.recording",
     }
 
     def __getattr__(name):

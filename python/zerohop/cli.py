@@ -15,8 +15,8 @@ import click
 from click.core import ParameterSource
 
 from zerohop import __version__
+from zerohop._endpoint.knobs import KNOBS
 from zerohop.bench.command import bench, device_option
-from zerohop.knobs import KNOBS
 
 INTERRUPTED = 130  # exit status: a shell's after SIGINT
 
@@ -82,7 +82,7 @@ def _parse_address(
 ) -> bytes | None:
     if text is None:
         return None
-    from zerohop.doctor.address import checked
+    from zerohop.doctor.far_end import checked
 
     try:
         return checked(text)
@@ -248,8 +248,8 @@ def top(context: click.Context, addresses: tuple[str, ...], once: bool, interval
     ADDRESS: 9400, host:9400. Through a pipe the tables come as plain text. "now" is what is under way; latencies are
     those of the last interval, without recv. Exit status with --once: 1 if nobody answers.
     """
-    from zerohop.top import view
-    from zerohop.top.sources import named_source
+    from zerohop.observe import view
+    from zerohop.observe.sources import named_source
 
     try:
         sources = [named_source(address) for address in addresses]
@@ -276,7 +276,7 @@ def _trace(file: TextIO) -> Any:
 )
 def merge(traces: tuple[TextIO, ...], output: Path) -> None:
     """Lay traces of several processes, which zerohop.record() wrote, together in one file for Perfetto."""
-    from zerohop.recording import merged, write_whole
+    from zerohop.observe.recording import merged, write_whole
 
     try:
         write_whole(output, *merged(map(_trace, traces)))

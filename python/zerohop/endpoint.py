@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, SupportsFloat
 
 from zerohop import _core
+from zerohop._endpoint.knobs import KNOBS, Knobs, chosen, warn_of_misspelt
+from zerohop._endpoint.numbers import whole
+from zerohop._endpoint.rails import interface_hint, joined, nearest_rails, preferred_adapters
 from zerohop.errors import VerbsError, reworded
-from zerohop.knobs import KNOBS, Knobs, chosen, warn_of_misspelt
-from zerohop.numbers import whole
-from zerohop.rails import interface_hint, joined, nearest_rails, preferred_adapters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self, Unpack
 
-    from zerohop.exposure import Place
-    from zerohop.faults import Faults
+    from zerohop._endpoint.faults import Faults
+    from zerohop.observe.exposure import Place
 
     Seconds: TypeAlias = SupportsFloat | SupportsIndex
 
@@ -175,7 +175,7 @@ class Endpoint(_core.Endpoint):
         preferred, preference = (
             preferred_adapters(local_rank=local_rank) if not devices else ([], "")
         )
-        from zerohop import logs  # logging: a tenth of what `import zerohop` costs
+        from zerohop.observe import logs  # logging: a tenth of what `import zerohop` costs
 
         if _is_before_logging:
             logs.outlive_endpoints()
@@ -204,7 +204,7 @@ class Endpoint(_core.Endpoint):
             self._expose(place)
 
     def _expose(self, place: Place) -> None:
-        from zerohop.exposure import expose  # http.server, which few need
+        from zerohop.observe.exposure import expose  # http.server, which few need
 
         try:
             self._metrics_url, self._unexpose = expose(self, place)
@@ -215,7 +215,7 @@ class Endpoint(_core.Endpoint):
     @property
     def faults(self) -> Faults | None:
         """What goes wrong on purpose on its devices now; None: nothing."""
-        from zerohop.faults import Faults
+        from zerohop._endpoint.faults import Faults
 
         text = self._faults_text()
         return Faults.parse(text) if text else None
@@ -225,7 +225,7 @@ class Endpoint(_core.Endpoint):
 
         p2p stays as it is. Raises ValueError (wrong words, or a device that is no software HCA) and TypeError.
         """
-        from zerohop.faults import text_of
+        from zerohop._endpoint.faults import text_of
 
         self._put_faults("" if faults is None else text_of(faults))
 
@@ -283,7 +283,7 @@ class Endpoint(_core.Endpoint):
 def _place(metrics: str | int | None) -> Place | None:
     if metrics is None and not os.environ.get("ZEROHOP_METRICS", ""):
         return None
-    from zerohop.exposure import place_of
+    from zerohop.observe.exposure import place_of
 
     if metrics is None:
         return place_of(os.environ.get("ZEROHOP_METRICS", ""), "ZEROHOP_METRICS")
@@ -293,7 +293,7 @@ def _place(metrics: str | int | None) -> Place | None:
 def _faults_text(faults: Faults | str | None) -> str:
     if faults is None and not os.environ.get("ZEROHOP_FAULTS", ""):
         return ""
-    from zerohop.faults import text_of
+    from zerohop._endpoint.faults import text_of
 
     return text_of(faults)
 
@@ -302,7 +302,7 @@ def _defaults_with(faults: str) -> dict[str, int]:
     """p2p would go past what goes wrong."""
     if not faults:
         return {}
-    from zerohop.faults import goes_wrong
+    from zerohop._endpoint.faults import goes_wrong
 
     return {"p2p": 0} if goes_wrong(faults) else {}
 
@@ -330,5 +330,5 @@ def _close_all() -> None:
         for endpoint in list(_open):
             endpoint.close(timeout=max(0.0, end - time.monotonic()))
     finally:
-        if "zerohop.logs" in sys.modules:
-            sys.modules["zerohop.logs"].stop()
+        if "zerohop.observe.logs" in sys.modules:
+            sys.modules["zerohop.observe.logs"].stop()

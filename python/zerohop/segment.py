@@ -8,18 +8,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
-from zerohop.bound import Bound
-from zerohop.far_parts import FarPart, Parts
-from zerohop.notes import Notes
-from zerohop.numbers import whole
-from zerohop.parts import OwnPart
-from zerohop.queues import MOST_QUEUES, Queue
+from zerohop._endpoint.numbers import whole
+from zerohop._world.deadline import Deadline
+from zerohop._world.far_parts import FarPart, Parts
+from zerohop._world.notes import Notes
+from zerohop._world.parts import OwnPart
+from zerohop._world.queues import MOST_QUEUES, Queue
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from zerohop.roster import Roster
-    from zerohop.slots import SlotRanges
+    from zerohop._world.membership import Membership
+    from zerohop._world.notifications import SlotRanges
 
 __all__ = ["Segment"]
 
@@ -53,7 +53,7 @@ class Segment:
 
     def __init__(
         self,
-        roster: Roster,
+        membership: Membership,
         slots: SlotRanges,
         memory: Any,
         *,
@@ -69,17 +69,18 @@ class Segment:
             raise ValueError(f"queues must be from 1 to {MOST_QUEUES}, not {queues}")
         if whole("notifications", notifications) < 1:
             raise ValueError(f"notifications must be 1 at least, not {notifications}")
-        self.name, self._roster, self._ranges = name, roster, slots
-        self._what = f"segment {name!r} of {roster.name!r}"
+        self.name, self._membership, self._ranges = name, membership, slots
+        self._what = f"segment {name!r} of {membership.name!r}"
         self._queues = [
-            Queue(f"queue {number} of {self._what}", name=roster.named) for number in range(queues)
+            Queue(f"queue {number} of {self._what}", name=membership.named)
+            for number in range(queues)
         ]
-        self._part = OwnPart(roster.endpoint, memory, dtype, device)
+        self._part = OwnPart(membership.endpoint, memory, dtype, device)
         self.nbytes, self.closed = self._part.nbytes, False
         self.slots = slots.take(notifications)
         try:
-            self._notes = Notes(roster, self.slots, self._what)
-            self._parts = Parts(roster, self._part, self._what, self.slots)
+            self._notes = Notes(membership, self.slots, self._what)
+            self._parts = Parts(membership, self._part, self._what, self.slots)
         except BaseException:  # the next segment has the slots that it has elsewhere
             slots.give_back(self.slots)
             raise
@@ -194,7 +195,7 @@ class Segment:
         """As read(), and a value into a slot of this rank once the data is here (gaspi_read_notify)."""
         note = self._notes.at(slot, value)
         transfer = self.read(rank, local, remote, nbytes, queue=queue)
-        self._roster.notify_after(transfer, *note)
+        self._membership.notify_after(transfer, *note)
         return transfer
 
     def wait(self, queue: int = 0, timeout: float | None = None) -> None:
@@ -203,7 +204,7 @@ class Segment:
         Raises TransferTimeout (the rest stays in the queue), or, once all have ended, the first failure of any: PeerLost,
         VerbsError, ... whose ``effect`` tells what may have been written; then the queue is empty.
         """
-        self._queue(queue).wait(self._roster.bound(timeout))
+        self._queue(queue).wait(self._membership.bound(timeout))
 
     def _write(
         self,
@@ -239,7 +240,7 @@ class Segment:
         self, far: FarPart, queue: int, begin: Callable[[], _core.Transfer]
     ) -> _core.Transfer:
         line = self._queue(queue)
-        line.make_room(self._roster.endpoint.timeout)
+        line.make_room(self._membership.endpoint.timeout)
         transfer = far.begin(begin)
         line.add(far.rank, transfer)
         return transfer
@@ -255,7 +256,7 @@ class Segment:
         lowest. Raises TransferTimeout, and PeerLost when no other rank is left; one rank that is lost among others
         does not end the wait.
         """
-        return self._notes.wait_some(first, count, self._roster.bound(timeout))
+        return self._notes.wait_some(first, count, self._membership.bound(timeout))
 
     def notify_reset(self, slot: int) -> int:
         """Empty a slot of this rank and return what was in it (gaspi_notify_reset); of several threads one gets it.
@@ -275,9 +276,9 @@ class Segment:
         Returns 0 to 2**64 - 1. Raises ValueError (value, alignment), RouteUnavailable (the part has no words), and
         TransferTimeout, after which the word may still change.
         """
-        bound = Bound(self._roster.bound(timeout))
-        far, word = self._word(rank, offset, bound, value)
-        return far.finish(lambda: far.peer.fetch_add(word, value), bound)
+        deadline = Deadline(self._membership.bound(timeout))
+        far, word = self._word(rank, offset, deadline, value)
+        return far.finish(lambda: far.peer.fetch_add(word, value), deadline)
 
     def atomic_compare_swap(
         self, rank: int, offset: int, expected: int, desired: int, timeout: float | None = None
@@ -286,17 +287,17 @@ class Segment:
 
         Otherwise as atomic_fetch_add().
         """
-        bound = Bound(self._roster.bound(timeout))
-        far, word = self._word(rank, offset, bound, expected, desired)
-        return far.finish(lambda: far.peer.compare_swap(word, expected, desired), bound)
+        deadline = Deadline(self._membership.bound(timeout))
+        far, word = self._word(rank, offset, deadline, expected, desired)
+        return far.finish(lambda: far.peer.compare_swap(word, expected, desired), deadline)
 
     def _word(
-        self, rank: int, offset: int, bound: Bound, *values: int
+        self, rank: int, offset: int, deadline: Deadline, *values: int
     ) -> tuple[FarPart, _core.RemoteMemory]:
         for value in values:
             if not _LEAST <= operator.index(value) <= _MOST:
                 raise ValueError(f"an atomic has 64 bits: from -2**63 to 2**64 - 1, not {value}")
-        far = self._parts.reach(rank, bound)
+        far = self._parts.reach(rank, deadline)
         return far, far.word(offset)
 
     def _queue(self, queue: int) -> Queue:
@@ -321,7 +322,7 @@ class Segment:
     def device_board(self, *, device: str = "cuda:0") -> _core.DeviceBoard:
         """The slots of this segment, for kernels of `device` to wait on, until it is closed: Endpoint.device_board."""
         first, count = self._notes.slots()
-        return self._roster.endpoint.device_board(first, count, device=device)
+        return self._membership.endpoint.device_board(first, count, device=device)
 
     def close(self) -> None:
         """End this rank's part (gaspi_segment_delete); transfers that use it finish first. Twice is once.
@@ -348,4 +349,4 @@ class Segment:
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
-        return f"<zerohop.Segment {self.name!r}: {self.nbytes} bytes on rank {self._roster.rank}{state}>"
+        return f"<zerohop.Segment {self.name!r}: {self.nbytes} bytes on rank {self._membership.rank}{state}>"

@@ -7,24 +7,24 @@ import os
 import sys
 import warnings
 import weakref
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
-from zerohop.affinity import local_gpu, told_local_rank
-from zerohop.barrier import Barrier
-from zerohop.bound import Bound
+from zerohop._endpoint.numbers import whole
+from zerohop._endpoint.rails import local_gpu, told_local_rank
+from zerohop._world.barrier import Barrier
+from zerohop._world.deadline import Deadline
+from zerohop._world.ending import Ending
+from zerohop._world.failure_reports import described
+from zerohop._world.launch import PATIENCE, job_from_environment
+from zerohop._world.membership import Membership
+from zerohop._world.notifications import BARRIER, BELL, SlotRanges, collective_slots
+from zerohop._world.shrinking import Shrinking, name_behind
+from zerohop._world.store import Store, open_store
 from zerohop.collectives import CollectiveCalls, Desk
-from zerohop.ending import Ending
-from zerohop.last_words import described
-from zerohop.launch import PATIENCE, job_from_environment
-from zerohop.numbers import whole
-from zerohop.roster import Roster
+from zerohop.errors import PeerLost
 from zerohop.segment import Segment
-from zerohop.shrinking import Shrinking
-from zerohop.slots import BARRIER, BELL, SlotRanges, collective_slots
-from zerohop.store import Store, open_store
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -84,19 +84,20 @@ class World(CollectiveCalls):
         if not isinstance(name, str) or not name or not name.isprintable():
             raise ValueError(f"name must be printable text, not {name!r}")
         store = open_store(store)
-        of_endpoint = {"local_rank": self.local_rank, **options}
-        self._roster = Roster(store, name, self.rank, self.size, of_endpoint)
-        self.endpoint = self._roster.endpoint
-        ending = Ending(self._roster)
-        self._barrier = Barrier(self._roster, BARRIER, BELL, ending)
+        self._options = {"local_rank": self.local_rank, **options}
+        self._membership = Membership(store, name, self.rank, self.size, self._options)
+        self.endpoint = self._membership.endpoint
+        ending = Ending(self._membership)
+        self._barrier = Barrier(self._membership, BARRIER, BELL, ending)
         slots = collective_slots(self.size)
-        self._desk = Desk(self._roster, slots, ending)
+        self._desk = Desk(self._membership, slots, ending)
         self._slots = SlotRanges(slots.start)
         # By name, the latest.
         self._segments: weakref.WeakValueDictionary[str, Segment] = weakref.WeakValueDictionary()
         self._made = 0  # how many
-        make = partial(World, local_rank=self.local_rank, **options)
-        self._shrinking = Shrinking(self._roster, self._barrier, ending, store, make)
+        self._shrinking = Shrinking(self._membership, self._barrier, ending, store)
+        self._next: World | None = None  # of the survivors; the program has it once they have met
+        self._has_next = False
         _open.add(self)
 
     @classmethod
@@ -117,7 +118,7 @@ class World(CollectiveCalls):
         """
         job = job_from_environment(os.environ, _patience(options), store)
         if job.store is None:
-            from zerohop.mpi import everyone
+            from zerohop._world.mpi import everyone
 
             return cls.from_mpi(everyone(job), **options)
         return cls(job.store, job.rank, job.size, **options)
@@ -133,7 +134,7 @@ class World(CollectiveCalls):
         Raises TypeError and ValueError (no communicator, COMM_NULL, an intercommunicator), Error (MPI itself fails; the World
         of another rank cannot be made), TransferTimeout (not all ranks call this), and what World raises.
         """
-        from zerohop.mpi import GatheredStore, Group
+        from zerohop._world.mpi import GatheredStore, Group
 
         group, store = Group(comm, _patience(options)), GatheredStore()
         counted = group.local_rank()  # before `try`: if it fails, so would fail()
@@ -182,7 +183,7 @@ class World(CollectiveCalls):
 
         Raises ValueError, TypeError, and what Endpoint.empty and Endpoint.register raise.
         """
-        self._roster.check_open()
+        self._membership.check_open()
         made = hasattr(memory, "__index__") and not hasattr(memory, "__dlpack__")
         if not made and (device is not None or dtype is not None):
             raise ValueError("device and dtype are of memory that is made: an array has its own")
@@ -192,7 +193,7 @@ class World(CollectiveCalls):
                 f"the World {self.name!r} has a segment {name!r} already: close that one first, or give this one another name"
             )
         segment = Segment(
-            self._roster,
+            self._membership,
             self._slots,
             memory,
             name=name,
@@ -226,7 +227,7 @@ class World(CollectiveCalls):
         Raises IndexError (rank), ValueError (it has another size), TransferTimeout, PeerLost. As every call here it ends
         within a second of its timeout.
         """
-        return self._roster.peer(rank, Bound(self._roster.bound(timeout)))
+        return self._membership.peer(rank, Deadline(self._membership.bound(timeout)))
 
     def barrier(self, timeout: float | None = None) -> None:
         """Returns when all ranks have called it (gaspi_barrier). It completes no queue: wait for those before.
@@ -249,12 +250,12 @@ class World(CollectiveCalls):
         Corrupt is a rank that died, hangs, left or could not be reached when it was needed; one that was never
         needed is healthy.
         """
-        well = map(self._roster.seems_well, range(self.size))
+        well = map(self._membership.seems_well, range(self.size))
         return ["healthy" if each else "corrupt" for each in well]
 
     def connected(self) -> list[int]:
         """The other ranks of which this one has a Peer, alive or lost. Never blocks."""
-        return self._roster.connected()
+        return self._membership.connected()
 
     def shrink(
         self, timeout: float | None = None, *, store: Store | str | os.PathLike[str] | None = None
@@ -281,7 +282,26 @@ class World(CollectiveCalls):
 
         Raises TransferTimeout, PeerLost, Error (no store serves), and what World raises.
         """
-        return self._shrinking.run(Bound(self._roster.bound(timeout)), store)
+        deadline = Deadline(self._membership.bound(timeout))
+        if self._next is None:
+            meeting, ranks = self._shrinking.agree(deadline, store)
+            rank, name = ranks.index(self.rank), name_behind(self.name)
+            self._next = World(meeting, rank, len(ranks), name=name, **self._options)
+        if not self._has_next:
+            self._next = self._met(self._next, deadline)
+            self._has_next = True
+        return self._next
+
+    def _met(self, made: World, deadline: Deadline) -> World:
+        """All survivors have made it, and live; else those that are left of it shrink it."""
+        try:
+            made.barrier(deadline.left)
+        except PeerLost:
+            smaller = made.shrink(deadline.left)
+            made.close()
+            return smaller
+        self._shrinking.meet()
+        return made
 
     def close(self, timeout: float | None = None) -> None:
         """Lets what is posted finish, at most `timeout` seconds, and leaves; others see PeerLost. Twice is once.
@@ -305,12 +325,13 @@ class World(CollectiveCalls):
         self._close(None, exc)
 
     def _close(self, timeout: float | None, error: BaseException | None) -> None:
-        untaken = self._desk.untaken() if error is None and self._roster.is_here else ""
-        self._shrinking.close()
+        untaken = self._desk.untaken() if error is None and self._membership.is_here else ""
+        if self._next is not None and not self._has_next:
+            self._next.close()
         try:
-            self._roster.say_why(error)
+            self._membership.say_why(error)
         finally:
-            self._roster.close(timeout)
+            self._membership.close(timeout)
         if untaken:
             warnings.warn(
                 f"rank {self.rank} leaves the World {self.name!r} without what others have sent: {untaken}; every call "
@@ -326,7 +347,8 @@ class World(CollectiveCalls):
     def _repr_html_(self) -> str:
         from zerohop.notebook.ranks import world_html
 
-        return world_html(self)
+        peers = {rank: self.peer(rank) for rank in self.connected()}
+        return world_html(self.name, self.rank, self.state(), self.endpoint, peers)
 
 
 def _patience(options: dict[str, Any]) -> float:
@@ -340,4 +362,4 @@ def _say_why() -> None:
     if hasattr(sys, "ps1"):  # interactive (IPython, too): the last exception there ended no program
         return
     for world in list(_open):
-        world._roster.say_why(getattr(sys, "last_value", None))  # what has ended the program
+        world._membership.say_why(getattr(sys, "last_value", None))  # what has ended the program

@@ -23,8 +23,8 @@ from support.attempt import Attempt, within
 from support.keeper import keep
 from support.link import until
 from support.system import listening_ports, waiting_to_come_in
-from zerohop.runtime_folder import folders, own_folder
-from zerohop.store import Directory
+from zerohop._world.store import Directory
+from zerohop.observe.runtime_folder import folders, own_folder
 
 LONGEST_HANDSHAKE = 15.0  # seconds: a stranger has 10 to say who it is
 NOBODY = 65534

@@ -11,8 +11,8 @@ from support.attempt import Attempt
 from support.collective_calls import KINDS, POISON, Given, Guarded, content, wrong
 from support.patience import SLOW
 from support.ranks import close, results, worlds
+from zerohop.collectives.algorithms import PIECE
 from zerohop.collectives.blocks import Block
-from zerohop.collectives.broadcast import PIECE
 from zerohop.collectives.desk import Desk
 from zerohop.collectives.lines import EAGER
 
@@ -97,7 +97,7 @@ def test_a_small_block_that_is_announced_arrives(rank_threads, monkeypatch, send
     monkeypatch.setattr(
         "zerohop.collectives.desk.Desk.at_once",
         lambda desk, *given, at_once=Desk.at_once: (
-            None if desk._roster.rank == sender else at_once(desk, *given)
+            None if desk._membership.rank == sender else at_once(desk, *given)
         ),
     )
     rank_threads(equal_blocks, 2, 1237, [])
@@ -105,7 +105,7 @@ def test_a_small_block_that_is_announced_arrives(rank_threads, monkeypatch, send
 
 @pytest.mark.parametrize("size", [3, 4, 7])
 def test_a_broadcast_in_pieces_arrives(rank_threads, monkeypatch, size):
-    monkeypatch.setattr("zerohop.collectives.broadcast.PIECE", 100_000)
+    monkeypatch.setattr("zerohop.collectives.algorithms.PIECE", 100_000)
     rank_threads(every_size, size, (EAGER + 1, 200_001, 1_000_003), ["broadcast"])
 
 

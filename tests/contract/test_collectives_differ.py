@@ -10,9 +10,9 @@ import pytest
 import zerohop as zh
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.ranks import close, results, worlds
+from zerohop._world.ending import Cause
+from zerohop._world.failure_reports import MISMATCH, OTHER
 from zerohop.collectives.lines import EAGER
-from zerohop.ending import Cause
-from zerohop.last_words import MISMATCH, OTHER
 
 
 def broadcast(root=0, nbytes=20, dtype="uint8"):

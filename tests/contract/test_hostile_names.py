@@ -9,7 +9,7 @@ import zerohop as zh
 from support.attempt import LOST_WITHIN
 from support.kept_logs import keeping
 from support.link import until
-from zerohop.metrics import prometheus
+from zerohop.observe.metrics import prometheus
 
 RAW = b"\xff\xfe a\nb\0\x1b[2J " + "\u202e\u2028é".encode()
 SHOWN = r"\xff\xfe a\x0ab\x00\x1b[2J \xe2\x80\xae\xe2\x80\xa8é"

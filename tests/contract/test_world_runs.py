@@ -12,8 +12,8 @@ import zerohop as zh
 from support.attempt import Attempt, within
 from support.link import until
 from support.ranks import close, results, worlds
-from zerohop.entries import Entry
-from zerohop.store import Directory
+from zerohop._world.entries import Entry
+from zerohop._world.store import Directory
 
 APART = 3.5  # seconds between the starts of two ranks
 TIMEOUT = 0.5  # of calls that have nobody to talk to

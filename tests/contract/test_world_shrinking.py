@@ -19,8 +19,8 @@ from support.members import Member, ask
 from support.patience import patient
 from support.ranks import TIMEOUT, close, results, worlds
 from support.spawned import is_stopped
-from zerohop.answers import ANSWER
-from zerohop.mpi import GatheredStore
+from zerohop._world.mpi import GatheredStore
+from zerohop._world.store import ANSWER
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -202,7 +202,7 @@ def test_a_world_that_nobody_was_given_is_closed_with_the_old_one(rank_threads):
         made[1].shrink(0)
     with pytest.raises(zh.TransferTimeout, match="that rank has not made its World"):
         made[0].shrink(0.1)
-    not_given = made[0]._shrinking._next
+    not_given = made[0]._next
     assert not not_given.endpoint.closed
     made[0].close()
     assert not_given.endpoint.closed

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from zerohop import logs
+from zerohop.observe import logs
 
 PATIENCE = 20.0  # seconds
 

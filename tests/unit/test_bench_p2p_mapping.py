@@ -8,7 +8,7 @@ import zerohop as zh
 from zerohop.bench.p2p import mapping
 from zerohop.bench.p2p.mapping import Mappings
 from zerohop.bench.p2p.plan import MAPPINGS
-from zerohop.stats import median_error
+from zerohop.observe.stats import median_error
 
 KNOWN_S, FIRST_S = 1.0, 3.0
 

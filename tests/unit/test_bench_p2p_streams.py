@@ -9,8 +9,8 @@ from zerohop.bench.p2p import streams
 from zerohop.bench.p2p.plan import ROUNDS
 from zerohop.bench.p2p.streams import BALL, GATE, PingPong
 from zerohop.bench.p2p.suite import BOUND_S
-from zerohop.bench.pair import Side
 from zerohop.bench.plan import FigureFailed
+from zerohop.bench.side import Side
 
 
 def ping_pong(process: Process, kind: type[PingPong] = PingPong) -> PingPong:

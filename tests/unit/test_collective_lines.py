@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 import zerohop as zh
+from zerohop._world.deadline import Deadline
+from zerohop._world.ending import Told
 from zerohop.collectives import lines as module
-from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.lines import Lines
-from zerohop.ending import Told
 
 SIZE = 4
 
@@ -44,7 +44,7 @@ class FakeCore:
         return self.ended
 
 
-class FakeRoster:
+class FakeMembership:
     def __init__(self):
         self.rank, self.size, self.name = 0, SIZE, "w"
         self.history = SimpleNamespace(difference=lambda rank, peer: None)
@@ -64,8 +64,8 @@ class FakeRoster:
 
 
 @pytest.fixture
-def roster():
-    return FakeRoster()
+def membership():
+    return FakeMembership()
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def asked():
 
 
 @pytest.fixture
-def lines(roster, asked, monkeypatch):
+def lines(membership, asked, monkeypatch):
     monkeypatch.setattr(module, "_core", SimpleNamespace(Lines=FakeCore))
     ending = SimpleNamespace(
         told_by=lambda peer: asked.get(id(peer)),
@@ -83,7 +83,7 @@ def lines(roster, asked, monkeypatch):
         said_by=lambda rank: None,
         check=lambda: None,
     )
-    made = Lines(roster, range(100, 100 + 2 * SIZE), ending)
+    made = Lines(membership, range(100, 100 + 2 * SIZE), ending)
     for rank in (1, 2, 3):
         made.connect(rank, Deadline(1), all_needed=True)
     return made
@@ -98,8 +98,8 @@ def test_what_has_come_ends_the_wait(lines):
         lines.hear([1, 2], True, Deadline(0))
 
 
-def test_last_words_count(roster, lines):
-    roster.peers[1].alive = False
+def test_failure_reports_count(membership, lines):
+    membership.peers[1].alive = False
     lines.core.notes += [3, 1]
     assert lines.hear([1, 2], True, Deadline(1))
     assert lines.core.news == {1, 3}
@@ -108,17 +108,17 @@ def test_last_words_count(roster, lines):
         lines.hear([1, 2], True, Deadline(1))
 
 
-def test_room_of_a_lost_rank_is_not_waited_for(roster, lines):
-    roster.peers[1].alive = False
+def test_room_of_a_lost_rank_is_not_waited_for(membership, lines):
+    membership.peers[1].alive = False
     lines.core.news.add(1)
     with pytest.raises(zh.PeerLost, match="rank 1 is lost"):
         lines.wait_on(1, Deadline(1), [], True)
 
 
 @pytest.mark.parametrize("all_needed", [True, False])
-def test_who_rings_off_ends_what_concerns_it(roster, lines, asked, all_needed):
+def test_who_rings_off_ends_what_concerns_it(membership, lines, asked, all_needed):
     """Of a call of all any rank; of two ranks' only the other one."""
-    asked[id(roster.peers[3])] = ("lost", "rank 2 is lost")
+    asked[id(membership.peers[3])] = ("lost", "rank 2 is lost")
     lines.core.notes.append(-3)
     if all_needed:
         with pytest.raises(Told) as told:
@@ -129,13 +129,13 @@ def test_who_rings_off_ends_what_concerns_it(roster, lines, asked, all_needed):
 
 
 @pytest.mark.parametrize("refuses", [True, False])
-def test_who_is_lost_right_behind_the_look_up_is_lost(roster, lines, refuses):
+def test_who_is_lost_right_behind_the_look_up_is_lost(membership, lines, refuses):
     def route(near, far):
         if refuses:
             raise zh.PeerLost("it left; connect again")
         return SimpleNamespace(settings={})  # of queue pairs that are closed
 
-    roster.peers[1].lookup = lambda name, seconds: "inbox"
-    roster.peers[1].route = route
+    membership.peers[1].lookup = lambda name, seconds: "inbox"
+    membership.peers[1].route = route
     with pytest.raises(zh.PeerLost, match=r"^rank 1 is lost$"):
         lines.meet(1, Deadline(1), [], True)

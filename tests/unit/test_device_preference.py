@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zerohop as zh
 from machine import Machine, dgx, plain, virtual, workstation
-from zerohop.rails import nearest_rails, preferred_adapters
+from zerohop._endpoint.rails import nearest_rails, preferred_adapters
 
 package = importlib.import_module("zerohop.topology")  # the name in zerohop is the function's
 ALL = ",".join(f"mlx5_{number}" for number in range(8))

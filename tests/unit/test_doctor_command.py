@@ -15,12 +15,15 @@ from doctor_host import host_of
 from machine import plain
 from support.program import run_program
 from zerohop.cli import main
-from zerohop.doctor import CHECKS, address, command, trial
+from zerohop.doctor import CHECKS, command, far_end, trial
+from zerohop.doctor.far_end import second_process
+from zerohop.doctor.trial import serve
 from zerohop.endpoint import Endpoint
+from zerohop.local import RankFailed
 
 SOFT = ["--verbs", "soft0"]
 START_S, STOP_S = 30.0, 20.0
-GONE = address.encode(address.MAGIC + b"\x00" * 40)
+GONE = far_end.encode(far_end.MAGIC + b"\x00" * 40)
 
 
 def run(*arguments: str) -> Result:
@@ -104,7 +107,7 @@ def test_pair(tmp_path: Path) -> None:
     with listening(*SOFT) as (process, text):
         file = tmp_path / "address"
         file.write_text(f"{text}\n")
-        for form in (text, address.decode(text).hex(), f"@{file}"):
+        for form in (text, far_end.decode(text).hex(), f"@{file}"):
             done = run("--peer", form, "--json", *SOFT)
             assert done.exit_code == 0, done.output
             outcomes = {o["route"]: o for o in json.loads(done.output)["trials"]}
@@ -158,32 +161,35 @@ def test_address_forms(tmp_path: Path) -> None:
     raw = bytes(range(200, 256)) * 2
     file = tmp_path / "raw"
     file.write_bytes(raw)
-    assert address.decode(address.encode(raw)) == raw
-    assert address.decode(raw.hex()) == raw
-    assert address.decode(f"@{file}") == raw
+    assert far_end.decode(far_end.encode(raw)) == raw
+    assert far_end.decode(raw.hex()) == raw
+    assert far_end.decode(f"@{file}") == raw
     file.write_text(raw.hex() + "\n")
-    assert address.decode(f"@{file}") == raw
+    assert far_end.decode(f"@{file}") == raw
 
 
-def test_counterpart_ends_with_its_parent() -> None:
+def test_second_process_ends_with_its_parent() -> None:
     code = """
-import sys
-from zerohop.doctor.counterpart import counterpart
-from zerohop.doctor import counterpart as module
-import subprocess
-popen = subprocess.Popen
-def watched(*a, **k):
-    process = popen(*a, **k)
+import multiprocessing
+import os
+from zerohop.doctor.far_end import second_process
+from zerohop.doctor.trial import serve
+with second_process(serve, "soft0"):
+    [process] = multiprocessing.active_children()
     print(process.pid, flush=True)
-    return process
-module.subprocess.Popen = watched
-with counterpart("soft0"):
-    import os
     os.kill(os.getpid(), 9)
 """
     done = run_program(code)
     assert done.returncode == -signal.SIGKILL, done.stderr
     pidfd_gone(int(done.stdout))
+
+
+def test_second_process_that_does_not_start() -> None:
+    with (
+        pytest.raises(RankFailed, match=r"did not start.*mlx5_99"),
+        second_process(serve, "mlx5_99"),
+    ):
+        pass
 
 
 def pidfd_gone(pid: int) -> None:

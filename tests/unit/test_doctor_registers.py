@@ -10,8 +10,8 @@ import pytest
 from doctor_host import cuda_of, host_of
 from machine import Machine, dgx, virtual
 from zerohop.doctor import gpudirect, pcie
-from zerohop.doctor.config_space import device_control
 from zerohop.doctor.facts import Verbs, VerbsDevice
+from zerohop.doctor.pcie import device_control
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import zerohop as zh
 from support.pages import GPU, PAGES, blocks, commands, program, promised, text
 from support.program import run_program
 from zerohop import cli
-from zerohop.doctor.address import MAGIC, encode
+from zerohop.doctor.far_end import MAGIC, encode
 
 # Programs that a page has as a file, each with a test in test_readme.py; blocks for a GPU have theirs in
 # test_readme_kernels.py and tests/gpu/test_page_programs.py.

@@ -19,9 +19,9 @@ import pytest
 import zerohop as zh
 from support.forking import forking
 from support.program import run_program
-from zerohop import exposure
-from zerohop.exposure import LOCAL, Place, place_of
-from zerohop.runtime_folder import folders, own_folder
+from zerohop.observe import exposure
+from zerohop.observe.exposure import LOCAL, Place, place_of
+from zerohop.observe.runtime_folder import folders, own_folder
 
 
 @pytest.fixture(autouse=True)

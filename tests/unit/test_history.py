@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import zerohop as zh
-from zerohop.history import History
+from zerohop._world.history import History
 
 
 class FakeEndpoint:

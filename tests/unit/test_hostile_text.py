@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 import zerohop as zh
 from click.testing import CliRunner
-from zerohop.addresses import Addresses
-from zerohop.affinity import told_local_rank
+from zerohop._endpoint.knobs import KNOBS, chosen
+from zerohop._endpoint.rails import told_local_rank
+from zerohop._world.addresses import Addresses
+from zerohop._world.entries import Entry
+from zerohop._world.launch import launched
+from zerohop._world.store import Directory
 from zerohop.cli import main
-from zerohop.entries import Entry
-from zerohop.exposure import place_of
-from zerohop.knobs import KNOBS, chosen
-from zerohop.launch import launched
-from zerohop.recording import merged
-from zerohop.store import Directory
+from zerohop.observe.exposure import place_of
+from zerohop.observe.recording import merged
 
 SECONDS = 1.0  # of mutations, of each subject
 TELLING = [b"\0", b"\xff", b"-1", b"1e999", b"NaN", b"null", b"[]", b"{}", b'"', b"\n", b"9" * 5000]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import zerohop as zh
 from zerohop import _core
-from zerohop.knobs import KNOBS, VARIABLES, Knobs, chosen, misspelt
+from zerohop._endpoint.knobs import KNOBS, VARIABLES, Knobs, chosen, misspelt
 
 
 def test_each_knob_has_a_keyword_a_default_in_range_and_a_line_in_the_docstring() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from support.forking import forking
-from zerohop.locks import ByteLocks
+from zerohop._world.locks import ByteLocks
 
 HOLDER = """
 import sys
-from zerohop.locks import ByteLocks
+from zerohop._world.locks import ByteLocks
 
 locks = ByteLocks(sys.argv[1])
 assert locks.take(3) and locks.take(1 << 62)

@@ -16,7 +16,8 @@ import zerohop as zh
 from support.kept_logs import PATIENCE, Kept, keeping
 from support.link import until
 from support.program import run_program
-from zerohop import _core, logs
+from zerohop import _core
+from zerohop.observe import logs
 
 
 @pytest.fixture

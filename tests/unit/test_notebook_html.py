@@ -97,8 +97,8 @@ def test_a_peer_shows_its_routes_and_traffic(ends: tuple[zh.Endpoint, zh.Endpoin
     assert f"process {peer.pid} on {peer.host}, connected" in shown.texts
     [host] = [row for row in rows(shown) if row[0] == "host over soft0"]
     [copied] = [row for row in rows(shown) if row[0] == "p2p over cpu"]
-    assert host == ["host over soft0", "2", "·", "·", "·", "·", "2", "6000 B", "·", "·", "·"]
-    assert copied == ["p2p over cpu", "·", "1", "·", "·", "·", "·", "·", "3000 B", "·", "·"]
+    assert host == ["host over soft0", "2", "·", "·", "·", "·", "2", "5.859 KiB", "·", "·", "·"]
+    assert copied == ["p2p over cpu", "·", "1", "·", "·", "·", "·", "·", "2.93 KiB", "·", "·"]
     widths = [width for _, width, _ in shown.bars()]
     assert widths[:4] == [80, 0, 0, 40]  # of the most, 6000 bytes
     far.close()
@@ -129,8 +129,8 @@ def test_memory_shows_what_it_is_and_no_key(ends: tuple[zh.Endpoint, zh.Endpoint
     memory = near.empty((4, 1000), "float32")
     remote = memory.remote
     assert page(memory).texts[0] == "(4, 1000) float32 on cpu"
-    assert "15.6 KiB, writable by peers, registered: host" in page(memory).texts
-    assert f"15.6 KiB, read-write, of endpoint {near.id[:8]}" in page(remote).texts
+    assert "15.62 KiB, writable by peers, registered: host" in page(memory).texts
+    assert f"15.62 KiB, read-write, of endpoint {near.id[:8]}" in page(remote).texts
     for shown in (memory._repr_html_(), remote._repr_html_()):
         assert str(remote.address) not in shown
         assert f"{remote.address:x}" not in shown

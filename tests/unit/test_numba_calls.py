@@ -12,7 +12,7 @@ from numba.core.errors import TypingError
 from support.numba_linker import linked
 from support.program import run_program
 from zerohop import numba as zn
-from zerohop.numba import calls, elements
+from zerohop.numba import calls
 
 sys.path.append(str(Path(__file__).parents[1] / "gpu"))
 from numba_kernels import SIGNATURES
@@ -91,12 +91,11 @@ def defined() -> dict[str, list[str]]:
 
 def declared() -> dict[str, list[str]]:
     found: list[Any] = []
-    for module in (calls, elements):
-        for name, value in vars(module).items():
-            if name.startswith("_") and hasattr(value, "sig"):
-                found.append(value)
-            elif name.startswith("_") and isinstance(value, dict) and not name.startswith("__"):
-                found += value.values()
+    for name, value in vars(calls).items():
+        if name.startswith("_") and hasattr(value, "sig"):
+            found.append(value)
+        elif name.startswith("_") and isinstance(value, dict) and not name.startswith("__"):
+            found += value.values()
     tuples = re.compile(r"UniTuple\((\w+) x 2\)")
     types = {each.name: [each.sig.return_type, *each.sig.args] for each in found}
     return {

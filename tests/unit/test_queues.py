@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import zerohop as zh
+from zerohop._world.queues import Queue
 from zerohop.errors import reworded
-from zerohop.queues import Queue
 
 
 class Scripted:

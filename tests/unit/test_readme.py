@@ -14,7 +14,7 @@ import pytest
 import zerohop as zh
 from support.launchers import PATIENCE, torchrun
 from support.pages import saved, snippet, text
-from zerohop.knobs import KEYWORDS, KNOBS
+from zerohop._endpoint.knobs import KEYWORDS, KNOBS
 
 
 def python(code: str, *arguments: str, cwd: Path) -> subprocess.Popen[str]:

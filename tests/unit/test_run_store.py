@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import zerohop as zh
-from zerohop.run_store import RunStore
-from zerohop.store import Directory
+from zerohop._world.shrinking import RunStore
+from zerohop._world.store import Directory
 
 RANKS = 4
 ROUNDS = 50

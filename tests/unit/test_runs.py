@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import zerohop as zh
 from support.attempt import Attempt
-from zerohop.addresses import Addresses
-from zerohop.entries import Entry
-from zerohop.locks import ByteLocks
-from zerohop.runs import Lead
-from zerohop.store import Directory
+from zerohop._world.addresses import Addresses
+from zerohop._world.entries import Entry
+from zerohop._world.locks import ByteLocks
+from zerohop._world.runs import Lead
+from zerohop._world.store import Directory
 
 SIZE = 3
 

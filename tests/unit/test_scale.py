@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from zerohop._endpoint.knobs import KNOBS
 from zerohop.cli import main
-from zerohop.knobs import KNOBS
 from zerohop.scale import Job, System, limits, weigh
 
 PLENTY = System(descriptors=1 << 30, pinned_nbytes=1 << 50, maps=1 << 30, host_nbytes=1 << 60)

@@ -8,7 +8,7 @@ import pytest
 import zerohop as zh
 from support.dlpack import CUDA, Producer
 from zerohop._core import ArrayView
-from zerohop.spans import Span
+from zerohop._world.parts import Span
 
 
 def test_bytes_and_words_are_the_same_memory() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import zerohop as zh
-from zerohop.addresses import Addresses
-from zerohop.affinity import told_local_rank
-from zerohop.launch import job_from_environment
-from zerohop.store import Directory, open_store
+from zerohop._endpoint.rails import told_local_rank
+from zerohop._world.addresses import Addresses
+from zerohop._world.launch import job_from_environment
+from zerohop._world.store import Directory, open_store
 
 
 class Shelf(dict[str, bytes]):

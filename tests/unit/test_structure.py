@@ -1,12 +1,14 @@
-"""The source tree keeps its shape: includes go one way, siblings do not meet, files stay short.
+"""The source tree keeps its shape: includes and imports go one way, siblings do not meet, files stay short.
 
 base <- {shm, driver <- {softhca, gpu, rdma}} <- engine <- gda <- bindings
 
 The rooms of the engine come in the order of ROOMS; what lies in cpp/engine itself comes before them.
 """
 
+import ast
 import re
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -133,6 +135,41 @@ def length_problems(root: Path) -> list[str]:
     return found
 
 
+def python_imports(root: Path) -> dict[str, set[str]]:
+    """What each module of the package imports of it, also for type checkers alone and within functions."""
+    top = root / "python"
+    paths = {
+        ".".join(path.relative_to(top).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in files(root, ("python/zerohop",), {".py", ".pyi"})
+    }
+    found: dict[str, set[str]] = {}
+    for module, path in paths.items():
+        names: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                full = (f"{node.module}.{alias.name}" for alias in node.names)
+                names.update(name if name in paths else node.module for name in full)
+        found[module] = names & paths.keys() - {module}
+    return found
+
+
+def import_circle(root: Path) -> list[str]:
+    """One of them; empty where there is none."""
+    try:
+        TopologicalSorter(python_imports(root)).prepare()
+    except CycleError as error:
+        circle: list[str] = error.args[1]
+        return circle
+    return []
+
+
+def test_imports_have_no_circle(repository: Path) -> None:
+    assert "zerohop.world" in python_imports(repository)["zerohop"]
+    assert import_circle(repository) == []
+
+
 def test_includes_go_one_way(repository: Path) -> None:
     assert include_problems(repository) == []
 
@@ -230,3 +267,24 @@ def test_planted_include_of_a_device_header_is_found(sound_tree: Path, include: 
 def test_planted_long_file_is_found(sound_tree: Path, file: str) -> None:
     (sound_tree / file).write_text("\n" * (MAX_LINES + 1))
     assert length_problems(sound_tree) == [f"{file}: 401 lines, at most 400"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import zerohop.a",
+        "from zerohop.a import thing",
+        "from zerohop import a",
+        "if TYPE_CHECKING:\n    from zerohop.a import Thing",
+        "def late():\n    from zerohop import a",
+    ],
+)
+def test_planted_circle_is_found(sound_tree: Path, line: str) -> None:
+    package = sound_tree / "python/zerohop"
+    package.mkdir()
+    (package / "a.py").write_text("from zerohop.b import thing\n")
+    (package / "b.py").write_text("from zerohop import c\n")
+    (package / "c.py").write_text("import os\n")
+    assert import_circle(sound_tree) == []
+    (package / "c.py").write_text(f"{line}\n")
+    assert set(import_circle(sound_tree)) == {"zerohop.a", "zerohop.b", "zerohop.c"}

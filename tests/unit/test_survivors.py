@@ -6,13 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from zerohop import survivors
-from zerohop.bound import Bound
-from zerohop.run_store import RunStore
-from zerohop.survivors import Survivors
+from zerohop._world import shrinking
+from zerohop._world.deadline import Deadline
+from zerohop._world.shrinking import RunStore, Survivors
 
 
-class Roster:
+class Membership:
     """Rank 0 of 3; it learns that a rank has died after so many questions whether that one lives."""
 
     name, rank, size = "world", 0, 3
@@ -23,7 +22,7 @@ class Roster:
     def lost_ranks(self) -> list[int]:
         return [1] if self.questions > self.dies_after else []
 
-    def lives(self, rank: int, bound: Bound) -> bool:
+    def lives(self, rank: int, deadline: Deadline) -> bool:
         self.questions += rank == 1
         return rank not in self.lost_ranks()
 
@@ -43,8 +42,8 @@ def agree(dies_after: int) -> list[int]:
     """Rank 1 has come and died; rank 2 has lost it already."""
     notes: dict[int, list[int]] = {1: [], 2: [1]}
     store = Store({f"zerohop/world/shrink/{r}": json.dumps(n).encode() for r, n in notes.items()})
-    roster: Any = Roster(dies_after)
-    return Survivors(roster, RunStore(store, "")).agree(Bound(20.0))
+    membership: Any = Membership(dies_after)
+    return Survivors(membership, RunStore(store, "")).agree(Deadline(20.0))
 
 
 def test_a_death_that_others_have_seen_first_costs_nobody_its_place() -> None:
@@ -54,5 +53,5 @@ def test_a_death_that_others_have_seen_first_costs_nobody_its_place() -> None:
 def test_of_two_that_live_and_have_lost_each_other_the_lower_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(survivors, "_LOST", 0.3)
+    monkeypatch.setattr(shrinking, "_LOST", 0.3)
     assert agree(dies_after=10**9) == [0, 1]

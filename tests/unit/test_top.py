@@ -21,9 +21,9 @@ import zerohop as zh
 from click.testing import CliRunner
 from rich.console import Console
 from zerohop.cli import main
-from zerohop.top import sources, view
-from zerohop.top.rates import Row, rows_between
-from zerohop.top.sources import Answer, Source, ask_all, local_sources, named_source
+from zerohop.observe import sources, view
+from zerohop.observe.rates import Row, rows_between
+from zerohop.observe.sources import Answer, Source, ask_all, local_sources, named_source
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ import zerohop as zh
 from click.testing import CliRunner, Result
 from support.patience import patient
 from zerohop.cli import main
-from zerohop.doctor.address import decode
+from zerohop.doctor.far_end import decode
 from zerohop.verify import target
 from zerohop.verify import tester as testers
 from zerohop.verify.patterns import PATTERNS

@@ -8,7 +8,7 @@ from zerohop.bench.pair import work
 from zerohop.bench.plan import MIB, Order
 from zerohop.bench.rows import Row, medians
 from zerohop.local import Ranks
-from zerohop.stats import percentiles
+from zerohop.observe.stats import percentiles
 
 SUITE = "perftest"
 DEVICE = "soft0"

@@ -6,17 +6,15 @@ import asyncio
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from zerohop import _core
 from zerohop.bench.loops import batches
 from zerohop.bench.plan import Found, PeerFailed
-from zerohop.stats import percentiles
-
-if TYPE_CHECKING:
-    from zerohop.bench.pair import Side
+from zerohop.bench.side import Side
+from zerohop.observe.stats import percentiles
 
 POSTS = 32  # under one clock reading: fewer than the send queue takes
 BATCHES = 200

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from zerohop.bench.loops import LOOP_TIMEOUT_S, WAITS, polled_ping_pong, stream_
 from zerohop.bench.plan import KIB, Order, window
 from zerohop.bench.rows import OURS
 from zerohop.bench.runner import Entry
+from zerohop.bench.side import Side, join
 from zerohop.bench.workers import Player, Workers, serve
 from zerohop.local import Link
 
@@ -25,39 +25,6 @@ BLOCK_TESTS = {"write_many_4k": 4 * KIB, "write_many_64k": 64 * KIB}  # test: by
 BY_DEVICE = "p2p=0: the device moves the bytes, as between hosts"  # a setting of ours
 SLOT = 1  # the notification slot of the ping-pong, on both sides
 TAG = 7
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of the two workers. Every test moves bytes between the beginnings of the two arenas."""
-
-    first: bool  # begins the ping-pong, and is the active one elsewhere
-    endpoint: zh.Endpoint
-    peer: zh.Peer
-    arena: zh.Memory
-    remote: zh.RemoteMemory
-
-    def inbox(self, nbytes: int) -> slice:
-        """Where a write lands that nothing announces: away from where it comes from, on both sides."""
-        half = self.arena.nbytes // 2
-        return slice(half, half + nbytes)
-
-    def pairs(self, block: int, count: int) -> list[tuple[zh.Memory, zh.RemoteMemory]]:
-        """`count` blocks of `block` bytes, each written to another place than it comes from."""
-        places = [(7 * i + 3) % count for i in range(count)]  # 7 and a power of two: a permutation
-        return [
-            (
-                self.arena[i * block : (i + 1) * block],
-                self.remote[place * block : (place + 1) * block],
-            )
-            for i, place in enumerate(places)
-        ]
-
-
-def join(link: Link, endpoint: zh.Endpoint, arena: zh.Memory) -> Side:
-    peer = endpoint.connect(link.exchange(endpoint.address)[1 - link.rank])
-    remote = link.exchange(arena.remote)[1 - link.rank]
-    return Side(link.rank == 0, endpoint, peer, arena, remote)
 
 
 class PythonLoops:

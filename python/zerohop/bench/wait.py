@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import zerohop as zh
+from zerohop._world.mpi import GatheredStore
 from zerohop.bench.loops import Call, Job, ping_pong
 from zerohop.bench.pair import connect_tcp, entry_of
 from zerohop.bench.peers import mpi, torch
@@ -27,7 +28,6 @@ from zerohop.bench.targets import Verdict
 from zerohop.bench.workers import Player, Workers
 from zerohop.host import human_bytes, human_seconds
 from zerohop.local import Link
-from zerohop.mpi import GatheredStore
 
 QUICK_SECONDS = 0.1  # a time slice or two of each rank: several of a job share a core
 NBYTES = 8

@@ -19,7 +19,7 @@ from zerohop.bench.plan import (
 from zerohop.bench.stopping import die_with_parent
 from zerohop.errors import Error, RouteUnavailable
 from zerohop.local import Link, Ranks
-from zerohop.stats import percentiles
+from zerohop.observe.stats import percentiles
 
 BOUND_S = 120.0  # for any one answer; of the first, the import of PyTorch included
 MOST_TIMES = 200_000

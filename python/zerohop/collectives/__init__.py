@@ -6,8 +6,8 @@ One keyword for that, and not a second set of names as MPI's Ibcast beside Bcast
 order: collectives run one after the other as they were called, waited for or not, so that what is called next never
 overtakes. An object is returned in both cases, so that code can take either.
 
-How the bytes go: exchange.py and cpp/engine/collective. Who sends to whom: broadcast.py, scatter.py,
-all_gather.py and all_to_all.py. What becomes of the others when one fails: zerohop/ending.py.
+How the bytes go: exchange.py and cpp/engine/collective. Who sends to whom: algorithms.py. What becomes of
+the others when one fails: zerohop/_world/ending.py.
 """
 
 from zerohop.collectives.calls import CollectiveCalls

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
-from zerohop.numbers import whole
-from zerohop.spans import Span
+from zerohop._endpoint.numbers import whole
+from zerohop._world.parts import Span
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from zerohop.endpoint import Endpoint
-
-__all__ = ["Block", "Flat", "check_apart", "cut", "cut_evenly"]
 
 
 class Flat:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from zerohop._world.history import ALL_GATHER, ALL_TO_ALL, BROADCAST, GATHER, SCATTER
 from zerohop.collectives.desk import Desk, How
 from zerohop.collectives.order import Collective
 from zerohop.collectives.start import (
@@ -15,9 +16,6 @@ from zerohop.collectives.start import (
     start_scatter,
     start_send_recv,
 )
-from zerohop.history import ALL_GATHER, ALL_TO_ALL, BROADCAST, GATHER, SCATTER
-
-__all__ = ["CollectiveCalls"]
 
 
 class _NoReduction:

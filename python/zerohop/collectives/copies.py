@@ -6,19 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zerohop.bound import Bound
+from zerohop._world.deadline import Deadline
 from zerohop.collectives.blocks import Block, Flat
-from zerohop.collectives.deadline import Deadline
 
 if TYPE_CHECKING:
-    from zerohop.roster import Roster
-
-__all__ = ["Copier"]
+    from zerohop._world.membership import Membership
 
 
 class Copier:
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
         self._byte: Any = None  # for wait_for()
 
     def copy(self, target: Block, source: Block, deadline: Deadline) -> None:
@@ -28,9 +25,9 @@ class Copier:
         if target.on_host and source.on_host:
             target.bytes[:] = source.bytes
             return
-        roster = self._roster
-        whole = roster.own_endpoint().register(source.flat.array).reshape(-1)
-        back = roster.peer(roster.rank, Bound(deadline.left))
+        membership = self._membership
+        whole = membership.own_endpoint().register(source.flat.array).reshape(-1)
+        back = membership.peer(membership.rank, deadline)
         back.write(whole[source.elements], target.memory.remote).wait(deadline.left)
 
     def fill(self, target: Block, payload: bytes, deadline: Deadline) -> None:
@@ -45,7 +42,7 @@ class Copier:
 
     def scratch(self, nbytes: int, like: Block, *, for_gpus: bool) -> Block:
         """Memory of the host, of the same dtype. for_gpus: copies between it and GPUs are to come."""
-        endpoint, flat = self._roster.endpoint, like.flat
+        endpoint, flat = self._membership.endpoint, like.flat
         if for_gpus and nbytes:
             return Flat(
                 endpoint, endpoint.empty(nbytes // flat.itemsize, flat.dtype), "scratch"
@@ -56,10 +53,10 @@ class Copier:
 
     def wait_for(self, stream: Any, deadline: Deadline) -> None:
         """Until a stream of a GPU has done what it was given so far. Raises TransferTimeout, CudaError, TypeError."""
-        roster = self._roster
+        membership = self._membership
         if self._byte is None:
-            self._byte = roster.endpoint.empty(1)
-        back = roster.peer(roster.rank, Bound(deadline.left))
+            self._byte = membership.endpoint.empty(1)
+        back = membership.peer(membership.rank, deadline)
         # A write between arrays of the host waits for the stream by itself.
         source = np.zeros(1, np.uint8)
         back.write(source, self._byte.remote, stream=stream, timeout=deadline.left).wait(

@@ -6,22 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zerohop import _core
+from zerohop._endpoint.numbers import whole
+from zerohop._world.deadline import SLICE, Deadline
+from zerohop._world.ending import Ending
+from zerohop._world.history import KINDS, NO_ROOT, Called
 from zerohop.collectives.blocks import Block, Flat, cut, cut_evenly
 from zerohop.collectives.copies import Copier
-from zerohop.collectives.deadline import SLICE, Deadline
 from zerohop.collectives.exchange import Exchange, Move, Stop
 from zerohop.collectives.lines import Lines
 from zerohop.collectives.order import Collective, Common, Order
 from zerohop.collectives.turn import Turn
-from zerohop.ending import Ending
 from zerohop.errors import RouteUnavailable
-from zerohop.history import KINDS, NO_ROOT, Called
-from zerohop.numbers import whole
 
 if TYPE_CHECKING:
-    from zerohop.roster import Roster
-
-__all__ = ["Desk", "How"]
+    from zerohop._world.membership import Membership
 
 
 class How(NamedTuple):
@@ -35,19 +33,19 @@ class How(NamedTuple):
 class Desk:
     """slots: on every rank's board, two for each rank."""
 
-    def __init__(self, roster: Roster, slots: range, ending: Ending) -> None:
-        self._roster, self._slots = roster, slots
-        self._lines, self._copier = Lines(roster, slots, ending), Copier(roster)
+    def __init__(self, membership: Membership, slots: range, ending: Ending) -> None:
+        self._membership, self._slots = membership, slots
+        self._lines, self._copier = Lines(membership, slots, ending), Copier(membership)
         self._calls = _core.SmallCollectives(
-            roster.endpoint,
+            membership.endpoint,
             self._lines.core,
-            roster.history.log,
-            roster.rank,
-            roster.size,
-            roster.last_words.bell,
+            membership.history.log,
+            membership.rank,
+            membership.size,
+            membership.reports.bell,
             SLICE,
             [
-                Collective(f"{kind} of {roster.name!r}", roster.endpoint.timeout, True)
+                Collective(f"{kind} of {membership.name!r}", membership.endpoint.timeout, True)
                 for kind in KINDS
             ],
         )
@@ -55,23 +53,23 @@ class Desk:
 
     @property
     def own_rank(self) -> int:
-        return self._roster.rank
+        return self._membership.rank
 
     def rank(self, rank: int, what: str = "root") -> int:
         """what: names the argument. Raises IndexError, TypeError."""
         number = whole(what, rank)
-        if not 0 <= number < self._roster.size:
-            raise IndexError(f"{what} {rank}: ranks go from 0 to {self._roster.size - 1}")
+        if not 0 <= number < self._membership.size:
+            raise IndexError(f"{what} {rank}: ranks go from 0 to {self._membership.size - 1}")
         return number
 
     def flat(self, array: Any, what: str, *, writable: bool = False) -> Flat:
-        return Flat(self._roster.endpoint, array, what, writable=writable)
+        return Flat(self._membership.endpoint, array, what, writable=writable)
 
     def parts(
         self, given: Any, what: str, counts: Iterable[int] | None, *, writable: bool = False
     ) -> tuple[list[Flat], list[Block]]:
         """A list of arrays, one for each rank, or an array cut along its first axis. The arrays, and the blocks by rank."""
-        size = self._roster.size
+        size = self._membership.size
         if given is None:
             raise TypeError(
                 f"{what} is None: here it must be a list of {size} arrays, one for each rank, or one array that is cut along "
@@ -160,12 +158,12 @@ class Desk:
         flats: Sequence[Flat],
         how: How,
     ) -> Collective:
-        self._roster.check_open()
-        if not self._slots and self._roster.size > 1:
+        self._membership.check_open()
+        if not self._slots and self._membership.size > 1:
             raise RouteUnavailable(
-                f"a World of {self._roster.size} ranks has not two slots left for each: use segments"
+                f"a World of {self._membership.size} ranks has not two slots left for each: use segments"
             )
-        seconds = self._roster.bound(how.timeout)
+        seconds = self._membership.bound(how.timeout)
         if how.stream is not None:
             self._copier.wait_for(how.stream, Deadline(seconds))
         return self._order.start(kind, common, run, flats, seconds, how.wait)

@@ -9,16 +9,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from zerohop import _core
+from zerohop._world.deadline import Deadline
+from zerohop._world.ending import Mismatch
+from zerohop._world.history import KINDS, Called
 from zerohop.collectives.blocks import Block, Flat
 from zerohop.collectives.copies import Copier
-from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.lines import EAGER, Lines
-from zerohop.ending import Mismatch
 from zerohop.errors import Error
-from zerohop.history import KINDS, Called
-
-__all__ = ["Exchange", "Move", "Stop"]
-
 
 # As _core.Exchange.run() has it: what is to be looked at, the rank that it is about, and more.
 Stop: TypeAlias = tuple[str, int, Any]
@@ -50,7 +47,7 @@ class Exchange:
             self._lines.connect(move.rank, self._deadline, all_needed=self._of_all)
         self._receives = receives
         self._exchange = _core.Exchange(
-            self._lines.roster.endpoint,
+            self._lines.membership.endpoint,
             self._lines.core,
             [_row(move) for move in sends],
             [_row(move) for move in receives],
@@ -101,7 +98,7 @@ class Exchange:
             try:
                 detail.wait(deadline.left)
             except Error as error:
-                raise lines.roster.named(error, rank) from None
+                raise lines.membership.named(error, rank) from None
         elif news == "payload":
             number, payload = detail
             self._copier.fill(self._place(number), payload, deadline)
@@ -115,7 +112,7 @@ class Exchange:
         if self._receives:
             return self._receives[number].block
         out, begin, nbytes = self._exchange.place(number)
-        flat = Flat(self._lines.roster.endpoint, out, "out", writable=True)
+        flat = Flat(self._lines.membership.endpoint, out, "out", writable=True)
         self._flats.append(flat)
         return Block(flat, begin, nbytes)
 
@@ -132,7 +129,7 @@ class Exchange:
     def _named(self, error: Error) -> Error:
         """Whose message says which rank it is about."""
         rank = self._exchange.culprit
-        return error if rank is None else self._lines.roster.named(error, rank)
+        return error if rank is None else self._lines.membership.named(error, rank)
 
 
 def _row(move: Move) -> tuple[Any, ...]:

@@ -11,17 +11,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from zerohop import _core
-from zerohop.bound import Bound
-from zerohop.collectives.deadline import SLICE, Deadline
-from zerohop.ending import Ending, Mismatch, Told
+from zerohop._world.deadline import SLICE, Deadline
+from zerohop._world.ending import Ending, Mismatch, Told
+from zerohop._world.history import BROADCAST, KINDS, SAME_CALLS, SEND_RECV, called
+from zerohop._world.membership import who_has
 from zerohop.errors import Error, PeerLost, TransferTimeout
-from zerohop.history import BROADCAST, KINDS, SAME_CALLS, SEND_RECV, called
-from zerohop.roster import who_has
 
 if TYPE_CHECKING:
-    from zerohop.roster import Roster
-
-__all__ = ["EAGER", "Label", "Lines", "label_text"]
+    from zerohop._world.membership import Membership
 
 EAGER = _core.Lines.EAGER  # bytes of a block that goes along with its header
 _STEP = 1.0  # seconds of waiting for a rank that has not started, between two looks
@@ -39,10 +36,10 @@ def label_text(label: Label) -> str:
 class Lines:
     """slots: of this rank's board and of all others'."""
 
-    def __init__(self, roster: Roster, slots: range, ending: Ending) -> None:
-        self.roster = roster
-        self._ending, self._history = ending, roster.history
-        self.core = _core.Lines(roster.endpoint, roster.rank, slots.start, len(slots) // 2)
+    def __init__(self, membership: Membership, slots: range, ending: Ending) -> None:
+        self.membership = membership
+        self._ending, self._history = ending, membership.history
+        self.core = _core.Lines(membership.endpoint, membership.rank, slots.start, len(slots) // 2)
         self._peers: dict[int, _core.Peer] = {}
         self._inboxes: dict[int, _core.Memory] = {}
         self._turns = itertools.count()  # whom to ask next
@@ -51,26 +48,26 @@ class Lines:
         """At the first use. all_needed: the call is everybody's. Raises TransferTimeout, PeerLost, Told."""
         if rank in self._peers:
             return
-        roster = self.roster
+        membership = self.membership
         while True:
             try:
-                peer = roster.peer(rank, Bound(min(_STEP, deadline.left)))
+                peer = membership.peer(rank, Deadline(min(_STEP, deadline.left)))
                 break
             except TransferTimeout:
                 self.check((), all_needed=all_needed)
                 if deadline.passed:
                     raise
-        inbox = roster.endpoint.empty(_core.Lines.INBOX)
+        inbox = membership.endpoint.empty(_core.Lines.INBOX)
         self.core.add(rank, peer, inbox)
         self._peers[rank], self._inboxes[rank] = peer, inbox
-        roster.endpoint.share(_inbox_name(roster.name, rank, roster.rank), inbox)
+        membership.endpoint.share(_inbox_name(membership.name, rank, membership.rank), inbox)
 
     def meet(
         self, rank: int, deadline: Deadline, needed: Collection[int], all_needed: bool
     ) -> None:
         """Looks that rank's inbox up, until it is there. needed: as check() has it. Raises as wait_on() does."""
-        roster, peer = self.roster, self._peers[rank]
-        name = _inbox_name(roster.name, roster.rank, rank)
+        membership, peer = self.membership, self._peers[rank]
+        name = _inbox_name(membership.name, membership.rank, rank)
         while True:
             try:
                 inbox = peer.lookup(name, deadline.slice)
@@ -78,7 +75,7 @@ class Lines:
             except TransferTimeout:
                 self.wait_on(rank, deadline, needed, all_needed)
             except Error as error:
-                raise roster.named(error, rank) from None
+                raise membership.named(error, rank) from None
         try:
             settings = peer.route(self._inboxes[rank], inbox).settings
         except PeerLost:
@@ -113,7 +110,7 @@ class Lines:
         """
         while self.core.listen():
             pass
-        self.roster.check_open()
+        self.membership.check_open()
         self._ending.check()
         waited_for = [rank for rank in needed if not self.core.has_news(rank)]
         lost = [rank for rank in waited_for if not self._peers[rank].alive]
@@ -136,12 +133,12 @@ class Lines:
         if its[0] == own[0] == SEND_RECV:
             rule = "the array received into must have the size and dtype of the one sent"
         return Mismatch(
-            f"rank {rank} has called {label_text(its)}, rank {self.roster.rank} {label_text(own)}: {rule}"
+            f"rank {rank} has called {label_text(its)}, rank {self.membership.rank} {label_text(own)}: {rule}"
         )
 
     def untaken(self) -> dict[int, list[str]]:
         """What has come from which rank and no call has taken, in words; while none is under way."""
-        if not self._peers or self.roster.endpoint.closed:
+        if not self._peers or self.membership.endpoint.closed:
             return {}
         while self.core.listen():
             pass
@@ -169,7 +166,7 @@ class Lines:
         cause = self._ending.said_by(rank)
         if cause is not None:
             return Told(rank, cause)
-        return PeerLost(self.roster.lost(rank))
+        return PeerLost(self.membership.lost(rank))
 
 
 def _inbox_name(name: str, source: int, target: int) -> str:

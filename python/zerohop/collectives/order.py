@@ -8,15 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from zerohop import _core
+from zerohop._world.deadline import Deadline
+from zerohop._world.ending import Cause, Ending, Mismatch, Told
+from zerohop._world.failure_reports import LATE, LOST, MISMATCH, OTHER, described
+from zerohop._world.history import Called
 from zerohop.collectives.blocks import Flat
-from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.lines import Lines
-from zerohop.ending import Cause, Ending, Mismatch, Told
 from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
-from zerohop.history import Called
-from zerohop.last_words import LATE, LOST, MISMATCH, OTHER, described
-
-__all__ = ["Collective", "Common", "Order"]
 
 # Of a call, what all ranks must have in common beside its kind: root, bytes (None: each its own) and dtype.
 Common: TypeAlias = tuple[int, "int | None", str]
@@ -97,7 +95,7 @@ class _Work:
 class Order:
     def __init__(self, lines: Lines, ending: Ending, calls: _core.SmallCollectives) -> None:
         self._lines, self._ending, self._calls = lines, ending, calls
-        self._history = lines.roster.history
+        self._history = lines.membership.history
         self._lock = threading.Lock()  # around the following; never held while waiting
         self._last: Collective | None = None
         self._behind: deque[_Work] = deque()  # for the thread, which ends when there is no more
@@ -149,7 +147,7 @@ class Order:
 
     def _text(self, kind: str, number: int) -> str:
         """number: 0 for a send_recv, which concerns two ranks, and for a call that is none."""
-        text = f"{kind} of {self._lines.roster.name!r}"
+        text = f"{kind} of {self._lines.membership.name!r}"
         return f"{text}, call {number}" if number else text
 
     def _add(self, kind: str, common: Common) -> Called:
@@ -227,8 +225,8 @@ class Order:
         """Tells the others; returns what to raise here."""
         self._ending.look()
         if isinstance(caught, PeerLost) and self._ending.cause is not None:  # it said why
-            caught = Told(self._lines.roster.rank, self._ending.cause)
-        cause, error = _diagnosis(caught, text, self._lines.roster.rank)
+            caught = Told(self._lines.membership.rank, self._ending.cause)
+        cause, error = _diagnosis(caught, text, self._lines.membership.rank)
         self._ending.declare(cause)
         if self._calls.mine:  # else another thread is among the lines
             self._lines.ring_off()

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from zerohop.collectives.all_gather import all_gather
-from zerohop.collectives.all_to_all import all_to_all, send_recv
+from zerohop.collectives.algorithms import (
+    all_gather,
+    all_to_all,
+    broadcast,
+    gather,
+    scatter,
+    send_recv,
+)
 from zerohop.collectives.blocks import Block, Flat, check_apart
-from zerohop.collectives.broadcast import broadcast
 from zerohop.collectives.desk import Desk, How
 from zerohop.collectives.order import Collective
-from zerohop.collectives.scatter import gather, scatter
-
-__all__ = [
-    "start_all_gather",
-    "start_all_to_all",
-    "start_broadcast",
-    "start_gather",
-    "start_scatter",
-    "start_send_recv",
-]
 
 
 def start_broadcast(desk: Desk, array: Any, root: int, how: How) -> Collective:

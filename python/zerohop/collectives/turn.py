@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from zerohop._world.deadline import Deadline
+from zerohop._world.history import Called
 from zerohop.collectives.blocks import Block
 from zerohop.collectives.copies import Copier
-from zerohop.collectives.deadline import Deadline
 from zerohop.collectives.exchange import Exchange, Move
 from zerohop.collectives.lines import Lines
-from zerohop.history import Called
-
-__all__ = ["Turn"]
 
 
 @dataclass(frozen=True)
@@ -26,11 +24,11 @@ class Turn:
 
     @property
     def rank(self) -> int:
-        return self.lines.roster.rank
+        return self.lines.membership.rank
 
     @property
     def size(self) -> int:
-        return self.lines.roster.size
+        return self.lines.membership.size
 
     @property
     def root(self) -> int:

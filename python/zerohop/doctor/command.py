@@ -11,19 +11,18 @@ from typing import Any
 
 from rich.console import Console
 
-from zerohop.doctor.address import encode
+from zerohop._endpoint.knobs import chosen, misspelt
 from zerohop.doctor.checks import examine
-from zerohop.doctor.counterpart import CounterpartFailed, counterpart
+from zerohop.doctor.far_end import encode, greet, second_process
 from zerohop.doctor.finding import Finding
-from zerohop.doctor.greeting import greet
 from zerohop.doctor.host import Host
 from zerohop.doctor.report import print_findings, print_matrix, print_outcomes, print_verdicts
 from zerohop.doctor.routes import ROUTES, Verdict, judge
 from zerohop.doctor.sharing import p2p_matrix
-from zerohop.doctor.trial import TIMEOUT_S, Outcome, share, try_pair, try_routes
+from zerohop.doctor.trial import TIMEOUT_S, Outcome, serve, share, try_pair, try_routes
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error
-from zerohop.knobs import chosen, misspelt
+from zerohop.local import RankFailed
 
 
 def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) -> bool:
@@ -88,13 +87,16 @@ def _try_here(verdict: Verdict, device: str | None) -> Outcome:
     if not verdict.possible:
         return Outcome(verdict.route, "absent", f"not tried: {verdict.reason}")
     try:
-        return _with_counterpart(verdict.route, device)
-    except (Error, CounterpartFailed) as error:
+        return _with_second_process(verdict.route, device)
+    except (Error, RankFailed) as error:
         return Outcome(verdict.route, "fail", str(error))
 
 
-def _with_counterpart(route: str, device: str | None) -> Outcome:
-    with counterpart(device) as address, Endpoint(device, timeout=TIMEOUT_S, p2p=1) as endpoint:
+def _with_second_process(route: str, device: str | None) -> Outcome:
+    with (
+        second_process(serve, device) as address,
+        Endpoint(device, timeout=TIMEOUT_S, p2p=1) as endpoint,
+    ):
         return try_routes(endpoint, address, (route,))[0]
 
 

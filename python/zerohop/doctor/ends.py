@@ -12,10 +12,10 @@ import numpy as np
 
 from zerohop import __version__, verbs
 from zerohop._core import Peer
+from zerohop._endpoint.knobs import chosen
 from zerohop.doctor.finding import Finding
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error
-from zerohop.knobs import chosen
 
 FACTS = "doctor/facts"  # the name under which an end shares what it brings, as JSON
 LARGEST = 1 << 16  # bytes: what claims to be more is none

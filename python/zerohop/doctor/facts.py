@@ -10,9 +10,12 @@ import re
 import resource
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 PROBE_TIMEOUT_S = 60.0  # a first context on eight GPUs takes tens of seconds
 PIDFD_OPEN, PIDFD_GETFD = 434, 438  # the same numbers on every architecture (man syscalls)
@@ -151,3 +154,32 @@ def torch_cuda() -> str | None:
         return None
     match = re.search(r"^cuda\b[^=]*=\s*['\"](\d+\.\d+)", text, re.MULTILINE)
     return match.group(1) if match else None
+
+
+NBYTES = 64 << 10
+TIMEOUT_S = 5.0
+
+
+def loopback() -> tuple[bool, str]:
+    """Whether bytes and a notification arrive, and what happened; takes seconds at most."""
+    from zerohop.endpoint import Endpoint
+    from zerohop.errors import Error
+
+    begin = time.perf_counter()
+    sent = np.random.default_rng(1).integers(0, 256, NBYTES, dtype="uint8")
+    try:
+        with (
+            Endpoint("soft0", timeout=TIMEOUT_S, p2p=0) as here,
+            Endpoint("soft0", timeout=TIMEOUT_S, p2p=0) as there,
+        ):
+            inbox = there.empty(NBYTES)
+            here.connect(there.address).write(
+                here.register(sent), inbox.remote, notify=(1, 1)
+            ).wait()
+            there.wait_notify(1)
+            arrived = bool(np.array_equal(np.asarray(inbox), sent))
+    except (Error, OSError, ValueError) as error:
+        return False, str(error)
+    if not arrived:
+        return False, f"other bytes arrived than the {NBYTES} that were written"
+    return True, f"64 KiB and a notification arrived; {time.perf_counter() - begin:.2f} s in all"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from zerohop.doctor.config_space import device_control
 from zerohop.doctor.finding import Finding, State, worst
 from zerohop.doctor.host import Host
+from zerohop.doctor.pcie import device_control
 from zerohop.host import human_bytes
 from zerohop.topology import Gpu
 

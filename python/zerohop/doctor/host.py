@@ -10,7 +10,6 @@ from pathlib import Path
 
 from zerohop import _core
 from zerohop.doctor import facts
-from zerohop.doctor.loopback import loopback
 from zerohop.topology import Topology, topology
 from zerohop.topology.tree import Tree
 
@@ -33,7 +32,7 @@ class Host:
     ask_torch_cuda: Callable[[], str | None] = facts.torch_cuda
     ask_kernels: Callable[[], bool] = _core.has_kernels
     ask_nvtx: Callable[[], bool] = _core.has_nvtx
-    ask_loopback: Callable[[], tuple[bool, str]] = loopback
+    ask_loopback: Callable[[], tuple[bool, str]] = facts.loopback
 
     @cached_property
     def tree(self) -> Tree:

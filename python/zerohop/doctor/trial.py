@@ -15,10 +15,12 @@ import numpy.typing as npt
 
 from zerohop._core import Memory, Peer, RemoteMemory
 from zerohop.doctor import ends
+from zerohop.doctor.far_end import stay
 from zerohop.doctor.finding import Finding, State
 from zerohop.doctor.routes import ROUTES
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error, PeerLost, RouteUnavailable
+from zerohop.local import Link
 
 NBYTES = 64 << 10
 TIMEOUT_S = 10.0  # of connecting and of each step
@@ -31,6 +33,13 @@ class Outcome:
     route: str
     state: State
     evidence: str
+
+
+def serve(link: Link, device: str | None) -> None:
+    """The end that is tried, in a process of its own."""
+    with Endpoint(device, timeout=TIMEOUT_S, p2p=1) as endpoint:
+        share(endpoint)
+        stay(link, endpoint)
 
 
 def share(endpoint: Endpoint) -> str:

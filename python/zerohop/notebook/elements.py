@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["BLUE", "GREEN", "GREY", "RED", "Markup", "card", "element", "muted", "table"]
-
 # They stand out from white and from black. Text takes the colour of what is around it.
 BLUE, GREEN, RED, GREY = "#3b82f6", "#65a30d", "#dc2626", "#8b8f98"
 

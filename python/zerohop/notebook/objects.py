@@ -7,7 +7,7 @@ from functools import singledispatch
 from typing import Any
 
 from zerohop import _core
-from zerohop.notebook.amounts import nbytes_text
+from zerohop.host import human_bytes
 from zerohop.notebook.elements import (
     BLUE,
     GREEN,
@@ -21,8 +21,6 @@ from zerohop.notebook.elements import (
     table,
 )
 from zerohop.notebook.timeline import bar_of, draw, failure_of
-
-__all__ = ["html", "peer_rows"]
 
 _MOST = 50  # rows of a table
 _OPERATIONS = ("writes", "reads", "atomics", "sends", "recvs")
@@ -62,7 +60,7 @@ def _(transfer: _core.Transfer) -> str:
         parts.append(draw([bar]))
     else:
         parts.append(muted("zh.keep_times() keeps the times of later ones"))
-    title = f"{nbytes_text(transfer.nbytes)}, {state}"
+    title = f"{human_bytes(transfer.nbytes)}, {state}"
     return card(title, "Transfer", *parts, color=color)
 
 
@@ -85,7 +83,7 @@ def _array_card(
     memory: _core.Memory | _core.RemoteMemory, kind: str, words: list[str], color: str
 ) -> str:
     what = f"{memory.shape} {memory.dtype} on {memory.device}"
-    below = ", ".join([nbytes_text(memory.nbytes), *words])
+    below = ", ".join([human_bytes(memory.nbytes), *words])
     return card(what, kind, element("div", below), color=color)
 
 
@@ -161,7 +159,7 @@ def _count(number: int) -> Markup:
 
 
 def _amount(nbytes: int) -> Markup:
-    return element("span", nbytes_text(nbytes)) if nbytes else muted("·")
+    return element("span", human_bytes(nbytes)) if nbytes else muted("·")
 
 
 def _folded(summary: str, *children: Child) -> Markup:

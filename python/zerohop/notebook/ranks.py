@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -11,47 +12,45 @@ from zerohop.notebook.elements import GREEN, GREY, RED, Child, card, element, mu
 from zerohop.notebook.objects import peer_rows
 
 if TYPE_CHECKING:
-    from zerohop.world import World
-
-__all__ = ["world_html"]
+    from zerohop._core import Endpoint, Peer
 
 _MOST = 64  # ranks in rows of their own
 
 
-def world_html(world: World) -> str:
-    """Connects to nobody: ranks that were never needed are told as such."""
-    states = world.state()
-    connected = set(world.connected())
-    rows = _rows(world, states, connected)
+def world_html(
+    name: str, own: int, states: Sequence[str], endpoint: Endpoint, peers: Mapping[int, Peer]
+) -> str:
+    """Connects to nobody: ranks that were never needed, and so are not in `peers`, are told as such."""
+    rows = _rows(own, states, peers)
     lost = [rank for rank, state in enumerate(states) if state != "healthy"]
-    told = f"rank {world.rank} of {world.size} on {world.endpoint.device}"
+    told = f"rank {own} of {len(states)} on {endpoint.device}"
     if lost:
         told += f", {len(lost)} lost"
     parts: list[Child] = [
-        element("div", told + (", closed" if world.endpoint.closed else "")),
+        element("div", told + (", closed" if endpoint.closed else "")),
         table(["rank", "state", "peer", "host", "process", "out", "in"], rows[:_MOST], words=4),
     ]
     if len(rows) > _MOST:
         parts.append(muted(f"and {len(rows) - _MOST} more"))
-    color = GREY if world.endpoint.closed else RED if lost else GREEN
-    return card(world.name, "World", *parts, color=color)
+    color = GREY if endpoint.closed else RED if lost else GREEN
+    return card(name, "World", *parts, color=color)
 
 
-def _rows(world: World, states: list[str], connected: set[int]) -> list[list[Child]]:
+def _rows(own: int, states: Sequence[str], peers: Mapping[int, Peer]) -> list[list[Child]]:
     """One for each rank, but neighbours of which nothing is known share theirs."""
 
     def key(rank: int) -> tuple[str, int]:
-        single = rank == world.rank or rank in connected
+        single = rank == own or rank in peers
         return states[rank], rank if single else -1
 
     rows: list[list[Child]] = []
-    for (state, _), group in groupby(range(world.size), key):
+    for (state, _), group in groupby(range(len(states)), key):
         ranks = list(group)
         name = f"{ranks[0]}" if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
-        if ranks == [world.rank]:
+        if ranks == [own]:
             where: list[Child] = ["this one", socket.gethostname(), os.getpid(), "", ""]
-        elif ranks[0] in connected:
-            where = peer_rows(world.peer(ranks[0]))
+        elif ranks[0] in peers:
+            where = peer_rows(peers[ranks[0]])
         else:
             where = [muted("not connected"), "", "", "", ""]
         rows.append([name, _state(state), *where])

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from zerohop import _core
 from zerohop.errors import Error
-from zerohop.notebook.amounts import nbytes_text, rate_text, seconds_text
+from zerohop.host import decimal_bytes, human_bytes, human_seconds
 from zerohop.notebook.elements import BLUE, GREY, RED, Markup, element
-
-__all__ = ["Timeline", "timeline"]
 
 # Pixels.
 LEFT, SCALE, RIGHT, ROW, BAR, AXIS = 150, 360, 170, 22, 12, 26
@@ -31,11 +29,12 @@ class Bar:
     @property
     def text(self) -> str:
         """How long it took, and how fast it was."""
-        took = seconds_text(self.until - self.asked)
+        took = human_seconds(self.until - self.asked)
         if self.state != "done":
             return f"{self.state}, {took}"
-        rate = rate_text(self.nbytes, self.until - self.asked)
-        return f"{took}, {rate}" if rate else took
+        if self.nbytes == 0 or self.until <= self.asked:
+            return took
+        return f"{took}, {decimal_bytes(self.nbytes / (self.until - self.asked))}/s"
 
 
 class Timeline:
@@ -48,7 +47,7 @@ class Timeline:
         lines = [f"<Timeline of {len(self.bars)} transfers>"]
         first = min((bar.asked for bar in self.bars), default=0.0)
         for bar in self.bars:
-            lines.append(f"{bar.label}: after {seconds_text(bar.asked - first)}, {bar.text}")
+            lines.append(f"{bar.label}: after {human_seconds(bar.asked - first)}, {bar.text}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -79,7 +78,7 @@ def bar_of(transfer: _core.Transfer, now: float) -> Bar | None:
     if "ended" in times:
         state = "done" if failure_of(transfer) is None else "failed"
     until = max(times.get("ended", now), times["asked"])
-    label = f"{nbytes_text(transfer.nbytes)} by {transfer.route.kind}"
+    label = f"{human_bytes(transfer.nbytes)} by {transfer.route.kind}"
     return Bar(label, transfer.nbytes, times["asked"], times.get("begun"), until, state)
 
 
@@ -115,7 +114,7 @@ def draw(bars: list[Bar]) -> Markup:
         role="img",
         font_family="system-ui, sans-serif",
         font_size=11,
-        aria_label=f"timeline of {len(bars)} transfers over {seconds_text(span)}",
+        aria_label=f"timeline of {len(bars)} transfers over {human_seconds(span)}",
     )
 
 
@@ -123,7 +122,7 @@ def _tick(x: float, below: int, seconds: float) -> list[Markup]:
     line = element(
         "line", x1=f"{x:.1f}", y1=0, x2=f"{x:.1f}", y2=below + 4, stroke=GREY, stroke_opacity=0.35
     )
-    return [line, _text(x, below + 17, seconds_text(seconds) if seconds else "0", "middle")]
+    return [line, _text(x, below + 17, human_seconds(seconds) if seconds else "0", "middle")]
 
 
 def _row(bar: Bar, top: int, first: float, span: float) -> list[Markup]:

@@ -15,6 +15,14 @@ nanoseconds.
 """
 
 from zerohop.numba.calls import (
+    BLOCK,
+    PATIENCE,
+    THREAD,
+    WARP,
+    Reset,
+    Status,
+    compare_swap,
+    fetch_add,
     flush,
     get,
     get_ticket,
@@ -26,14 +34,14 @@ from zerohop.numba.calls import (
     put_notify_checked,
     put_notify_ticket,
     put_ticket,
+    put_value,
+    put_value_ticket,
     reset_notify,
     wait,
     wait_notify,
     wait_notify_any,
     wait_notify_checked,
 )
-from zerohop.numba.constants import BLOCK, PATIENCE, THREAD, WARP, Reset, Status
-from zerohop.numba.elements import compare_swap, fetch_add, put_value, put_value_ticket
 
 __all__ = [
     "BLOCK",

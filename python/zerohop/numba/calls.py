@@ -1,30 +1,37 @@
-"""Calls that move bytes, notify and wait. What each does and orders is told beside it in <zerohop/device.cuh>."""
+"""The calls, by the calling threads together or by one on one element; what they take and say, as <zerohop/types.h> has it."""
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
-from zerohop.numba.constants import PATIENCE, THREAD, Reset
-from zerohop.numba.foreign import BEGUN, foreign, in_kernels
+from zerohop.numba.foreign import BEGUN, by_type, foreign, in_kernels, of_types
 
-__all__ = [
-    "flush",
-    "get",
-    "get_ticket",
-    "notify",
-    "notify_ticket",
-    "peek_notify",
-    "put",
-    "put_notify",
-    "put_notify_checked",
-    "put_notify_ticket",
-    "put_ticket",
-    "reset_notify",
-    "wait",
-    "wait_notify",
-    "wait_notify_any",
-    "wait_notify_checked",
-]
+THREAD, WARP, BLOCK = 0, 1, 2
+PATIENCE = 2**64 - 1  # as long as the queue was made to wait (Peer.device_queue: timeout)
+
+
+class Status(IntEnum):
+    """How a call went: ``zerohop::device::Status``, whose values the header explains."""
+
+    OK = 0
+    TIMED_OUT = 1
+    OUT_OF_BOUNDS = 2
+    NOT_ALLOWED = 3
+    MISALIGNED = 4
+    BAD_SLOT = 5
+    CLOSED = 6
+    FAILED = 7
+    CORRUPT = 8
+
+
+class Reset(IntEnum):
+    """What becomes of the value that a wait has found: ``zerohop::device::Reset``."""
+
+    NO = 0
+    YES = 1
+    ALONE = 2
+
 
 _TAKEN = "Tuple((int32, uint32))"  # status, value
 _NOTICED = "Tuple((int32, uint32, uint32))"  # status, slot, value
@@ -174,3 +181,67 @@ def reset_notify(board: int, slot: int) -> Any:
 def peek_notify(board: int, slot: int) -> Any:
     """What lies in a slot, which stays as it is; 0: nothing."""
     return _peek_notify(board, slot)
+
+
+_OLD = "Tuple((int32, {0}))"  # status, old
+_ELEMENTS = "int8 uint8 int16 uint16 int32 uint32 int64 uint64 float32 float64"
+_WORDS = "int32 uint32 int64 uint64"
+
+_put_value = of_types(_ELEMENTS, "put_value", "int32", "uint64, uint64, {0}")
+_put_value_ticket = of_types(_ELEMENTS, "put_value_ticket", BEGUN, "uint64, uint64, {0}")
+_fetch_add = of_types(_WORDS, "fetch_add", _OLD, "uint64, uint64, {0}")
+_compare_swap = of_types(_WORDS, "compare_swap", _OLD, "uint64, uint64, {0}, {0}")
+
+
+def _only_in_kernels(*_: object) -> Any:
+    raise TypeError("a call of zerohop.numba is made by kernels: inside of @cuda.jit functions")
+
+
+def put_value(queue: int, remote_offset: int, value: Any) -> Any:
+    """One element of the value's type, by the calling thread: integers of 8 to 64 bits, float32, float64 (constants
+    have 64 bits; ``np.float32(1)``). Returns a Status."""
+    return _only_in_kernels(queue, remote_offset, value)
+
+
+def put_value_ticket(queue: int, remote_offset: int, value: Any) -> Any:
+    """put_value(); returns (status, ticket), for wait()."""
+    return _only_in_kernels(queue, remote_offset, value)
+
+
+def fetch_add(queue: int, offset: int, value: Any) -> Any:
+    """Adds to a word of the remote array, of the value's type: integers of 32 or 64 bits. Returns (status, old)."""
+    return _only_in_kernels(queue, offset, value)
+
+
+def compare_swap(queue: int, offset: int, expected: Any, desired: Any) -> Any:
+    """Sets a word to `desired` where it is `expected`, both of one type as for fetch_add(). Returns (status, old)."""
+    return _only_in_kernels(queue, offset, expected, desired)
+
+
+# Of each the one for the type of the value; None: there is none, and Numba says which types it was called with.
+
+
+@by_type(put_value)
+def _put_value_of(queue: Any, remote_offset: Any, value: Any) -> Any:
+    call = _put_value.get(str(value))
+    return call and (lambda queue, remote_offset, value: call(queue, remote_offset, value))
+
+
+@by_type(put_value_ticket)
+def _put_value_ticket_of(queue: Any, remote_offset: Any, value: Any) -> Any:
+    call = _put_value_ticket.get(str(value))
+    return call and (lambda queue, remote_offset, value: call(queue, remote_offset, value))
+
+
+@by_type(fetch_add)
+def _fetch_add_of(queue: Any, offset: Any, value: Any) -> Any:
+    call = _fetch_add.get(str(value))
+    return call and (lambda queue, offset, value: call(queue, offset, value))
+
+
+@by_type(compare_swap)
+def _compare_swap_of(queue: Any, offset: Any, expected: Any, desired: Any) -> Any:
+    call = _compare_swap.get(str(desired)) if expected == desired else None
+    return call and (
+        lambda queue, offset, expected, desired: call(queue, offset, expected, desired)
+    )

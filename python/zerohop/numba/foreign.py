@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from zerohop.device import include_dir
+from zerohop._endpoint.headers import include_dir
 
 try:
     _cuda: Any = import_module("numba.cuda")
@@ -17,8 +17,6 @@ except (ImportError, AttributeError) as error:  # an older one misses what NumPy
     raise ImportError(
         f"kernels of Numba need numba-cuda ({error}): pip install 'numba-cuda[cu13]'"
     ) from error
-
-__all__ = ["BEGUN", "by_type", "foreign", "in_kernels", "of_types"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

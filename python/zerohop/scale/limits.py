@@ -8,11 +8,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from zerohop._world.notifications import MOST_RANKS
 from zerohop.doctor.host import CAP_IPC_LOCK, Host
 from zerohop.scale.model import Job, Weight, weigh
-from zerohop.slots import MOST_RANKS
-
-__all__ = ["UNLIMITED", "Limit", "System", "limits"]
 
 UNLIMITED = 1 << 62
 _MANY = 1 << 40  # Peers: whoever has room for so many has room for all

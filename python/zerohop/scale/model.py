@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zerohop.knobs import KNOBS
-
-__all__ = ["Job", "Weight", "weigh"]
+from zerohop._endpoint.knobs import KNOBS
 
 _DEFAULT = {knob.name: knob.default for knob in KNOBS}
 

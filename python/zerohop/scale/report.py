@@ -14,8 +14,6 @@ from zerohop.host import human_bytes
 from zerohop.scale.limits import UNLIMITED, Limit, System, limits
 from zerohop.scale.model import Job, Weight, weigh
 
-__all__ = ["as_dict", "print_scale"]
-
 
 def _count(value: int | None) -> str:
     return "not measured" if value is None else f"{value:,}"

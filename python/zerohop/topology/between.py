@@ -9,8 +9,6 @@ from zerohop.topology.gpu import Gpu
 from zerohop.topology.nvlink import load_nvml, read_speed
 from zerohop.topology.topology import Topology, topology
 
-__all__ = ["between", "describe"]
-
 
 @cache
 def between(near: str, far: str) -> str:

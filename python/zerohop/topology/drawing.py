@@ -7,14 +7,15 @@ of what is around the drawing, and boxes are tinted glass: it reads on light and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import combinations
 
 from zerohop.topology.gpu import Gpu
 from zerohop.topology.numa import NumaNode
+from zerohop.topology.nvlink import Links
 from zerohop.topology.rdma import RdmaDevice
-from zerohop.topology.topology import Topology
 
 # Pixels.
 CELL, GAP, BOX, BAR, PAD = 104, 12, 42, 20, 16
@@ -50,13 +51,22 @@ class Node:
         return max(EMPTY, inside + GAP * (len(self.groups) - 1)) + 2 * PAD
 
 
-def draw(topology: Topology) -> str:
-    """The drawing as an <svg> element."""
-    nodes = _nodes(topology)
+def draw(
+    placed: Sequence[tuple[Gpu | RdmaDevice, int]],
+    numa: Sequence[NumaNode],
+    nvlinks: Links,
+    label: str,
+) -> str:
+    """The drawing as an <svg> element. placed: devices, each with the number of its NUMA node, -1 if unknown."""
+    nodes = _nodes(placed, numa)
+    gpus = [device for device, _ in placed if isinstance(device, Gpu)]
+    count = _links_of_each_pair(gpus, nvlinks)
     parts: list[str] = []
     centers: dict[str, int] = {}  # of each GPU
-    above = _links_height(topology)
-    has_gpus, has_rdma = bool(topology.gpus), bool(topology.rdma)
+    above = PAD
+    if nvlinks:
+        above += BAR + GAP if count else round(1.5 * _rise(len(gpus) - 1))
+    has_gpus, has_rdma = bool(gpus), len(placed) > len(gpus)
     height = above + PAD + (BOX + GAP) * (has_gpus + has_rdma) + (BAR + GAP if nodes else 0) + 34
     left = PAD
     for node in nodes:
@@ -67,24 +77,24 @@ def draw(topology: Topology) -> str:
             parts += _group(group, x, above + PAD, has_gpus, centers)
             x += group.width + GAP
         left += node.width + GAP
-    parts += _links(topology, centers, above)
+    parts += _links(count, nvlinks, centers, above)
     width = left - GAP + PAD if nodes else 360
     if not nodes:
         parts.append(_text(width / 2, height / 2, "neither GPUs, RDMA devices nor NUMA nodes here"))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'style="max-width:100%;height:auto" role="img" '
-        f'font-family="system-ui, sans-serif" aria-label="{escape(repr(topology).splitlines()[0])}">'
+        f'font-family="system-ui, sans-serif" aria-label="{escape(label)}">'
         + "".join(parts)
         + "</svg>"
     )
 
 
-def _nodes(topology: Topology) -> list[Node]:
-    known = {node.number: Node(_node_title(node)) for node in topology.numa}
+def _nodes(placed: Sequence[tuple[Gpu | RdmaDevice, int]], numa: Sequence[NumaNode]) -> list[Node]:
+    known = {node.number: Node(_node_title(node)) for node in numa}
     unknown = Node("NUMA node not told")
-    for device in topology.devices:
-        node = known.get(topology.node_of(device), unknown)
+    for device, number in placed:
+        node = known.get(number, unknown)
         group = _group_of(device, node)
         if isinstance(device, Gpu):
             group.gpus.append(device)
@@ -150,19 +160,10 @@ def _device(device: Gpu | RdmaDevice, x: int, y: int) -> str:
     )
 
 
-def _uniform(topology: Topology) -> int:
+def _links_of_each_pair(gpus: Sequence[Gpu], nvlinks: Links) -> int:
     """How many NVLinks join every pair of GPUs; 0 when pairs differ."""
-    counts = {
-        topology.nvlinks.get(frozenset((a.name, b.name)), 0)
-        for a, b in combinations(topology.gpus, 2)
-    }
+    counts = {nvlinks.get(frozenset((a.name, b.name)), 0) for a, b in combinations(gpus, 2)}
     return counts.pop() if len(counts) == 1 else 0
-
-
-def _links_height(topology: Topology) -> int:
-    if not topology.nvlinks:
-        return PAD
-    return PAD + (BAR + GAP if _uniform(topology) else round(1.5 * _rise(len(topology.gpus) - 1)))
 
 
 def _rise(span: int) -> int:
@@ -170,17 +171,18 @@ def _rise(span: int) -> int:
     return 16 + 8 * span
 
 
-def _links(topology: Topology, centers: dict[str, int], above: int) -> list[str]:
+def _links(each: int, nvlinks: Links, centers: dict[str, int], above: int) -> list[str]:
+    """each: how many join every pair; 0 when pairs differ."""
     top = above + PAD  # of the boxes
-    if count := _uniform(topology):
+    if each:
         left, right = min(centers.values()), max(centers.values())
         parts = [_line(x, PAD + BAR, x, top, GREEN, 3) for x in centers.values()]
         parts.append(_rect(left - 40, PAD, right - left + 80, BAR, GREEN, 0.15, 4))
-        label = f"NVLink: {count} between every two GPUs"
+        label = f"NVLink: {each} between every two GPUs"
         return [*parts, _text((left + right) / 2, PAD + 14, label, size=11)]
     parts = []
     order = list(centers)
-    for pair, count in sorted(topology.nvlinks.items(), key=lambda item: sorted(item[0])):
+    for pair, count in sorted(nvlinks.items(), key=lambda item: sorted(item[0])):
         a, b = sorted(pair, key=order.index)
         rise = _rise(order.index(b) - order.index(a))
         x1, x2 = centers[a] + 10, centers[b] - 10

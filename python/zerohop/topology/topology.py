@@ -15,7 +15,7 @@ from zerohop.topology.net import NetDevice, read_net_devices
 from zerohop.topology.numa import NumaNode, read_numa_nodes
 from zerohop.topology.nvlink import Links, load_nvml, read_nvlinks
 from zerohop.topology.pci import read_pci_devices
-from zerohop.topology.rdma import RdmaDevice, read_rdma_devices
+from zerohop.topology.rdma import RdmaDevice, as_dict, read_rdma_devices
 from zerohop.topology.tree import Tree
 
 
@@ -159,9 +159,45 @@ class Topology:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values: what `zerohop topo --json` prints."""
-        from zerohop.topology.encode import encode
-
-        return encode(self)
+        cuda = [gpu.name for gpu in self.cuda]
+        return {
+            "gpus": [
+                {
+                    "name": gpu.name,
+                    "cuda": f"cuda:{cuda.index(gpu.name)}" if gpu.name in cuda else None,
+                    "model": gpu.model,
+                    "uuid": gpu.uuid,
+                    "pci": gpu.pci.address,
+                    "numa": gpu.numa,
+                    "nearest": [rdma.name for rdma in self.nearest(gpu.name)],
+                }
+                for gpu in self.gpus
+            ],
+            "rdma": [as_dict(device) for device in self.rdma],
+            "net": [
+                {
+                    "name": net.name,
+                    "state": net.state,
+                    "mtu": net.mtu,
+                    "mbps": net.mbps,
+                    "pci": None if net.pci is None else net.pci.address,
+                    "numa": net.numa,
+                }
+                for net in self.net
+            ],
+            "numa": [
+                {
+                    "number": node.number,
+                    "cpus": node.cpus,
+                    "distances": list(node.distances),
+                    "nearest": [rdma.name for rdma in self.nearest(node.number)],
+                }
+                for node in self.numa
+            ],
+            "devices": [device.name for device in self.devices],
+            "matrix": self.matrix(),
+            "notes": list(self.notes),
+        }
 
     def __repr__(self) -> str:
         return "\n".join([*_text_matrix(self), *self.notes])
@@ -169,17 +205,19 @@ class Topology:
     def _repr_html_(self) -> str:
         from zerohop.topology.drawing import draw
 
-        return draw(self)
+        placed = [(device, self.node_of(device)) for device in self.devices]
+        return draw(placed, self.numa, self.nvlinks, _summary(self))
+
+
+def _summary(topology: Topology) -> str:
+    counts = f"{len(topology.gpus)} GPUs, {len(topology.rdma)} RDMA devices"
+    return f"<Topology: {counts}, {topology.numa_text}>"
 
 
 def _text_matrix(topology: Topology) -> list[str]:
     names = [device.name for device in topology.devices]
-    summary = (
-        f"<Topology: {len(topology.gpus)} GPUs, {len(topology.rdma)} RDMA devices, "
-        f"{topology.numa_text}>"
-    )
     if not names:
-        return [summary]
+        return [_summary(topology)]
     rows = [["", *names, "NUMA"]]
     for device, labels in zip(topology.devices, topology.matrix(), strict=True):
         rows.append([device.name, *labels, _number(topology.node_of(device))])
@@ -190,7 +228,7 @@ def _text_matrix(topology: Topology) -> list[str]:
     ]
     seen = {label for labels in topology.matrix() for label in labels}
     used = [f"{k}: {v}" for k, v in LEGEND.items() if k in seen or (k == "NV#" and _has_nv(seen))]
-    return [summary, *lines, "; ".join(used)]
+    return [_summary(topology), *lines, "; ".join(used)]
 
 
 def _number(node: int) -> str:

@@ -7,15 +7,13 @@ from contextlib import suppress
 from typing import Any
 
 from zerohop import _core
-from zerohop.bound import Bound
+from zerohop._world.deadline import Deadline
 from zerohop.collectives import Collective
 from zerohop.errors import Error
 from zerohop.torch.foreign import torch
 from zerohop.torch.tensors import only, read, written
 from zerohop.torch.works import CollectiveWork, Message, MessageWork, Work, Works, told
 from zerohop.world import World
-
-__all__ = ["Calls"]
 
 _MOST_TAG = 2**31 - 1  # an int of C++, as PyTorch has it
 _GOODBYE = 2**32 - 1  # a tag that no program has
@@ -165,7 +163,7 @@ class Calls:
 
         Who has received a message may be gone before its sender knows that it has arrived, and would be told of a loss.
         """
-        bound, nothing = Bound(seconds), torch.empty(0, dtype=torch.uint8, device="cpu")
+        deadline, nothing = Deadline(seconds), torch.empty(0, dtype=torch.uint8, device="cpu")
         words: list[_core.Transfer] = []
         for rank in self._world.connected():
             with suppress(Error):
@@ -173,7 +171,7 @@ class Calls:
                 words += [peer.send(nothing, _GOODBYE), peer.recv(nothing, _GOODBYE)]
         for word in words:
             with suppress(Error):
-                word.wait(bound.left())
+                word.wait(deadline.left)
 
     def recv_anysource(self, tensors: Sequence[Any], tag: int) -> Work:
         raise NotImplementedError(

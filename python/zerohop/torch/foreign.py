@@ -15,5 +15,3 @@ if not dist.is_available():
 c10d: Any = import_module(
     "torch._C._distributed_c10d"
 )  # all its names, whichever torch.distributed shows
-
-__all__ = ["c10d", "dist", "torch"]

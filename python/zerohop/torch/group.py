@@ -12,8 +12,6 @@ from zerohop.torch.calls import Calls
 from zerohop.torch.foreign import c10d, dist, torch
 from zerohop.world import World
 
-__all__ = ["ProcessGroup", "create", "creators"]
-
 _NAME = "zerohop"
 _DEVICES = ("cpu", "cuda")
 _OTHERS = ("gloo", "nccl", "mpi", "ucc")  # backends of PyTorch's own

@@ -7,8 +7,6 @@ from typing import Any
 
 from zerohop.torch.foreign import torch
 
-__all__ = ["only", "read", "written"]
-
 
 def only(tensors: Sequence[Any], what: str) -> Any:
     """A call of torch.distributed has lists of one tensor, from when one process drove several GPUs."""

@@ -8,12 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 from zerohop import _core
-from zerohop.bound import Bound
+from zerohop._world.deadline import Deadline
 from zerohop.collectives import Collective
 from zerohop.errors import Error, reworded
 from zerohop.torch.foreign import c10d, torch
-
-__all__ = ["CollectiveWork", "Message", "MessageWork", "Work", "Works", "told"]
 
 
 class Work(c10d.Work):  # type: ignore[misc]
@@ -166,9 +164,9 @@ class Works(Work):
         return all(work.is_completed() for work in self._works)
 
     def _join(self, seconds: float) -> None:
-        bound = Bound(seconds)
+        deadline = Deadline(seconds)
         for work in self._works:
-            work._join(bound.left())
+            work._join(deadline.left)
 
     def _wait_to_the_end(self) -> None:
         for work in self._works:

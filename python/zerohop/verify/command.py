@@ -14,10 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from zerohop.bench.progress import Watch
+from zerohop.doctor.far_end import second_process
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error
 from zerohop.host import human_bytes
-from zerohop.verify.target import TIMEOUT_S, TargetFailed, second_process
+from zerohop.local import RankFailed
+from zerohop.verify.target import TIMEOUT_S, serve
 from zerohop.verify.tester import Tally, Tester
 from zerohop.verify.ways import ROUTES, open_way
 
@@ -91,13 +93,13 @@ def verify(options: Options, endpoint: Endpoint) -> Result:
     begin = time.monotonic()
     try:
         target: Any = (
-            second_process(options.device, options.nbytes)
+            second_process(serve, options.nbytes, options.device)
             if options.peer is None
             else nullcontext(options.peer)
         )
         with target as address, endpoint:
             _try(options, endpoint, address, result)
-    except (Error, TargetFailed) as error:
+    except (Error, RankFailed) as error:
         result.failure = str(error)
     except KeyboardInterrupt:
         result.failure = BY_HAND

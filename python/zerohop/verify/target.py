@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import select
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 
-from zerohop.doctor.address import decode, encode
-from zerohop.doctor.greeting import greet
+from zerohop.doctor.far_end import encode, greet, stay
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error
+from zerohop.local import Link
 
 TIMEOUT_S = 30.0  # of connecting and of each transfer
-START_S = 60.0  # of a second process: it imports numpy and may start CUDA
 # By the route that takes them; the last is copied by both Endpoints whatever the device could do.
 NAMES = {
     "host": "verify/host",
@@ -25,10 +20,6 @@ NAMES = {
     "staged": "verify/staged",
 }
 NO_GPU = "verify/no-gpu"  # why one of the latter two is not there, in UTF-8
-
-
-class TargetFailed(RuntimeError):
-    """The second process did not come up; says why."""
 
 
 def share(endpoint: Endpoint, nbytes: int) -> str:
@@ -64,35 +55,8 @@ def listen(device: str | None, nbytes: int) -> None:
         greet(endpoint)
 
 
-@contextmanager
-def second_process(device: str | None, nbytes: int) -> Iterator[bytes]:
-    """Runs a target in a process of its own and gives its address; ends it afterwards."""
-    command = [sys.executable, "-m", "zerohop.verify.target", str(nbytes), device or ""]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command,
-        stdin=pipe,
-        stdout=pipe,
-        text=True,
-        start_new_session=True,  # Ctrl-C is not its own
-    ) as process:
-        try:
-            assert process.stdout is not None
-            ready, _, _ = select.select([process.stdout], [], [], START_S)
-            line = process.stdout.readline().strip() if ready else ""
-            if not line:
-                raise TargetFailed("the second process did not start; what it said is above")
-            yield decode(line)
-        finally:
-            process.kill()
-
-
-def main(nbytes: int, device: str | None) -> None:
+def serve(link: Link, nbytes: int, device: str | None) -> None:
+    """As listen(), in a process beside that of the tester."""
     with _endpoint(device) as endpoint:
         share(endpoint, nbytes)
-        print(encode(endpoint.address), flush=True)
-        sys.stdin.read()  # ends with the parent, however that ends
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2] or None)
+        stay(link, endpoint)

@@ -18,7 +18,7 @@ from zerohop.bench.peers.perftest import Perftest, version
 from zerohop.bench.plan import KIB, MIB, Order
 from zerohop.bench.rows import Row, header, medians, write_json
 from zerohop.local import Ranks
-from zerohop.stats import percentiles
+from zerohop.observe.stats import percentiles
 
 DEVICE = "rxe0"
 SUITE = "perftest"

@@ -7,8 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from zerohop._endpoint.headers import compile_options
 from zerohop.bench.plan import PeerFailed
-from zerohop.device import compile_options
 
 SOURCE = Path(__file__).with_name("kernels.cu")
 NAMES = (

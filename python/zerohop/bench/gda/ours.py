@@ -19,8 +19,9 @@ from zerohop.bench.gda.plan import (
     threads_of,
     warm_rounds,
 )
-from zerohop.bench.pair import LOOPS, join
+from zerohop.bench.pair import LOOPS
 from zerohop.bench.plan import Found, Order
+from zerohop.bench.side import join
 from zerohop.bench.workers import Player, together
 from zerohop.local import Link
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 import zerohop as zh
 from zerohop.bench.calls import wait_for_all
 from zerohop.bench.p2p.plan import BATCHES, MAPPINGS, POSTS
-from zerohop.bench.pair import Side
 from zerohop.bench.plan import Found
+from zerohop.bench.side import Side
 from zerohop.bench.workers import together
 from zerohop.local import Link
-from zerohop.stats import median_error
+from zerohop.observe.stats import median_error
 
 WARM = 20  # writes whose median is that of a mapped write
 VIEW_NBYTES = 8

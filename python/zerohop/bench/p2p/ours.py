@@ -14,8 +14,9 @@ from zerohop.bench.p2p.driver import Driver
 from zerohop.bench.p2p.mapping import Mappings
 from zerohop.bench.p2p.plan import BLOCK_TESTS, HALO_NBYTES, HALO_PITCH, places
 from zerohop.bench.p2p.streams import PingPong
-from zerohop.bench.pair import LOOPS, facts_of, join
+from zerohop.bench.pair import LOOPS, facts_of
 from zerohop.bench.plan import Found, Order, window
+from zerohop.bench.side import join
 from zerohop.bench.workers import Player
 from zerohop.local import Link
 

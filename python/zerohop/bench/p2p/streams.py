@@ -17,7 +17,7 @@ from typing import NamedTuple
 import zerohop as zh
 from zerohop.bench.p2p.driver import Event, Gpu
 from zerohop.bench.p2p.plan import ROUNDS
-from zerohop.bench.pair import Side
+from zerohop.bench.side import Side
 from zerohop.bench.workers import together
 from zerohop.local import Link
 

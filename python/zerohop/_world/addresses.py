@@ -1,0 +1,94 @@
+"""The ranks of a World in a store, under keys of their own: where they are, and whether they still are there."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from zerohop._world.deadline import looks
+from zerohop._world.entries import Entry
+from zerohop._world.runs import Lead, check_size, open_run
+from zerohop._world.store import ANSWER, Answers, Store, is_of_torch, peek
+from zerohop.errors import Error, TransferTimeout
+
+
+class Addresses:
+    """name: of the World; rank, size: as this process has them."""
+
+    def __init__(self, store: Store, name: str, rank: int, size: int) -> None:
+        self._store, self._prefix = store, f"zerohop/{name}"
+        self._what = f"World {name!r} in {store!r}"
+        self._rank, self._own = rank, Entry(b"", size)
+        self._run = open_run(store, self._prefix)
+        self._answers = Answers(store)
+        self._over = False  # this rank has left
+
+    def publish(self, address: bytes, timeout: float) -> None:
+        """As World says: joins a run. Raises Error, ValueError."""
+        self._own = Entry(address, self._own.size)
+        self._run.join(self._rank, self._own, timeout)
+
+    def wait(self, rank: int, end: float) -> tuple[Entry, Lead]:
+        """What there is of that rank, now or by `end` (time.monotonic()). Raises TransferTimeout, Error once this one has left."""
+        key = f"{self._prefix}/{rank}"
+        if is_of_torch(self._store):  # its get() would wait for its own timeout
+            self._wait_in_torch(key, end)
+        for _ in looks(end):
+            if self._over:
+                raise Error("this rank has left")
+            if (value := self._now(key)) is None:
+                continue
+            entry = Entry.from_bytes(value)
+            lead = self._run.look_into(rank, entry)
+            if lead.seconds or lead.lost:  # else it says nothing of this run
+                return entry, lead
+        raise self._missing(key)
+
+    @property
+    def run(self) -> str | None:
+        """Names this rank's run among all of the store; nothing: it serves one. None: there may be others, which none tells."""
+        return self._run.number
+
+    def found(self, rank: int, entry: Entry) -> None:
+        """That rank was at its address. Raises ValueError: it has another size."""
+        check_size(self._what, self._rank, self._own, rank, entry)
+        self._run.found(rank, entry)
+
+    def say(self, why: str) -> None:
+        """Why this rank leaves, for those who have yet to look for it. Never raises."""
+        with suppress(Exception):  # the store may be another process, which has ended
+            own = replace(self._own, left=why)
+            self._answers.of(lambda: self._run.amend(self._rank, own))
+
+    def leave(self) -> None:
+        self._over = True
+        self._run.leave()
+
+    def _wait_in_torch(self, key: str, end: float) -> None:
+        left = max(1e-3, end - time.monotonic())  # 0 would be no bound at all
+        store: Any = self._store
+        try:
+            self._answers.of(lambda: store.wait([key], timedelta(seconds=left)), left + ANSWER)
+        except TimeoutError as error:
+            raise self._silent(key, error) from error
+        except RuntimeError as error:
+            if time.monotonic() < end - 0.5:
+                raise Error(f"{store!r} cannot be asked for {key!r}: {error}") from error
+            raise self._missing(key) from error
+
+    def _now(self, key: str) -> bytes | None:
+        try:
+            return self._answers.of(lambda: peek(self._store, key))
+        except TimeoutError as error:
+            raise self._silent(key, error) from error
+
+    def _silent(self, key: str, error: TimeoutError) -> Error:
+        return Error(f"{self._store!r} cannot be asked for {key!r}: {error}")
+
+    def _missing(self, key: str) -> TransferTimeout:
+        return TransferTimeout(
+            f"{self._store!r} has no {key!r} of this run yet: that rank has not made its World with the same store and name"
+        )

@@ -1,0 +1,201 @@
+"""The barrier of a World: what is done when something goes wrong in its steps, which are in C++ (_core.Barrier)."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from zerohop import _core
+from zerohop._world.deadline import SLICE, Deadline
+from zerohop._world.ending import Cause, Ending, Told
+from zerohop._world.failure_reports import MISMATCH
+from zerohop._world.membership import who_has
+from zerohop.errors import Error, PeerLost, TransferTimeout
+
+if TYPE_CHECKING:
+    from zerohop._world.membership import Membership
+
+_NOBODY = -1  # in place of a rank; of one that is lost: somebody has called shrink()
+
+
+class Barrier:
+    """first_slot: of the SLOTS on every rank's board that are the barrier's. bell: where a mismatch rings."""
+
+    SLOTS = _core.Barrier.SLOTS
+    FREE = _core.Barrier.FREE  # of them: never used here
+
+    def __init__(self, membership: Membership, first_slot: int, bell: int, ending: Ending) -> None:
+        self._membership, self._ending, self._history = membership, ending, membership.history
+        self._steps = _core.Barrier(
+            membership.endpoint,
+            self._history.log,
+            membership.rank,
+            membership.size,
+            first_slot,
+            bell,
+            SLICE,
+        )
+        # The fast path: takes the timeout; None when the barrier has completed, else the seconds spent, for wait().
+        self.attempt = self._steps.attempt
+        self._turns = itertools.count()  # whom to ask next
+        self._lost: int | None = None
+
+    def wait(self, timeout: float | None, waited: float) -> None:
+        """As World.barrier(). Who calls again goes on where a call that timed out has left off.
+
+        waited: as attempt() has returned it.
+        """
+        begin = time.monotonic() - waited
+        if not self._steps.enter():  # first: attempt() may have left this thread inside
+            self._membership.check_open()
+            raise RuntimeError(
+                "another thread of this rank is in the barrier: one of them is enough"
+            )
+        try:
+            self._membership.check_open()
+            self._go_on(Deadline(self._membership.bound(timeout), begin))
+        finally:
+            self._steps.leave()
+
+    def give_up(self, lost: int | None, deadline: Deadline) -> None:
+        """For shrink(): that rank was lost elsewhere. Those who wait for this one here learn it, and so do those who come."""
+        if not self._steps.enter():  # that thread learns it by itself
+            return
+        try:
+            if self._lost is None:
+                self._lose(_NOBODY if lost is None else lost)
+                self._warn_others(deadline)
+        finally:
+            self._steps.leave()
+
+    def _lose(self, rank: int) -> None:
+        self._lost = rank
+        self._steps.end()
+
+    def _go_on(self, deadline: Deadline) -> None:
+        if self._lost is not None:
+            raise self._broken()
+        try:
+            over = self._ending.cause is not None
+            found = ("rung", _NOBODY) if over else self._run(deadline.slice)
+            while found is not None:
+                found = self._answer(*found, deadline)
+        except PeerLost:
+            if self._lost is not None:
+                self._warn_others(deadline)
+            raise
+
+    def _answer(self, news: str, rank: int, deadline: Deadline) -> tuple[str, int] | None:
+        """What is found when the steps have gone on."""
+        if news == "quiet":
+            return self._look_around(deadline)
+        if news == "rung":
+            self._refuse()
+        elif news == "unknown":
+            self._connect(rank, deadline)
+        elif news == "different":
+            self._compare(rank, deadline)
+        else:
+            if news == "lost":
+                rank = self._membership.first_lost([rank, *self._membership.lost_ranks()])
+            self._lose(rank)
+            raise self._broken()
+        return self._run(deadline.slice)
+
+    def _run(self, seconds: float) -> tuple[str, int] | None:
+        return self._steps.run(seconds, self._ending.cause is None)
+
+    def _refuse(self) -> None:
+        self._ending.look()
+        refusal = self._ending.refusal(f"barrier of {self._membership.name!r}")
+        if refusal is not None and self._ending.mismatch is not None:
+            raise refusal
+
+    def _connect(self, rank: int, deadline: Deadline) -> None:
+        try:
+            self._steps.connect(rank, self._membership.peer(rank, deadline))
+        except PeerLost as error:
+            self._lose(rank)
+            raise self._broken() from error
+
+    def _compare(self, rank: int, deadline: Deadline) -> None:
+        """With that rank's calls, which are different."""
+        with suppress(Error):
+            peer = self._membership.peer(rank, deadline.by_the_way())
+            if text := self._history.difference(rank, peer):
+                raise self._differ(text)
+        self._ending.look()
+        if self._ending.mismatch is not None:  # it has found it, too, said so and left
+            raise self._broken()
+        called = f"barrier (number {self._steps.number})"
+        raise self._differ(
+            f"rank {rank} and rank {self._membership.rank} have made different calls before {called}"
+        )
+
+    def _differ(self, text: str) -> Exception:
+        """What to raise where ranks have made different calls: all of them do."""
+        cause = Cause(MISMATCH, text)
+        self._ending.declare(cause)
+        return cause.error(f"barrier of {self._membership.name!r}")
+
+    def _look_around(self, deadline: Deadline) -> tuple[str, int] | None:
+        """Nothing has come for a while. As _answer()."""
+        self._ending.look()
+        if self._ending.mismatch is not None:
+            raise self._broken()
+        missing = self._steps.missing()
+        gone = [rank for rank in missing if not self._membership.lives(rank, deadline)]
+        if gone:
+            found = self._run(0.0)  # their reports
+            silent = set(gone).intersection(self._steps.missing())
+            if found is None or found[0] != "quiet" or not silent:
+                return found
+            self._lose(self._membership.first_lost(sorted(silent)))
+            raise self._broken()
+        self._ask(missing[next(self._turns) % len(missing)], deadline)
+        if deadline.left == 0:
+            raise TransferTimeout(
+                f"barrier of {self._membership.name!r}: {who_has(missing)} not come in time; call again to wait on"
+            )
+        return self._run(deadline.slice)
+
+    def _ask(self, source: int, deadline: Deadline) -> None:
+        """Who does not come may have called something else. Raises ValueError."""
+        different = None
+        try:
+            peer = self._membership.peer(source, deadline.by_the_way())
+            different = self._ending.difference(source, peer)
+        except Told as told:
+            if told.cause.kind == MISMATCH:
+                different = told.cause.text
+        except Error:  # it is lost, or does not answer: whoever waits for it learns that
+            return
+        if different is not None:
+            raise self._differ(different)
+
+    def _broken(self) -> Exception:
+        """What to raise: a rank that has told why it cannot go on may be lost by now."""
+        self._ending.look()
+        if self._ending.mismatch is not None:
+            return self._differ(self._ending.mismatch.text)
+        assert self._lost is not None
+        if self._lost == _NOBODY:
+            return PeerLost(
+                f"barrier of {self._membership.name!r}: a rank has called shrink(); no barrier of this World can complete any "
+                "more: shrink() makes a World of those who call it"
+            )
+        return PeerLost(
+            f"barrier of {self._membership.name!r}: {self._membership.lost(self._lost)}; no barrier of this World can "
+            "complete any more: state() tells who is left, and shrink() makes a World of those"
+        )
+
+    def _warn_others(self, deadline: Deadline) -> None:
+        """Those who are still to hear of this rank, so that all learn of the loss."""
+        assert self._lost is not None
+        self._membership.reports.pass_on(self._lost)
+        short = deadline.by_the_way()  # one for all of them
+        for rank, slot in self._steps.untold():
+            with suppress(Error):
+                self._membership.peer(rank, short).notify(slot, _core.Barrier.LOST + self._lost)

@@ -1,0 +1,67 @@
+"""What a rank of a World says of itself in the store."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from zerohop import _core
+from zerohop.errors import ProtocolError
+
+_KINDS = {"size": int, "run": str, "host": str, "left": str, "pid": int, "boot": str}
+
+
+def _shown(text: str) -> str:
+    return _core.wire_text(text.encode(errors="surrogatepass"))
+
+
+@cache
+def boot_id() -> str:
+    """Names this host since it was started; containers of one host share it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+@dataclass(frozen=True)
+class Entry:
+    address: bytes  # of its Endpoint; a secret
+    size: int  # of its World
+    run: str = ""  # which it belongs to, where the store has several
+    host: str = field(default_factory=socket.gethostname)
+    left: str = ""  # why it has left, if it said so
+    pid: int = field(default_factory=os.getpid)
+    boot: str = field(default_factory=boot_id)
+
+    @property
+    def who(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+    @property
+    def of_this_host(self) -> bool:
+        return self.boot == boot_id()
+
+    def to_bytes(self) -> bytes:
+        values = asdict(self)
+        del values["address"]
+        return json.dumps(values).encode() + b"\n" + self.address
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> Entry:
+        """Raises ProtocolError."""
+        head, _, address = value.partition(b"\n")
+        try:
+            entry = cls(address=address, **json.loads(head))
+            if not all(type(getattr(entry, name)) is kind for name, kind in _KINDS.items()):
+                raise TypeError
+            return replace(entry, host=_shown(entry.host), left=_shown(entry.left))
+        except (TypeError, ValueError, RecursionError):
+            raise ProtocolError(
+                "what a store has in the place of a rank was not put there by this version of zerohop: take "
+                "another directory, or the same version on all ranks"
+            ) from None

@@ -1,0 +1,98 @@
+"""What a rank has called that all ranks call: collectives and barriers, in memory that the other ranks may read.
+
+Every call has a digest of itself and all before it, which goes along with its messages. Ranks whose digests differ have made
+different calls, though perhaps long ago; the records tell which.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from zerohop import _core
+from zerohop.errors import Error
+
+if TYPE_CHECKING:
+    from zerohop.endpoint import Endpoint
+
+KINDS = ("broadcast", "scatter", "gather", "all_gather", "all_to_all", "send_recv", "barrier")
+BROADCAST, SCATTER, GATHER, ALL_GATHER, ALL_TO_ALL, SEND_RECV, _BARRIER = range(len(KINDS))
+_NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
+NO_ROOT = -1
+SAME_CALLS = "all ranks must make the same calls in the same order"  # in messages
+_NBYTES = 64 * 64  # of the latest calls, as _core.CallLog has them
+_LOOK = 0.25  # seconds to look another rank's up, and as many to read them
+
+
+class Called(NamedTuple):
+    """position: among all calls, from 1; number: among the collectives, or the barriers."""
+
+    position: int
+    number: int
+    digest: int
+    kind: str
+    root: int
+    nbytes: int | None
+    dtype: str
+
+    def __str__(self) -> str:
+        return called(self.kind, self.number, self.root, self.nbytes, self.dtype)
+
+
+def called(kind: str, number: int, root: int, nbytes: int | None, dtype: str) -> str:
+    """In messages."""
+    if kind == "barrier":
+        return f"barrier (number {number})"
+    where = "" if root == NO_ROOT else f", root {root}"
+    size = "" if nbytes is None else f" with {nbytes} bytes"
+    return f"{kind} (call {number}{where}){size} of {dtype}"
+
+
+class History:
+    """Of this rank. log: with the GIL held, for it takes one thread at a time."""
+
+    def __init__(self, endpoint: Endpoint, name: str, rank: int, size: int) -> None:
+        self._rank, self._name, self._size = rank, f"calls of {name!r}", size
+        if size == 1:
+            self.log = _core.CallLog(bytearray(_NBYTES))
+        else:
+            self._memory = endpoint.empty(_NBYTES)
+            self.log = _core.CallLog(self._memory)
+            endpoint.share(self._name, self._memory)
+
+    def add(self, kind: str, root: int, nbytes: int | None, dtype: str) -> Called:
+        """nbytes: None where ranks may differ in it."""
+        return _called(self.log.add(_NUMBERS[kind], root, nbytes, dtype))
+
+    def difference(self, rank: int, peer: _core.Peer) -> str | None:
+        """The first call that rank made otherwise; None: there is none among those that both still have, or no answer."""
+        if self._size == 1:
+            return None
+        theirs = self._read(peer)
+        ours = {row[0]: _called(row) for row in self.log.rows()}
+        for position in sorted(ours.keys() & theirs.keys()):
+            mine, its = ours[position], theirs[position]
+            if mine.digest != its.digest:
+                return self._differ(rank, mine, its)
+        return None
+
+    def _differ(self, rank: int, mine: Called, its: Called) -> str:
+        text = f"rank {rank} has called {its}, rank {self._rank} {mine}"
+        if str(mine) == str(its):
+            text += ", after calls that were not the same"
+        return f"{text}: {SAME_CALLS}"
+
+    def _read(self, peer: _core.Peer) -> dict[int, Called]:
+        with suppress(Error):
+            there = peer.lookup(self._name, _LOOK)
+            raw = np.empty(min(there.nbytes, _NBYTES), np.uint8)
+            peer.read(there[: raw.nbytes], raw).wait(_LOOK)
+            return {row[0]: _called(row) for row in _core.CallLog.rows_in(raw.tobytes())}
+        return {}
+
+
+def _called(row: tuple[int, int, int, int, int, int | None, str]) -> Called:
+    position, number, digest, kind, root, nbytes, dtype = row
+    return Called(position, number, digest, KINDS[kind], root, nbytes, dtype)

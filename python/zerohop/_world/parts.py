@@ -1,0 +1,108 @@
+"""This rank's part of a Segment, made or given, and arrays as plain bytes: the same memory as uint8, or as uint64."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zerohop import _core
+
+if TYPE_CHECKING:
+    from zerohop.endpoint import Endpoint
+
+_WORD = 8  # bytes
+
+
+class Span:
+    """Where a contiguous array lies. Holding it keeps the array alive.
+
+    Raises TypeError (no array), ValueError (gaps between the elements).
+    """
+
+    def __init__(self, array: Any) -> None:
+        # Memory says it all by itself; as an array of a GPU it would first wait for the default stream.
+        self._view = array if isinstance(array, _core.Memory) else _core.ArrayView(array)
+        if not self._view.contiguous:
+            raise ValueError(
+                "a segment moves bytes without gaps: make the array contiguous (numpy.ascontiguousarray, "
+                "tensor.contiguous())"
+            )
+        view = self._view
+        self.address, self.nbytes, self.device = view.address, view.nbytes, view.device
+
+    @property
+    def writable(self) -> bool:
+        return self._view.writable
+
+    @property
+    def registered(self) -> _core.Memory | None:
+        """All of it as uint8 with one axis, with the registration that it has; None: it has none."""
+        if not isinstance(self._view, _core.Memory):
+            return None
+        return self._view.reshape(-1).view("uint8")
+
+    def bytes(self) -> _core.ArrayView:
+        """All of it as an array of uint8 with one axis, which whoever moves it registers."""
+        return self._array().reshape(-1).view("uint8")
+
+    def words(self) -> _core.ArrayView | None:
+        """The whole uint64 elements in it, of which atomics need one; None where there is none.
+
+        Of host memory that begins at a multiple of 8 bytes.
+        """
+        if self.device != "cpu" or self.address % _WORD or self.nbytes < _WORD:
+            return None
+        return self.bytes()[: self.nbytes // _WORD * _WORD].view("uint64")
+
+    def _array(self) -> _core.ArrayView:
+        return _core.ArrayView(self._view) if isinstance(self._view, _core.Memory) else self._view
+
+
+class OwnPart:
+    """Registered memory of this rank: `bytes` as uint8, `words` as uint64 where atomics can be (else None).
+
+    local: what the program works with: a NumPy array, on a GPU the Memory (DLPack), or the array that it gave.
+    """
+
+    def __init__(self, endpoint: Endpoint, memory: Any, dtype: Any, device: str) -> None:
+        if hasattr(memory, "__index__") and not hasattr(memory, "__dlpack__"):
+            self.bytes, self.local = _made(endpoint, int(memory), dtype, device)
+        else:
+            self.bytes, self.local = _given(endpoint, memory), memory
+        self._span = Span(self.bytes)
+        self.address, self.nbytes = self._span.address, self._span.nbytes
+        words = self._span.words()
+        self.words = None if words is None else endpoint.register(words)
+
+    def registered_with(self, endpoint: Endpoint) -> _core.Memory:
+        """The same bytes for another Endpoint's transfers."""
+        return endpoint.register(self._span.bytes())
+
+    def offset(self, span: Span) -> int | None:
+        """Where in this part an array lies; None: not in it."""
+        begin = span.address - self.address
+        inside = begin >= 0 and begin + span.nbytes <= self.nbytes
+        return begin if inside and span.device == self._span.device else None
+
+    def close(self) -> None:
+        if self.words is not None:
+            self.words.close()
+        self.bytes.close()
+
+
+def _made(endpoint: Endpoint, nbytes: int, dtype: Any, device: str) -> tuple[_core.Memory, Any]:
+    if nbytes < 0:
+        raise ValueError(f"a segment has no negative size such as {nbytes}")
+    made = endpoint.empty(nbytes, "uint8", device)
+    local = made.view(dtype)
+    if local.device != "cpu":
+        return made, local
+    import numpy as np
+
+    return made, np.asarray(local)
+
+
+def _given(endpoint: Endpoint, array: Any) -> _core.Memory:
+    span = Span(array)
+    if not span.writable:
+        raise ValueError("a segment is written by other ranks: give a writable array")
+    return endpoint.register(span.bytes())

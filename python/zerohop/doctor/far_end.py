@@ -1,0 +1,94 @@
+"""The other end of `zerohop doctor` and `zerohop verify`: its address as text, what it prints, and a second process that is it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from zerohop.endpoint import Endpoint
+from zerohop.errors import TransferTimeout
+from zerohop.local import Link, RankFailed, Ranks
+
+START_S = 60.0  # of a second process: it imports numpy and may start CUDA
+LOOK_S = 1.0
+MAGIC = b"zhad"  # that every Endpoint.address begins with
+FORM = "it is what --listen printed at the other end, base64 or hex, or @FILE with that"
+
+
+def checked(text: str) -> bytes:
+    """As decode(), of what a user has typed. Raises ValueError also where the bytes are of something else.
+
+    No message shows the text: it may hold a secret.
+    """
+    try:
+        address = decode(text)
+    except OSError as error:
+        raise ValueError(f"{error.filename}: {error.strerror}; {FORM}") from None
+    except ValueError:
+        address = b""
+    if not address.startswith(MAGIC):
+        raise ValueError(f"this is no address: {FORM}")
+    return address
+
+
+def encode(address: bytes) -> str:
+    return base64.b64encode(address).decode()
+
+
+def decode(text: str) -> bytes:
+    """Bytes of an address in hex or base64, or in the file behind an @ (either of those, or raw).
+
+    Raises ValueError, OSError for a file that cannot be read.
+    """
+    if not text:
+        raise ValueError("it is empty")
+    if text.startswith("@"):
+        content = Path(text[1:]).read_bytes()
+        try:
+            return decode(content.decode("ascii").strip())
+        except ValueError:  # not text (UnicodeDecodeError is one): the address itself
+            return content
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        pass
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError("it is neither hex nor base64, nor a file name behind an @") from None
+
+
+def greet(endpoint: Endpoint) -> None:
+    """Serves until it is interrupted, and says who came: serving needs no help from it.
+
+    To stderr: what it prints to stdout, its address, is for the other end. Raises KeyboardInterrupt alone.
+    """
+    while True:
+        try:
+            peer = endpoint.accept(timeout=LOOK_S)
+        except TransferTimeout:
+            continue  # gives Ctrl-C its chance
+        print(f"{peer.name} on {peer.host} connected", file=sys.stderr)
+
+
+@contextmanager
+def second_process(serve: Callable[..., None], *arguments: Any) -> Iterator[bytes]:
+    """Runs serve(link, *arguments), which ends with stay(), in a process of its own; gives its address. Raises RankFailed."""
+    with Ranks(serve, 1, *arguments, silence=START_S) as ranks:
+        try:
+            [address] = ranks.ask(None)
+        except RankFailed as error:
+            raise RankFailed(None, f"the second process did not start: {error}") from error
+        yield address
+
+
+def stay(link: Link, endpoint: Endpoint) -> None:
+    """Tells the first process the address, and serves for as long as that lives."""
+    link.order()
+    link.answer(endpoint.address)
+    link.order()  # none comes

@@ -1,0 +1,1 @@
+"""What is going on: counters, traces, logs, and `zerohop top`."""

@@ -1,0 +1,258 @@
+"""What this process moved and waited for, as a trace for Perfetto or chrome://tracing.
+
+Source: Trace Event Format, https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import stat
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TextIO
+
+from zerohop import _core
+from zerohop._endpoint.numbers import whole
+from zerohop._world.entries import boot_id
+from zerohop._world.launch import launched
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_MOST = 65536  # events that are kept, where nothing else is said: 20 MB
+_ALL = 1 << 26
+_FAR = 1 << 63  # beyond any time or count
+_SIDES = {
+    "write": "to",
+    "send": "to",
+    "notify": "to",
+    "read": "from",
+    "recv": "from",
+    "atomic": "at",
+}
+
+
+class record:
+    """Record the transfers and notifications of this process, and write them as a trace.
+
+    ::
+
+        with zh.record("trace.json") as recording:
+            peer.write(source, target).wait()
+        print(recording.dropped)
+
+    Of every transfer that began meanwhile, by any Endpoint: operation, peer, route, device, bytes, when it was
+    posted, when this process saw it done, and its error, if any. Of every notification that ``wait_notify()`` or
+    ``reset_notify()`` took: slot, value, and the time that was waited; what streams and kernels take by themselves is
+    not seen. https://ui.perfetto.dev opens the file. Times are those of ``time.monotonic_ns()``, which processes of
+    one host share; ``zerohop merge`` makes one file of those of several processes.
+
+    Args:
+        path: of the file, written when the ``with`` ends, by an exception too: whole or not at all. A link stays one, to
+            the new file; a device or pipe is written to.
+        events: how many are kept, at most; later ones are counted in ``dropped`` and in the file. Each takes
+            some 300 bytes of memory until the file is written, and then another KB.
+        name: of this process in the trace. Default: its rank, as a launcher says it, host and process number.
+
+    Without a recording it costs a transfer the look at a flag; with one, some 100 ns. One at a time in a process. In a
+    child made by fork() there is none, and it writes no file.
+
+    Raises RuntimeError (this process is being recorded already), OSError (the file cannot be written: at once where the
+    folder is missing, or closed to this process), TypeError, ValueError.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, events: int = _MOST, name: str | None = None
+    ) -> None:
+        self._path = Path(path)
+        self._most = whole("events", events)
+        if not 1 <= self._most <= _ALL:
+            raise ValueError(f"events must be from 1 to {_ALL}, not {events}")
+        self._name = _default_name() if name is None else name
+        self._process = 0
+        self.dropped = 0  # events for which there was no room, once it has ended
+
+    def __enter__(self) -> Self:
+        place = _replaced(self._path)
+        if place is not None:
+            try:
+                with tempfile.TemporaryFile(dir=place.parent):
+                    pass  # raises what would be raised once all is recorded
+            except OSError as error:
+                error.filename = str(self._path)
+                raise
+        _core.start_recording(self._most)
+        self._process = os.getpid()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._process != os.getpid():
+            return
+        events, self.dropped = _core.stop_recording()
+        write_whole(self._path, _all_rows(events, self._name), _about(self.dropped))
+
+
+os.register_at_fork(after_in_child=_core.forget_recording)
+
+
+def write_whole(path: Path, rows: Iterable[Mapping[str, Any]], about: Mapping[str, Any]) -> None:
+    """One row a line. Raises OSError; the file is then as it was before."""
+    place = _replaced(path)
+    if place is None:
+        with path.open("w") as file:
+            return _write(file, rows, about)
+    handle, draft = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+    try:
+        with os.fdopen(handle, "w") as file:
+            _write(file, rows, about)
+        os.chmod(draft, 0o666 & ~_umask())
+        return os.replace(draft, place)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+
+
+def _write(file: TextIO, rows: Iterable[Mapping[str, Any]], about: Mapping[str, Any]) -> None:
+    file.write('{"displayTimeUnit":"ns","otherData":')
+    file.write(json.dumps(about) + ',"traceEvents":[')
+    file.writelines(
+        (",\n" if number else "\n") + json.dumps(row, separators=(",", ":"))
+        for number, row in enumerate(rows)
+    )
+    file.write("\n]}\n")
+
+
+def _replaced(path: Path) -> Path | None:
+    """The file itself, where links lead to it; None: what is there is no file, such as a device or pipe. Raises OSError."""
+    with suppress(FileNotFoundError):
+        # Asked of the link: /dev/stdout may lead to a pipe, which has no path.
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            return None
+    return Path(os.path.realpath(path))
+
+
+def _umask() -> int:
+    with suppress(OSError, IndexError, ValueError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    return 0o077
+
+
+def _default_name() -> str:
+    where = f"{socket.gethostname()}:{os.getpid()}"
+    with suppress(ValueError):
+        told = launched(os.environ)
+        if told is not None:
+            return f"rank {told.rank}, {where}"
+    return where
+
+
+def _all_rows(events: Iterable[Mapping[str, Any]], name: str) -> Iterator[dict[str, Any]]:
+    pid = os.getpid()
+    yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
+    for number, event in enumerate(events):
+        yield from _rows(event, pid, number)
+
+
+def _about(dropped: int) -> dict[str, Any]:
+    return {
+        "clock": "CLOCK_MONOTONIC",
+        "host": socket.gethostname(),
+        "boot": boot_id(),
+        # What to add to its times for those of other hosts to compare with: as good as their clocks.
+        "epoch_minus_clock_ns": time.time_ns() - time.monotonic_ns(),
+        "events_dropped": dropped,
+    }
+
+
+def _rows(event: Mapping[str, Any], pid: int, number: int) -> Iterator[dict[str, Any]]:
+    """Asynchronous ones: transfers overlap, and begin in one thread and end in another."""
+    what, ended = event["what"], event["end"] is not None
+    about: dict[str, Any]
+    if what in _SIDES:
+        title = f"{what} {_SIDES[what]} {event['peer']} by {event['route']}"
+        about = {key: event[key] for key in ("peer", "route", "device", "nbytes")}
+        if ended and event["failure"]:
+            about["error"] = event["failure"]
+        if not ended:
+            about["under way"] = True
+    else:
+        title, about = what, {"slot": event["slot"], "value": event["value"]}
+    kind = "transfer" if what in _SIDES else "notification"
+    row = {"name": title, "cat": kind, "id2": {"local": hex(number)}, "pid": pid, "tid": 0}
+    yield {**row, "ph": "b", "ts": _microseconds(event["begin"]), "args": about}
+    if ended:
+        yield {**row, "ph": "e", "ts": _microseconds(event["end"])}
+
+
+def _microseconds(nanoseconds: int) -> float:
+    return round(nanoseconds / 1e3, 3)
+
+
+def _is_ours(trace: Any) -> bool:
+    if not isinstance(trace, Mapping):
+        return False
+    rows, about = trace.get("traceEvents"), trace.get("otherData")
+    return (
+        isinstance(about, Mapping)
+        and isinstance(about.get("boot"), str)
+        and all(_is_number(about.get(name)) for name in ("epoch_minus_clock_ns", "events_dropped"))
+        and isinstance(rows, list)
+        and all(isinstance(row, Mapping) and isinstance(row.get("pid"), int) for row in rows)
+        and all(_is_number(row.get("ts", 0)) for row in rows)
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and -_FAR < value < _FAR  # NaN is not
+
+
+def merged(
+    traces: Iterable[Mapping[str, Any]],
+) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
+    """Rows of several processes, and what is told about them all.
+
+    Times of other hosts than that of the first are moved by what their clocks say.
+
+    Raises ValueError: one is no trace of `record`.
+    """
+    rows: list[Mapping[str, Any]] = []
+    others: list[Mapping[str, Any]] = []
+    taken: dict[int, int] = {}  # process numbers, and of which trace
+    for index, trace in enumerate(traces):
+        if not _is_ours(trace):
+            raise ValueError(f"file {index + 1} is no trace that zerohop.record() has written")
+        other = trace["otherData"]
+        others.append(other)
+        shift = 0.0
+        if other["boot"] != others[0]["boot"]:
+            shift = (other["epoch_minus_clock_ns"] - others[0]["epoch_minus_clock_ns"]) / 1e3
+        numbers: dict[int, int] = {}
+        for row in trace["traceEvents"]:
+            pid = numbers.get(row["pid"])
+            if pid is None:  # processes of two hosts, or one process twice, may have one number
+                pid = row["pid"]
+                while taken.setdefault(pid, index) != index:
+                    pid += 1 << 22  # the highest that Linux gives
+                numbers[row["pid"]] = pid
+            moved = {"ts": round(row["ts"] + shift, 3)} if "ts" in row else {}
+            rows.append({**row, "pid": pid, **moved})
+    dropped = sum(other["events_dropped"] for other in others)
+    return rows, {**(others[0] if others else {}), "events_dropped": dropped}

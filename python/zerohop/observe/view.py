@@ -1,0 +1,162 @@
+"""The table, for a terminal or for what reads a pipe."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from zerohop.observe.rates import Row, rows_between
+from zerohop.observe.sources import Answer, Source, ask_all, local_sources
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+NOBODY = (
+    "no process of this user tells its counters on this host: start it with ZEROHOP_METRICS=local, or name the "
+    "address of one that serves them on a port"
+)
+_TITLES = (
+    *("process", "endpoint", "peer", "route", "device", "ops/s", "out/s", "in/s", "notes/s"),
+    *("now", "p50", "p99", "errors"),
+)
+_WORDS = 5  # columns of text, aligned to the left; the others hold numbers
+_LONGEST = 24  # characters of a name that are shown
+
+
+class Watch:
+    """What is asked again and again; no sources: those that are found each time."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = list(sources)
+        self._before: dict[Source, Answer] = {}
+
+    @property
+    def is_answered(self) -> bool:
+        """By anybody, at the last look."""
+        return bool(self._before)
+
+    def look(self) -> tuple[list[Row], list[str]]:
+        """Busiest first, and what is wrong with whom."""
+        answers = ask_all(self._sources or local_sources())
+        rows: list[Row] = []
+        troubles: list[str] = []
+        for answer in answers:
+            if answer.trouble:
+                troubles.append(_shown(f"{answer.source.name}: {answer.trouble}", 200))
+            else:
+                rows += rows_between(self._before.get(answer.source), answer)
+        self._before = {answer.source: answer for answer in answers if not answer.trouble}
+        rows.sort(key=lambda row: (-row.bytes_out - row.bytes_in, -row.operations, _names(row)))
+        if not answers:
+            troubles.append(NOBODY)
+        return rows, troubles
+
+
+def run(sources: Sequence[Source], interval: float, once: bool) -> bool:
+    """Until it is interrupted, or once: then whether anybody has answered.
+
+    Through a pipe what is wrong is told when it changes, and while nobody answers nothing else.
+    """
+    watch = Watch(sources)
+    watch.look()
+    if not once and sys.stdout.isatty():
+        _run_live(watch, interval)
+        return True
+    told: list[str] = []
+    while True:
+        time.sleep(interval)
+        rows, troubles = watch.look()
+        if watch.is_answered or troubles != told:
+            print(plain(rows), end="\n" if once else "\n\n", flush=True)
+        for trouble in troubles if troubles != told else ():
+            print(trouble, file=sys.stderr, flush=True)
+        told = troubles
+        if once:
+            return watch.is_answered
+
+
+def _run_live(watch: Watch, interval: float) -> None:
+    from rich.live import Live
+
+    with Live(screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(_drawn(*watch.look()), refresh=True)
+            time.sleep(interval)
+
+
+def _drawn(rows: Sequence[Row], troubles: Sequence[str]) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="zerohop top", box=None, padding=(0, 1, 0, 0), expand=True)
+    for place, title in enumerate(_TITLES):  # where the terminal is narrow, names give way
+        word = place < _WORDS
+        table.add_column(
+            title, justify="left" if word else "right", no_wrap=not word, overflow="fold"
+        )
+    for row in rows:  # Text: names are no markup
+        table.add_row(*map(Text, _cells(row)), style="red" if row.failures else "")
+    return Group(table, *(Text(trouble, style="yellow") for trouble in troubles))
+
+
+def plain(rows: Sequence[Row]) -> str:
+    """Columns of one width each, with a line of titles."""
+    lines = [_TITLES, *map(_cells, rows)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(_TITLES))]
+    text = []
+    for line in lines:
+        cells = zip(line, widths, strict=True)
+        text.append(
+            "  ".join(
+                cell.ljust(width) if place < _WORDS else cell.rjust(width)
+                for place, (cell, width) in enumerate(cells)
+            ).rstrip()
+        )
+    return "\n".join(text)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        *(_shown(name, _LONGEST) for name in _names(row)),
+        _scaled(row.operations),
+        _scaled(row.bytes_out, "B"),
+        _scaled(row.bytes_in, "B"),
+        _scaled(row.notifications),
+        str(row.under_way),
+        _duration(row.p50),
+        _duration(row.p99),
+        str(row.failures),
+    )
+
+
+def _names(row: Row) -> tuple[str, ...]:
+    peer = row.peer if row.is_there else f"gone:{row.peer}"
+    return row.process, row.endpoint, peer, row.route, row.device
+
+
+def _shown(text: str, most: int) -> str:
+    """What another process has sent moves no cursor; and an empty cell would shift the others."""
+    bare = "".join(each if each.isprintable() else "?" for each in text) or "-"
+    return bare if len(bare) <= most else bare[: most - 1] + "~"
+
+
+def _scaled(value: float, unit: str = "") -> str:
+    """Powers of 1000: '12.3MB', '950'."""
+    for prefix in ("", "k", "M", "G", "T"):
+        if value < 999.5 or prefix == "T":
+            break
+        value /= 1000
+    return f"{value:.3g}{prefix}{unit}"
+
+
+def _duration(seconds: float) -> str:
+    if math.isnan(seconds):
+        return "-"
+    for unit, size in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3)):
+        if seconds < 999.5 * size:
+            return f"{seconds / size:.3g}{unit}"
+    return f"{seconds:.3g}s"

@@ -1,1 +1,0 @@
-"""`zerohop top`: what processes that tell their counters are doing now."""
