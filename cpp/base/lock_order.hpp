@@ -53,7 +53,7 @@ enum class Rank : unsigned char {
   stager,
   copy_queue,
   session,
-  visit_holds,
+  session_holds,
   lease,
   transfer,
   poller_sleep,

@@ -1,5 +1,5 @@
 // The steps of a World's barrier, and the log of what a rank has called. What is to be done when
-// something goes wrong is in zerohop/barrier.py and zerohop/history.py.
+// something goes wrong is in zerohop/_world/barrier.py and zerohop/_world/history.py.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 

@@ -107,8 +107,8 @@ std::size_t LocalSession::forget_ended() {
 }
 
 std::size_t LocalSession::forget_ended(std::vector<Mappings::node_type>& ended) {
-  const auto window_of = [](const auto& mapping) -> const RemoteMapping& { return *mapping; };
-  return take_ended(mappings_, struck_seen_, window_of, ended);
+  const auto mapping_of = [](const auto& mapping) -> const RemoteMapping& { return *mapping; };
+  return take_ended(mappings_, struck_seen_, mapping_of, ended);
 }
 
 LocalSession::Opened LocalSession::open(std::uint64_t key, std::uint64_t address,

@@ -75,10 +75,10 @@ class LocalSession {
   std::optional<std::vector<std::uint64_t>> struck_since(std::uint64_t& seen) const {
     return GenerationTable::struck_since(generations_->data(), seen);
   }
-  // Moves what ended since `seen` from `all`, which is by key, to `ended`. window_of: of a value.
+  // Moves what ended since `seen` from `all`, which is by key, to `ended`. mapping_of: of a value.
   // Returns how many it looked at: those, and no others.
   template <typename Map, typename WindowOf>
-  std::size_t take_ended(Map& all, std::uint64_t& seen, WindowOf window_of,
+  std::size_t take_ended(Map& all, std::uint64_t& seen, WindowOf mapping_of,
                          std::vector<typename Map::node_type>& ended) const {
     if (const auto struck = struck_since(seen)) {
       for (const std::uint64_t key : *struck) ended.push_back(all.extract(key));
@@ -87,7 +87,7 @@ class LocalSession {
     const std::size_t looked_at = all.size();
     for (auto next = all.begin(); next != all.end();) {
       const auto at = next++;
-      if (!stands(window_of(at->second))) ended.push_back(all.extract(at));
+      if (!stands(mapping_of(at->second))) ended.push_back(all.extract(at));
     }
     return looked_at;
   }
@@ -236,7 +236,7 @@ class LocalSession {
   std::uint64_t struck_seen_ = 0;
   std::map<Wanted, std::shared_ptr<Question>> questions_;  // not answered yet
 
-  Mutex<Rank::visit_holds> holds_mutex_;  // guards the next
+  Mutex<Rank::session_holds> holds_mutex_;  // guards the next
   std::vector<int> holds_;                // by slot, as far as any was ever held
 };
 

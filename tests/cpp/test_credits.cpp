@@ -35,8 +35,8 @@ TEST_CASE("a dialogue needs no writes for its credits: the messages bring them")
     notify(*couple.to_left, 2, round);
     REQUIRE(couple.left.wait_notify(2, 1, true, soon()).second == round);
   }
-  CHECK(couple.to_right->path(0)->stats().work_requests.load() == kRounds);
-  CHECK(couple.to_left->path(0)->stats().work_requests.load() == kRounds);
+  CHECK(couple.to_right->rails().path(0)->stats().work_requests.load() == kRounds);
+  CHECK(couple.to_left->rails().path(0)->stats().work_requests.load() == kRounds);
 }
 
 TEST_CASE("a long one-way stream gets its credits from writes, few of them") {
@@ -49,9 +49,9 @@ TEST_CASE("a long one-way stream gets its credits from writes, few of them") {
   (void)last->result();
   // It is acknowledged when it is in the receiver's memory, and counted when the receiver looks.
   REQUIRE(couple.right.wait_notify(2, 1, true, soon()).second == kCount);
-  CHECK(couple.to_left->path(0)->stats().notifications_in.load() == kCount);
-  CHECK(couple.to_right->path(0)->stats().work_requests.load() == kCount);
-  const std::uint64_t credits = couple.to_left->path(0)->stats().work_requests.load();
+  CHECK(couple.to_left->rails().path(0)->stats().notifications_in.load() == kCount);
+  CHECK(couple.to_right->rails().path(0)->stats().work_requests.load() == kCount);
+  const std::uint64_t credits = couple.to_left->rails().path(0)->stats().work_requests.load();
   const MessageWindow window;
   CHECK(credits >= kCount / window.slots);
   CHECK(credits <= kCount / window.credit_every());

@@ -93,7 +93,7 @@ struct Fixture {
     CHECK(found.size() == 1);
     return found.front();
   }
-  std::uint64_t broken() const { return to_right->rails().front().stats->broken.load(); }
+  std::uint64_t broken() const { return to_right->rails().reports().front().stats->broken.load(); }
 };
 
 template <typename Error, typename Call>

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "couple.hpp"
+#include "engine/core/endpoint_settings.hpp"
 #include "fake_cuda.hpp"
 
 using namespace zerohop;

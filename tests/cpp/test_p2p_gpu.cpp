@@ -29,7 +29,7 @@ TEST_CASE_FIXTURE(GpuCouple, "writes and reads place every byte, by p2p") {
   finish(read(*to_right, ours, theirs.remote()));
   CHECK(get(ours) == other);
   CHECK(to_right->route(ours, theirs.remote()).kind == "p2p");
-  CHECK(to_right->path(0)->stats().work_requests == 0);
+  CHECK(to_right->rails().path(0)->stats().work_requests == 0);
 }
 
 TEST_CASE_FIXTURE(GpuCouple, "columns and lists of arrays go in one launch") {
@@ -58,7 +58,7 @@ TEST_CASE_FIXTURE(GpuCouple, "a notification is seen behind the data, whoever wr
   for (unsigned value = 1; value <= 20; ++value) {
     const Bytes bytes = counted(50000, value);
     put(ours, bytes);
-    Transferring data = write(*to_right, ours, theirs.remote());
+    engine::Transferring data = write(*to_right, ours, theirs.remote());
     switch (value % 4) {
       case 0: to_right->notify({3, value}); break;
       case 1: write(*to_right, host, far_host.remote(), Notification{3, value}); break;
@@ -273,7 +273,7 @@ TEST_CASE_FIXTURE(GpuCouple,
   const RemoteMemory remote = theirs.remote();
   const Peer::Pair pair{&ours, &remote};
   hang(true);
-  std::vector<Transferring> all;
+  std::vector<engine::Transferring> all;
   const auto fill = [&] {
     for (int i = 0; i < 100000; ++i) {
       all.push_back(to_right->write({&pair, 1}, {.notify = {}, .require = "p2p", .timeout = 0.05}));

@@ -34,8 +34,10 @@ EndpointOptions near(const char* name, bool software) {
 struct Neighbours {
   explicit Neighbours(bool software)
       : left(near("left", software)), right(near("right", software)) {}
-  std::uint64_t work_requests() const { return to_right->path(0)->stats().work_requests.load(); }
-  Transferring write(const char* require, std::optional<Notification> notify = {}) {
+  std::uint64_t work_requests() const {
+    return to_right->rails().path(0)->stats().work_requests.load();
+  }
+  engine::Transferring write(const char* require, std::optional<Notification> notify = {}) {
     const Peer::Pair pair{&source, &far};
     return to_right->write({&pair, 1}, {.notify = notify, .require = require, .timeout = {}});
   }
@@ -50,7 +52,7 @@ struct Neighbours {
   RemoteMemory far = target.remote();
 };
 
-void finish(const Transferring& transfer) {
+void finish(const engine::Transferring& transfer) {
   REQUIRE(transfer->wait(soon()));
   (void)transfer->result();
 }
@@ -174,7 +176,7 @@ TEST_CASE("what devices are found not to have to do is asked again when a queue 
     finish(copied);
   }
   const Blocked blocked(pair);  // the queue pair is not repaired
-  pair.to_right->path(0)->abandon("a test says so");
+  pair.to_right->rails().path(0)->abandon("a test says so");
   CHECK(pair.write("")->route().kind == "host");
 }
 
@@ -183,7 +185,7 @@ TEST_CASE("an error of a notification that waits for a device tells that its dat
     CAPTURE(copied);
     Neighbours pair(/*software=*/true);
     Blocked blocked(pair);  // the queue pair is not repaired
-    const auto path = pair.to_right->path(0);
+    const auto path = pair.to_right->rails().path(0);
     const auto transfer = std::make_shared<Transfer>(path->poller(), 64, nullptr);
     if (copied) transfer->note_placed();
     path->abandon("a test says so");

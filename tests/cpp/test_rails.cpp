@@ -225,7 +225,7 @@ TEST_CASE("the route names the rails and says why one does not serve") {
   CHECK(both.reason.find("soft0 and soft0@127.0.0.2 read and write") != std::string::npos);
   CHECK(write(*rails.to_right, from, to.remote())->route().device == kTwo);
   cut(*rails.to_right, 1);
-  rails.to_right->path(1)->give_up("the wire is cut");
+  rails.to_right->rails().path(1)->give_up("the wire is cut");
   const Route one = rails.to_right->route(from, to.remote());
   CHECK(one.device == "soft0");
   CHECK(one.reason.find("soft0@127.0.0.2 does not serve: the wire is cut") != std::string::npos);

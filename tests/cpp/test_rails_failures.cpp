@@ -17,7 +17,7 @@ TEST_CASE("a notification waits for what another rail has not delivered") {
   const Memory to = bytes(rails.right, 200'000);
   fill(from, 1);
   // The second rail stands still: its queue pair is fresh and not connected yet.
-  rails.to_right->path(1)->renew();
+  rails.to_right->rails().path(1)->renew();
   const auto transfer = write(*rails.to_right, from, to.remote(), Notification{9, 1});
   const auto late = rails.to_right->notify({10, 1});
   CHECK_THROWS_AS((void)rails.right.wait_notify(9, 2, /*reset=*/false, within(0.3)),
@@ -25,7 +25,7 @@ TEST_CASE("a notification waits for what another rail has not delivered") {
   CHECK(!transfer->done());
   CHECK(!late->done());
   // Its end: the transfer fails, and no notification of it is ever seen.
-  rails.to_right->path(1)->give_up("the wire was cut");
+  rails.to_right->rails().path(1)->give_up("the wire was cut");
   REQUIRE(transfer->wait(soon()));
   REQUIRE(late->wait(soon()));
   CHECK_THROWS_AS((void)transfer->result(), VerbsError);
@@ -40,7 +40,7 @@ TEST_CASE("who is cut off between its shares is told that something was written"
   Rails2 rails;
   const Memory from = bytes(rails.left, 200'000);
   const Memory to = bytes(rails.right, 200'000);
-  rails.to_right->path(1)->renew();  // stands still
+  rails.to_right->rails().path(1)->renew();  // stands still
   SUBCASE("by the end of the peer") {
     const auto transfer = write(*rails.to_right, from, to.remote());
     rails.right.close(within(0));
@@ -54,8 +54,8 @@ TEST_CASE("who is cut off between its shares is told that something was written"
   }
   SUBCASE("by the end of the rail that was to carry the notification") {
     const auto transfer = write(*rails.to_right, from, to.remote(), Notification{3, 1});
-    rails.to_right->path(0)->give_up("the wire was cut");
-    rails.to_right->path(1)->give_up("the other one was cut");
+    rails.to_right->rails().path(0)->give_up("the wire was cut");
+    rails.to_right->rails().path(1)->give_up("the other one was cut");
     REQUIRE(transfer->wait(soon()));
     try {
       (void)transfer->result();
@@ -71,15 +71,17 @@ TEST_CASE("a rail that was closed is not waited for where another may come back"
   Rails2 rails;
   const Memory from = bytes(rails.left, 200'000);
   const Memory to = bytes(rails.right, 200'000);
-  rails.to_right->path(0)->close([](Effect effect) {
+  rails.to_right->rails().path(0)->close([](Effect effect) {
     return Failure{.kind = Failure::Kind::verbs, .message = "it was removed", .effect = effect};
   });
-  rails.to_right->path(0)->settle();  // as when the peer says that it has left the rail, too
+  rails.to_right->rails()
+      .path(0)
+      ->settle();  // as when the peer says that it has left the rail, too
   finish(write(*rails.to_right, from, to.remote(), Notification{3, 1}));  // over the other
-  rails.to_right->path(1)->give_up("the wire was cut");
+  rails.to_right->rails().path(1)->give_up("the wire was cut");
   const auto pending = write(*rails.to_right, from, to.remote(), Notification{4, 1});
   CHECK(!pending->done());
-  rails.to_right->path(1)->give_up("the wire is still cut");
+  rails.to_right->rails().path(1)->give_up("the wire is still cut");
   REQUIRE(pending->wait(soon()));
   CHECK_THROWS_AS((void)pending->result(), Error);
   CHECK(rails.right.peek_notify(4) == 0);
@@ -217,7 +219,7 @@ TEST_CASE("atomics refuse another adapter's rail as long as the first is out of 
   const std::int64_t one[] = {1};
   const Memory counter = rails.right.empty(one, DType::parse("uint64"));
   cut(*rails.to_right, 0);
-  rails.to_right->path(0)->give_up("the wire is cut");
+  rails.to_right->rails().path(0)->give_up("the wire is cut");
   CHECK_THROWS_AS((void)rails.to_right->fetch_add(counter.remote(), 1), RouteUnavailable);
   finish(rails.to_right->notify({1, 1}));  // the other rail carries the rest
 }

@@ -55,7 +55,7 @@ Histogram::Reading latency(const RouteStats& stats, Operation operation) {
   return stats.latencies[static_cast<std::size_t>(operation)].read();
 }
 
-void finish(const Transferring& transfer) {
+void finish(const engine::Transferring& transfer) {
   REQUIRE(transfer->wait(soon()));
   (void)transfer->result();
 }
@@ -87,7 +87,7 @@ TEST_CASE("p2p of GPUs is told from p2p of host memory, and copies under way fro
   CHECK(gpu.bytes_in == 5000);
   CHECK(gpu.notifications == 1);
   CHECK(gpu.failures == 0);
-  const auto mapped = pair.to_right->neighbour()->mapped();
+  const auto mapped = pair.to_right->mapped();
   REQUIRE(mapped.size() == 1);
   CHECK(mapped.at(0).chunks == 2);  // and where the peer's streams find notifications
   CHECK(mapped.at(0).nbytes == 5000 + (2 << 20));

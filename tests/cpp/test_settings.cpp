@@ -38,7 +38,7 @@ TEST_CASE("settings and terms of a queue pair are told without a question to its
   Endpoint left(counted("left"));
   Endpoint right(counted("right"));
   const auto to_right = left.connect(right.address().to_bytes(), soon());
-  const auto path = to_right->path(0);
+  const auto path = to_right->rails().path(0);
   const int before = questions;
   CHECK(before > 0);
   const Settings all = path->settings();

@@ -67,7 +67,7 @@ struct Hub {
     REQUIRE(eventually([&] {
       // Another that is used makes this one the least lately used.
       await(to_guest[(i + 1) % kGuests]->notify({.slot = 1, .value = 1}));
-      return to_guest[i]->asleep() && to_hub[i]->asleep();
+      return to_guest[i]->rails().asleep() && to_hub[i]->rails().asleep();
     }));
   }
 };
@@ -152,12 +152,12 @@ TEST_CASE("an offer that no recv() has taken keeps its queue pair awake") {
   Memory from = bytes(house.hub, 40000);
   Memory into = bytes(house.guests[0], 40000);
   const auto sent = house.to_guest[0]->send(from, 1);
-  const auto& came = house.to_hub[0]->path(0)->stats().messages_in;
+  const auto& came = house.to_hub[0]->rails().path(0)->stats().messages_in;
   REQUIRE(eventually([&] { return came.load() == 1; }));
   for (int i = 0; i < 50; ++i) {
     await(house.to_guest[1]->notify({.slot = 1, .value = 1}));
     await(house.to_guest[2]->notify({.slot = 1, .value = 1}));
-    REQUIRE(!house.to_guest[0]->asleep());
+    REQUIRE(!house.to_guest[0]->rails().asleep());
   }
   await(house.to_hub[0]->receive(into, 1));
   await(sent);
@@ -214,7 +214,7 @@ TEST_CASE("both ends have a limit, ask each other, and wake each other") {
         }
         // Until it sleeps, or for a while: wakes meet questions, answers and other wakes.
         const auto pause = Deadline::Seconds(static_cast<double>(random() % 30) / 1000);
-        (void)eventually([&] { return ends.load() || peers[i]->asleep(); }, pause);
+        (void)eventually([&] { return ends.load() || peers[i]->rails().asleep(); }, pause);
       }
     });
   }

@@ -120,7 +120,7 @@ TEST_CASE("a request names no more parts than fit into a message that its receiv
     CAPTURE(nbytes);
     StagedCouple both(engine::MessageWindow{.slots = 1, .nbytes = nbytes});
     check_columns(both);
-    CHECK(both.to_right->path(0)->stats().broken == 0);
+    CHECK(both.to_right->rails().path(0)->stats().broken == 0);
   }
 }
 
@@ -186,7 +186,7 @@ TEST_CASE_FIXTURE(StagedCouple, "both sides write and read at once, and nobody w
       const Bytes bytes = counted(200000, seed + round);
       put(source, bytes);
       finish(write(peer, source, target.remote()));
-      std::vector<Transferring> reads;
+      std::vector<engine::Transferring> reads;
       for (int i = 0; i < 3; ++i) reads.push_back(read(peer, back, target.remote()));
       for (const auto& transfer : reads) finish(transfer);
       CHECK(get(back) == bytes);
@@ -319,7 +319,7 @@ TEST_CASE_FIXTURE(StagedCouple, "a copy that fails is the transfer's error at ei
 TEST_CASE_FIXTURE(StagedCouple, "a peer that goes takes every staged transfer with it") {
   const Memory near = gpu_array(left, {400000});
   Memory far = gpu_array(right, {400000});
-  std::vector<Transferring> transfers;
+  std::vector<engine::Transferring> transfers;
   for (int i = 0; i < 8; ++i) transfers.push_back(write(*to_right, near, far.remote()));
   right.close(within(0));
   for (const auto& transfer : transfers) {
@@ -338,12 +338,13 @@ TEST_CASE_FIXTURE(StagedCouple, "a connection cut in mid-transfer is an error, a
   const Memory far = gpu_array(right, {150000});
   for (unsigned round = 1; round <= 10; ++round) {
     const auto cut_off = write(*to_right, near, far.remote());
-    (round % 2 == 0 ? to_right : to_left)->path(0)->abandon("the wire was cut");
+    (round % 2 == 0 ? to_right : to_left)->rails().path(0)->abandon("the wire was cut");
     REQUIRE(cut_off->wait(soon()));
     const auto repaired = [&] {
-      return to_right->rails()[0].trouble.empty() && to_left->rails()[0].trouble.empty();
+      return to_right->rails().reports()[0].trouble.empty() &&
+             to_left->rails().reports()[0].trouble.empty();
     };
-    REQUIRE(to_right->path(0)->poller()->wait(repaired, soon()));
+    REQUIRE(to_right->rails().path(0)->poller()->wait(repaired, soon()));
     const Bytes bytes = counted(150000, round);
     put(near, bytes);
     const auto transfer = write(*to_right, near, far.remote(), Notification{3, round});

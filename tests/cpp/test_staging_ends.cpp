@@ -12,7 +12,7 @@
 namespace zerohop::testing {
 namespace {
 
-std::string error_of(const Transferring& transfer) {
+std::string error_of(const engine::Transferring& transfer) {
   REQUIRE(transfer->wait(soon()));
   return message_of<Error>([&] { (void)transfer->result(); });
 }
@@ -89,7 +89,7 @@ TEST_CASE_FIXTURE(StagedCouple, "close() of memory waits for the copies that a p
   });
   while (!far.closed()) std::this_thread::yield();
   // Refused: peers have it no more. What comes just before that waits behind the copy that hangs.
-  std::vector<Transferring> asked;
+  std::vector<engine::Transferring> asked;
   do {
     asked.push_back(write(*to_right, near, remote));
   } while (!asked.back()->wait(within(0.01)));
@@ -120,7 +120,7 @@ TEST_CASE_FIXTURE(StagedCouple, "close() of a Peer waits for the copies that it 
   CHECK(!contains(lost, "recv()"));  // that is for a send()
   CHECK(contains(lost, "may have been written)"));
   CHECK(!closed);
-  CHECK(to_right->path(0)->stats().sends_dropped == 0);
+  CHECK(to_right->rails().path(0)->stats().sends_dropped == 0);
   hang.end();
   closing.get();
 }
@@ -137,7 +137,7 @@ TEST_CASE_FIXTURE(StagedCouple, "what was to follow a transfer is lost with the 
   const auto messages = {to_right->notify({2, 2}), to_right->send(near, 1)};
   const auto beside = write(*to_right, near_host, far_host.remote(), Notification{3, 3});
   to_right->close(within(0));
-  const auto lost = [](const Transferring& transfer, Effect effect) {
+  const auto lost = [](const engine::Transferring& transfer, Effect effect) {
     REQUIRE(transfer->wait(soon()));
     try {
       (void)transfer->result();
@@ -163,7 +163,7 @@ TEST_CASE_FIXTURE(StagedCouple, "what was to follow a transfer is lost with the 
 
 TEST_CASE_FIXTURE(StagedCouple, "what is cut off tells how much of it may be in place at most") {
   const auto transfer_of = [&](std::uint64_t nbytes) {
-    return std::make_shared<engine::Transfer>(to_right->path(0)->poller(), nbytes, nullptr);
+    return std::make_shared<engine::Transfer>(to_right->rails().path(0)->poller(), nbytes, nullptr);
   };
   engine::StagedWork work(transfer_of(200), engine::StagedWork::Direction::out);
   const auto effect = [&] {

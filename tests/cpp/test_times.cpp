@@ -15,7 +15,7 @@ struct Keeping {
 };
 
 // All there, in order, of a transfer that is done.
-void check_all(const Transferring& transfer) {
+void check_all(const engine::Transferring& transfer) {
   finish(transfer);
   const Times& times = transfer->times();
   REQUIRE(times.asked());

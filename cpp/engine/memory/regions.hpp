@@ -48,7 +48,7 @@ class Regions {
   bool empty() const noexcept { return empty_; }  // of registrations
   // What peers may do. Not when empty().
   bool writable() const noexcept { return (access_ & IBV_ACCESS_REMOTE_WRITE) != 0; }
-  // Whether they include atomics, which take the first rail (Peer::atomics_path()).
+  // Whether they include atomics, which take the first rail (PeerRails::atomics_path()).
   bool atomics() const noexcept { return (access_ & IBV_ACCESS_REMOTE_ATOMIC) != 0; }
   // The range that every one of them covers. Not when empty() and not staged.
   const Extent& covered() const noexcept { return covered_; }

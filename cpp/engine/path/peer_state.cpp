@@ -22,7 +22,7 @@ Deadline PeerState::deadline(const std::optional<double>& timeout) const {
 
 bool PeerState::lose(const std::string& reason) {
   const std::lock_guard lock(mutex_);
-  if (state_.load() == State::lost) return false;
+  if (is_lost()) return false;
   why_lost_ = reason;
   state_.store(State::lost, std::memory_order_release);
   return true;
@@ -53,7 +53,7 @@ void PeerState::check_process() const {
 
 void PeerState::check_alive() const {
   check_process();
-  if (state_.load(std::memory_order_acquire) == State::lost) throw_lost(Effect::nothing);
+  if (is_lost()) throw_lost(Effect::nothing);
 }
 
 void PeerState::throw_lost(Effect effect) const {

@@ -33,6 +33,7 @@ class PeerState {
   Deadline deadline(const std::optional<double>& timeout) const;
 
   bool alive() const noexcept { return state_.load(std::memory_order_acquire) == State::alive; }
+  bool is_lost() const noexcept { return state_.load(std::memory_order_acquire) == State::lost; }
   void become_alive() noexcept { state_.store(State::alive, std::memory_order_release); }
   bool lose(const std::string& reason);  // false: it was lost before
   std::string why_lost() const;          // empty while it is not

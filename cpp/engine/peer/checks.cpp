@@ -1,4 +1,3 @@
-// Transfers that are checked end to end (integrity=1), and what the peer asks for its own.
 #include "engine/peer/checks.hpp"
 
 #include <atomic>

@@ -19,7 +19,7 @@ namespace zerohop::engine {
 class Checks : public std::enable_shared_from_this<Checks> {
  public:
   struct Services {
-    std::shared_ptr<PeerState> state;
+    std::shared_ptr<const PeerState> state;
     std::shared_ptr<Poller> poller;
     std::shared_ptr<Checker> checker;
     std::shared_ptr<CallStream> streams;

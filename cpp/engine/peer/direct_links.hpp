@@ -11,9 +11,9 @@
 
 namespace zerohop::engine {
 
-class DirectLinks : public std::enable_shared_from_this<DirectLinks> {
+class DirectLinks {
  public:
-  DirectLinks(std::shared_ptr<PeerState> state, std::shared_ptr<Poller> poller,
+  DirectLinks(std::shared_ptr<const PeerState> state, std::shared_ptr<Poller> poller,
               std::shared_ptr<PeerRails> rails, std::function<void(ControlMessage)> tell)
       : state_(std::move(state)),
         poller_(std::move(poller)),
@@ -38,7 +38,7 @@ class DirectLinks : public std::enable_shared_from_this<DirectLinks> {
   DirectOpened ask(const Questions<Answer>::Asked& asked, RailIndex rail,
                    const rdma::QueuePairAddress& source, const Deadline& deadline);
 
-  const std::shared_ptr<PeerState> state_;
+  const std::shared_ptr<const PeerState> state_;
   const std::shared_ptr<Poller> poller_;
   const std::shared_ptr<PeerRails> rails_;
   const std::function<void(ControlMessage)> tell_;

@@ -1,4 +1,3 @@
-// What a Peer moves two-sidedly: send and recv.
 #include "engine/peer/messages.hpp"
 
 #include <cstring>

@@ -14,7 +14,7 @@ namespace zerohop::engine {
 class Messages {
  public:
   struct Services {
-    std::shared_ptr<PeerState> state;
+    std::shared_ptr<const PeerState> state;
     std::shared_ptr<Poller> poller;
     std::shared_ptr<PeerRails> rails;
     std::shared_ptr<DevicePath> devices;

@@ -35,8 +35,8 @@ Peer::Peer(Host host, std::shared_ptr<Poller> poller, Identity identity)
                               .copy_queue = host_.copy_queue,
                               .streams = streams_,
                               .no_neighbourhood = host_.no_neighbourhood})),
-      gpu_(std::make_shared<GpuPath>(state_, poller_, staged_, local_, gpu_copies_, streams_)),
-      messages_(std::make_shared<Messages>(Messages::Services{.state = state_,
+      gpu_(std::make_unique<GpuPath>(state_, poller_, staged_, local_, gpu_copies_, streams_)),
+      messages_(std::make_unique<Messages>(Messages::Services{.state = state_,
                                                               .poller = poller_,
                                                               .rails = rails_,
                                                               .devices = devices_,
@@ -71,10 +71,11 @@ void Peer::join_paths() {
                                                       .streams = streams_,
                                                       .tell = tell,
                                                       .notify = notify});
-  direct_links_ = std::make_shared<DirectLinks>(state_, poller_, rails_, tell);
+  direct_links_ = std::make_unique<DirectLinks>(state_, poller_, rails_, tell);
 }
 
 void Peer::meet(std::string local_server, const shm::Token& token) {
+  if (!host_.neighbourhood) return;
   local_->meet(std::move(local_server), token);
   gpu_->meet(book_);
 }
@@ -90,16 +91,16 @@ void Peer::become_alive() {
 }
 
 bool Peer::lose(const std::string& reason) {
-  if (left_.load()) return false;
+  if (state_->is_lost()) return false;
   // From here on its process begins nothing any more in the memory of this one.
   const auto client = invitation_ ? invitation_->withdraw() : nullptr;
   {
     const std::lock_guard lock(mutex_);
     dismissed_ = client;
   }
-  if (!state_->lose(reason)) return false;
+  state_->lose(reason);
   host_.books->ended(book_, reason);
-  if (const auto& neighbour = local_->neighbour()) neighbour->leave();
+  local_->leave();
   gpu_->leave();
   local_->cut_off_gpu_copies();
   rails_->close([state = state_](Effect effect) { return state->lost(effect); });
@@ -112,7 +113,7 @@ bool Peer::lose(const std::string& reason) {
 }
 
 void Peer::sweep() {
-  if (const auto& neighbour = local_->neighbour()) neighbour->sweep();
+  local_->sweep();
   gpu_->sweep();
 }
 
@@ -163,8 +164,6 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   static_cast<void>(local.pinned());  // throws once it is closed
   const Pair pair{&local, &remote};
   const Neighbour::Patience patience{.seconds = host_.default_timeout, .insists = false};
-  const Routes::Kind kind = devices_->kind(pair);
-  const RailMask taken = devices_->rails_of(pair, kind);
   std::string reason = local_->why_not();
   std::shared_ptr<const Route> p2p;
   if (reason.empty() && touch_gpus({&pair, 1}) && remote.layout.count() > 0) {
@@ -176,6 +175,8 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
     reason = std::move(reached.reason);
     if (reached.mapping) p2p = local_->neighbour()->route(reached.mapping.get());
   }
+  const Routes::Kind kind = devices_->kind(pair);
+  const RailMask taken = devices_->rails_of(pair, kind);
   Route route = p2p ? *p2p : devices_->explain(pair, *devices_->route(kind, taken), reason);
   const auto& path = rails_->path(static_cast<RailIndex>(std::countr_zero(taken)));
   if (path) route.settings = path->settings();

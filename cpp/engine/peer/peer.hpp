@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -151,10 +152,10 @@ class Peer : public std::enable_shared_from_this<Peer> {
   const std::shared_ptr<StagedPath> staged_;
   const std::shared_ptr<GpuCopies> gpu_copies_;
   const std::shared_ptr<LocalPath> local_;
-  const std::shared_ptr<GpuPath> gpu_;
-  const std::shared_ptr<Messages> messages_;
+  const std::unique_ptr<GpuPath> gpu_;
+  const std::unique_ptr<Messages> messages_;
   std::shared_ptr<Checks> checks_;
-  std::shared_ptr<DirectLinks> direct_links_;
+  std::unique_ptr<DirectLinks> direct_links_;
   std::optional<Invitation> invitation_;    // progress thread only
   Causes falls_;                            // from p2p to a device
   std::atomic<std::uint64_t> given_up_{0};  // transfers under way then

@@ -1,4 +1,5 @@
 // Which path a call of a Peer takes: within the host the CPU or a GPU, else its devices.
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -75,8 +76,10 @@ Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
       if (copying) return copying;
       check_not_insisted(options, reason);
     }
-    const bool alone = !local_->copies_queued() && !gpu_->pending() && !staged_->pending();
-    if (pairs.size() == 1 && alone) {
+    const auto alone = [&] {
+      return !local_->copies_queued() && !gpu_->pending() && !staged_->pending();
+    };
+    if (pairs.size() == 1 && alone()) {
       if (auto posted = devices_->post_at_once(opcode, pairs.front(), options)) return posted;
     }
     return transfer_by_devices(opcode, pairs, options);
@@ -239,7 +242,7 @@ Transferring Peer::move_pages(ibv_wr_opcode opcode, const Pages& pages,
 Transferring Peer::atomic(ibv_wr_opcode opcode, const RemoteMemory& word,
                           const DevicePath::Operands& operands, bool for_kernel) {
   state_->check_alive();
-  devices_->check_atomic(word);
+  devices_->check_word(word);
   const Deadline until = state_->deadline({});
   if (!for_kernel) {
     local_->wait_for_copies(until);

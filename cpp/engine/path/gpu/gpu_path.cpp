@@ -57,6 +57,7 @@ std::map<int, GpuMappings::Mapped> GpuPath::mapped() const {
 // that is chosen.
 GpuReach GpuPath::reach(const Pair& pair, const Stream& stream,
                         const Neighbour::Patience& patience) const {
+  if (!gpus_) return {.session = nullptr, .reason = local_->why_not()};
   const auto& [local, remote] = pair;
   if (!touch_gpus({&pair, 1})) {
     return {.session = nullptr,
@@ -155,6 +156,26 @@ Transferring GpuPath::copy(ibv_wr_opcode opcode, std::span<const Pair> pairs,
   return begin(opcode, std::move(move), std::move(reached.session), options, reason);
 }
 
+Transferring GpuPath::copy_pages(ibv_wr_opcode opcode, const Pages& pages,
+                                 const TransferOptions& options, std::string& reason) {
+  const Pair whole{pages.local, pages.remote};
+  if (!gpus_) return reason = local_->why_not(), nullptr;
+  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
+  auto pinned = pages.local->pinned();
+  auto reached = reach(whole, options.stream, local_->patience(options));
+  if (!reached.reason.empty()) return reason = std::move(reached.reason), nullptr;
+  Move move;
+  move.device = reached.device;
+  move.nbytes = pages.nbytes();
+  move.route = reached.route;
+  reason = hold(move, reached, is_write);
+  if (!reason.empty()) return nullptr;
+  move.kept.others.push_back(std::move(pinned));
+  PageSource source(pages, reached, is_write);
+  move.pieces = &source;
+  return begin(opcode, std::move(move), std::move(reached.session), options, reason);
+}
+
 Transferring GpuPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
                                    const TransferOptions& options) {
   const auto& [local, remote] = std::tie(*pair.first, *pair.second);
@@ -168,15 +189,15 @@ Transferring GpuPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
   const std::shared_ptr<const gpu::Device> device = pinned->device;
   const auto way = gpus_->known(remote.local_key, device->ordinal());
   const auto place = way ? way->place.lock() : nullptr;
-  if (!place || !place->mapping->covers(run.b_address, run.b_address + run.nbytes) ||
+  const auto session = way ? way->session.lock() : nullptr;
+  if (!place || !session || !place->mapping->covers(run.b_address, run.b_address + run.nbytes) ||
       (is_write && !place->mapping->writable)) {
     return nullptr;
   }
-  if (local_->copies_queued() || staged_->work().pending) return nullptr;
-  GpuReach::Held held{{place->mapping, place},
-                      shm::LocalSession::hold(way->session, *place->mapping)};
+  if (local_->copies_queued() || staged_->device_work().pending) return nullptr;
+  GpuReach::Held held{{place->mapping, place}, shm::LocalSession::hold(session, *place->mapping)};
   // Asked behind the hold: either this sees the end, or the owner the hold.
-  if (way->session->refusal(place->mapping.get()) != shm::Copied::all) return nullptr;
+  if (session->refusal(place->mapping.get()) != shm::Copied::all) return nullptr;
   const std::uint64_t there = place->memory->at(run.b_address);
   const gpu::CopyPiece range{.from = is_write ? run.a_address : there,
                              .to = is_write ? there : run.a_address,
@@ -194,7 +215,7 @@ Transferring GpuPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
   return transfer;
 }
 
-// The same, for what is found.
+// For what is found.
 Transferring GpuPath::begin(ibv_wr_opcode opcode, Move&& move,
                             std::shared_ptr<shm::LocalSession> session,
                             const TransferOptions& options, std::string& reason) {
@@ -261,7 +282,7 @@ Transferring GpuPath::begin_copy(ibv_wr_opcode opcode, Move&& move,
 // others: those that devices carry, and what is to end before.
 void GpuPath::let_gpu_put(GpuCopies::Copy& copy, Move& move, NeighbourEnd& after,
                           const Neighbour::Patience& patience) {
-  if (move.nbytes == 0 || staged_->work().unseen || copies_->notifies()) return;
+  if (move.nbytes == 0 || staged_->device_work().unseen || copies_->notifies()) return;
   if (!copy.stream && copies_->pending()) return;
   auto place = gpus_->place_for_gpu(after.session, copy.device, *after.message, patience);
   if (place.put.slot == 0) return;
@@ -269,27 +290,6 @@ void GpuPath::let_gpu_put(GpuCopies::Copy& copy, Move& move, NeighbourEnd& after
   move.kept.others.push_back(std::move(place.pages));
   if (place.mirror.hold) move.kept.mappings.push_back(std::move(place.mirror));
   after.put_by_gpu = true;
-}
-
-// The same by a GPU.
-Transferring GpuPath::copy_pages(ibv_wr_opcode opcode, const Pages& pages,
-                                 const TransferOptions& options, std::string& reason) {
-  const Pair whole{pages.local, pages.remote};
-  if (!gpus_) return reason = local_->why_not(), nullptr;
-  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  auto pinned = pages.local->pinned();
-  auto reached = reach(whole, options.stream, local_->patience(options));
-  if (!reached.reason.empty()) return reason = std::move(reached.reason), nullptr;
-  Move move;
-  move.device = reached.device;
-  move.nbytes = pages.nbytes();
-  move.route = reached.route;
-  reason = hold(move, reached, is_write);
-  if (!reason.empty()) return nullptr;
-  move.kept.others.push_back(std::move(pinned));
-  PageSource source(pages, reached, is_write);
-  move.pieces = &source;
-  return begin(opcode, std::move(move), std::move(reached.session), options, reason);
 }
 
 }  // namespace zerohop::engine

@@ -19,7 +19,7 @@ namespace zerohop::engine {
 // Any thread. What it throws: see DevicePath.
 class GpuPath {
  public:
-  GpuPath(std::shared_ptr<PeerState> state, std::shared_ptr<Poller> poller,
+  GpuPath(std::shared_ptr<const PeerState> state, std::shared_ptr<Poller> poller,
           std::shared_ptr<StagedPath> staged, std::shared_ptr<LocalPath> local,
           std::shared_ptr<GpuCopies> copies, std::shared_ptr<CallStream> streams)
       : state_(std::move(state)),
@@ -73,7 +73,7 @@ class GpuPath {
   void let_gpu_put(GpuCopies::Copy& copy, Move& move, NeighbourEnd& after,
                    const Neighbour::Patience& patience);
 
-  const std::shared_ptr<PeerState> state_;
+  const std::shared_ptr<const PeerState> state_;
   const std::shared_ptr<Poller> poller_;
   const std::shared_ptr<StagedPath> staged_;
   const std::shared_ptr<LocalPath> local_;

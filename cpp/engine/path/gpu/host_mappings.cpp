@@ -21,10 +21,10 @@ std::shared_ptr<gpu::HostPages> HostMappings::pages(
 std::size_t HostMappings::sweep(const shm::LocalSession& session) {
   std::vector<All::node_type> ended;  // unlocked outside the lock
   const std::lock_guard lock(mutex_);
-  const auto window_of = [](const Known& known) -> const shm::RemoteMapping& {
+  const auto mapping_of = [](const Known& known) -> const shm::RemoteMapping& {
     return *known.mapping;
   };
-  return session.take_ended(all_, struck_seen_, window_of, ended);
+  return session.take_ended(all_, struck_seen_, mapping_of, ended);
 }
 
 void HostMappings::clear() {

@@ -120,7 +120,7 @@ void RemoteGpus::remember(std::uint64_t local_key, const GpuReach& reached) {
     ways_most_ = std::max<std::size_t>(64, 2 * ways_.size());
   }
   auto& way = ways_[{local_key, reached.device->ordinal()}];
-  if (way && way->place.lock() == place) return;
+  if (way && way->place.lock() == place && way->session.lock() == reached.session) return;
   way = std::make_shared<const Way>(reached.session, place, reached.route);
 }
 
@@ -209,18 +209,10 @@ std::shared_ptr<const Route> RemoteGpus::route(const GpuReach& reached, bool loc
 
 std::size_t RemoteGpus::sweep() {
   const auto session = neighbour_->known_board();
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(ways_, [&](const auto& entry) { return entry.second->session != session; });
-  }
   return session ? gpus_.sweep(*session) + hosts_.sweep(*session) : 0;
 }
 
 void RemoteGpus::leave() noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    ways_.clear();  // all of it is in use elsewhere
-  }
   notifier_.leave();
   gpus_.clear();
   hosts_.clear();

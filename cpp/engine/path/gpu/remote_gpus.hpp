@@ -31,8 +31,9 @@ class RemoteGpus {
   using DevicePtr = std::shared_ptr<const gpu::Device>;
   // Memory of a GPU in one chunk that was reached before, for that GPU of this process.
   struct Way {
-    std::shared_ptr<shm::LocalSession> session;
-    std::weak_ptr<const GpuMappings::Spot> place;  // it stays mapped for nobody's remembering
+    // What is remembered keeps nothing open or mapped.
+    std::weak_ptr<shm::LocalSession> session;
+    std::weak_ptr<const GpuMappings::Spot> place;
     std::shared_ptr<const Route> route;
   };
   std::shared_ptr<const Way> known(std::uint64_t local_key, int ordinal) const;

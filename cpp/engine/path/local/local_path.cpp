@@ -53,6 +53,14 @@ void LocalPath::meet(std::string local_server, const shm::Token& token) {
   neighbour_ = std::make_shared<Neighbour>(std::move(local_server), token, s_.book);
 }
 
+void LocalPath::sweep() {
+  if (neighbour_) neighbour_->sweep();
+}
+
+void LocalPath::leave() noexcept {
+  if (neighbour_) neighbour_->leave();
+}
+
 std::string LocalPath::why_not() const {
   if (neighbour_) return "";
   if (!s_.no_neighbourhood.empty()) return s_.no_neighbourhood;
@@ -95,7 +103,7 @@ Neighbour::Reached LocalPath::reach(const Pair& pair, const Neighbour::Patience&
 }
 
 bool LocalPath::wait_for_devices(const TransferOptions& options) const {
-  const auto idle = [this] { return !s_.staged->work().pending; };
+  const auto idle = [this] { return !s_.staged->device_work().pending; };
   if (idle()) return true;
   return s_.poller->wait(idle, options.require.empty() ? Deadline::after(kDeviceMoment)
                                                        : s_.state->deadline(options.timeout));
@@ -125,6 +133,31 @@ Transferring LocalPath::copy(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                            .owner = pair.first->pinned()});
   }
   return begin(opcode, std::move(copy), std::move(last), options, reason);
+}
+
+Transferring LocalPath::copy_pages(ibv_wr_opcode opcode, const Pages& pages,
+                                   const TransferOptions& options, std::string& reason) {
+  const Pair whole{pages.local, pages.remote};
+  if (!neighbour_) return reason = why_not(), nullptr;
+  s_.streams->wait(options, s_.state->deadline(options.timeout));
+  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
+  Neighbour::Reached reached = reach(whole, patience(options));
+  if (reached.mapping && is_write && !reached.mapping->writable) {
+    reached.reason = "it is to be read only";
+  }
+  if (!reached.reason.empty()) return reason = std::move(reached.reason), nullptr;
+  NeighbourCopy copy;
+  copy.direction = is_write ? shm::Direction::write : shm::Direction::read;
+  copy.nbytes = pages.nbytes();
+  copy.pieces.push_back({.local = pages.local->layout(),
+                         .remote = pages.remote->layout,
+                         .mapping = std::move(reached.mapping),
+                         .owner = pages.local->pinned()});
+  std::vector<Run>& runs = copy.pieces.back().runs;
+  runs.reserve(pages.count());
+  PageRuns all(pages);
+  for (Run run{}; all.next(run);) runs.push_back(run);
+  return begin(opcode, std::move(copy), std::move(reached), options, reason);
 }
 
 // `last`: what was reached last; null, with its reason or another, as above.
@@ -228,7 +261,7 @@ CopyQueue::Step LocalPath::take_step(NeighbourCopy& copy) noexcept {
 bool LocalPath::waits_for_room(NeighbourCopy& copy) const noexcept {
   if (!copy.message || copy.put_by_gpu || copy.room == Room::take || !s_.state->alive())
     return false;
-  if (!s_.staged->work().unseen) return false;
+  if (!s_.staged->device_work().unseen) return false;
   try {
     const Deadline::Seconds most{s_.state->default_timeout()};
     return !s_.rails->message_path().has_room() && !passed(copy.progress.until, most);
@@ -244,7 +277,7 @@ void LocalPath::finish(const NeighbourEnd& copy, Room room) noexcept {
         [&](std::byte* board) noexcept { Neighbour::announce(board, *copy.session); });
     return copy.transfer->drop();
   }
-  if (s_.staged->work().unseen) return notify_by_device(copy.transfer, *copy.message, room);
+  if (s_.staged->device_work().unseen) return notify_by_device(copy.transfer, *copy.message, room);
   const shm::Copied outcome = copy.session->at_board(
       [&](std::byte* board) noexcept { Neighbour::notify(board, *copy.session, *copy.message); });
   if (outcome != shm::Copied::all) {
@@ -297,32 +330,6 @@ Failure LocalPath::why_not_copied(shm::Copied outcome, Effect effect) const noex
       .with_effect(effect);
 } catch (const std::bad_alloc&) {
   return {.message = "out of memory", .effect = effect};  // short enough to need none
-}
-
-// Null, with the reason, where a device has to.
-Transferring LocalPath::copy_pages(ibv_wr_opcode opcode, const Pages& pages,
-                                   const TransferOptions& options, std::string& reason) {
-  const Pair whole{pages.local, pages.remote};
-  if (!neighbour_) return reason = why_not(), nullptr;
-  s_.streams->wait(options, s_.state->deadline(options.timeout));
-  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  Neighbour::Reached reached = reach(whole, patience(options));
-  if (reached.mapping && is_write && !reached.mapping->writable) {
-    reached.reason = "it is to be read only";
-  }
-  if (!reached.reason.empty()) return reason = std::move(reached.reason), nullptr;
-  NeighbourCopy copy;
-  copy.direction = is_write ? shm::Direction::write : shm::Direction::read;
-  copy.nbytes = pages.nbytes();
-  copy.pieces.push_back({.local = pages.local->layout(),
-                         .remote = pages.remote->layout,
-                         .mapping = std::move(reached.mapping),
-                         .owner = pages.local->pinned()});
-  std::vector<Run>& runs = copy.pieces.back().runs;
-  runs.reserve(pages.count());
-  PageRuns all(pages);
-  for (Run run{}; all.next(run);) runs.push_back(run);
-  return begin(opcode, std::move(copy), std::move(reached), options, reason);
 }
 
 void LocalPath::cut_off_gpu_copies() const {

@@ -27,7 +27,7 @@ namespace zerohop::engine {
 class LocalPath : public std::enable_shared_from_this<LocalPath> {
  public:
   struct Services {
-    std::shared_ptr<PeerState> state;
+    std::shared_ptr<const PeerState> state;
     std::shared_ptr<Poller> poller;
     std::shared_ptr<RouteBook> book;
     std::shared_ptr<PeerRails> rails;
@@ -42,6 +42,8 @@ class LocalPath : public std::enable_shared_from_this<LocalPath> {
   // Where the peer's process is to be met; before the Peer is alive.
   void meet(std::string local_server, const shm::Token& token);
   const std::shared_ptr<Neighbour>& neighbour() const noexcept { return neighbour_; }  // null: none
+  void sweep();                 // lets go of what the peer has closed; now and then
+  void leave() noexcept;        // the Peer is lost
   std::string why_not() const;  // ... as of this; empty: it is one
 
   // Null, with the reason, where a device has to.
@@ -61,6 +63,7 @@ class LocalPath : public std::enable_shared_from_this<LocalPath> {
   };
   bool put_at_once(const Parts& parts, const RemoteMemory& there, const TransferOptions& options);
 
+  // Of host memory, or of none.
   Neighbour::Reached reach(const Pair& pair, const Neighbour::Patience& patience) const;
   Neighbour::Patience patience(const TransferOptions& options) const noexcept {
     return {.seconds = options.timeout.value_or(s_.state->default_timeout()),

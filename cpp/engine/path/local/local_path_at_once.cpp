@@ -60,7 +60,7 @@ bool LocalPath::may_be_at_once(const TransferOptions& options) const {
   if (copies_queued() || s_.gpu_copies->pending()) return false;
   if (options.briefly && !s_.rails->group()->calm())
     return false;  // the lock of devices may take long
-  const PeerRails::Work work = s_.staged->work();
+  const PeerRails::Work work = s_.staged->device_work();
   return !work.pending && !(work.unseen && options.notify);
 }
 

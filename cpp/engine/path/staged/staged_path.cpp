@@ -7,7 +7,7 @@
 
 namespace zerohop::engine {
 
-StagedPath::StagedPath(Staging::Services services, std::shared_ptr<PeerState> state,
+StagedPath::StagedPath(Staging::Services services, std::shared_ptr<const PeerState> state,
                        std::shared_ptr<PeerRails> rails)
     : state_(std::move(state)),
       rails_(std::move(rails)),

@@ -13,7 +13,7 @@ namespace zerohop::engine {
 // Any thread. What it throws: see DevicePath.
 class StagedPath {
  public:
-  StagedPath(Staging::Services services, std::shared_ptr<PeerState> state,
+  StagedPath(Staging::Services services, std::shared_ptr<const PeerState> state,
              std::shared_ptr<PeerRails> rails);
 
   Transferring post(ibv_wr_opcode opcode, std::span<const Pair> pairs, const DevicePath::Move& move,
@@ -29,12 +29,12 @@ class StagedPath {
   // Atomics have no message that could follow: who calls waits. Throws TransferTimeout.
   void wait(const Deadline& until) const;
   // What devices and this have to do: see PeerRails::work().
-  PeerRails::Work work() const { return rails_->work(pending()); }
+  PeerRails::Work device_work() const { return rails_->work(pending()); }
 
  private:
   StagedPiece make_piece(const Pair& pair, RemoteAccess needed, Transfer& transfer) const;
 
-  const std::shared_ptr<PeerState> state_;
+  const std::shared_ptr<const PeerState> state_;
   const std::shared_ptr<PeerRails> rails_;
   const std::shared_ptr<Poller> poller_;
   const std::shared_ptr<Staging> staging_;

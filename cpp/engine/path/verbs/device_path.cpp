@@ -210,7 +210,7 @@ bool DevicePath::submit(Shares& shares, RailMask planned, const std::optional<Me
   return true;
 }
 
-void DevicePath::check_atomic(const RemoteMemory& word) const {
+void DevicePath::check_word(const RemoteMemory& word) const {
   const DType& dtype = word.layout.dtype;
   const bool integer = dtype.code == kDTypeInt || dtype.code == kDTypeUInt;
   if (word.layout.count() != 1 || !integer || dtype.itemsize() != 8 ||

@@ -22,7 +22,7 @@ namespace zerohop::engine {
 class DevicePath {
  public:
   // stripe_bytes: larger transfers take several rails.
-  DevicePath(std::shared_ptr<PeerState> state, std::shared_ptr<PeerRails> rails,
+  DevicePath(std::shared_ptr<const PeerState> state, std::shared_ptr<PeerRails> rails,
              std::shared_ptr<Poller> poller, std::shared_ptr<RouteBook> book,
              std::uint64_t stripe_bytes)
       : state_(std::move(state)),
@@ -47,7 +47,7 @@ class DevicePath {
   // Rails that a transfer of that pair would take.
   RailMask rails_of(const Pair& pair, Routes::Kind kind) const;
 
-  // What several GPUs or staged transfers have under way is the caller's to wait for.
+  // The caller waits for what the CPU, GPUs and staged transfers have under way.
   Transferring post(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Move& move,
                     const Deadline& until);
   // The short way of one range of host memory, on one rail; null: not this way.
@@ -57,7 +57,8 @@ class DevicePath {
     std::uint64_t add;  // or what is expected
     std::uint64_t swap;
   };
-  void check_atomic(const RemoteMemory& word) const;
+  // To be called before atomic(), and before anything is waited for.
+  void check_word(const RemoteMemory& word) const;
   Transferring atomic(ibv_wr_opcode opcode, const RemoteMemory& word, const Operands& operands,
                       const Deadline& until);
 
@@ -85,7 +86,7 @@ class DevicePath {
               ibv_wr_opcode opcode, const Transferring& transfer);
   bool has_atomics(const RemoteMemory& remote) const;
 
-  const std::shared_ptr<PeerState> state_;
+  const std::shared_ptr<const PeerState> state_;
   const std::shared_ptr<PeerRails> rails_;
   const std::shared_ptr<Poller> poller_;
   const Routes routes_;

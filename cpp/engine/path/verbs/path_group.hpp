@@ -6,7 +6,8 @@
 // rails has completed. That a write was acknowledged says that it reached the responder's adapter,
 // not that it is visible behind it; so on those rails each job of writes ends with a read of the
 // last byte, which the responder executes behind the writes and which pushes them to memory before
-// it is answered (PCI Express Base Specification, 2.4.1: a read request passes no posted write).//
+// it is answered (PCI Express Base Specification, 2.4.1: a read request passes no posted write).
+//
 // What a queue pair had under way when it broke may still arrive, until the peer has put its end
 // away too: later jobs wait for that on every rail, so that the old never overwrites the new.
 #pragma once
@@ -59,7 +60,7 @@ class PathGroup {
   RailIndex message_rail() const noexcept { return message_rail_.load(std::memory_order_relaxed); }
 
   // Whether devices have nothing to do for the Peer, and it has seen what they did: as
-  // device_work() found, which noted it by note_calm(), and unchanged since. False: it has to be
+  // PeerRails::work() found, which noted it by note_calm(), and unchanged since. False: it has to be
   // asked again.
   bool calm() const noexcept { return calm_.load(std::memory_order_acquire); }
 

@@ -21,12 +21,12 @@ TEST_CASE("bytes are written and read, whatever the memory and however scattered
   for (const bool has_pages : {true, false}) {
     CAPTURE(has_pages);
     Room room(house, 1 << 20, has_pages);
-    const auto window = session->open(room.exposure->key(), 0, soon()).window;
-    REQUIRE(window);
-    CHECK((window->pages != nullptr) == has_pages);
+    const auto mapping = session->open(room.exposure->key(), 0, soon()).mapping;
+    REQUIRE(mapping);
+    CHECK((mapping->pages != nullptr) == has_pages);
     auto source = pattern(1 << 20);
     const auto written =
-        copy(*session, *window, Direction::write, source.data(), room.address(), source.size());
+        copy(*session, *mapping, Direction::write, source.data(), room.address(), source.size());
     CHECK(written.outcome == Copied::all);
     CHECK(written.nbytes == source.size());
     CHECK(std::memcmp(room.data(), source.data(), source.size()) == 0);
@@ -39,7 +39,7 @@ TEST_CASE("bytes are written and read, whatever the memory and however scattered
     std::vector<std::byte> packed(3000);
     const Layout ours =
         Layout::contiguous(reinterpret_cast<std::uintptr_t>(packed.data()), theirs.dtype, shape);
-    const auto read = copy(*session, *window, Direction::read, ours, theirs);
+    const auto read = copy(*session, *mapping, Direction::read, ours, theirs);
     CHECK(read.outcome == Copied::all);
     CHECK(read.nbytes == packed.size());
     for (std::size_t i = 0; i < packed.size(); ++i) {
@@ -67,8 +67,8 @@ TEST_CASE(
   const Token token = house.local_server.invite();
   const auto first = enter(house.local_server.name(), token);
   const auto second = enter(house.local_server.name(), token);
-  CHECK_THROWS_AS(first->open(room.exposure->key(), 0, soon()).window, RouteUnavailable);
-  CHECK(second->open(room.exposure->key(), 0, soon()).window);
+  CHECK_THROWS_AS(first->open(room.exposure->key(), 0, soon()).mapping, RouteUnavailable);
+  CHECK(second->open(room.exposure->key(), 0, soon()).mapping);
   house.local_server.dismiss(token);
   CHECK_THROWS_AS(enter(house.local_server.name(), token), RouteUnavailable);
 }
@@ -85,7 +85,7 @@ TEST_CASE("who was dismissed is given nothing any more") {
   const Token token = house.local_server.invite();
   const auto session = enter(house.local_server.name(), token);
   house.local_server.dismiss(token);
-  CHECK_THROWS_AS(session->open(room.exposure->key(), 0, soon()).window, RouteUnavailable);
+  CHECK_THROWS_AS(session->open(room.exposure->key(), 0, soon()).mapping, RouteUnavailable);
 }
 
 TEST_CASE("only keys open memory, and only while its exposure lives") {
@@ -93,10 +93,10 @@ TEST_CASE("only keys open memory, and only while its exposure lives") {
   const auto session = house.session();
   auto room = std::make_unique<Room>(house, 4096);
   const std::uint64_t key = room->exposure->key();
-  CHECK(session->open(key ^ 1, 0, soon()).window == nullptr);
-  CHECK(session->open(0, 0, soon()).window == nullptr);
+  CHECK(session->open(key ^ 1, 0, soon()).mapping == nullptr);
+  CHECK(session->open(0, 0, soon()).mapping == nullptr);
   room->exposure.reset();
-  CHECK(session->open(key, 0, soon()).window == nullptr);
+  CHECK(session->open(key, 0, soon()).mapping == nullptr);
 }
 
 TEST_CASE("what is closed is not touched, even when its slot is used again") {
@@ -105,13 +105,13 @@ TEST_CASE("what is closed is not touched, even when its slot is used again") {
   auto bytes = pattern(4096);
   for (const bool has_pages : {true, false}) {
     Room old(house, 4096, has_pages);
-    const auto window = session->open(old.exposure->key(), 0, soon()).window;
+    const auto mapping = session->open(old.exposure->key(), 0, soon()).mapping;
     old.exposure.reset();
     Room fresh(house, 4096, has_pages);
-    const auto fresh_window = session->open(fresh.exposure->key(), 0, soon()).window;
-    CHECK(fresh_window->entry.slot == window->entry.slot);
+    const auto fresh_window = session->open(fresh.exposure->key(), 0, soon()).mapping;
+    CHECK(fresh_window->entry.slot == mapping->entry.slot);
     for (const Direction direction : {Direction::write, Direction::read}) {
-      const auto result = copy(*session, *window, direction, bytes.data(), old.address(), 4096);
+      const auto result = copy(*session, *mapping, direction, bytes.data(), old.address(), 4096);
       CHECK(result.outcome == Copied::revoked);
       CHECK(result.nbytes == 0);
     }
@@ -126,7 +126,7 @@ TEST_CASE("memory that is only to be read cannot be mapped for writing") {
   House house;
   Room room(house, 4096, /*has_pages=*/true, /*writable=*/false);
   const auto session = house.session();
-  CHECK_FALSE(session->open(room.exposure->key(), 0, soon()).window->writable);
+  CHECK_FALSE(session->open(room.exposure->key(), 0, soon()).mapping->writable);
 
   Guest rude(house);
   const auto map_writable = [](int fd) {
@@ -174,15 +174,15 @@ TEST_CASE("strangers are shown out, however many, and guests are served meanwhil
   CHECK(out <= 100 - 64 + 3);  // so did sessions, from the 64th on
   // Not the oldest, as an attacker could wish.
   CHECK_FALSE(std::ranges::is_partitioned(crowd, [](const auto& s) { return s->is_out(); }));
-  CHECK(session->open(room.exposure->key(), 0, soon()).window);
+  CHECK(session->open(room.exposure->key(), 0, soon()).mapping);
 }
 
 TEST_CASE("a guest who talks nonsense is shown out, and what it claimed is nobody's") {
   House house;
   Room room(house, 4096);
   Guest guest(house);
-  const auto window = house.session()->open(room.exposure->key(), 0, soon()).window;
-  const Hazards::Claim claim(guest.hazards(), window->entry.slot);
+  const auto mapping = house.session()->open(room.exposure->key(), 0, soon()).mapping;
+  const Hazards::Claim claim(guest.hazards(), mapping->entry.slot);
   REQUIRE(send_packet(guest.socket.get(), std::as_bytes(std::span("?"))));
   CHECK(guest.is_shown_out());
   guest.socket.reset();
@@ -195,12 +195,13 @@ TEST_CASE("pages of closed memory are unmapped with the next opening") {
   House house;
   const auto session = house.session();
   auto old = std::make_unique<Room>(house, 4096);
-  const std::weak_ptr<const Window> window = session->open(old->exposure->key(), 0, soon()).window;
-  CHECK(window.lock() != nullptr);
+  const std::weak_ptr<const RemoteMapping> mapping =
+      session->open(old->exposure->key(), 0, soon()).mapping;
+  CHECK(mapping.lock() != nullptr);
   old.reset();
   Room fresh(house, 4096);
-  REQUIRE(session->open(fresh.exposure->key(), 0, soon()).window);
-  CHECK(window.lock() == nullptr);
+  REQUIRE(session->open(fresh.exposure->key(), 0, soon()).mapping);
+  CHECK(mapping.lock() == nullptr);
 }
 
 TEST_CASE(
@@ -221,21 +222,21 @@ TEST_CASE("a client looks at what has ended, and at nothing else that it has ope
   House house;
   const auto session = house.session();
   std::vector<std::unique_ptr<Room>> rooms;
-  std::vector<std::weak_ptr<const Window>> windows;
+  std::vector<std::weak_ptr<const RemoteMapping>> mappings;
   for (std::size_t i = 0; i < kMany; ++i) {
     rooms.push_back(std::make_unique<Room>(house, 64, /*has_pages=*/false));
-    windows.push_back(session->open(rooms.back()->exposure->key(), 0, soon()).window);
+    mappings.push_back(session->open(rooms.back()->exposure->key(), 0, soon()).mapping);
   }
   const auto open_windows = [&] {
     return static_cast<std::size_t>(
-        std::ranges::count_if(windows, [](const auto& window) { return !window.expired(); }));
+        std::ranges::count_if(mappings, [](const auto& mapping) { return !mapping.expired(); }));
   };
   CHECK(session->forget_ended() == 0);
   rooms[7].reset();
   rooms[kMany / 2].reset();
   CHECK(session->forget_ended() == 2);
   CHECK(session->forget_ended() == 0);
-  CHECK(windows[7].expired());
+  CHECK(mappings[7].expired());
   CHECK(open_windows() == kMany - 2);
 
   // More than the generation table keeps: then all are looked at, once.
@@ -245,5 +246,5 @@ TEST_CASE("a client looks at what has ended, and at nothing else that it has ope
   CHECK(open_windows() == kMany - GenerationTable::kKept - 2);
   rooms.back().reset();
   CHECK(session->forget_ended() == 1);
-  CHECK(windows.back().expired());
+  CHECK(mappings.back().expired());
 }

@@ -25,7 +25,7 @@ TEST_CASE("memory in which a client is at work stays until it no longer is, and 
   REQUIRE(send_packet(guest.socket.get(), std::as_bytes(std::span("?"))));
   CHECK(guest.is_shown_out());  // but is at work still
   const GenerationEntry entry =
-      house.session()->open(room->exposure->key(), 0, soon()).window->entry;
+      house.session()->open(room->exposure->key(), 0, soon()).mapping->entry;
   const std::weak_ptr<int> memory = room->memory;
   auto claim = std::make_unique<Hazards::Claim>(guest.hazards(), entry.slot);
   room.reset();  // returns, though nobody lets go of the claim meanwhile
@@ -33,7 +33,7 @@ TEST_CASE("memory in which a client is at work stays until it no longer is, and 
   CHECK_FALSE(memory.expired());
   CHECK_FALSE(house.exposures->settle(entry, Deadline::after(Deadline::Seconds(0.01))));
   Room next(house, 4096);  // not in the slot of which the guest believes that it may use it
-  CHECK(house.session()->open(next.exposure->key(), 0, soon()).window->entry.slot != entry.slot);
+  CHECK(house.session()->open(next.exposure->key(), 0, soon()).mapping->entry.slot != entry.slot);
   SUBCASE("it lets go") { claim.reset(); }
   SUBCASE("it dies") { guest.socket.reset(); }
   SUBCASE("it dies, and what it said last is unread") {
@@ -43,7 +43,7 @@ TEST_CASE("memory in which a client is at work stays until it no longer is, and 
   CHECK(house.exposures->settle(entry, soon()));
   CHECK(memory.expired());
   Room last(house, 4096);
-  CHECK(house.session()->open(last.exposure->key(), 0, soon()).window->entry.slot == entry.slot);
+  CHECK(house.session()->open(last.exposure->key(), 0, soon()).mapping->entry.slot == entry.slot);
 }
 
 TEST_CASE("who closes is told whether a thread was stopped or a GPU has not got there") {
@@ -53,7 +53,7 @@ TEST_CASE("who closes is told whether a thread was stopped or a GPU has not got 
   auto room = std::make_unique<Room>(house, 4096);
   Guest guest(house);
   const GenerationEntry entry =
-      house.session()->open(room->exposure->key(), 0, soon()).window->entry;
+      house.session()->open(room->exposure->key(), 0, soon()).mapping->entry;
   const auto settle = [&] {
     told.clear();
     return house.exposures->settle(entry, Deadline::after(Deadline::Seconds(0.01)));
@@ -83,7 +83,7 @@ TEST_CASE("an end of everything waits for all who are at work, but for a bounded
   for (int i = 0; i < 8; ++i) {
     rooms.push_back(std::make_unique<Room>(house, 4096));
     const std::uint32_t slot =
-        session->open(rooms.back()->exposure->key(), 0, soon()).window->entry.slot;
+        session->open(rooms.back()->exposure->key(), 0, soon()).mapping->entry.slot;
     claims.push_back(std::make_unique<Hazards::Claim>(guest.hazards(), slot));
   }
   const auto begin = Deadline::Clock::now();
@@ -113,7 +113,7 @@ TEST_CASE("who is dismissed copies and puts nothing any more") {
   Room room(house, 4096);
   const Token token = house.local_server.invite();
   const auto session = enter(house.local_server.name(), token);
-  const auto window = session->open(room.exposure->key(), 0, soon()).window;
+  const auto mapping = session->open(room.exposure->key(), 0, soon()).mapping;
   auto bytes = pattern(4096);
   const Run run{reinterpret_cast<std::uintptr_t>(bytes.data()), room.address(), 4096};
   bool behind = false;
@@ -122,16 +122,16 @@ TEST_CASE("who is dismissed copies and puts nothing any more") {
     const auto client = house.local_server.dismiss(token);
     REQUIRE(client);
     CHECK_FALSE(client->at_work());
-    CHECK(session->copy(*window, Direction::write, std::span(&run, 1), note) == Copied::dismissed);
+    CHECK(session->copy(*mapping, Direction::write, std::span(&run, 1), note) == Copied::dismissed);
     CHECK(session->at_board(note) == Copied::dismissed);
-    CHECK(copy(*session, *window, Direction::write, bytes.data(), room.address(), 4096).outcome ==
+    CHECK(copy(*session, *mapping, Direction::write, bytes.data(), room.address(), 4096).outcome ==
           Copied::dismissed);
   }
   SUBCASE("by itself") {
     session->leave();
-    CHECK(session->copy(*window, Direction::write, std::span(&run, 1), note) == Copied::left);
+    CHECK(session->copy(*mapping, Direction::write, std::span(&run, 1), note) == Copied::left);
     CHECK(session->at_board(note) == Copied::left);
-    CHECK(copy(*session, *window, Direction::read, bytes.data(), room.address(), 4096).outcome ==
+    CHECK(copy(*session, *mapping, Direction::read, bytes.data(), room.address(), 4096).outcome ==
           Copied::left);
   }
   CHECK_FALSE(behind);
@@ -219,10 +219,10 @@ TEST_CASE("an answer that comes late is that to its own question") {
   CHECK_THROWS_AS(session->enter(Deadline::after(kAtOnce)), TransferTimeout);
   host.admit();
   session->enter(soon());
-  CHECK_THROWS_AS(session->open(1, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
+  CHECK_THROWS_AS(session->open(1, 0, Deadline::after(kAtOnce)).mapping, TransferTimeout);
   const Ask first = host.hear();
   CHECK(first.key == 1);
-  CHECK_THROWS_AS(session->open(2, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
+  CHECK_THROWS_AS(session->open(2, 0, Deadline::after(kAtOnce)).mapping, TransferTimeout);
   const Ask second = host.hear();
   CHECK(second.key == 2);
   const Buffer pages(4096);
@@ -230,9 +230,9 @@ TEST_CASE("an answer that comes late is that to its own question") {
   wrong.sequence += 1000;
   host.tell(wrong, 77, 4096, pages.fd());       // to no question at all
   host.tell(first, 0x10000, 4096, pages.fd());  // late
-  CHECK_THROWS_AS(session->open(2, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
+  CHECK_THROWS_AS(session->open(2, 0, Deadline::after(kAtOnce)).mapping, TransferTimeout);
   host.tell(second, 0x20000, 4096, pages.fd());
-  CHECK(session->open(2, 0, soon()).window->begin == 0x20000);
+  CHECK(session->open(2, 0, soon()).mapping->begin == 0x20000);
   CHECK(session->find(1)->begin == 0x10000);
 }
 
@@ -240,17 +240,17 @@ TEST_CASE("who waits for an answer keeps nobody from leaving, nor from what is k
   Host host;
   const auto session = LocalSession::begin(Host::kName, Token{}, kBoardNbytes);
   host.admit();
-  std::thread known([&] { CHECK(session->open(1, 0, soon()).window->begin == 0x10000); });
+  std::thread known([&] { CHECK(session->open(1, 0, soon()).mapping->begin == 0x10000); });
   const Buffer pages(4096);
   host.tell(host.hear(), 0x10000, 4096, pages.fd());
   known.join();
   std::vector<std::thread> waiting;
   for (int i = 0; i < 3; ++i) {
     waiting.emplace_back(
-        [&] { CHECK_THROWS_AS(session->open(2, 0, soon()).window, RouteUnavailable); });
+        [&] { CHECK_THROWS_AS(session->open(2, 0, soon()).mapping, RouteUnavailable); });
   }
   CHECK(host.hear().key == 2);
-  CHECK(session->open(1, 0, soon()).window->begin == 0x10000);
+  CHECK(session->open(1, 0, soon()).mapping->begin == 0x10000);
   const auto begin = Deadline::Clock::now();
   session->leave();
   for (auto& thread : waiting) thread.join();
@@ -266,10 +266,10 @@ TEST_CASE("pages of another size than they should have are refused") {
   }
   SUBCASE("memory") {
     host.admit();
-    CHECK_THROWS_AS(session->open(1, 0, Deadline::after(kAtOnce)).window, TransferTimeout);
+    CHECK_THROWS_AS(session->open(1, 0, Deadline::after(kAtOnce)).mapping, TransferTimeout);
     const Buffer pages(4096);
     host.tell(host.hear(), 0x10000, 8192, pages.fd());
-    CHECK_THROWS_AS(session->open(1, 0, soon()).window, Error);
+    CHECK_THROWS_AS(session->open(1, 0, soon()).mapping, Error);
   }
 }
 
