@@ -25,7 +25,7 @@ def missing_names(page: str, sources: str) -> list[str]:
     for name in re.findall(r"`([A-Za-z_]+(?:::[a-z_]+)?)`", page):
         owner, _, function = name.rpartition("::")
         if function and owner:
-            bodies = re.findall(rf"\bclass {owner}\b[^;]*?{{.*?\n}};", sources, re.DOTALL)
+            bodies = re.findall(rf"\b(?:class|struct) {owner}\b[^;]*?{{.*?\n}};", sources, re.DOTALL)
             found = any(re.search(rf"\b{function}\(", body) for body in bodies)
         elif name[0].isupper():
             found = re.search(rf"\b(class|struct) {name}\b", sources) is not None
@@ -63,6 +63,10 @@ def test_its_rooms_are_those_of_the_engine(page: str, repository: Path) -> None:
 
 
 def test_its_threads_are_those_that_are_started(page: str, sources: str) -> None:
-    started = set(re.findall(r'start_thread\("([a-z-]+)"', sources))
-    table = set(re.findall(r"^\| `([a-z-]+)`", page, re.MULTILINE))
+    started = set(re.findall(r'"(zh-[a-z-]+|zerohop-softhca)"', sources))
+    table = {
+        name
+        for row in re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
+        for name in re.findall(r"`([a-z-]+)`", row)
+    }
     assert table == started
