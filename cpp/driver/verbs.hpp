@@ -1,9 +1,10 @@
 // The verbs function table: every libibverbs symbol that zerohop calls, named once.
 //
 // libibverbs fills it by dlopen (load_libibverbs), the software HCA fills it with its own functions
-// (softhca/softhca.hpp), and tests fill it with functions that fail on demand. Nothing above this
-// file knows which. post_send, post_recv, poll_cq and req_notify_cq are not here: they are the
-// inline calls of <infiniband/verbs.h> through ibv_context::ops, the same on every filling.
+// (softhca/softhca.hpp), and tests fill it with functions that fail on demand. Above this
+// file few know which (Rail::software()). post_send, post_recv, poll_cq and req_notify_cq are not
+// here: they are the inline calls of <infiniband/verbs.h> through ibv_context::ops, the same on
+// every filling.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -237,7 +237,7 @@ class LocalSession {
   std::map<Wanted, std::shared_ptr<Question>> questions_;  // not answered yet
 
   Mutex<Rank::session_holds> holds_mutex_;  // guards the next
-  std::vector<int> holds_;                // by slot, as far as any was ever held
+  std::vector<int> holds_;                  // by slot, as far as any was ever held
 };
 
 }  // namespace zerohop::shm

@@ -163,7 +163,7 @@ def await_transfer(transfer: _core.Transfer) -> Generator[Any, None, Any]:
 
 
 def _outcome(of: Any, timeout: float) -> Generator[Any, None, Any]:
-    """of: what has an end, of which the bell can tell."""
+    """of: an object with an end that the bell can watch."""
     if not of.done:
         loop = asyncio.get_running_loop()
         bell = _bell_of(loop)

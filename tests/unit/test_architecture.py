@@ -25,7 +25,9 @@ def missing_names(page: str, sources: str) -> list[str]:
     for name in re.findall(r"`([A-Za-z_]+(?:::[a-z_]+)?)`", page):
         owner, _, function = name.rpartition("::")
         if function and owner:
-            bodies = re.findall(rf"\b(?:class|struct) {owner}\b[^;]*?{{.*?\n}};", sources, re.DOTALL)
+            bodies = re.findall(
+                rf"\b(?:class|struct) {owner}\b[^;]*?{{.*?\n}};", sources, re.DOTALL
+            )
             found = any(re.search(rf"\b{function}\(", body) for body in bodies)
         elif name[0].isupper():
             found = re.search(rf"\b(class|struct) {name}\b", sources) is not None

@@ -46,7 +46,7 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   using MakePeer =
       std::function<std::shared_ptr<Peer>(const std::weak_ptr<Control>&, Peer::Identity)>;
 
-  // Where it stands whether there were peers and none is left; kernels read it.
+  // A flag that kernels read: there were peers, and the last one is gone.
   using Lonely = std::shared_ptr<std::atomic<std::uint32_t>>;
   // Listens on the host of `address`, whose id is that of `key`, and fills in its port. Starts
   // the thread.

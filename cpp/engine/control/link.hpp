@@ -30,7 +30,7 @@ struct LinkRail {
   std::optional<Clock::time_point> woken;      // since when it has one, and the peer has not
 };
 
-// When the Peer was used last, as far as was looked, and whether its queue pairs are to sleep.
+// When the Peer was last seen to be used, and whether its queue pairs are to sleep.
 struct LinkRest {
   using Clock = std::chrono::steady_clock;
 

@@ -38,7 +38,7 @@ class OwnMemories : public std::enable_shared_from_this<OwnMemories> {
     const std::shared_ptr<OwnMemories> of_;
     const std::uint64_t number_;
   };
-  // regions: null: of no bytes, which nobody asks about.
+  // regions: null for an empty array, which nobody looks up.
   std::shared_ptr<const Entry> add(const Regions* regions, const std::shared_ptr<void>& owner,
                                    std::shared_ptr<const gpu::Device> device);
 

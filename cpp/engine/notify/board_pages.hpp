@@ -14,8 +14,8 @@ struct BoardPages {
   static constexpr std::uint32_t kRecent = 256;
 
   // The release pairs with the acquires of the Board: who sees the value sees the data it follows.
-  // Who sleeps reads `puts` after it counted itself, before it looks at the slots, and who puts
-  // reads `sleepers` behind this.
+  // A sleeper counts itself in `sleepers`, then reads `puts`, then looks at the slots; a writer
+  // reads `sleepers` after its put.
   void put(std::uint32_t slot, std::uint32_t value) noexcept {
     replace_note(slot);
     slots[slot].store(value, std::memory_order_release);

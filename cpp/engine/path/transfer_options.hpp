@@ -24,10 +24,10 @@ struct TransferOptions {
   std::string require;                            // the only kind of route allowed; empty: any
   std::optional<double> timeout;                  // seconds a full queue may hold the caller up
   std::optional<driver::CudaStream> stream = {};  // the transfer begins behind what it was given
-  // A kernel asks, which may keep the GPU and the streams of the program busy for good: devices
-  // move what it has made ready, and nothing is waited for.
+  // Issued for a running kernel, which may occupy the GPU without end: devices move what it has
+  // made ready, and the call waits for no stream.
   bool for_kernel = false;
-  // That a write is done says that its bytes are visible at the peer, and not only with an adapter.
+  // A write is done only when its bytes are visible at the peer, not when an adapter has them.
   bool visible = false;
   Room room = Room::wait;  // take: a thread asks that others wait for
   // It is compared once it is moved: where the call would wait for a stream that waits for a

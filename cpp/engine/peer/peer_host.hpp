@@ -33,8 +33,8 @@ struct PeerHost {
   std::uint64_t stripe_bytes = kDefaultStripeBytes;  // larger transfers take several rails
   std::shared_ptr<Neighbourhood> neighbourhood;      // null: this Endpoint has none, because
   std::string no_neighbourhood;                      // ... of this
-  std::weak_ptr<CopyQueue> copy_queue;               // the Endpoint's: its thread holds paths of Peers
-  Settings settings{};  // of the Endpoint, to be shown with those of the queue pair
+  std::weak_ptr<CopyQueue> copy_queue;  // the Endpoint's: its thread holds paths of Peers
+  Settings settings{};                  // of the Endpoint, to be shown with those of the queue pair
   std::shared_ptr<RouteBooks> books;
   std::shared_ptr<Registrations> registrations;
   std::shared_ptr<StagedMemories> staged_memories;

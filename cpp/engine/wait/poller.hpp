@@ -79,7 +79,7 @@ class Poller {
   // more often than they poll the devices, which takes a system call on the software HCA.
   void expect_neighbours() noexcept { neighbours_.store(true, std::memory_order_relaxed); }
 
-  // What else completes, with nothing that would tell of it: the copies of a GPU.
+  // What completes without an event, and has to be polled: the copies of a GPU.
   class Source {
    public:
     virtual ~Source() = default;

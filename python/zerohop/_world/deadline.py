@@ -34,7 +34,7 @@ class Deadline:
         return time.monotonic() >= self.end
 
     def to_connect(self) -> float:
-        """Seconds that a connection has which is begun now."""
+        """Seconds for a connection that begins now."""
         return max(0.0, self._last - time.monotonic())
 
     def by_the_way(self) -> Deadline:

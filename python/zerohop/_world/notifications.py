@@ -71,7 +71,7 @@ class Landings:
         self._thread.start()
 
     def notify(self, transfer: _core.Transfer, slot: int, value: int) -> None:
-        """Once the transfer has ended well; if it fails never, as its queue's wait() then says."""
+        """Once the transfer has succeeded; if it fails, wait() of its queue says so, and nothing is put."""
         token = next(self._tokens)
         self._waiting[token] = (transfer, slot, value)
         self._bell.watch(transfer, token)

@@ -175,7 +175,7 @@ void GpuCopies::follow(Work work, const Deadline& deadline) {
   put(std::move(entry));
 }
 
-// Who posts is not to wait for the lock, for which this would ask over and over.
+// Polling must not take this lock over and over: a caller that posts would wait for it.
 void GpuCopies::take_arrivals() noexcept {
   if (!arrived_.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(mutex_);

@@ -149,7 +149,9 @@ void Neighbour::remember(std::uint64_t local_key, const Reached& reached) {
 
 // As the session does: what stays mapped is not freed.
 std::size_t Neighbour::forget_closed(std::vector<Ways::node_type>& closed) {
-  const auto mapping_of = [](const auto& way) -> const shm::RemoteMapping& { return *way->mapping; };
+  const auto mapping_of = [](const auto& way) -> const shm::RemoteMapping& {
+    return *way->mapping;
+  };
   return session_->take_ended(ways_, struck_seen_, mapping_of, closed);
 }
 

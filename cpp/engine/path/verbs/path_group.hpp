@@ -59,9 +59,8 @@ class PathGroup {
   // Its path is not closed as long as any is open.
   RailIndex message_rail() const noexcept { return message_rail_.load(std::memory_order_relaxed); }
 
-  // Whether devices have nothing to do for the Peer, and it has seen what they did: as
-  // PeerRails::work() found, which noted it by note_calm(), and unchanged since. False: it has to be
-  // asked again.
+  // True: devices have no work pending for the Peer, and it has seen all that they did. Remembered
+  // by note_calm(); false: ask PeerRails::work().
   bool calm() const noexcept { return calm_.load(std::memory_order_acquire); }
 
   // --- with the lock held ---
