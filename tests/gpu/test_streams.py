@@ -146,6 +146,24 @@ def test_a_wait_ends_by_its_bound(ends: Any, monkeypatch: Any) -> None:
     assert "slot 99" in said[0]
 
 
+def test_a_process_that_loads_a_kernel_behind_a_wait_is_not_lost(ends: Any) -> None:
+    """CUDA waits for all streams to load one, and holds up what is given to the GPU meanwhile."""
+    _, _, peer, far = ends
+    took = far.run("""
+stream, other = torch.cuda.Stream(), torch.cuda.Stream()
+values = torch.ones(3, device=device)
+torch.cuda.synchronize()
+ep.wait_notify(99, timeout=5.0, stream=stream)
+begun = time.monotonic()
+with torch.cuda.stream(other):
+    torch.special.i1e(values)
+answer = time.monotonic() - begun
+""")
+    assert took > 3.6  # longer than a peer may be silent; unless kernels are loaded eagerly
+    assert peer.why_lost is None
+    assert far.run("answer = peer.why_lost") is None
+
+
 # Each waits in a stream for what the other notifies from a second one, behind its write in the first.
 MUTUAL = """
 def rounds(ep, peer, mine, count):

@@ -10,6 +10,7 @@ StreamWaits::Host Endpoint::stream_host() const {
   const std::weak_ptr<Control> control = control_;
   return {.poller = services_.poller,
           .board = gpu_board_,
+          .drivers = drivers_,
           .look =
               [control] {
                 if (const auto alive = control.lock()) alive->look();

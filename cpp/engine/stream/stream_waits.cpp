@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
+#include <new>
 #include <utility>
 
 #include "base/error.hpp"
@@ -190,18 +192,57 @@ std::shared_ptr<Transfer> StreamWaits::begin(Entry&& entry, const Stream& stream
 }
 
 void StreamWaits::poll() noexcept {
-  const std::unique_lock lock(polling_, std::try_to_lock);
+  std::unique_lock lock(polling_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   take_arrivals(std::unique_lock(mutex_, std::try_to_lock));  // waits for nobody
   const auto now = Clock::now();
   if (entries_.empty() || now - looked_ < kBetweenLooks) return;
   looked_ = now;
-  for (const auto& waiter : watched_) {
-    if (has_entries_of(*waiter)) look(*waiter);
+  if (now - looked_after_ >= kBetweenCares) {
+    looked_after_ = now;
+    give_up_vain_ones();
   }
-  if (now - looked_after_ < kBetweenCares) return;
-  looked_after_ = now;
-  give_up_vain_ones();
+  lock.unlock();
+  have_looked();
+}
+
+// By the thread for calls of drivers, as this one may stand for as long as the GPU works: while a
+// kernel is loaded, or memory is freed. Whoever polls has signs of life to give.
+void StreamWaits::have_looked() noexcept {
+  if (looking_.exchange(true)) return;
+  struct Look {
+    std::weak_ptr<StreamWaits> of;
+    ~Look() {  // the work has run, or never will
+      if (const auto waits = of.lock()) waits->looking_.store(false);
+    }
+  };
+  try {
+    const auto look = std::make_shared<const Look>(weak_from_this());
+    Executor::Work work = [look] {
+      if (const auto waits = look->of.lock()) waits->look_at_all();
+    };
+    if (!host_.drivers || !host_.drivers->run(work)) work();  // it is closed
+  } catch (const std::bad_alloc&) {
+    looking_.store(false);
+  }
+}
+
+// One at a time.
+void StreamWaits::look_at_all() noexcept try {
+  std::vector<std::shared_ptr<StreamWaiter>> waiters;
+  {
+    const std::lock_guard lock(polling_);
+    std::ranges::copy_if(watched_, std::back_inserter(waiters),
+                         [this](const auto& waiter) { return has_entries_of(*waiter); });
+  }
+  for (const auto& waiter : waiters) {
+    const driver::CudaResult now = waiter->refresh();
+    if (now == driver::kCudaErrorNotReady) continue;
+    const std::lock_guard lock(polling_);
+    look(*waiter, now);
+  }
+} catch (const std::bad_alloc&) {
+  return;  // the next look finds what there is
 }
 
 bool StreamWaits::has_entries_of(const StreamWaiter& waiter) const noexcept {
@@ -232,9 +273,8 @@ void StreamWaits::end_those(IsOver is_over) noexcept {
   }
 }
 
-void StreamWaits::look(StreamWaiter& waiter) noexcept {
-  const driver::CudaResult now = waiter.refresh();
-  if (now == driver::kCudaErrorNotReady) return;
+// now: what refresh() has answered.
+void StreamWaits::look(StreamWaiter& waiter, driver::CudaResult now) noexcept {
   end_those([&](Entry& entry) {
     if (entry.waiter.get() != &waiter) return false;
     const StreamWaiter::Result result = waiter.result(entry.place);

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/executor.hpp"
 #include "base/locks.hpp"
 #include "engine/stream/gpu_board.hpp"
 #include "engine/wait/poller.hpp"
@@ -28,6 +29,7 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   struct Host {
     std::shared_ptr<Poller> poller;
     std::shared_ptr<GpuBoard> board;
+    std::shared_ptr<Executor> drivers;                  // asks the driver; null: whoever polls does
     std::function<void()> look;                         // has the progress thread poll
     std::function<std::optional<std::string>()> alone;  // why no notification will come any more
   };
@@ -85,7 +87,9 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   // By who polls:
   void take_arrivals(const std::unique_lock<Mutex<Rank::stream_waits>>& lock);
   bool has_entries_of(const gpu::StreamWaiter& waiter) const noexcept;
-  void look(gpu::StreamWaiter& waiter) noexcept;
+  void have_looked() noexcept;
+  void look_at_all() noexcept;
+  void look(gpu::StreamWaiter& waiter, driver::CudaResult now) noexcept;
   template <typename IsOver>
   void end_those(IsOver is_over) noexcept;
   void give_up_vain_ones() noexcept;
@@ -98,6 +102,7 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   std::atomic<bool> polled_{false};
   std::atomic<bool> closed_{false};
   std::atomic<int> pending_{0};
+  std::atomic<bool> looking_{false};  // some thread is, or is about to
 
   Mutex<Rank::stream_waits>
       mutex_;  // held shortly, but for the first wait on a GPU; guards the next
