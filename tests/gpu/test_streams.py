@@ -150,6 +150,7 @@ def test_a_process_that_loads_a_kernel_behind_a_wait_is_not_lost(ends: Any) -> N
     """CUDA waits for all streams to load one, and holds up what is given to the GPU meanwhile."""
     _, _, peer, far = ends
     took = far.run("""
+import time
 stream, other = torch.cuda.Stream(), torch.cuda.Stream()
 values = torch.ones(3, device=device)
 torch.cuda.synchronize()
