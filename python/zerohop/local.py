@@ -1,6 +1,6 @@
 """Worker processes on this machine: given their orders, watched and reaped by the process that started them.
 
-`zerohop bench` is a job of a few processes on one host. The parent holds one pipe to
+`zerohop bench`, `doctor` and `verify` are jobs of a few processes on one host. The parent holds one pipe to
 each worker and nothing else: addresses (which contain a secret) go from worker to worker through the
 parent over these pipes, and a worker that dies, fails or falls silent ends the job at once.
 

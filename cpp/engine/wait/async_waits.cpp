@@ -15,14 +15,14 @@ constexpr milliseconds kWhileWritten{100};  // a GPU's value may become visible 
 
 }  // namespace
 
-template <typename LocalSession>
-void AsyncWaits::visit_nodes(const Wait& wait, LocalSession&& session) {
-  if (wait.count == 0) return session(kPeers);
+template <typename Visit>
+void AsyncWaits::visit_nodes(const Wait& wait, Visit&& visit) {
+  if (wait.count == 0) return visit(kPeers);
   std::uint32_t begin = kLeaves + wait.first;
   std::uint32_t end = begin + wait.count;
   for (; begin < end; begin /= 2, end /= 2) {
-    if (begin % 2 == 1) session(begin++);
-    if (end % 2 == 1) session(--end);
+    if (begin % 2 == 1) visit(begin++);
+    if (end % 2 == 1) visit(--end);
   }
 }
 

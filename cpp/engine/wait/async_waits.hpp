@@ -58,8 +58,8 @@ class AsyncWaits {
   };
 
   // --- with the mutex held ---
-  template <typename LocalSession>
-  static void visit_nodes(const Wait& wait, LocalSession&& session);
+  template <typename Visit>
+  static void visit_nodes(const Wait& wait, Visit&& visit);
   Begun add(Wait&& wait);
   void remove(Id id);
   void tell(Id id);

@@ -4,7 +4,6 @@
 #include <tuple>
 
 #include "base/ticks.hpp"
-#include "base/trace.hpp"
 #include "engine/path/local/local_path.hpp"
 
 namespace zerohop::engine {

@@ -28,14 +28,13 @@ std::shared_ptr<const Route> make_route(RouteBook& book, const char* how) {
 }  // namespace
 
 Neighbour::Neighbour(std::string local_server, const shm::Token& token,
-                     std::shared_ptr<RouteBook> book)
+                     const std::shared_ptr<RouteBook>& book)
     : local_server_(std::move(local_server)),
       token_(token),
-      book_(std::move(book)),
-      pages_(make_route(*book_,
+      pages_(make_route(*book,
                         "the remote array lies in pages that this one has mapped: the CPU copies")),
-      process_(make_route(*book_, "the kernel copies between them (process_vm_writev)")),
-      board_(make_route(*book_, "a notification is one store into the other's board")) {}
+      process_(make_route(*book, "the kernel copies between them (process_vm_writev)")),
+      board_(make_route(*book, "a notification is one store into the other's board")) {}
 
 Deadline Neighbour::until(const Patience& patience) const {
   const bool waits = patience.insists || !silent_.load(std::memory_order_relaxed);

@@ -57,8 +57,9 @@ struct NeighbourCopy : NeighbourEnd {
 
 class Neighbour {
  public:
-  // local_server: its name, as the Peer told it; nothing happens before the first reach().
-  Neighbour(std::string local_server, const shm::Token& token, std::shared_ptr<RouteBook> book);
+  // local_server: its name, as the Peer sent it; nothing happens before the first reach().
+  Neighbour(std::string local_server, const shm::Token& token,
+            const std::shared_ptr<RouteBook>& book);
 
   // What is reached: with a mapping, or with the reason why there is none.
   struct Reached {
@@ -121,7 +122,6 @@ class Neighbour {
 
   const std::string local_server_;
   const shm::Token token_;
-  const std::shared_ptr<RouteBook> book_;
   const std::shared_ptr<const Route> pages_;
   const std::shared_ptr<const Route> process_;
   const std::shared_ptr<const Route> board_;

@@ -43,7 +43,7 @@ PathGroup::Since PeerRails::dark() const {
   return group_->dark();
 }
 
-// One that exists; what it was is told by the paths themselves.
+// The first that exists; a closed path says itself why it is closed.
 VerbsPath& PeerRails::any_path() const {
   for (const auto& path : paths_) {
     if (path) return *path;
