@@ -9,11 +9,11 @@ from support.instructions import measure
 from support.launchers import needs
 
 MOST = {
-    "write of 8 B, p2p": 2230,
-    "write of 8 B, soft0": 4000,
+    "write of 8 B, p2p": 2250,
+    "write of 8 B, soft0": 3990,
     "notify, p2p": 1790,
     "notify, soft0": 4320,
-    "wait of a Transfer that is done, p2p": 70,
+    "wait of a Transfer that is done, p2p": 65,
     "wait_notify of a value that is there, p2p": 1100,
 }
 
