@@ -1,14 +1,36 @@
 #include "base/histogram.hpp"
 
+#include <new>
+
 namespace zerohop {
+
+Histogram::Counts* Histogram::make_counts() noexcept {
+  auto* const made = new (std::nothrow) Counts;
+  Counts* before = nullptr;
+  if (counts_.compare_exchange_strong(before, made, std::memory_order_acq_rel)) return made;
+  delete made;
+  return before;
+}
+
+void Histogram::add(const Histogram& other) noexcept {
+  const Counts* const from = other.counts_.load(std::memory_order_acquire);
+  Counts* const to = from != nullptr ? counts() : nullptr;
+  if (to == nullptr) return;
+  for (std::size_t i = 0; i < kBuckets; ++i) {
+    to->buckets[i].fetch_add(from->buckets[i].load(), std::memory_order_relaxed);
+  }
+  to->sum.fetch_add(from->sum.load(), std::memory_order_relaxed);
+}
 
 Histogram::Reading Histogram::read() const noexcept {
   Reading reading;
+  const Counts* const counts = counts_.load(std::memory_order_acquire);
+  if (counts == nullptr) return reading;
   for (std::size_t i = 0; i < kBuckets; ++i) {
-    reading.counts[i] = counts_[i].load(std::memory_order_relaxed);
+    reading.counts[i] = counts->buckets[i].load(std::memory_order_relaxed);
     reading.count += reading.counts[i];
   }
-  reading.sum = sum_.load(std::memory_order_relaxed);
+  reading.sum = counts->sum.load(std::memory_order_relaxed);
   return reading;
 }
 

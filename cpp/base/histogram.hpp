@@ -1,5 +1,5 @@
 // How long things took: counts by duration. Written by any thread, without a lock; read at any
-// time.
+// time. One that counts nothing takes a word.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,11 @@ namespace zerohop {
 // Two buckets for each power of two of nanoseconds.
 class Histogram {
  public:
+  Histogram() = default;
+  ~Histogram() { delete counts_.load(std::memory_order_relaxed); }
+  Histogram(const Histogram&) = delete;
+  Histogram& operator=(const Histogram&) = delete;
+
   static constexpr int kFirst = 6;  // 64 ns and less are one bucket
   static constexpr int kLast = 36;  // more than 68.7 s are one, too
   static constexpr std::size_t kBuckets = 2 * (kLast - kFirst) + 2;
@@ -34,15 +39,12 @@ class Histogram {
 
   // times: for how many it stands, where not each is measured.
   void add(std::uint64_t nanoseconds, std::uint64_t times = 1) noexcept {
-    counts_[bucket(nanoseconds)].fetch_add(times, std::memory_order_relaxed);
-    sum_.fetch_add(nanoseconds * times, std::memory_order_relaxed);
+    Counts* const counts = this->counts();
+    if (counts == nullptr) return;  // there is no memory
+    counts->buckets[bucket(nanoseconds)].fetch_add(times, std::memory_order_relaxed);
+    counts->sum.fetch_add(nanoseconds * times, std::memory_order_relaxed);
   }
-  void add(const Histogram& other) noexcept {
-    for (std::size_t i = 0; i < kBuckets; ++i) {
-      counts_[i].fetch_add(other.counts_[i].load(), std::memory_order_relaxed);
-    }
-    sum_.fetch_add(other.sum_.load(), std::memory_order_relaxed);
-  }
+  void add(const Histogram& other) noexcept;
 
   // What it held at some moment; `sum`, nanoseconds, may be of a little later.
   struct Reading {
@@ -57,8 +59,18 @@ class Histogram {
   Reading read() const noexcept;
 
  private:
-  std::array<std::atomic<std::uint64_t>, kBuckets> counts_{};
-  std::atomic<std::uint64_t> sum_{0};
+  struct Counts {
+    std::array<std::atomic<std::uint64_t>, kBuckets> buckets{};
+    std::atomic<std::uint64_t> sum{0};
+  };
+
+  Counts* counts() noexcept {
+    Counts* const counts = counts_.load(std::memory_order_acquire);
+    return counts != nullptr ? counts : make_counts();
+  }
+  Counts* make_counts() noexcept;
+
+  std::atomic<Counts*> counts_{nullptr};
 };
 
 static_assert(Histogram::bucket(64) == 0 && Histogram::bucket(65) == 1);

@@ -69,6 +69,7 @@ enum class Rank : unsigned char {
   region_cache,
   staged_memories,
   staging_rings,
+  send_pool,
   gpu_choice,
   gpu_mappings,
   gpu_copies,
@@ -84,6 +85,7 @@ enum class Rank : unsigned char {
   softhca_control,    // the queue pair table; keeps each alive that a sweep looks at
   softhca_doorbells,  // keeps each queue pair alive whose doorbell it looks at
   softhca_queue_pair,
+  softhca_shared_receives,
   softhca_copied_atomics,
   softhca_completion_queue,  // who has it only tries for a queue pair (lock_hot)
   softhca_completion_channel,

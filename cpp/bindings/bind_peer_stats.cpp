@@ -111,8 +111,7 @@ void add_rails(py::dict& all, const Peer& peer) {
       {"messages_in", &PathStats::messages_in},
       {"notifications_in", &PathStats::notifications_in},
       {"queue_full", &PathStats::queue_full},
-      {"queue_pair_errors", &PathStats::broken},
-      {"sleeps", &PathStats::sleeps}};
+      {"queue_pair_errors", &PathStats::broken}};
   const auto reports = peer.rails().reports();
   py::list rails;
   for (const auto& report : reports) {
@@ -121,7 +120,6 @@ void add_rails(py::dict& all, const Peer& peer) {
     rail["serves"] = report.trouble.empty();
     rail["trouble"] = report.trouble;
     rail["nbytes_registered"] = report.registered_nbytes;
-    rail["asleep"] = report.asleep;
     rails.append(rail);
   }
   for (const auto& [name, counter] : kCounters) {
@@ -197,6 +195,7 @@ py::dict endpoint_stats(const engine::Endpoint& self) {
   all["routes"] = routes;
   all["connections"] = connections_of(reading);
   all["faults"] = self.fault_counts();
+  all["nbytes_registered"] = self.message_nbytes();
   return all;
 }
 
@@ -211,7 +210,8 @@ peers whose connections have ended, the oldest first: "peer", the name, "ended",
 name ended, and "routes", as before but for what is mapped. Also after close(). Reading them costs transfers nothing.
 
 "faults" is a dict of how often each fault on purpose (zh.Faults) has happened, empty where none has; corrupt_found and
-duplicate_found are packets of peers that were dropped.)");
+duplicate_found are packets of peers that were dropped. "nbytes_registered" is the memory that is registered with devices
+for messages (message_slots, message_bytes): all Peers share it. 0 once closed.)");
 }
 
 void bind_stats(PeerClass& type) {
@@ -222,7 +222,7 @@ costs transfers nothing. Keys may come to be, those that are here stay as they a
 work_requests, doorbells: posted to the device, and how often it was told. bytes_out, bytes_in: of the
 writes and sends, and of the reads, that were posted. messages_in, notifications_in: that came from the
 peer over the device. queue_full: how often a call waited for room. queue_pair_errors: how often it had to be
-replaced. sleeps: how often it was given back because nothing needed it (max_awake_peers).
+replaced.
 
 "routes": what this process began, a dict for each route and device that it may take or has taken: "route"
 and "device" (strs, as of a Route: p2p over cpu is between host memories, p2p over cuda:0 is what that GPU of this
@@ -240,8 +240,7 @@ seconds and how many took that long or less, but longer than the next lower boun
 
 "rails": dicts with the counters that come first, for each device, its name ("device"), whether it carries
 transfers now ("serves"), why it does not ("trouble", a str, empty if it does), and nbytes_registered, the memory that
-is registered with the device for messages (message_slots, message_bytes) and the results of atomics of this Peer, and
-"asleep": whether queue pair and memory were given back until they are needed (max_awake_peers).
+is registered with the device for the results of atomics of this Peer.
 
 "p2p" is there with a peer on the same host unless one of the two Endpoints has p2p=0, a dict: bytes_out and bytes_in, copied
 without a device (and in the sums above); unanswered, how often the peer did not say in time where its

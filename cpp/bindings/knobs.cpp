@@ -58,7 +58,6 @@ constexpr std::array kKnobs{
     Knob{"staging_chunk",
          [](auto& o, int v) { o.gpu.staging_chunk = static_cast<std::size_t>(v); }},
     Knob{"max_peers", [](auto& o, int v) { o.max_peers = static_cast<std::size_t>(v); }},
-    Knob{"max_awake_peers", [](auto& o, int v) { o.awake.most = static_cast<std::size_t>(v); }},
     Knob{"integrity", [](auto& o, int v) { o.integrity = v != 0; }},
     Knob{"p2p", [](auto& o, int v) { o.p2p = v != 0; }},
     Knob{"stripe_bytes", [](auto& o, int v) { o.stripe_bytes = static_cast<std::uint64_t>(v); }},

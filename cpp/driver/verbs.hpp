@@ -2,7 +2,7 @@
 //
 // libibverbs fills it by dlopen (load_libibverbs), the software HCA fills it with its own functions
 // (softhca/softhca.hpp), and tests fill it with functions that fail on demand. Above this
-// file few know which (Rail::software()). post_send, post_recv, poll_cq and req_notify_cq are not
+// file few know which (Rail::software()). post_send, post_recv, post_srq_recv, poll_cq and req_notify_cq are not
 // here: they are the inline calls of <infiniband/verbs.h> through ibv_context::ops, the same on
 // every filling.
 #pragma once
@@ -39,6 +39,8 @@ namespace zerohop::driver {
   X(destroy_cq, ibv_destroy_cq, "IBVERBS_1.1")                     \
   X(get_cq_event, ibv_get_cq_event, "IBVERBS_1.1")                 \
   X(ack_cq_events, ibv_ack_cq_events, "IBVERBS_1.1")               \
+  X(create_srq, ibv_create_srq, "IBVERBS_1.1")                     \
+  X(destroy_srq, ibv_destroy_srq, "IBVERBS_1.1")                   \
   X(create_qp, ibv_create_qp, "IBVERBS_1.1")                       \
   X(modify_qp, ibv_modify_qp, "IBVERBS_1.1")                       \
   X(query_qp, ibv_query_qp, "IBVERBS_1.1")                         \

@@ -59,12 +59,17 @@ std::string describe(const ibv_qp_cap& cap, const Device& device) {
 std::unique_ptr<QueuePair> QueuePair::create(std::shared_ptr<ProtectionDomain> domain,
                                              std::shared_ptr<CompletionQueue> send_queue,
                                              std::shared_ptr<CompletionQueue> receive_queue,
-                                             const QueuePairOptions& options) {
+                                             const QueuePairOptions& options,
+                                             std::shared_ptr<SharedReceiveQueue> shared) {
   const Device& device = domain->device();
   ibv_qp_init_attr wanted{};
   wanted.send_cq = send_queue->handle();
   wanted.recv_cq = receive_queue->handle();
   wanted.cap = clip(options, device.attributes());
+  if (shared) {
+    wanted.srq = shared->handle();
+    wanted.cap.max_recv_wr = wanted.cap.max_recv_sge = 0;
+  }
   wanted.qp_type = IBV_QPT_RC;
   wanted.sq_sig_all =
       0;  // selective signalling: each work request says whether it completes visibly
@@ -81,17 +86,19 @@ std::unique_ptr<QueuePair> QueuePair::create(std::shared_ptr<ProtectionDomain> d
   granted.receive_sge = wanted.cap.max_recv_sge;
   granted.inline_bytes = wanted.cap.max_inline_data;
   return std::unique_ptr<QueuePair>(new QueuePair(std::move(domain), std::move(send_queue),
-                                                  std::move(receive_queue), std::move(handle),
-                                                  granted));
+                                                  std::move(receive_queue), std::move(shared),
+                                                  std::move(handle), granted));
 }
 
 QueuePair::QueuePair(std::shared_ptr<ProtectionDomain> domain,
                      std::shared_ptr<CompletionQueue> send_queue,
-                     std::shared_ptr<CompletionQueue> receive_queue, Handle handle,
+                     std::shared_ptr<CompletionQueue> receive_queue,
+                     std::shared_ptr<SharedReceiveQueue> shared, Handle handle,
                      QueuePairOptions options)
     : domain_(std::move(domain)),
       send_queue_(std::move(send_queue)),
       receive_queue_(std::move(receive_queue)),
+      shared_(std::move(shared)),
       handle_(std::move(handle)),
       options_(options),
       psn_(random_u32() & kPsnMask) {}

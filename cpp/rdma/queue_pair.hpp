@@ -7,6 +7,7 @@
 
 #include "rdma/completion_queue.hpp"
 #include "rdma/protection_domain.hpp"
+#include "rdma/shared_receive_queue.hpp"
 
 namespace zerohop::rdma {
 
@@ -49,11 +50,13 @@ Agreement agree(const QueuePairAddress& local, const QueuePairAddress& remote) n
 
 class QueuePair {
  public:
-  // Throws VerbsError naming the option that the device refuses. The queues may be the same object.
+  // Throws VerbsError naming the option that the device refuses. The completion queues may be the
+  // same object. With `shared`, receive_depth and receive_sge do not count.
   static std::unique_ptr<QueuePair> create(std::shared_ptr<ProtectionDomain> domain,
                                            std::shared_ptr<CompletionQueue> send_queue,
                                            std::shared_ptr<CompletionQueue> receive_queue,
-                                           const QueuePairOptions& options = {});
+                                           const QueuePairOptions& options = {},
+                                           std::shared_ptr<SharedReceiveQueue> shared = nullptr);
 
   // One function a transition; each throws VerbsError when the state or an attribute is refused.
   // remote_access: IBV_ACCESS_REMOTE_* bits; by default all that the device knows.
@@ -86,12 +89,13 @@ class QueuePair {
   };
   using Handle = std::unique_ptr<ibv_qp, Destroy>;
   QueuePair(std::shared_ptr<ProtectionDomain> domain, std::shared_ptr<CompletionQueue> send_queue,
-            std::shared_ptr<CompletionQueue> receive_queue, Handle handle,
-            QueuePairOptions options);
+            std::shared_ptr<CompletionQueue> receive_queue,
+            std::shared_ptr<SharedReceiveQueue> shared, Handle handle, QueuePairOptions options);
 
   std::shared_ptr<ProtectionDomain> domain_;
   std::shared_ptr<CompletionQueue> send_queue_;
   std::shared_ptr<CompletionQueue> receive_queue_;
+  std::shared_ptr<SharedReceiveQueue> shared_;  // null: it has receives of its own
   Handle handle_;
   QueuePairOptions options_;
   std::uint32_t psn_;

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "softhca/completion_queue.hpp"
 #include "softhca/queue_pair.hpp"
+#include "softhca/shared_receive_queue.hpp"
 
 namespace zerohop::softhca {
 
@@ -20,6 +21,7 @@ Context::Context(const SoftDevice& soft_device)
   ops.req_notify_cq = softhca::req_notify_cq;
   ops.post_send = softhca::post_send;
   ops.post_recv = softhca::post_recv;
+  ops.post_srq_recv = softhca::post_srq_recv;
   cmd_fd = -1;
   async_fd = events.fd();
   num_comp_vectors = 1;

@@ -140,6 +140,9 @@ int query_device(ibv_context* handle, ibv_device_attr* attributes) {
   attributes->max_sge_rd = limits::kSge;
   attributes->max_cq = limits::kQueuePairs;
   attributes->max_cqe = limits::kCompletions;
+  attributes->max_srq = limits::kQueuePairs;
+  attributes->max_srq_wr = limits::kWorkRequests;
+  attributes->max_srq_sge = limits::kSge;
   attributes->max_mr = INT32_MAX;
   attributes->max_pd = INT32_MAX;
   attributes->max_qp_rd_atom = limits::kReadsAndAtomics;

@@ -53,6 +53,7 @@ int make_direct(QueuePair& qp, const Placement& given) {
     const bool early =
         qp.state == IBV_QPS_RESET || qp.state == IBV_QPS_INIT || qp.state == IBV_QPS_RTR;
     if (!early || blocks > DirectSends::kMostBlocksOfRing || blocks < of_one) return EINVAL;
+    if (!qp.sends.reserve()) return ENOMEM;
     qp.direct = std::make_unique<DirectSends>(qp.qp_num, blocks, given.at);
   }
   qp.device.doorbells.add(qp);

@@ -45,6 +45,23 @@ void FrameReader::reset() noexcept {
   begin_ = end_ = 0;
   in_frame_ = in_packet_ = false;
   packets_left_ = payload_done_ = ahead_ = next_checked_ = 0;
+  small_.drop();
+}
+
+bool FrameReader::take_buffer(QueuePair& qp) noexcept {
+  if (large_) return true;
+  if (!small_.take()) {
+    qp.fail({.kind = Failure::Kind::lost});
+    return false;
+  }
+  buffer_ = small_->bytes;
+  return true;
+}
+
+void FrameReader::give_buffer_back() noexcept {
+  if (begin_ != end_ || in_frame_) return;
+  begin_ = end_ = 0;
+  small_.give_back();
 }
 
 FrameReader::Step FrameReader::corrupt(QueuePair& qp) noexcept {
@@ -90,8 +107,9 @@ bool FrameReader::settle(QueuePair& qp) noexcept {
 }
 
 bool FrameReader::read(QueuePair& qp) noexcept {
-  const bool received = read_some(qp);
+  const bool received = take_buffer(qp) && read_some(qp);
   settle(qp);
+  give_buffer_back();
   return received;
 }
 
@@ -105,9 +123,11 @@ bool FrameReader::read_some(QueuePair& qp) noexcept {
 }
 
 void FrameReader::read_rest(QueuePair& qp) noexcept {
+  if (!take_buffer(qp)) return;
   while (receive(qp) == Step::progress && parse(qp) == Step::starved) {
   }
   settle(qp);
+  give_buffer_back();
 }
 
 // Consumes what has been received, packet by packet. Never returns progress.
@@ -184,6 +204,7 @@ bool FrameReader::make_room() noexcept {
   if (!large_) return false;
   std::memcpy(large_.get(), buffer_.data(), end_);
   buffer_ = {large_.get(), kLarge};
+  small_.give_back();
   return true;
 }
 

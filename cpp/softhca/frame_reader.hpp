@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 
+#include "softhca/borrowed.hpp"
 #include "softhca/landing.hpp"
 #include "softhca/wire.hpp"
 
@@ -60,9 +61,16 @@ class FrameReader {
   static constexpr std::size_t kBuffer = 2 * wire::kMaxControl;
   static constexpr std::size_t kLarge = kBuffer + wire::kCheckedPayload;
 
-  alignas(8) std::array<std::byte, kBuffer> small_;
-  std::unique_ptr<std::byte[]> large_;    // for checked frames, which are looked at whole
-  std::span<std::byte> buffer_ = small_;  // the one in use
+  struct Small {
+    alignas(8) std::array<std::byte, kBuffer> bytes;
+  };
+
+  bool take_buffer(QueuePair& qp) noexcept;
+  void give_buffer_back() noexcept;  // if nothing of it is needed
+
+  Borrowed<Small> small_;
+  std::unique_ptr<std::byte[]> large_;  // for checked frames, which are looked at whole
+  std::span<std::byte> buffer_;         // the one in use
   std::uint32_t begin_ = 0;               // received and not consumed: [begin_, end_)
   std::uint32_t end_ = 0;
   bool short_read_ = false;  // the last system call got less than it asked for: the socket is empty

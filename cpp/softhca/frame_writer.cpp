@@ -16,8 +16,8 @@ constexpr int kFramesAtOnce = 4;  // then the caller gets its thread back; other
 }  // namespace
 
 std::byte* FrameWriter::put(const wire::Packet& packet, std::size_t extra_nbytes) noexcept {
-  std::memcpy(&control_[control_nbytes_], &packet, sizeof packet);
-  std::byte* extra = &control_[control_nbytes_ + sizeof packet];
+  std::memcpy(&frame_->control[control_nbytes_], &packet, sizeof packet);
+  std::byte* extra = &frame_->control[control_nbytes_ + sizeof packet];
   const std::size_t padded = wire::padded(extra_nbytes);
   if (padded != extra_nbytes) std::memset(extra + padded - 8, 0, 8);  // stale bytes must not leave
   control_nbytes_ += sizeof packet + padded;
@@ -27,22 +27,31 @@ std::byte* FrameWriter::put(const wire::Packet& packet, std::size_t extra_nbytes
 
 void FrameWriter::attach_request(std::uint32_t number, std::uint32_t offset,
                                  std::uint32_t nbytes) noexcept {
-  if (nbytes > 0) segments_[segment_count_++] = {offset, number, nbytes, true};
+  if (nbytes > 0) frame_->segments[segment_count_++] = {offset, number, nbytes, true};
 }
 
 void FrameWriter::attach_memory(std::uint32_t key, std::uint64_t address,
                                 std::uint32_t nbytes) noexcept {
-  if (nbytes > 0) segments_[segment_count_++] = {address, key, nbytes, false};
+  if (nbytes > 0) frame_->segments[segment_count_++] = {address, key, nbytes, false};
 }
 
 void FrameWriter::start_requests(std::uint32_t first, bool restart) noexcept {
-  auto* prefix = reinterpret_cast<wire::Prefix*>(control_.data());
+  auto* prefix = reinterpret_cast<wire::Prefix*>(frame_->control.data());
   prefix->first_request = first;
   prefix->flags = restart ? wire::kRestart : 0;
 }
 
+void FrameWriter::finish() noexcept {
+  control_nbytes_ = 0;
+  frame_.give_back();
+}
+
 bool FrameWriter::build(QueuePair& qp, bool acknowledge) noexcept {
-  auto* prefix = new (control_.data()) wire::Prefix{};
+  if (!frame_.take()) {
+    qp.fail({.kind = Failure::Kind::lost});
+    return false;
+  }
+  auto* prefix = new (frame_->control.data()) wire::Prefix{};
   prefix->first_request = qp.requester.next();
   faulty_ = qp.faulty != nullptr;
   control_nbytes_ = sizeof(wire::Prefix) + (faulty_ ? sizeof(wire::Check) : 0);
@@ -51,7 +60,7 @@ bool FrameWriter::build(QueuePair& qp, bool acknowledge) noexcept {
   qp.responder.emit(*this);
   if (!qp.is_closing()) qp.requester.emit(*this);
   if (packets_ == 0 && !(acknowledge && qp.responder.owes_acknowledgement())) {
-    control_nbytes_ = 0;
+    finish();
     return false;
   }
   prefix->control_bytes = static_cast<std::uint16_t>(control_nbytes_);
@@ -69,7 +78,7 @@ FrameWriter::Io FrameWriter::flush(QueuePair& qp, bool acknowledge) noexcept {
     if (idle() && !build(qp, acknowledge)) return Io::done;
     const Io result = send(qp);
     if (result != Io::done) return result;
-    control_nbytes_ = 0;
+    finish();
     if (!faulty_) continue;
     qp.faulty->seal();
     if (const Io sent = send_faulty(qp); sent != Io::done) return sent;
@@ -134,7 +143,7 @@ ssize_t FrameWriter::send_vector(QueuePair& qp, IoVector& parts) noexcept {
 
 // The rest of the frame cannot follow: the stream ends here.
 FrameWriter::Io FrameWriter::copy_failed(QueuePair& qp, int error) noexcept {
-  const bool request = segment_ < segment_count_ && segments_[segment_].request;
+  const bool request = segment_ < segment_count_ && frame_->segments[segment_].request;
   qp.fail({.kind = request ? Failure::Kind::request : Failure::Kind::withdrawn,
            .status = IBV_WC_GENERAL_ERR,
            .copy_error = error});
@@ -144,19 +153,19 @@ FrameWriter::Io FrameWriter::copy_failed(QueuePair& qp, int error) noexcept {
 // False when memory of the frame is no longer registered: the stream cannot be continued.
 bool FrameWriter::gather(QueuePair& qp, Pins& pins, IoVector& out) noexcept {
   if (control_sent_ < control_nbytes_) {
-    out.add(&control_[control_sent_], control_nbytes_ - control_sent_);
+    out.add(&frame_->control[control_sent_], control_nbytes_ - control_sent_);
   }
   std::uint32_t done = segment_sent_;
   for (std::size_t i = segment_; i < segment_count_ && !out.full(); ++i, done = 0) {
     const std::size_t before = out.nbytes();
-    if (!add_segment(qp, segments_[i], done, pins, out)) {
+    if (!add_segment(qp, frame_->segments[i], done, pins, out)) {
       // Send what stands before it: the bad one fails when it is the first.
       if (out.nbytes() > 0) return true;
-      qp.fail({.kind = segments_[i].request ? Failure::Kind::request : Failure::Kind::withdrawn,
+      qp.fail({.kind = frame_->segments[i].request ? Failure::Kind::request : Failure::Kind::withdrawn,
                .status = IBV_WC_LOC_PROT_ERR});
       return false;
     }
-    if (out.nbytes() - before < segments_[i].nbytes - done) break;
+    if (out.nbytes() - before < frame_->segments[i].nbytes - done) break;
   }
   return true;
 }
@@ -186,10 +195,10 @@ void FrameWriter::advance(std::size_t nbytes) noexcept {
   nbytes -= control;
   while (nbytes > 0) {
     const std::size_t step =
-        std::min<std::size_t>(nbytes, segments_[segment_].nbytes - segment_sent_);
+        std::min<std::size_t>(nbytes, frame_->segments[segment_].nbytes - segment_sent_);
     segment_sent_ += static_cast<std::uint32_t>(step);
     nbytes -= step;
-    if (segment_sent_ == segments_[segment_].nbytes) {
+    if (segment_sent_ == frame_->segments[segment_].nbytes) {
       ++segment_;
       segment_sent_ = 0;
     }
@@ -199,10 +208,10 @@ void FrameWriter::advance(std::size_t nbytes) noexcept {
 std::uint32_t FrameWriter::unsent_from(std::uint32_t next) const noexcept {
   if (idle()) return next;
   if (control_sent_ < control_nbytes_) {
-    return reinterpret_cast<const wire::Prefix*>(control_.data())->first_request;
+    return reinterpret_cast<const wire::Prefix*>(frame_->control.data())->first_request;
   }
   for (std::size_t i = segment_; i < segment_count_; ++i) {
-    if (segments_[i].request) return segments_[i].name;
+    if (frame_->segments[i].request) return frame_->segments[i].name;
   }
   return next;
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "softhca/borrowed.hpp"
 #include "softhca/scatter.hpp"
 #include "softhca/wire.hpp"
 
@@ -24,7 +25,10 @@ class FrameWriter {
   Io flush(QueuePair& qp, bool acknowledge) noexcept;
 
   bool idle() const noexcept { return control_nbytes_ == 0; }
-  void reset() noexcept { control_nbytes_ = 0; }
+  void reset() noexcept {
+    control_nbytes_ = 0;
+    frame_.drop();
+  }
 
   // The first request of which not every byte has been handed to the kernel; `next` is the first
   // one that no frame contains yet.
@@ -65,8 +69,14 @@ class FrameWriter {
                    IoVector& out) noexcept;
   void advance(std::size_t nbytes) noexcept;
 
-  alignas(8) std::array<std::byte, wire::kMaxControl> control_;
-  std::array<Segment, wire::kMaxPackets> segments_;
+  struct Frame {
+    alignas(8) std::array<std::byte, wire::kMaxControl> control;
+    std::array<Segment, wire::kMaxPackets> segments;
+  };
+
+  void finish() noexcept;  // the frame on its way
+
+  Borrowed<Frame> frame_;
   std::size_t control_nbytes_ = 0;  // 0: no frame is on its way
   std::size_t control_sent_ = 0;
   bool faulty_ = false;  // the frame goes by the queue pair's FaultyWire

@@ -114,7 +114,7 @@ int post_send(ibv_qp* handle, ibv_send_wr* chain, ibv_send_wr** bad) {
   if (qp.direct != nullptr) return EOPNOTSUPP;
   int error = 0;
   for (; chain != nullptr; chain = chain->next) {
-    error = qp.sends.full() ? ENOMEM : refuse(qp, *chain);
+    error = qp.sends.full() || !qp.sends.make_room() ? ENOMEM : refuse(qp, *chain);
     if (error != 0) break;
     enqueue(qp, *chain);
   }
@@ -130,18 +130,11 @@ int post_recv(ibv_qp* handle, ibv_recv_wr* chain, ibv_recv_wr** bad) {
   *bad = chain;
   if (qp.device.forked()) return ENODEV;
   std::lock_guard guard(qp.lock);
-  if (qp.state == IBV_QPS_RESET) return EINVAL;
+  if (qp.state == IBV_QPS_RESET || qp.srq != nullptr) return EINVAL;
   int error = 0;
   for (; chain != nullptr; chain = chain->next) {
-    if (qp.receives.full()) error = ENOMEM;
-    if (chain->num_sge < 0 || static_cast<std::uint32_t>(chain->num_sge) > qp.receives.most_sge()) {
-      error = EINVAL;
-    }
+    error = qp.receives.post(*chain);
     if (error != 0) break;
-    qp.receives.free_entry() = {chain->wr_id, total_nbytes(chain->sg_list, chain->num_sge),
-                                static_cast<std::uint32_t>(chain->num_sge)};
-    std::copy_n(chain->sg_list, chain->num_sge, qp.receives.free_sges());
-    qp.receives.push();
   }
   *bad = chain;
   if (qp.state == IBV_QPS_ERR) qp.flush_queues();

@@ -11,6 +11,7 @@
 #include "softhca/completion_queue.hpp"
 #include "softhca/context.hpp"
 #include "softhca/protection_domain.hpp"
+#include "softhca/shared_receive_queue.hpp"
 
 namespace zerohop::softhca {
 namespace {
@@ -20,11 +21,13 @@ constexpr std::uint32_t kFirstNumber = 2;        // 0 and 1 belong to subnet man
 
 // 0, or the errno for what this device cannot give.
 int refuse(const ibv_pd* domain, const ibv_qp_init_attr& init) {
-  if (init.qp_type != IBV_QPT_RC || init.srq != nullptr) return EOPNOTSUPP;
+  if (init.qp_type != IBV_QPT_RC) return EOPNOTSUPP;
   if (init.send_cq == nullptr || init.recv_cq == nullptr) return EINVAL;
   if (init.send_cq->context != domain->context || init.recv_cq->context != domain->context) {
     return EINVAL;
   }
+  // Its elements are checked by the queue pair's domain: this device has them in one.
+  if (init.srq != nullptr && init.srq->pd != domain) return EINVAL;
   const ibv_qp_cap& cap = init.cap;
   const bool granted = cap.max_send_wr <= limits::kWorkRequests &&
                        cap.max_recv_wr <= limits::kWorkRequests &&
@@ -36,7 +39,7 @@ int refuse(const ibv_pd* domain, const ibv_qp_init_attr& init) {
 ibv_qp_init_attr grant(const ibv_qp_init_attr& asked) {
   ibv_qp_init_attr granted = asked;
   granted.cap.max_send_wr = std::max(asked.cap.max_send_wr, 1u);
-  granted.cap.max_recv_wr = std::max(asked.cap.max_recv_wr, 1u);
+  granted.cap.max_recv_wr = asked.srq != nullptr ? 0 : std::max(asked.cap.max_recv_wr, 1u);
   granted.cap.max_send_sge = std::max(asked.cap.max_send_sge, 1u);
   granted.cap.max_recv_sge = std::max(asked.cap.max_recv_sge, 1u);
   return granted;
@@ -53,6 +56,7 @@ void count_users(const QueuePair& qp, int change) {
   ProtectionDomain::of(qp.pd).users.fetch_add(change);
   CompletionQueue::of(qp.send_cq).users.fetch_add(change);
   CompletionQueue::of(qp.recv_cq).users.fetch_add(change);
+  if (qp.srq != nullptr) SharedReceiveQueue::of(qp.srq).users.fetch_add(change);
 }
 
 void wait_for_acknowledged_events(QueuePair& qp) {
@@ -72,6 +76,8 @@ QueuePair::QueuePair(Context& owner, ibv_pd* domain, const ibv_qp_init_attr& gra
       init(granted),
       sends(granted.cap.max_send_wr, granted.cap.max_send_sge, granted.cap.max_inline_data),
       receives(granted.cap.max_recv_wr, granted.cap.max_recv_sge),
+      taken(granted.srq != nullptr ? SharedReceiveQueue::of(granted.srq).most_sge()
+                                   : granted.cap.max_recv_sge),
       requester(*this),
       responder(*this),
       connection(*this),
@@ -81,6 +87,7 @@ QueuePair::QueuePair(Context& owner, ibv_pd* domain, const ibv_qp_init_attr& gra
   pd = domain;
   send_cq = granted.send_cq;
   recv_cq = granted.recv_cq;
+  srq = granted.srq;
   handle = qp_num = number;
   state = IBV_QPS_RESET;
   qp_type = IBV_QPT_RC;

@@ -65,7 +65,8 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   ibv_qp_attr attributes{};     // as set by ibv_modify_qp
   SendQueue sends;
   std::unique_ptr<DirectSends> direct;  // null unless `sends` are posted by its doorbell
-  ReceiveQueue receives;
+  ReceiveQueue receives;  // its own; stays empty with a shared one
+  TakenReceive taken;
   Requester requester;
   Responder responder;
   Bounce bounce;  // of reader and writer: idle between their turns
@@ -96,9 +97,11 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   bool answer_doorbell() noexcept;
 
   void complete_send(const SendEntry& entry, ibv_wc_status status, int vendor = 0) noexcept;
-  void complete_receive(const ReceiveEntry& entry, ibv_wc_status status) noexcept;
-  void complete_receive(const ReceiveEntry& entry, const wire::Packet& last,
-                        std::uint32_t nbytes) noexcept;
+  // The receive for a message that begins, into `taken`. False: there is none.
+  bool take_receive() noexcept;
+  // Of `taken`: in error, or behind the last packet of a message of `nbytes`.
+  void complete_receive(ibv_wc_status status) noexcept;
+  void complete_receive(const wire::Packet& last, std::uint32_t nbytes) noexcept;
 
   void on_ready(std::uint32_t ready) noexcept override;
   void on_time() noexcept override;
@@ -125,6 +128,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   // In ERR since the connection ended while nothing was posted. An adapter finds that out by the
   // next request, which ends with RETRY_EXC_ERR: so does ours.
   bool lost_idle_ = false;
+  bool last_receive_told_ = false;  // IBV_EVENT_QP_LAST_WQE_REACHED
   bool closing_ = false;  // in ERR, but the last frame and the refusal behind it are still leaving
 };
 

@@ -9,6 +9,7 @@
 #include "softhca/completion_queue.hpp"
 #include "softhca/context.hpp"
 #include "softhca/queue_pair.hpp"
+#include "softhca/shared_receive_queue.hpp"
 
 namespace zerohop::softhca {
 namespace {
@@ -201,6 +202,8 @@ void QueuePair::to_reset() noexcept {
   sends.clear();
   if (direct != nullptr) direct->reset();
   receives.clear();
+  if (taken.there && srq != nullptr) SharedReceiveQueue::of(srq).put_back(taken);
+  taken.there = last_receive_told_ = false;
   attributes = {};
   CompletionQueue::of(send_cq).purge(qp_num);
   CompletionQueue::of(recv_cq).purge(qp_num);
@@ -222,7 +225,9 @@ void QueuePair::flush_sends() noexcept {
 }
 
 void QueuePair::flush_receives() noexcept {
-  for (; !receives.empty(); receives.pop()) complete_receive(receives.peek(), IBV_WC_WR_FLUSH_ERR);
+  while (taken.there || receives.take(taken)) complete_receive(IBV_WC_WR_FLUSH_ERR);
+  const bool told = std::exchange(last_receive_told_, true);
+  if (srq != nullptr && !told) raise(IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
 void QueuePair::raise(ibv_event_type type) noexcept { device.events.raise(type, this); }
@@ -240,9 +245,14 @@ void QueuePair::complete_send(const SendEntry& entry, ibv_wc_status status, int 
   if (!cq.push(completion, /*solicited=*/false)) fail({.kind = Failure::Kind::overrun});
 }
 
-void QueuePair::complete_receive(const ReceiveEntry& entry, ibv_wc_status status) noexcept {
+bool QueuePair::take_receive() noexcept {
+  return srq != nullptr ? SharedReceiveQueue::of(srq).take(taken) : receives.take(taken);
+}
+
+void QueuePair::complete_receive(ibv_wc_status status) noexcept {
+  taken.there = false;
   ibv_wc completion{};
-  completion.wr_id = entry.wr_id;
+  completion.wr_id = taken.entry.wr_id;
   completion.status = status;
   completion.opcode = IBV_WC_RECV;
   completion.qp_num = qp_num;
@@ -251,10 +261,10 @@ void QueuePair::complete_receive(const ReceiveEntry& entry, ibv_wc_status status
   }
 }
 
-void QueuePair::complete_receive(const ReceiveEntry& entry, const wire::Packet& last,
-                                 std::uint32_t nbytes) noexcept {
+void QueuePair::complete_receive(const wire::Packet& last, std::uint32_t nbytes) noexcept {
+  taken.there = false;
   ibv_wc completion{};
-  completion.wr_id = entry.wr_id;
+  completion.wr_id = taken.entry.wr_id;
   completion.status = IBV_WC_SUCCESS;
   completion.opcode = last.op == wire::Op::send ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
   completion.byte_len = nbytes;

@@ -3,9 +3,12 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "softhca/ring.hpp"
 
@@ -15,6 +18,17 @@ struct ReceiveEntry {
   std::uint64_t wr_id;
   std::uint64_t capacity;  // bytes of all elements
   std::uint32_t sge_count;
+};
+
+// The receive of the message that is coming in.
+struct TakenReceive {
+  explicit TakenReceive(std::uint32_t most_sge) : sges(new ibv_sge[most_sge]) {}
+
+  bool there = false;
+  ReceiveEntry entry{};
+  std::unique_ptr<ibv_sge[]> sges;
+
+  std::span<const ibv_sge> elements() const noexcept { return {sges.get(), entry.sge_count}; }
 };
 
 class ReceiveQueue : public Ring {
@@ -27,17 +41,29 @@ class ReceiveQueue : public Ring {
 
   std::uint32_t most_sge() const noexcept { return most_sge_; }
 
-  // The entry `ahead` places behind the oldest one.
-  const ReceiveEntry& peek(std::uint32_t ahead = 0) const noexcept {
-    return entries_[place(head() + ahead)];
-  }
-  const ibv_sge* peek_sges(std::uint32_t ahead = 0) const noexcept {
-    return &sges_[place(head() + ahead) * most_sge_];
+  // 0 or errno.
+  int post(const ibv_recv_wr& work) noexcept {
+    if (work.num_sge < 0 || static_cast<std::uint32_t>(work.num_sge) > most_sge_) return EINVAL;
+    if (full()) return ENOMEM;
+    const auto count = static_cast<std::uint32_t>(work.num_sge);
+    const std::span<const ibv_sge> elements(work.sg_list, count);
+    std::uint64_t capacity = 0;
+    for (const ibv_sge& element : elements) capacity += element.length;
+    entries_[place(tail())] = {work.wr_id, capacity, count};
+    std::ranges::copy(elements, &sges_[place(tail()) * most_sge_]);
+    push();
+    return 0;
   }
 
-  // The place of the next entry to post; push() makes it visible.
-  ReceiveEntry& free_entry() noexcept { return entries_[place(tail())]; }
-  ibv_sge* free_sges() noexcept { return &sges_[place(tail()) * most_sge_]; }
+  // The oldest. False: there is none.
+  bool take(TakenReceive& taken) noexcept {
+    if (empty()) return false;
+    taken.there = true;
+    taken.entry = entries_[place(head())];
+    std::copy_n(&sges_[place(head()) * most_sge_], taken.entry.sge_count, taken.sges.get());
+    pop();
+    return true;
+  }
 
  private:
   std::uint32_t most_sge_;

@@ -82,9 +82,7 @@ void Responder::not_ready(Landing& landing) noexcept {
 }
 
 bool Responder::refuse_receive(ibv_wc_status status, wire::Refusal refusal) noexcept {
-  const ReceiveEntry entry = qp_.receives.peek();
-  qp_.receives.pop();
-  qp_.complete_receive(entry, status);
+  qp_.complete_receive(status);
   return fail(refusal);
 }
 
@@ -94,17 +92,16 @@ bool Responder::finds_no_receive() noexcept {
 }
 
 bool Responder::open_send(const wire::Packet& packet, Landing& landing) noexcept {
-  if (qp_.receives.empty() || (message_nbytes_ == 0 && finds_no_receive())) {
+  if (!qp_.taken.there && (finds_no_receive() || !qp_.take_receive())) {
     not_ready(landing);
     return true;
   }
-  const ReceiveEntry& entry = qp_.receives.peek();
-  if (std::uint64_t{message_nbytes_} + packet.nbytes > entry.capacity) {
+  if (std::uint64_t{message_nbytes_} + packet.nbytes > qp_.taken.entry.capacity) {
     return refuse_receive(IBV_WC_LOC_LEN_ERR, wire::Refusal::invalid_request);
   }
   landing.kind = Landing::Kind::elements;
   landing.access = IBV_ACCESS_LOCAL_WRITE;
-  landing.elements = {qp_.receives.peek_sges(), entry.sge_count};
+  landing.elements = qp_.taken.elements();
   landing.offset = message_nbytes_;
   if (are_allowed(qp_.device.memory, qp_.pd, landing.elements, landing.offset, packet.nbytes,
                   landing.access) == Allowed::no) {
@@ -123,7 +120,7 @@ void Responder::write_landing(const wire::Packet& packet, Landing& landing) cons
 bool Responder::open_write(const wire::Packet& packet, std::uint32_t placed,
                            Landing& landing) noexcept {
   if (has(packet, wire::kImmediate) && !has(packet, wire::kMore) &&
-      (qp_.receives.empty() || finds_no_receive())) {
+      (finds_no_receive() || !qp_.take_receive())) {
     not_ready(landing);
     return true;
   }
@@ -177,9 +174,7 @@ bool Responder::close(const wire::Packet& packet, const wire::Operands& operands
   message_op_ = packet.op;
   if (has(packet, wire::kMore)) return true;
   if (packet.op == Op::send || has(packet, wire::kImmediate)) {
-    const ReceiveEntry entry = qp_.receives.peek();
-    qp_.receives.pop();
-    qp_.complete_receive(entry, packet, message_nbytes_);
+    qp_.complete_receive(packet, message_nbytes_);
     delivered_ = true;
   }
   forget_message();

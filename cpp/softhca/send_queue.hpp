@@ -3,9 +3,13 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
+#include <type_traits>
+#include <vector>
 
 #include "softhca/ring.hpp"
 
@@ -34,31 +38,54 @@ struct SendEntry {
   }
 };
 
-// Entries are named by the number of their request: head() is the oldest that is not complete.
+// Entries are named by the number of their request: head() is the oldest that is not complete. The
+// memory for them comes in blocks, as they are needed.
 class SendQueue : public Ring {
  public:
   SendQueue(std::uint32_t depth, std::uint32_t most_sge, std::uint32_t most_inline)
       : Ring(depth),
         most_sge_(most_sge),
         most_inline_(most_inline),
-        entries_(new SendEntry[places()]),
-        sges_(new ibv_sge[places() * most_sge]),
-        inline_data_(new std::byte[places() * most_inline]) {}
+        stride_(inline_at() + (most_inline + 7) / 8 * 8),
+        blocks_((places() + kBlock - 1) / kBlock) {}
 
-  SendEntry& at(std::uint32_t number) noexcept { return entries_[place(number)]; }
-  ibv_sge* sges(std::uint32_t number) noexcept { return &sges_[place(number) * most_sge_]; }
-  std::byte* inline_data(std::uint32_t number) noexcept {
-    return &inline_data_[place(number) * most_inline_];
+  // For the entry at tail(). False: there is no memory.
+  bool make_room() noexcept { return make_room(blocks_[place(tail()) / kBlock]); }
+  // For all entries.
+  bool reserve() noexcept {
+    return std::ranges::all_of(blocks_, [this](Block& block) { return make_room(block); });
   }
+  SendEntry& at(std::uint32_t number) noexcept {
+    return *reinterpret_cast<SendEntry*>(bytes_of(number));
+  }
+  ibv_sge* sges(std::uint32_t number) noexcept {
+    return reinterpret_cast<ibv_sge*>(bytes_of(number) + sizeof(SendEntry));
+  }
+  std::byte* inline_data(std::uint32_t number) noexcept { return bytes_of(number) + inline_at(); }
   std::uint32_t most_sge() const noexcept { return most_sge_; }
   std::uint32_t most_inline() const noexcept { return most_inline_; }
 
  private:
-  std::uint32_t most_sge_;
-  std::uint32_t most_inline_;
-  std::unique_ptr<SendEntry[]> entries_;
-  std::unique_ptr<ibv_sge[]> sges_;
-  std::unique_ptr<std::byte[]> inline_data_;
+  using Block = std::unique_ptr<std::byte[]>;
+  static constexpr std::size_t kBlock = 8;  // entries
+
+  bool make_room(Block& block) noexcept {
+    if (!block) block.reset(new (std::nothrow) std::byte[kBlock * stride_]);
+    return block != nullptr;
+  }
+
+  std::size_t inline_at() const noexcept { return sizeof(SendEntry) + most_sge_ * sizeof(ibv_sge); }
+  std::byte* bytes_of(std::uint32_t number) noexcept {
+    const std::size_t at = place(number);
+    return blocks_[at / kBlock].get() + at % kBlock * stride_;
+  }
+
+  const std::uint32_t most_sge_;
+  const std::uint32_t most_inline_;
+  const std::size_t stride_;  // bytes of an entry, with its elements and inline data
+  std::vector<Block> blocks_;
 };
+
+static_assert(std::is_trivially_copyable_v<SendEntry> && sizeof(SendEntry) % alignof(ibv_sge) == 0);
 
 }  // namespace zerohop::softhca

@@ -14,6 +14,7 @@
 #include "softhca/memory_table.hpp"
 #include "softhca/protection_domain.hpp"
 #include "softhca/queue_pair.hpp"
+#include "softhca/shared_receive_queue.hpp"
 
 namespace zerohop::softhca {
 namespace {

@@ -321,11 +321,6 @@ def _knob_option(name: str) -> Callable[[click.decorators.FC], click.decorators.
     "--peers", type=click.IntRange(1), help="Other ranks that a rank ever uses. Default: all."
 )
 @click.option(
-    "--awake",
-    type=click.IntRange(1),
-    help="Of these, as many as have queue pairs at a time: max_awake_peers= of an Endpoint. Default: all.",
-)
-@click.option(
     "--on",
     default="mlx5",
     show_default=True,

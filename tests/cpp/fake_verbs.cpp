@@ -244,6 +244,20 @@ int get_cq_event(ibv_comp_channel*, ibv_cq**, void**) {
 }
 void ack_cq_events(ibv_cq*, unsigned count) { current->acknowledged_cq_events += count; }
 
+ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr*) {
+  if (current->fails("create_srq")) return nullptr;
+  auto* srq = new ibv_srq{};
+  srq->context = pd->context;
+  srq->pd = pd;
+  current->add(srq, "srq", {pd});
+  return srq;
+}
+int destroy_srq(ibv_srq* srq) {
+  const int result = current->remove(srq, "srq");
+  delete srq;
+  return result;
+}
+
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
   if (current->fails("create_qp")) return nullptr;
   if (attributes->cap.max_inline_data > current->most_inline) return null_with<ibv_qp>(EINVAL);

@@ -52,6 +52,7 @@ struct SideOptions {
   int rnr_timer = 1;
   int reads = 16;
   bool events = false;
+  ibv_srq* shared = nullptr;  // what its queue pair receives by
 };
 
 class Side {
@@ -85,6 +86,7 @@ class Side {
     init.send_cq = init.recv_cq = cq;
     init.qp_type = IBV_QPT_RC;
     init.sq_sig_all = options.signal_all;
+    init.srq = options.shared;
     init.cap = {static_cast<std::uint32_t>(options.depth),
                 static_cast<std::uint32_t>(options.depth), static_cast<std::uint32_t>(options.sge),
                 static_cast<std::uint32_t>(options.sge),
@@ -173,7 +175,8 @@ class Side {
     work.sg_list = elements.data();
     work.num_sge = static_cast<int>(elements.size());
     ibv_recv_wr* bad = nullptr;
-    return ibv_post_recv(qp, &work, &bad);
+    return options.shared != nullptr ? ibv_post_srq_recv(options.shared, &work, &bad)
+                                     : ibv_post_recv(qp, &work, &bad);
   }
   void receive(std::uint64_t id, std::size_t offset = 0, std::size_t nbytes = 0) {
     std::vector<ibv_sge> elements;

@@ -54,15 +54,18 @@ class Station {
     services_.poller = std::make_shared<engine::Poller>(engine::Poller::Devices{device},
                                                         std::chrono::microseconds(200), nullptr);
     services_.board = std::make_shared<engine::Board>();
+    services_.receives.push_back(
+        engine::ReceivePool::create(*rails_.front(), services_.messages, *services_.poller));
     address.name = "station";
     address.host = "127.0.0.1";
     control = engine::Control::start(
         address, key, rails_, services_.poller,
         [this](const std::weak_ptr<engine::Control>& weak, engine::Peer::Identity identity) {
           if (broken.load() != nullptr) broken.load()();
-          return engine::Peer::create(host(weak), services_, std::move(identity));
+          return engine::Peer::create(std::make_shared<const engine::Peer::Host>(host(weak)),
+                                      services_, std::move(identity));
         },
-        nullptr, engine::Awake(), std::make_shared<std::atomic<std::uint32_t>>(0), drivers_);
+        nullptr, std::make_shared<std::atomic<std::uint32_t>>(0), drivers_);
   }
   ~Station() {
     control->stop();
@@ -93,6 +96,7 @@ class Station {
             .books = std::make_shared<engine::RouteBooks>(),
             .registrations = std::make_shared<engine::Registrations>(
                 rails_, nullptr, std::make_shared<engine::LiveRegions>()),
+            .sends = std::make_shared<engine::SendPool>(rails_, services_.messages.nbytes),
             .staged_memories = nullptr,
             .stager = nullptr,
             .checker = nullptr,

@@ -50,9 +50,7 @@ std::vector<ControlMessage> one_of_each() {
           DirectOpened{9, sample_queue_pair(), 0x7f0000001000, 77, "no"},
           CloseDirect{10},
           SumUp{11, {{std::vector<std::byte>(90, std::byte{4}), 5, 6}, {{}, 7, 8}}},
-          SummedUp{11, {0xe3069283, 1}, 10, "no"},
-          Sleep{{{1, 2}, {3, 4}}},
-          Slept{1}};
+          SummedUp{11, {0xe3069283, 1}, 10, "no"}};
 }
 
 // The message, or nothing when the bytes were refused as such.

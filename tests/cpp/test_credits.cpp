@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.hpp"
@@ -84,6 +85,20 @@ class Liar {
     post(request, element);
   }
 
+  void say_eager() {
+    slots_ = {};
+    const Message message{.kind = MessageKind::eager, .tag = 1, .nbytes = slots_.size() - sizeof message};
+    std::memcpy(slots_.data(), &message, sizeof message);
+    ibv_send_wr request{};
+    ibv_sge element{reinterpret_cast<std::uint64_t>(slots_.data()),
+                    static_cast<std::uint32_t>(slots_.size()), region_->lkey()};
+    request.opcode = IBV_WR_SEND;
+    request.send_flags = IBV_SEND_SIGNALED;
+    post(request, element);
+    ibv_wc completion{};
+    while (queue_->poll({&completion, 1}) == 0) std::this_thread::yield();
+  }
+
   void write_credits(std::uint32_t taken) {
     ibv_send_wr request{};
     ibv_sge element{};
@@ -111,7 +126,7 @@ class Liar {
     REQUIRE(queue_pair_->post_receive(request, &bad) == 0);
   }
 
-  std::array<std::byte, 4096> slots_{};
+  std::array<std::byte, 16384> slots_{};
   std::shared_ptr<rdma::Device> device_;
   std::shared_ptr<rdma::ProtectionDomain> domain_;
   std::shared_ptr<rdma::CompletionQueue> queue_;
@@ -127,15 +142,22 @@ Message claim(std::uint32_t taken) {
           .value = 1};
 }
 
+PathServices soft_services() {
+  PathServices services;
+  auto device = open_device("soft0");
+  services.rail =
+      std::make_shared<Rail>(0, rdma::ProtectionDomain::create(device), "it was asked for");
+  services.poller =
+      std::make_shared<Poller>(Poller::Devices{device}, std::chrono::microseconds(200), nullptr);
+  services.board = std::make_shared<Board>();
+  services.receives.push_back(
+      ReceivePool::create(*services.rail, services.messages, *services.poller));
+  return services;
+}
+
 // A path whose peer is a Liar.
 struct Deceived {
   explicit Deceived(bool connects = true) {
-    auto device = open_device("soft0");
-    services.rail =
-        std::make_shared<Rail>(0, rdma::ProtectionDomain::create(device), "it was asked for");
-    services.poller =
-        std::make_shared<Poller>(Poller::Devices{device}, std::chrono::microseconds(200), nullptr);
-    services.board = std::make_shared<Board>();
     path =
         VerbsPath::create(services, std::make_shared<PathGroup>("liar"), [this] { broken = true; });
     if (!connects) return;
@@ -158,7 +180,7 @@ struct Deceived {
     return services.poller->wait(ready, soon());
   }
 
-  PathServices services;
+  PathServices services = soft_services();
   Liar liar;
   std::atomic<bool> broken{false};
   std::shared_ptr<VerbsPath> path;
@@ -236,6 +258,42 @@ TEST_CASE("a peer that claims to have taken what was not sent is refused") {
       CHECK(end.services.board->peek(kSlot) == 0);
     }
   }
+}
+
+TEST_CASE("a peer that sends without credit is refused, once messages wait for a recv") {
+  Deceived end;
+  std::uint32_t said = 0;
+  const auto drained = [&] { return end.path->stats().messages_in.load() >= said; };
+  while (!end.broken && said < 10'000) {
+    for (int i = 0; i < 32; ++i, ++said) end.liar.say_eager();
+    end.wait([&] { return end.broken.load() || drained(); });
+  }
+  CHECK(end.broken);
+  CHECK(end.path->trouble().find("it was not given credit for it") != std::string::npos);
+}
+
+TEST_CASE("more messages than there are buffers wait at their senders") {
+  constexpr std::uint32_t kPeers = 20;
+  PathServices services = soft_services();
+  std::vector<std::unique_ptr<Liar>> senders;
+  std::vector<std::shared_ptr<VerbsPath>> paths;
+  for (std::uint32_t i = 0; i < kPeers; ++i) {
+    paths.push_back(VerbsPath::create(services, std::make_shared<PathGroup>("sender"), [] {}));
+    senders.push_back(std::make_unique<Liar>());
+    senders.back()->connect(paths.back()->terms());
+    paths.back()->connect(senders.back()->terms());
+  }
+  const MessageWindow window;
+  REQUIRE(kPeers * window.slots > ReceivePool::kMost);
+  for (std::uint32_t n = 0; n < window.slots; ++n) {
+    for (const auto& sender : senders) sender->say(claim(0));
+  }
+  for (const auto& path : paths) {
+    const auto all = [&] { return path->stats().messages_in.load() == window.slots; };
+    CHECK(services.poller->wait(all, soon()));
+    path->close([](Effect effect) { return Failure{.message = "closed", .effect = effect}; });
+  }
+  CHECK(services.receives.front()->nbytes() <= ReceivePool::kMost * window.slot_nbytes());
 }
 
 }  // namespace

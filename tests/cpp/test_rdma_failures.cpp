@@ -35,7 +35,9 @@ Setup set_up(const FakeVerbs& fake) {
   setup.region = MemoryRegion::create(setup.domain, memory, sizeof memory, kAccess);
   setup.queue = CompletionQueue::create(setup.device, 16);
   setup.queue->resize(32);
-  setup.queue_pair = QueuePair::create(setup.domain, setup.queue, setup.queue);
+  auto receives = SharedReceiveQueue::create(setup.domain, 8);
+  setup.queue_pair =
+      QueuePair::create(setup.domain, setup.queue, setup.queue, {}, std::move(receives));
   setup.queue_pair->connect(setup.queue_pair->address());
   const ibv_qp_state state = setup.queue_pair->state();  // may throw, which CHECK would swallow
   CHECK(state == IBV_QPS_RTS);
@@ -91,8 +93,8 @@ void fail_every_call(int error_number) {
   }
   for (const char* function :
        {"get_device_list", "open_device", "query_device", "query_gid_table", "query_gid",
-        "alloc_pd", "reg_mr", "create_comp_channel", "create_cq", "resize_cq", "create_qp",
-        "query_port", "modify_qp", "query_qp"}) {
+        "alloc_pd", "reg_mr", "create_comp_channel", "create_cq", "resize_cq", "create_srq",
+        "create_qp", "query_port", "modify_qp", "query_qp"}) {
     CAPTURE(function);
     CHECK(std::find(failed.begin(), failed.end(), function) != failed.end());
   }
@@ -124,16 +126,16 @@ TEST_CASE("destroying in any order frees children first and reports what fails")
     setup.device.reset();
     setup.domain.reset();
     setup.queue.reset();
-    CHECK(fake.live() == 6);  // the queue pair and the region keep everything alive
+    CHECK(fake.live() == 7);  // the queue pair and the region keep everything alive
     setup.queue_pair.reset();
     CHECK(fake.live() == 3);  // context, domain, region
   }
   set_report_sink(former);
   CHECK(fake.live() == 0);
   CHECK(fake.violations() == std::vector<std::string>{});
-  REQUIRE(reported.size() == 6);
+  REQUIRE(reported.size() == 7);
   CHECK(reported[0].starts_with("ibv_destroy_qp failed with errno " + std::to_string(EBUSY)));
-  CHECK(reported[5].starts_with("ibv_close_device"));
+  CHECK(reported[6].starts_with("ibv_close_device"));
 }
 
 }  // namespace

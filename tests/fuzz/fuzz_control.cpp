@@ -28,7 +28,6 @@ std::atomic<bool> given_up{false};  // what the stranger has to say to a dialler
 EndpointOptions of_host(const char* name) {
   EndpointOptions chosen = testing::options(name);
   chosen.p2p = true;
-  chosen.awake.after_use = {};  // whoever asks has it asleep at once
   chosen.interrupt = [] {
     if (given_up) throw GivenUp();
   };
@@ -94,10 +93,6 @@ ControlMessage take_message(Input& input) {
                      .parts = {{known ? host().memory->remote().to_bytes() : input.blob(),
                                 input.byte(), input.take<std::uint16_t>()}}};
       }
-      if (request % 8 == 3) {
-        return Sleep{.rails = {{input.byte(), input.byte()}}};
-      }
-      if (request % 8 == 7) return Slept{.agrees = input.byte()};
       if (request % 4 == 2) {
         return SummedUp{
             .request = request, .sums = {input.byte(), input.byte()}, .refusal = input.text(8)};

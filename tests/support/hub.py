@@ -15,8 +15,6 @@ import numpy as np
 import zerohop as zh
 from endurance.counts import counts
 
-from support.link import until
-
 FIRST = 5  # Peers, with which comes what all of them share
 DESCRIPTORS = 4096
 
@@ -29,33 +27,22 @@ def take(options: dict[str, Any], addresses: list[bytes], *, used: bool) -> dict
 
         def add(some: list[bytes]) -> list[zh.Peer]:
             peers = [hub.connect(address) for address in some]
-            most = options.get("max_awake_peers", 0)
-            for peer in peers if not most else []:
+            for peer in peers:
                 peer.notify(0, 1).wait()  # answered: the connection of its queue pair is there, too
             if used:
                 for peer in peers:
                     fill(peer, options)
-            if most:
-                until(lambda: awake(hub) <= most, "the others sleep")
-                peers[0].lookup("here")  # the thread that put the last to sleep is through with it
             return peers
 
         peers = add(addresses[:FIRST])
         before = counts()
         peers += add(addresses[FIRST:])
         beyond = counts().beyond(before)
-        beyond["registered_nbytes"] = sum(
-            rail["nbytes_registered"] for peer in peers for rail in peer.stats()["rails"]
-        )
+        words = sum(rail["nbytes_registered"] for peer in peers for rail in peer.stats()["rails"])
+        beyond["registered_nbytes"] = words + hub.stats()["nbytes_registered"]
         print(json.dumps({"peers": len(peers) - FIRST, **beyond}), flush=True)
         sys.stdin.readline()
     return beyond
-
-
-def awake(hub: zh.Endpoint) -> int:
-    """Its Peers that have queue pairs."""
-    rails = [peer.stats()["rails"][0] for peer in hub.peers]
-    return sum(not rail["asleep"] for rail in rails)
 
 
 def messages(options: dict[str, Any]) -> int:

@@ -43,16 +43,15 @@ def test_what_breaks_first(job: Job, system: System, what: str) -> None:
     assert first(job, system) == what
 
 
-@pytest.mark.parametrize("awake", [None, 3, 100])
 @pytest.mark.parametrize("on", ["mlx5", "soft0"])
-def test_a_limit_is_met_by_the_first_peer_that_does_not_fit(on: str, awake: int | None) -> None:
+def test_a_limit_is_met_by_the_first_peer_that_does_not_fit(on: str) -> None:
     system = System()
-    for limit in limits(Job(2, on=on, per_host=3, rails=2, awake=awake), system):
+    for limit in limits(Job(2, on=on, per_host=3, rails=2), system):
         if limit.what == "ranks that collectives serve" or limit.peers > 1 << 60:
             continue
 
         def there_are(peers: int, limit=limit) -> bool:
-            job = Job(peers + 1, on=on, per_host=3, rails=2, awake=awake)
+            job = Job(peers + 1, on=on, per_host=3, rails=2)
             return next(each for each in limits(job, system) if each.what == limit.what).holds
 
         assert there_are(limit.peers)
@@ -89,7 +88,6 @@ def test_the_command_prints_a_column_for_each_job_and_what_helps() -> None:
         ("--ranks", "many"),
         ("--ranks", "1"),
         ("--send-depth", "0"),
-        ("--awake", "0"),
         ("--on", "efa"),
     ],
 )

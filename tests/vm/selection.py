@@ -77,7 +77,6 @@ CASES_LEFT_OUT = {
         "test_connecting.py::test_sixty_peers_at_once",
         "test_forking.py::test_programs_started_by_this_one_inherit_no_descriptor",
         "test_placement.py::test_memory_of_one_kind_reaches_memory_of_any_other[rxe0-numpy-torch]",
-        "test_sleeping.py::test_a_world_in_which_one_peer_of_each_rank_may_be_awake",
     ],
     "memory of the engine, in the face of a peer that does not look": [
         "test_load.py::test_memory_of_messages_is_given_back",

@@ -192,22 +192,6 @@ void fields(Decoder& each, SummedUp& m) {
   each(m.refusal);
 }
 
-void fields(auto& each, Is<Tally> auto& m) {
-  each(m.sent);
-  each(m.taken);
-}
-
-void fields(Encoder& each, const Sleep& m) {
-  each.count(m.rails.size());
-  for (const Tally& rail : m.rails) fields(each, rail);
-}
-void fields(Decoder& each, Sleep& m) {
-  m.rails.resize(each.count());
-  for (Tally& rail : m.rails) fields(each, rail);
-}
-
-void fields(auto& each, Is<Slept> auto& m) { each(m.agrees); }
-
 template <std::size_t kind>
 ControlMessage decode_kind(WireReader& reader) {
   std::variant_alternative_t<kind, ControlMessage> message;

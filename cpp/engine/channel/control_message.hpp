@@ -124,27 +124,10 @@ struct SummedUp {
   std::string refusal;       // ... and why
 };
 
-// Messages on one queue pair, since it was made: posted by the sender of this, and taken by it.
-struct Tally {
-  std::uint32_t sent = 0;
-  std::uint32_t taken = 0;
-};
-
-// Asks whether the queue pairs of the connection may go until one end needs them again. The sender
-// has nothing under way, and posts nothing until it is answered.
-struct Sleep {
-  std::vector<Tally> rails;  // kMaxRails at most
-};
-
-// The answer. The sender's queue pairs are gone, if it agrees.
-struct Slept {
-  std::uint8_t agrees = 0;
-};
-
 // The position in this list is the kind on the wire: append only.
 using ControlMessage =
     std::variant<Hello, Ready, Lookup, Found, NotFound, Heartbeat, Requeue, Bye, OpenDirect,
-                 DirectOpened, CloseDirect, SumUp, SummedUp, Sleep, Slept>;
+                 DirectOpened, CloseDirect, SumUp, SummedUp>;
 
 // Throws ProtocolError when a field is longer than its limit.
 std::vector<std::byte> encode(const ControlMessage& message);

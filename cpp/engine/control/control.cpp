@@ -24,13 +24,12 @@ constexpr milliseconds kOverslept{1000};
 
 Control::Control(Address address, std::shared_ptr<const EndpointKey> key, UniqueFd listener,
                  Rails rails, std::shared_ptr<Poller> poller, MakePeer make_peer,
-                 const Awake& awake, Lonely lonely, std::shared_ptr<Executor> drivers)
+                 Lonely lonely, std::shared_ptr<Executor> drivers)
     : address_(std::move(address)),
       key_(std::move(key)),
       rails_(std::move(rails)),
       poller_(std::move(poller)),
       make_peer_(std::move(make_peer)),
-      awake_(awake),
       drivers_(std::move(drivers)),
       acceptor_(std::move(listener),
                 {.at_once = 16, .most_pending = 256, .patience = kHandshakeFor}, *this),
@@ -40,13 +39,13 @@ std::shared_ptr<Control> Control::start(Address& address, std::shared_ptr<const 
                                         Rails rails, std::shared_ptr<Poller> poller,
                                         MakePeer make_peer,
                                         std::shared_ptr<Neighbourhood> neighbourhood,
-                                        const Awake& awake, Lonely lonely,
+                                        Lonely lonely,
                                         std::shared_ptr<Executor> drivers) {
   UniqueFd listener = listen_tcp(address.host);
   address.port = local_port(listener.get());
   std::shared_ptr<Control> control(
       new Control(address, std::move(key), std::move(listener), std::move(rails), std::move(poller),
-                  std::move(make_peer), awake, std::move(lonely), std::move(drivers)));
+                  std::move(make_peer), std::move(lonely), std::move(drivers)));
   control->neighbourhood_ = std::move(neighbourhood);
   Control* self = control.get();  // the thread is joined before the object goes
   self->progress_ = std::make_unique<Progress>([self] { return self->idle(); });
@@ -179,8 +178,7 @@ milliseconds Control::idle() {
   const milliseconds sleep = poller_->serve();
   const auto now = Clock::now();
   if (now - last_tick_ >= kTick) tick(now);
-  look_at_sleepers(now);
-  return to_wake_.empty() ? std::min(sleep, kTick) : milliseconds(0);
+  return std::min(sleep, kTick);
 }
 
 void Control::tick(Clock::time_point now) {
@@ -188,13 +186,9 @@ void Control::tick(Clock::time_point now) {
   const bool overslept = last_tick_ != Clock::time_point{} && now - last_tick_ > kOverslept;
   last_tick_ = now;
   links_.each([&](Link& link) {
-    if (overslept) {
-      link.heard = now;
-      if (link.rest.asked) link.rest.asked = now;
-    }
+    if (overslept) link.heard = now;
     check_link(link, now);
   });
-  more_awake_ = true;  // or unused for longer
   for (const auto& rail : rails_) check_device(*rail);
   if (neighbourhood_) neighbourhood_->tick();
   acceptor_.look(now);

@@ -32,13 +32,6 @@
 
 namespace zerohop::engine {
 
-// Whose queue pairs sleep: of more Peers than `most` awake, of those that were used least lately.
-struct Awake {
-  std::size_t most = 0;  // 0: none sleeps
-  // What was used so lately is likely to be used again: to sleep and wake takes a millisecond.
-  std::chrono::milliseconds after_use{100};
-};
-
 class Control final : public std::enable_shared_from_this<Control>, private Acceptor::Owner {
  public:
   using Clock = std::chrono::steady_clock;
@@ -57,7 +50,6 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
                                         Rails rails, std::shared_ptr<Poller> poller,
                                         MakePeer make_peer,
                                         std::shared_ptr<Neighbourhood> neighbourhood = nullptr,
-                                        const Awake& awake = Awake(),
                                         Lonely lonely = std::make_shared<Lonely::element_type>(0),
                                         std::shared_ptr<Executor> drivers = make_drivers());
   static std::shared_ptr<Executor> make_drivers() {
@@ -91,7 +83,7 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   static constexpr std::chrono::seconds kHandshakeFor{10};
 
   Control(Address address, std::shared_ptr<const EndpointKey> key, UniqueFd listener, Rails rails,
-          std::shared_ptr<Poller> poller, MakePeer make_peer, const Awake& awake, Lonely lonely,
+          std::shared_ptr<Poller> poller, MakePeer make_peer, Lonely lonely,
           std::shared_ptr<Executor> drivers);
 
   std::chrono::milliseconds idle();
@@ -141,8 +133,6 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   void on(Link& link, const CloseDirect& close);
   void on(Link& link, const SumUp& asked);
   void on(Link& link, const SummedUp& answer);
-  void on(Link& link, const Sleep& asked);
-  void on(Link& link, const Slept& answer);
   void on_hello_to_initiator(Link& link, const Hello& hello);
   void on_hello_to_acceptor(Link& link, const Hello& hello);
   void greet_back(Link& link, const Hello& hello, const std::shared_ptr<Peer>& peer);
@@ -160,15 +150,9 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   void tell_left(Link& link, RailIndex rail);
   void on_broken(Link& link, RailIndex rail);
   void renew(Link& link, RailIndex rail);
-  void tell_renewed(Link& link, RailIndex rail, bool slept);
+  void tell_renewed(Link& link, RailIndex rail);
   void reconnect(Link& link, RailIndex rail);
   void postpone(Link& link, RailIndex rail, const std::string& cause);
-
-  // --- queue pairs that sleep (control_sleep.cpp) ---
-  void look_at_sleepers(Clock::time_point now);
-  void put_to_sleep(Clock::time_point now);
-  void check_answer(Link& link, Clock::time_point now);
-  void wake(Link& link);
 
   // --- what devices say (control_devices.cpp) ---
   void watch_device(Rail& rail);
@@ -187,7 +171,6 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   const Rails rails_;
   const std::shared_ptr<Poller> poller_;
   const MakePeer make_peer_;
-  const Awake awake_;
   Shares shares_;
   EventLog events_;
 
@@ -195,9 +178,6 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   Acceptor acceptor_;
   std::multiset<EndpointId> peers_being_made_;
   Clock::time_point last_tick_{};
-  bool more_awake_ = false;  // than when it was looked at last, perhaps
-  Clock::time_point looked_at_sleepers_{};
-  std::deque<std::weak_ptr<Link>> to_wake_;
   Links links_;
   WantedNames wanted_names_;
   Established established_;

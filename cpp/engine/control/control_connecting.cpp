@@ -303,7 +303,6 @@ void Control::establish(Link& link) {
   finish(id, link.peer, std::nullopt);
   if (AsyncWaits* const waits = poller_->waits()) waits->tell_peers();
   poller_->wake();
-  more_awake_ = true;
 }
 
 void Control::on(Link& link, const Bye& bye) {

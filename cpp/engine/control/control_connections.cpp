@@ -162,7 +162,6 @@ void Control::check_link(Link& link, Clock::time_point now) {
   }
   if (now - link.spoke >= kHeartbeatEvery) send(link, Heartbeat{.sequence = ++link.heartbeats});
   check_rails(link, now);
-  check_answer(link, now);
   link.peer->sweep();
 }
 

@@ -59,6 +59,8 @@ void Control::on_async_events(Rail& rail, std::uint32_t epoll_events) {
 void Control::on_async_event(Rail& rail, const rdma::AsyncEvent& event) {
   const std::shared_ptr<VerbsPath> path =
       event.qp_number != 0 ? path_of(rail.index(), event.qp_number) : nullptr;
+  // Of each queue pair that goes, and no news to anybody but its Peer.
+  if (event.type == IBV_EVENT_QP_LAST_WQE_REACHED) return path ? path->on_last_receive() : void();
   const std::string peer = path ? path->peer_name() : "";
   const std::string sentence = rdma::describe(event, rail.name(), peer);
   events_.add({.at = {},

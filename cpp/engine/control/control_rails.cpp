@@ -4,8 +4,7 @@
 // The end that sees the error makes a fresh queue pair and says so (Requeue); the other does the
 // same, and both connect when each has said so. Where that fails, or the fresh queue pair breaks
 // before anything came through, the rail is tried again every second. A connection of one rail
-// ends when its queue pair cannot be replaced. One that sleeps (control_sleep.cpp) is woken in the
-// same way.
+// ends when its queue pair cannot be replaced.
 #include <algorithm>
 #include <cerrno>
 #include <string>
@@ -27,8 +26,6 @@ constexpr milliseconds kAliveAfter{1500};
 // With none of the rails, or with a peer that does not put away what broke, the connection is of no
 // use. Less than 5 s, as PeerLost is promised.
 constexpr milliseconds kDarkFor{4000};
-// A peer that cannot be woken says so itself, after kDarkFor, if it is a rail by itself.
-constexpr milliseconds kWokenWithin{4900};
 
 }  // namespace
 
@@ -39,7 +36,6 @@ void Control::repair(const std::shared_ptr<Peer>& peer, RailIndex rail) {
 }
 
 void Control::on_broken(Link& link, RailIndex rail) {
-  if (link.peer->rails().path(rail)->asleep()) return to_wake_.push_back(link.weak_from_this());
   LinkRail& state = link.rails[rail];
   if (!link.peer->rails().path(rail)->drained()) return;  // it has a fresh one already
   state.repair_wanted = !link.established;                // establish() asks again
@@ -60,28 +56,23 @@ void Control::renew(Link& link, RailIndex rail) {
   state.repair_at.reset();
   if (state.renewing) return;
   if (state.peer_generation > state.generation) link.peer->rails().path(rail)->settle();
-  const bool sleeps = link.peer->rails().path(rail)->asleep();
-  if (sleeps) link.rest.used = Clock::now();
-  if (sleeps && !state.wakes) state.wakes = link.rest.used;
   state.renewing = true;
   call_driver(
       [peer = link.peer, rail] { peer->rails().path(rail)->renew(); },
-      [this, at = link.weak_from_this(), rail, sleeps](const std::optional<Failure>& failure) {
+      [this, at = link.weak_from_this(), rail](const std::optional<Failure>& failure) {
         const auto renewed = at.lock();
         if (!renewed || !links_.contains(*renewed)) return;
         renewed->rails[rail].renewing = false;
-        if (!failure) return tell_renewed(*renewed, rail, sleeps);
+        if (!failure) return tell_renewed(*renewed, rail);
         postpone(*renewed, rail, "its queue pair cannot be replaced: " + failure->message);
       });
 }
 
-void Control::tell_renewed(Link& link, RailIndex rail, bool slept) {
+void Control::tell_renewed(Link& link, RailIndex rail) {
   LinkRail& state = link.rails[rail];
   const rdma::QueuePairAddress fresh = link.peer->rails().path(rail)->terms().queue_pair;
   if (fresh.number == 0) return;  // closed meanwhile
   try {
-    state.wakes.reset();
-    if (slept) state.woken = link.rest.used;
     // Whoever lags behind, having repaired less often, catches up.
     const std::uint32_t theirs = state.requeue ? state.requeue->generation : 0;
     state.generation = std::max(state.generation + 1, theirs);
@@ -92,19 +83,12 @@ void Control::tell_renewed(Link& link, RailIndex rail, bool slept) {
   }
 }
 
-// What cannot be had now may be had later: for a while by a rail that wakes, whose jobs are all
-// still in line, and where another rail carries the connection.
+// What cannot be had now may be had later, where another rail carries the connection.
 void Control::postpone(Link& link, RailIndex rail, const std::string& cause) {
   LinkRail& state = link.rails[rail];
-  const auto now = Clock::now();
-  if (state.wakes && now - *state.wakes < kDarkFor) {
-    state.repair_at = now;
-    return;
-  }
-  state.wakes.reset();
   if (link.peer->rails().count() == 1) return part(link, cause);
   link.peer->rails().path(rail)->give_up(cause);
-  state.repair_at = now + kTryAgainAfter;
+  state.repair_at = Clock::now() + kTryAgainAfter;
 }
 
 void Control::on(Link& link, const Requeue& requeue) {
@@ -124,7 +108,6 @@ void Control::on(Link& link, const Requeue& requeue) {
   if (left) return;
   state.requeue = requeue;
   state.requeued = Clock::now();
-  if (link.peer->rails().path(requeue.rail)->asleep()) return renew(link, requeue.rail);
   try {
     reconnect(link, requeue.rail);
   } catch (const std::exception& error) {
@@ -139,7 +122,6 @@ void Control::reconnect(Link& link, RailIndex rail) {
   const rdma::QueuePairAddress remote = state.requeue->queue_pair;
   state.requeue.reset();
   state.broke.reset();
-  state.woken.reset();
   link.peer->rails().path(rail)->reconnect(remote);
 }
 
@@ -150,10 +132,6 @@ void Control::check_rails(Link& link, Clock::time_point now) {
     const auto path = link.peer->rails().path(rail);
     if (!path || path->gone()) continue;
     if (state.repair_at && now >= *state.repair_at) renew(link, rail);
-    if (state.woken && now - *state.woken > kWokenWithin) {
-      state.woken.reset();
-      if (path->unconnected()) postpone(link, rail, "the peer makes no queue pair for it");
-    }
     const bool waits =
         !state.renewing && state.requeue && state.requeue->generation > state.generation;
     if (waits && now - state.requeued > kNoticeWithin) {

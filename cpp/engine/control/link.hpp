@@ -26,18 +26,6 @@ struct LinkRail {
   Clock::time_point requeued{};                // ... since when
   std::optional<Clock::time_point> repair_at;  // when to try again
   std::optional<Clock::time_point> broke;      // while what was cut off then is undecided
-  std::optional<Clock::time_point> wakes;      // since when it is to, and has no queue pair yet
-  std::optional<Clock::time_point> woken;      // since when it has one, and the peer has not
-};
-
-// When the Peer was last seen to be used, and whether its queue pairs are to sleep.
-struct LinkRest {
-  using Clock = std::chrono::steady_clock;
-
-  std::uint64_t activity = 0;                // of the Peer, when it was looked at last
-  Clock::time_point used = Clock::now();     // when it was found to have changed
-  std::optional<Clock::time_point> asked;    // the peer, which has not answered yet
-  std::optional<Clock::time_point> refused;  // ... and said no
 };
 
 struct Link : std::enable_shared_from_this<Link> {
@@ -55,7 +43,6 @@ struct Link : std::enable_shared_from_this<Link> {
   Clock::time_point spoke = Clock::now();  // last sign of life to the peer
   std::uint64_t heartbeats = 0;
   std::array<LinkRail, kMaxRails> rails;
-  LinkRest rest;
   // For kernels of the peer, by its request; null while they are being made.
   std::map<std::uint64_t, std::shared_ptr<const DirectTarget>> direct_targets;
 };

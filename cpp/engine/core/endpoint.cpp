@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -29,7 +30,9 @@ std::string default_name() {
   return std::string(host.data()) + ":" + std::to_string(::getpid());
 }
 
-Peer::Host with_words_to(const std::weak_ptr<Control>& weak, Peer::Host host) {
+// What all Peers of an Endpoint share; they pass their words on to its Control.
+std::shared_ptr<const Peer::Host> with_words_to(const std::weak_ptr<Control>& weak,
+                                                Peer::Host host) {
   host.tell = [weak](const std::shared_ptr<Peer>& peer, ControlMessage message) {
     if (auto control = weak.lock()) control->tell(peer, std::move(message));
   };
@@ -42,7 +45,7 @@ Peer::Host with_words_to(const std::weak_ptr<Control>& weak, Peer::Host host) {
   host.look = [weak] {
     if (auto control = weak.lock()) control->look();
   };
-  return host;
+  return std::make_shared<const Peer::Host>(std::move(host));
 }
 
 }  // namespace
@@ -61,15 +64,13 @@ Endpoint::Endpoint(const EndpointOptions& options)
   stager_ = std::make_shared<Stager>(services_.poller);
   checker_ = std::make_shared<Checker>(options_.gpu.staging_chunk, own_memories_);
   streams_ = std::make_shared<ProgramStreams>(options_.cuda, options_.timeout);
-  services_.options = options_.queue_pair;
-  services_.messages = options_.messages;
   registrations_ = std::make_shared<Registrations>(
       rails_, neighbourhood_ ? neighbourhood_->exposures() : nullptr, live_regions_);
   address_.name = options_.name.empty() ? default_name() : options_.name;
   address_.host = control_host(rails_.front()->device(), options_.host);
   const Control::Lonely lonely(services_.board, &services_.board->pages().lonely);
   control_ = Control::start(address_, key_, rails_, services_.poller, peer_maker(), neighbourhood_,
-                            options_.awake, lonely, drivers_);
+                            lonely, drivers_);
   control_->limit_peers(options_.max_peers);
   streams_->serve(stream_host());
 }
@@ -95,6 +96,13 @@ void Endpoint::open_rails() {
   services_.poller =
       std::make_shared<Poller>(devices, options_.spin, options_.interrupt, sleepers, silent,
                                std::make_shared<AsyncWaits>(services_.board));
+  services_.options = options_.queue_pair;
+  services_.messages = options_.messages;
+  for (const auto& rail : rails_) {
+    services_.receives.push_back(
+        ReceivePool::create(*rail, options_.messages, *services_.poller));
+  }
+  sends_ = std::make_shared<SendPool>(rails_, options_.messages.nbytes);
 }
 
 // Without it everything works, over devices.
@@ -125,6 +133,7 @@ Control::MakePeer Endpoint::peer_maker() const {
                         .settings = settings_of(options_, address_.host),
                         .books = books_,
                         .registrations = registrations_,
+                        .sends = sends_,
                         .staged_memories = staged_memories_,
                         .stager = stager_,
                         .staging_chunk = options_.gpu.staging_chunk,
@@ -136,10 +145,15 @@ Control::MakePeer Endpoint::peer_maker() const {
                         .leave = {},
                         .look = {},
                         .cuda = options_.cuda};
-  return
-      [host, services = services_](const std::weak_ptr<Control>& control, Peer::Identity identity) {
-        return Peer::create(with_words_to(control, host), services, std::move(identity));
-      };
+  struct Shared {
+    std::once_flag made;
+    std::shared_ptr<const Peer::Host> host;
+  };
+  return [host, services = services_, shared = std::make_shared<Shared>()](
+             const std::weak_ptr<Control>& control, Peer::Identity identity) {
+    std::call_once(shared->made, [&] { shared->host = with_words_to(control, host); });
+    return Peer::create(shared->host, services, std::move(identity));
+  };
 }
 
 Endpoint::~Endpoint() {
@@ -192,6 +206,14 @@ std::vector<DeviceEvent> Endpoint::device_events() const {
   check_process();
   const Life::Inside inside(life_);
   return closed() ? std::vector<DeviceEvent>{} : control_->events().all();
+}
+
+std::size_t Endpoint::message_nbytes() const {
+  const Life::Inside inside(life_);
+  if (of_parent() || closed()) return 0;
+  std::size_t nbytes = sends_->nbytes();
+  for (const auto& pool : services_.receives) nbytes += pool->nbytes();
+  return nbytes;
 }
 
 std::shared_ptr<Dialling> Endpoint::dial(std::span<const std::byte> bytes) {
@@ -339,6 +361,8 @@ void Endpoint::release() noexcept {
   copy_queue_.reset();
   neighbourhood_.reset();
   services_.board.reset();
+  sends_->let_go();
+  for (const auto& pool : services_.receives) pool->let_go();
   for (const auto& rail : rails_) rail->let_go();
   rails_.clear();
 }

@@ -43,7 +43,6 @@ struct EndpointOptions {
   // for what is not listed, the first.
   std::map<std::string, RailIndex> nearest;
   std::size_t max_peers = 0;  // at a time; 0: no limit
-  Awake awake{};              // whose queue pairs sleep
   bool integrity = false;     // whether transfers are checked end to end, by checksums
   bool p2p = true;            // whether processes of this host reach its memory without a device
   std::string name;           // for messages; empty: "<host>:<pid>"
@@ -94,6 +93,7 @@ class Endpoint {
   RouteBooks::Reading route_stats() const { return books_->read(); }
   // What its devices said by themselves, the newest last; none once closed.
   std::vector<DeviceEvent> device_events() const;
+  std::size_t message_nbytes() const;  // registered with devices, for all Peers; 0 once closed
 
   // From now on; none: Faults{}. Throws std::invalid_argument on an adapter.
   void set_faults(const softhca::Faults& faults);
@@ -193,6 +193,7 @@ class Endpoint {
   mutable Life life_{[this] { release(); }};
   Rails rails_;
   PathServices services_;
+  std::shared_ptr<SendPool> sends_;
   std::shared_ptr<Executor> drivers_;
   std::shared_ptr<Neighbourhood> neighbourhood_;  // null because of:
   std::string no_neighbourhood_;

@@ -26,7 +26,6 @@ Settings settings_of(const EndpointOptions& options, const std::string& host) {
           {"registration_cache", static_cast<std::int64_t>(options.gpu.cache.nbytes >> 20)},
           {"registration_cache_entries", static_cast<std::int64_t>(options.gpu.cache.entries)},
           {"max_peers", static_cast<std::int64_t>(options.max_peers)},
-          {"max_awake_peers", static_cast<std::int64_t>(options.awake.most)},
           {"p2p", std::int64_t{options.p2p ? 1 : 0}},
           {"stripe_bytes", static_cast<std::int64_t>(options.stripe_bytes)},
           {"timeout", options.timeout},

@@ -23,7 +23,7 @@ Inquiry::Inquiry(std::shared_ptr<Peer> peer, std::string name, bool now)
       name_(std::move(name)),
       asked_(std::make_unique<Questions<Answer>::Asked>(peer_->lookups_)) {
   asked_->answer().now_ = now;
-  peer_->host_.tell(peer_, Lookup{.request = asked_->number(), .name = name_});
+  peer_->host_->tell(peer_, Lookup{.request = asked_->number(), .name = name_});
   peer_->state_->check_alive();  // behind the question: lose() ends those that were asked before it
 }
 

@@ -8,15 +8,6 @@
 #include "base/error.hpp"
 
 namespace zerohop::engine {
-namespace {
-
-std::vector<std::byte> bytes_of(std::uint64_t key) {
-  std::vector<std::byte> bytes(sizeof key);
-  std::memcpy(bytes.data(), &key, sizeof key);
-  return bytes;
-}
-
-}  // namespace
 
 Transferring Messages::make_transfer(const Memory& memory, bool staged,
                                      const VerbsPath& path) const {
@@ -47,11 +38,10 @@ Outgoing Messages::wrap(const Memory& from, std::uint32_t tag, Packing packing,
   Outgoing outgoing{
       .message = {.kind = packing == Packing::eager ? MessageKind::eager : MessageKind::offer,
                   .tag = tag,
-                  .nbytes = nbytes},
-      .payload = {}};
+                  .nbytes = nbytes}};
   if (packing == Packing::eager) {
-    outgoing.payload.resize(nbytes);
-    outgoing.packed = outgoing.payload;
+    outgoing.payload = s_.sends->take(nbytes);
+    outgoing.packed = outgoing.payload.payload();
   } else if (packing == Packing::buffer) {
     auto buffer = std::make_shared<Buffer>(nbytes);
     outgoing.packed = {buffer->data(), nbytes};
@@ -63,8 +53,12 @@ Outgoing Messages::wrap(const Memory& from, std::uint32_t tag, Packing packing,
   } else {
     outgoing.message.address = layout.address;
     outgoing.rkeys = pinned->regions->rkeys();
-    if (const std::uint64_t key = pinned->regions->staged_key()) outgoing.payload = bytes_of(key);
+    if (const std::uint64_t key = pinned->regions->staged_key()) {
+      outgoing.payload = s_.sends->take(0);
+      outgoing.payload.append(std::as_bytes(std::span(&key, 1)));
+    }
   }
+  if (sealed_ && !outgoing.payload) outgoing.payload = s_.sends->take(0);
   transfer.keep(std::move(pinned));
   return outgoing;
 }

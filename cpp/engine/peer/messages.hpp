@@ -21,6 +21,7 @@ class Messages {
     std::shared_ptr<StagedPath> staged;
     std::shared_ptr<LocalPath> local;
     std::shared_ptr<Registrations> registrations;
+    std::shared_ptr<SendPool> sends;
     std::shared_ptr<Checker> checker;
   };
   explicit Messages(Services services) : s_(std::move(services)) {}

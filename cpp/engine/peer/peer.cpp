@@ -10,21 +10,22 @@
 
 namespace zerohop::engine {
 
-Peer::Peer(Host host, std::shared_ptr<Poller> poller, Identity identity)
+Peer::Peer(std::shared_ptr<const Host> host, std::shared_ptr<Poller> poller, Identity identity)
     : host_(std::move(host)),
       poller_(std::move(poller)),
-      book_(host_.books->open()),
-      state_(std::make_shared<PeerState>(std::move(identity), host_.own_id, host_.default_timeout)),
-      streams_(std::make_shared<CallStream>(host_.streams, host_.cuda)),
-      rails_(std::make_shared<PeerRails>(host_.rails, state_)),
-      devices_(std::make_shared<DevicePath>(state_, rails_, poller_, book_, host_.stripe_bytes)),
+      book_(host_->books->open()),
+      state_(std::make_shared<PeerState>(std::move(identity), host_->own_id, host_->default_timeout)),
+      streams_(std::make_shared<CallStream>(host_->streams, host_->cuda)),
+      rails_(std::make_shared<PeerRails>(host_->rails, state_)),
+      devices_(std::make_shared<DevicePath>(state_, rails_, poller_, book_, host_->stripe_bytes)),
       staged_(std::make_shared<StagedPath>(Staging::Services{.poller = poller_,
-                                                             .registrations = host_.registrations,
-                                                             .memories = host_.staged_memories,
-                                                             .stager = host_.stager,
-                                                             .chunk = host_.staging_chunk},
+                                                             .registrations = host_->registrations,
+                                                             .memories = host_->staged_memories,
+                                                             .stager = host_->stager,
+                                                             .sends = host_->sends,
+                                                             .chunk = host_->staging_chunk},
                                            state_, rails_)),
-      gpu_copies_(std::make_shared<GpuCopies>(poller_, host_.look)),
+      gpu_copies_(std::make_shared<GpuCopies>(poller_, host_->look)),
       local_(std::make_shared<LocalPath>(
           LocalPath::Services{.state = state_,
                               .poller = poller_,
@@ -32,9 +33,9 @@ Peer::Peer(Host host, std::shared_ptr<Poller> poller, Identity identity)
                               .rails = rails_,
                               .staged = staged_,
                               .gpu_copies = gpu_copies_,
-                              .copy_queue = host_.copy_queue,
+                              .copy_queue = host_->copy_queue,
                               .streams = streams_,
-                              .no_neighbourhood = host_.no_neighbourhood})),
+                              .no_neighbourhood = host_->no_neighbourhood})),
       gpu_(std::make_unique<GpuPath>(state_, poller_, staged_, local_, gpu_copies_, streams_)),
       messages_(std::make_unique<Messages>(Messages::Services{.state = state_,
                                                               .poller = poller_,
@@ -42,23 +43,25 @@ Peer::Peer(Host host, std::shared_ptr<Poller> poller, Identity identity)
                                                               .devices = devices_,
                                                               .staged = staged_,
                                                               .local = local_,
-                                                              .registrations = host_.registrations,
-                                                              .checker = host_.checker})) {}
+                                                              .registrations = host_->registrations,
+                                                              .sends = host_->sends,
+                                                              .checker = host_->checker})) {}
 
-std::shared_ptr<Peer> Peer::create(Host host, PathServices services, Identity identity) {
+std::shared_ptr<Peer> Peer::create(std::shared_ptr<const Host> host, PathServices services,
+                                   Identity identity) {
   std::shared_ptr<Peer> peer(new Peer(std::move(host), services.poller, std::move(identity)));
   peer->join_paths();
   const std::weak_ptr<Peer> weak = peer;
   peer->rails_->open(std::move(services), [weak](RailIndex rail) {
-    if (const auto self = weak.lock()) self->host_.repair(self, rail);
+    if (const auto self = weak.lock()) self->host_->repair(self, rail);
   });
   return peer;
 }
 
 void Peer::join_paths() {
-  if (host_.neighbourhood) invitation_.emplace(host_.neighbourhood);
+  if (host_->neighbourhood) invitation_.emplace(host_->neighbourhood);
   const auto tell = [weak = weak_from_this()](ControlMessage message) {
-    if (const auto self = weak.lock()) self->host_.tell(self, std::move(message));
+    if (const auto self = weak.lock()) self->host_->tell(self, std::move(message));
   };
   const auto notify = [weak = weak_from_this()](const TransferOptions& options) {
     const auto self = weak.lock();
@@ -67,7 +70,7 @@ void Peer::join_paths() {
   };
   checks_ = std::make_shared<Checks>(Checks::Services{.state = state_,
                                                       .poller = poller_,
-                                                      .checker = host_.checker,
+                                                      .checker = host_->checker,
                                                       .streams = streams_,
                                                       .tell = tell,
                                                       .notify = notify});
@@ -75,7 +78,7 @@ void Peer::join_paths() {
 }
 
 void Peer::meet(std::string local_server, const shm::Token& token) {
-  if (!host_.neighbourhood) return;
+  if (!host_->neighbourhood) return;
   local_->meet(std::move(local_server), token);
   gpu_->meet(book_);
 }
@@ -86,7 +89,7 @@ void Peer::check_transfers() {
 }
 
 void Peer::become_alive() {
-  host_.books->connected(book_, state_->name());
+  host_->books->connected(book_, state_->name());
   state_->become_alive();
 }
 
@@ -99,7 +102,7 @@ bool Peer::lose(const std::string& reason) {
     dismissed_ = client;
   }
   state_->lose(reason);
-  host_.books->ended(book_, reason);
+  host_->books->ended(book_, reason);
   local_->leave();
   gpu_->leave();
   local_->cut_off_gpu_copies();
@@ -128,7 +131,7 @@ void Peer::close(const Deadline& deadline) {
   if (alive()) {
     if (!poller_->wait([this] { return !alive() || idle(); }, deadline)) give_up();
   }
-  host_.leave(shared_from_this());
+  host_->leave(shared_from_this());
   const Deadline soon = Deadline::after(Deadline::Seconds(5));  // the progress thread's turn
   poller_->wait([this] { return left_.load(std::memory_order_acquire); }, soon);
   wait_for_its_copies();
@@ -163,7 +166,7 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   state_->check_alive();
   static_cast<void>(local.pinned());  // throws once it is closed
   const Pair pair{&local, &remote};
-  const Neighbour::Patience patience{.seconds = host_.default_timeout, .insists = false};
+  const Neighbour::Patience patience{.seconds = host_->default_timeout, .insists = false};
   std::string reason = local_->why_not();
   std::shared_ptr<const Route> p2p;
   if (reason.empty() && touch_gpus({&pair, 1}) && remote.layout.count() > 0) {
@@ -181,9 +184,9 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   const auto& path = rails_->path(static_cast<RailIndex>(std::countr_zero(taken)));
   if (path) route.settings = path->settings();
   if (route.settings.empty()) return route;  // closed
-  route.settings.insert(route.settings.end(), host_.settings.begin(), host_.settings.end());
+  route.settings.insert(route.settings.end(), host_->settings.begin(), host_->settings.end());
   route.settings.emplace_back("integrity", std::int64_t{checks_->on() ? 1 : 0});
-  if (host_.rails.size() > 1) route.rails = rails_->settings();
+  if (host_->rails.size() > 1) route.rails = rails_->settings();
   return route;
 }
 

@@ -30,7 +30,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
   using Pair = engine::Pair;
   using Parts = LocalPath::Parts;
 
-  static std::shared_ptr<Peer> create(Host host, PathServices services, Identity identity);
+  static std::shared_ptr<Peer> create(std::shared_ptr<const Host> host, PathServices services,
+                                      Identity identity);
 
   const Identity& identity() const noexcept { return state_->identity(); }
   bool alive() const noexcept { return state_->alive(); }
@@ -102,7 +103,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void on_found(std::uint64_t request, std::optional<RemoteMemory> memory);
   DirectLinks& direct_links() const noexcept { return *direct_links_; }
   Checks& checks() const noexcept { return *checks_; }
-  bool wants_checks() const noexcept { return host_.integrity; }
+  bool wants_checks() const noexcept { return host_->integrity; }
   void check_transfers();        // from here on: before become_alive()
   std::optional<Secret> secret;  // that opened the connection, on the side that dialled
 
@@ -112,7 +113,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
  private:
   friend class Inquiry;
 
-  Peer(Host host, std::shared_ptr<Poller> poller, Identity identity);
+  Peer(std::shared_ptr<const Host> host, std::shared_ptr<Poller> poller, Identity identity);
   void join_paths();  // once there is a shared_ptr
   void wait_for_its_copies();
 
@@ -142,7 +143,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Transferring atomic(ibv_wr_opcode opcode, const RemoteMemory& word,
                       const DevicePath::Operands& operands, bool for_kernel);
 
-  const Host host_;
+  const std::shared_ptr<const Host> host_;
   const std::shared_ptr<Poller> poller_;
   const std::shared_ptr<RouteBook> book_;
   const std::shared_ptr<PeerState> state_;

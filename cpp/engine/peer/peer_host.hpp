@@ -37,6 +37,7 @@ struct PeerHost {
   Settings settings{};                  // of the Endpoint, to be shown with those of the queue pair
   std::shared_ptr<RouteBooks> books;
   std::shared_ptr<Registrations> registrations;
+  std::shared_ptr<SendPool> sends;
   std::shared_ptr<StagedMemories> staged_memories;
   std::shared_ptr<Stager> stager;
   std::size_t staging_chunk = 0;  // bytes

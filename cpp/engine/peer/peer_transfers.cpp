@@ -273,7 +273,7 @@ KernelReach Peer::reach_for_kernels(const Memory& local, const RemoteMemory& rem
                                     Hearers hearers, const std::optional<double>& timeout) const {
   const Pair pair{&local, &remote};
   check_for_kernels(pair);
-  return gpu_->reach_for_kernels(pair, hearers, timeout.value_or(host_.default_timeout));
+  return gpu_->reach_for_kernels(pair, hearers, timeout.value_or(host_->default_timeout));
 }
 
 EntryReach Peer::reach_for_entries(const Memory& local, const RemoteMemory& remote) const {

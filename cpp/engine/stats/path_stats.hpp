@@ -17,7 +17,6 @@ struct PathStats {
   std::atomic<std::uint64_t> messages_in{0};
   std::atomic<std::uint64_t> queue_full{0};     // jobs that had to wait in line
   std::atomic<std::uint64_t> broken{0};         // queue pair errors
-  std::atomic<std::uint64_t> sleeps{0};         // how often its queue pair was given back
   std::atomic<std::uint64_t> sends_dropped{0};  // that no recv had taken when the peer was lost
 
   void count(ibv_wr_opcode opcode, std::uint64_t nbytes) noexcept {

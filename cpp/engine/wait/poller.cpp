@@ -42,13 +42,24 @@ void Poller::attach(RailIndex rail, std::uint32_t qp_number, std::shared_ptr<Com
   const std::lock_guard lock(poll_mutex_);
   if (shares_.empty()) throw_closed();
   Share& share = shares_[rail];
+  reserve(share, entries);
+  share.sinks.emplace(qp_number, std::move(sink));
+}
+
+void Poller::attach_pool(RailIndex rail, std::shared_ptr<CompletionSink> pool, int entries) {
+  const std::lock_guard lock(poll_mutex_);
+  reserve(shares_[rail], entries);
+  shares_[rail].pool = std::move(pool);
+}
+
+// With the lock held.
+void Poller::reserve(Share& share, int entries) {
   if (share.reserved + entries > share.queue->depth()) {
     // Doubling keeps the number of resizes logarithmic in the number of Peers.
     const int most = share.queue->device().attributes().max_cqe;
     share.queue->resize(
         std::max(share.reserved + entries, std::min(2 * share.queue->depth(), most)));
   }
-  share.sinks.emplace(qp_number, std::move(sink));
   share.reserved += entries;
 }
 
@@ -135,9 +146,12 @@ bool Poller::drain(Share& share) noexcept {
     if (count < 0) share.failed_call.store("ibv_poll_cq");
     for (int i = 0; i < count; ++i) {
       const ibv_wc& completion = completions[static_cast<std::size_t>(i)];
-      // A queue pair that was replaced or closed leaves completions behind: they belong to nobody.
       const auto sink = share.sinks.find(completion.qp_num);
-      if (sink != share.sinks.end()) sink->second->on_completion(completion);
+      if (sink != share.sinks.end()) {
+        sink->second->on_completion(completion);
+      } else if (share.pool) {  // a queue pair that was replaced or closed has left it behind
+        share.pool->on_completion(completion);
+      }
     }
     found = found || count > 0;
     if (count < kBatch) return found;

@@ -58,6 +58,9 @@ class Poller {
   void attach(RailIndex rail, std::uint32_t qp_number, std::shared_ptr<CompletionSink> sink,
               int entries);
   void detach(RailIndex rail, std::uint32_t qp_number, int entries);
+  // Completions of queue pairs that are gone go to `pool`: buffers of the shared receive queue are
+  // among them. Makes room for `entries`.
+  void attach_pool(RailIndex rail, std::shared_ptr<CompletionSink> pool, int entries);
   // The rail's device was removed: it is neither polled nor armed any more.
   void retire(RailIndex rail) noexcept;
   // The Endpoint is closed: the queues go, whatever Transfers the program keeps. The progress
@@ -146,6 +149,7 @@ class Poller {
   struct Share {
     std::shared_ptr<rdma::CompletionQueue> queue;
     std::unordered_map<std::uint32_t, std::shared_ptr<CompletionSink>> sinks;
+    std::shared_ptr<CompletionSink> pool;
     int reserved = 0;
     std::atomic<bool> retired{false};
     std::atomic<const char*> failed_call{nullptr};
@@ -157,6 +161,7 @@ class Poller {
   std::chrono::milliseconds look_on() noexcept;
   bool drain() noexcept;
   static bool drain(Share& share) noexcept;
+  static void reserve(Share& share, int entries);
   bool arm() noexcept;  // false: some queue refuses
   template <typename Ready>
   bool sleep(Ready& ready, const Deadline& deadline);

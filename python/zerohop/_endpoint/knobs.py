@@ -33,7 +33,6 @@ class Knobs(TypedDict, total=False):
     message_slots: int
     message_bytes: int
     max_peers: int
-    max_awake_peers: int
     integrity: int
     p2p: int
     stripe_bytes: int
@@ -139,15 +138,6 @@ KNOBS = (
         range(1 << 20),
         "Peers at a time, whoever connected; one more is refused at both ends, with an error that says so. "
         "0: as many as the device and the system allow",
-    ),
-    Knob(
-        "max_awake_peers",
-        0,
-        range(1 << 20),
-        "Peers that keep queue pairs and registered message buffers while nothing is under way. Of more, those used "
-        "least lately give theirs back, if the other end has nothing under way either, and have fresh ones with the "
-        "next use: both processes take part in that, about a millisecond on soft0. More are awake while all are "
-        "in use (see docs/scale.md). 0: this end asks for none to be given back; at the wish of the other end they are",
     ),
     Knob(
         "integrity",

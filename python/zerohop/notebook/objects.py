@@ -95,8 +95,6 @@ def _(peer: _core.Peer) -> str:
     heads = ["route", "", *_OPERATIONS, "notified", "out", "in", "under way", "failed"]
     routes = table(heads, [_route_cells(row, most) for row in rows], words=2)
     state = "connected" if peer.alive else "lost"
-    if peer.alive and any(rail["asleep"] for rail in stats["rails"]):
-        state += ", its queue pairs sleep"
     where = f"process {peer.pid} on {peer.host}, {state}"
     parts: list[Child] = [element("div", where), routes, *_troubles(stats)]
     return card(peer.name, "Peer", *parts, color=GREEN if peer.alive else RED)

@@ -27,11 +27,6 @@ METRICS: dict[str, tuple[str, str]] = {
     "zerohop_mapped_bytes": ("gauge", "Bytes of the peer's GPU memory that are mapped now."),
     "zerohop_unanswered_total": ("counter", "Times that the peer did not say where memory is."),
     "zerohop_rail_serving": ("gauge", "Peers whose transfers this rail carries now."),
-    "zerohop_rail_asleep": (
-        "gauge",
-        "Peers whose queue pairs of this rail sleep (max_awake_peers).",
-    ),
-    "zerohop_rail_sleeps_total": ("counter", "Queue pairs given back as nothing needed them."),
     "zerohop_rail_work_requests_total": ("counter", "Work requests posted to the device."),
     "zerohop_rail_doorbells_total": ("counter", "Chains of work requests posted."),
     "zerohop_rail_bytes_total": ("counter", "Bytes posted: out by write and send, in by read."),
@@ -53,8 +48,6 @@ _BOUNDS = tuple(2**power / 1e9 for power in range(7, 37))  # seconds: 128 ns to 
 
 _RAIL = {
     "zerohop_rail_serving": "serves",
-    "zerohop_rail_asleep": "asleep",
-    "zerohop_rail_sleeps_total": "sleeps",
     "zerohop_rail_work_requests_total": "work_requests",
     "zerohop_rail_doorbells_total": "doorbells",
     "zerohop_rail_messages_received_total": "messages_in",

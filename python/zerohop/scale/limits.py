@@ -86,13 +86,11 @@ def _limits(job: Job, system: System) -> Iterator[Limit]:
         def is_too_much(peers: int) -> bool:
             return of(weigh(replace(job, ranks=peers + 1, peers=None))) * sharers > most * owners
 
-        # Beyond those that are awake a Peer adds less, or nothing.
         first = bisect_left(range(_MANY), True, key=is_too_much)
         fits = UNLIMITED if most >= UNLIMITED or first == _MANY else max(0, first - 1)
         return Limit(what, most, fits, job.degree, breaks, remedy)
 
     each = f"each Peer takes {weigh(replace(job, ranks=2)).pinned_nbytes} B"
-    sleep = f"{'' if job.awake is None else 'a smaller '}max_awake_peers, if few are used at a time"
     of_adapter = (job.per_host, job.adapters)
     yield limit(
         "descriptors (RLIMIT_NOFILE)",
@@ -105,13 +103,13 @@ def _limits(job: Job, system: System) -> Iterator[Limit]:
             "pinned memory (RLIMIT_MEMLOCK)",
             system.pinned_nbytes,
             lambda rank: rank.pinned_nbytes,
-            f"ulimit -l unlimited; {each}: fewer message_slots, message_bytes, send_depth; {sleep}",
+            f"ulimit -l unlimited; {each}: a smaller send_depth",
         )
         yield limit(
             "queue pairs in an adapter's cache",
             _CACHED,
             lambda rank: rank.queue_pairs,
-            f"{sleep}; more adapters, each for the ranks near it; fewer Peers: reach others by a rank of their host",
+            "more adapters, each for the ranks near it; fewer Peers: reach others by a rank of their host",
             shared=of_adapter,
             breaks=False,
         )
@@ -119,33 +117,33 @@ def _limits(job: Job, system: System) -> Iterator[Limit]:
         "memory mappings (vm.max_map_count)",
         system.maps,
         lambda rank: rank.maps,
-        f"sysctl vm.max_map_count=1048576; {sleep}",
+        "sysctl vm.max_map_count=1048576",
     )
     yield limit(
         f"RAM of a host, for {job.per_host} ranks",
         system.host_nbytes,
         lambda rank: rank.resident_nbytes,
-        f"fewer message_slots, message_bytes, send_depth; {sleep}",
+        "a smaller send_depth",
         shared=(job.per_host, 1),
     )
     yield limit(
         "completions of a device (max_cqe)",
         _COMPLETIONS[job.on],
         lambda rank: rank.completions,
-        f"a smaller send_depth; {sleep}",
+        "a smaller send_depth",
     )
     yield limit(
         "queue pairs of a device (max_qp)",
         _QUEUE_PAIRS[job.on],
         lambda rank: rank.queue_pairs,
-        f"more adapters, fewer rails; {sleep}",
+        "more adapters, fewer rails",
         shared=of_adapter,
     )
     yield limit(
         "memory regions of a device (max_mr)",
         _REGIONS[job.on],
         lambda rank: rank.memory_regions,
-        f"fewer registered arrays: larger ones, sliced; {sleep}",
+        "fewer registered arrays: larger ones, sliced",
         shared=of_adapter,
     )
     yield limit(

@@ -15,9 +15,11 @@ _DEFAULT = {knob.name: knob.default for knob in KNOBS}
 # --- counted in the code ---
 _HEADER = 32  # bytes in front of the payload of a message (cpp/engine/path/message.hpp)
 _CREDITS = 5  # receive requests for credits (MessageWindow)
+_RECEIVES = 512  # messages of the shared receive queue of a rail, at most (ReceivePool)
+_SENDS = 16  # buffers in a block of the SendPool
 _RESERVE = 2  # send requests for credits (VerbsPath)
 _SEND_SGE = 16  # scatter/gather elements of a send request (QueuePairOptions)
-_REGIONS = 2  # of a queue pair: its messages, and the results of atomics
+_REGIONS = 1  # of a queue pair: the results of atomics
 _WORD = 8
 _HEARTBEATS = 2  # a second and Peer: one goes out, one comes in
 
@@ -42,9 +44,7 @@ _CQE = 64
 class Job:
     """What is asked about.
 
-    ranks: of the World. peers: of each rank, as many as it ever uses; None: all others. awake: of these, as many as have
-    queue pairs at a time (max_awake_peers of Endpoint, or more if more are used at once); None: all. per_host: ranks of
-    one host. rails: devices of an Endpoint. adapters: of a host, which its ranks share evenly. on: "soft0" or "mlx5".
+    ranks: of the World. peers: of each rank, as many as it ever uses; None: all others. per_host: ranks of one host. rails: devices of an Endpoint. adapters: of a host, which its ranks share evenly. on: "soft0" or "mlx5".
     memories: arrays that a rank has registered. The others: as of Endpoint.
     """
 
@@ -58,7 +58,6 @@ class Job:
     message_slots: int = _DEFAULT["message_slots"]
     message_bytes: int = _DEFAULT["message_bytes"]
     send_depth: int = _DEFAULT["send_depth"]
-    awake: int | None = None
 
     @property
     def degree(self) -> int:
@@ -66,25 +65,19 @@ class Job:
         others = self.ranks - 1
         return others if self.peers is None else min(self.peers, others)
 
-    @property
-    def with_queue_pairs(self) -> int:
-        """Peers of a rank that have queue pairs: those that are awake."""
-        return self.degree if self.awake is None else min(self.awake, self.degree)
-
 
 @dataclass(frozen=True)
 class Weight:
-    """Of one rank with all its Peers, of which so many are awake, and of its adapter.
+    """Of one rank with all its Peers, and of its adapter.
 
     idle_nbytes: of RAM, while nobody has sent a message; resident_nbytes: once each buffer was used; pinned_nbytes: of
     both that may not be paged out.
-    completions: entries of the completion queue of a rail, for those that are awake. connect_s: seconds for all Peers, one after the other;
+    completions: entries of the completion queue of a rail. connect_s: seconds for all Peers, one after the other;
     None: not measured. idle_cpu: of a core, for heartbeats. maps: at most, as neighbouring ones become one.
     adapter_queue_pairs: of all ranks that share one.
     """
 
     peers: int
-    awake: int
     queue_pairs: int
     memory_regions: int
     registered_nbytes: int
@@ -104,54 +97,56 @@ def _power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
+def receive_blocks(job: Job) -> int:
+    """Of the shared receive queue of a rail: one for each of the first Peers, with room for all that it may send."""
+    return min(job.degree, max(1, _RECEIVES // (job.message_slots + _CREDITS)))
+
+
+def message_nbytes(job: Job, buffers: int) -> int:
+    return buffers * (_HEADER + job.message_bytes)
+
+
 def registered_nbytes(job: Job) -> int:
-    """Of one queue pair: buffers for messages, of which half as many to send, and words for atomics."""
-    buffers = job.message_slots + _CREDITS + (job.message_slots + 1) // 2
-    return buffers * (_HEADER + job.message_bytes) + _WORD * (job.send_depth + _RESERVE)
+    """Of a rail, before anything was sent: buffers for messages that arrive, and words for results of atomics."""
+    receives = receive_blocks(job) * (job.message_slots + _CREDITS)
+    words = job.degree * _WORD * (job.send_depth + _RESERVE)
+    return message_nbytes(job, receives) + words
 
 
 def completions(job: Job) -> int:
-    """Entries of the completion queue that one queue pair needs."""
-    return job.send_depth + _RESERVE + job.message_slots + _CREDITS
+    """Entries of the completion queue of a rail."""
+    receives = max(_RECEIVES, job.message_slots + _CREDITS)
+    return job.degree * (job.send_depth + _RESERVE) + receives
 
 
 def queue_nbytes(job: Job) -> int:
-    """Of the work requests of one queue pair and its part of the completion queue, as mlx5 lays them out."""
+    """Of the send queues of a rail and its completion queue, as mlx5 lays them out."""
     request = -(-(_WQE_FIXED + _ELEMENT * _SEND_SGE) // _BLOCK) * _BLOCK
     sends = _power_of_two((job.send_depth + _RESERVE) * request)
-    receives = _power_of_two(job.message_slots + _CREDITS) * _ELEMENT
-    return sends + receives + completions(job) * _CQE
-
-
-def peer_nbytes(job: Job) -> int:
-    """Of RAM that one Peer takes besides its messages and what a driver takes for its queues.
-
-    Asleep it takes less, but what many took that were awake for a moment, as when they connect, the allocator keeps.
-    """
-    entries = _SEND_ENTRY * (job.send_depth + _RESERVE) + _SLOT * (job.message_slots + _CREDITS)
-    return _PEER + job.rails * entries
+    return job.degree * sends + completions(job) * _CQE
 
 
 def weigh(job: Job) -> Weight:
     """Of a rank that has used all its Peers."""
-    peers, awake, soft = job.degree, job.with_queue_pairs, job.on == "soft0"
-    pairs = awake * job.rails
-    registered = pairs * registered_nbytes(job)
-    pinned = 0 if soft else registered + pairs * queue_nbytes(job)
-    idle = _ALONE["nbytes"] + peers * peer_nbytes(job) + pinned
+    peers, soft = job.degree, job.on == "soft0"
+    pairs = peers * job.rails
+    registered = job.rails * registered_nbytes(job)
+    pinned = 0 if soft else registered + job.rails * queue_nbytes(job)
+    idle = _ALONE["nbytes"] + peers * (_PEER + job.rails * _QUEUE_PAIR) + pinned
+    used = registered + message_nbytes(job, _SENDS) + pairs * (_SOFT_USED + _USED_ENTRY * job.send_depth)
     on_wire = _SOFT_DESCRIPTORS - 1 if soft else 0  # of a queue pair
+    blocks = job.rails * receive_blocks(job)
     return Weight(
         peers=peers,
-        awake=awake,
         queue_pairs=pairs,
-        memory_regions=pairs * _REGIONS + job.memories * job.rails,
+        memory_regions=pairs * _REGIONS + blocks + job.memories * job.rails,
         registered_nbytes=registered,
         idle_nbytes=idle,
-        resident_nbytes=idle + (registered + peers * job.rails * _SOFT_USED if soft else 0),
+        resident_nbytes=idle + (used if soft else 0),
         pinned_nbytes=pinned,
         descriptors=_ALONE["descriptors"] + peers + pairs * on_wire,
-        maps=_ALONE["maps"] + pairs,
-        completions=awake * completions(job),
+        maps=_ALONE["maps"] + blocks + 1,
+        completions=completions(job),
         heartbeats_per_s=peers * _HEARTBEATS,
         idle_cpu=peers * _IDLE_S,
         connect_s=peers * _CONNECT_S if soft and job.rails == 1 else None,

@@ -25,7 +25,6 @@ def _seconds(value: float | None) -> str:
 
 _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("Peers", "peers", _count),
-    ("... that are awake", "awake", _count),
     ("queue pairs", "queue_pairs", _count),
     ("... of all ranks on an adapter", "adapter_queue_pairs", _count),
     ("memory regions", "memory_regions", _count),

@@ -43,7 +43,7 @@ Transferring StagedPath::post(ibv_wr_opcode opcode, std::span<const Pair> pairs,
   rails_->message_path().stats().count(opcode, move.nbytes);
   count_begin(*transfer, opcode, /*data=*/true, move.notification.has_value(), state_->name());
   if (move.notification) {
-    post_later(transfer, {.message = notify_message(*move.notification), .payload = {}},
+    post_later(transfer, {.message = notify_message(*move.notification)},
                std::move(work));
   } else {
     staging_->put(std::move(work));
@@ -67,7 +67,7 @@ Transferring StagedPath::notify_behind(Transferring data, const Notification& no
   RouteStats::add(transfer->route().stats->notifications, 1);
   StagedWork work(transfer, StagedWork::Direction::out);
   work.follow(std::move(data));
-  post_later(transfer, {.message = notify_message(notification), .payload = {}}, std::move(work));
+  post_later(transfer, {.message = notify_message(notification)}, std::move(work));
   return transfer;
 }
 

@@ -43,6 +43,7 @@ class Staging : public StagedMessages, public std::enable_shared_from_this<Stagi
     std::shared_ptr<Registrations> registrations;
     std::shared_ptr<StagedMemories> memories;  // of this Endpoint, for peers
     std::shared_ptr<Stager> stager;
+    std::shared_ptr<SendPool> sends;
     std::size_t chunk = 0;  // bytes
   };
   Staging(Services services, std::shared_ptr<PathGroup> group)

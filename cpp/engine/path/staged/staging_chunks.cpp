@@ -255,6 +255,8 @@ void Staging::move_by_owner(Chunk& chunk) {
   const Message message{.kind = out ? MessageKind::pull : MessageKind::push,
                         .nbytes = chunk.nbytes,
                         .address = reinterpret_cast<std::uint64_t>(chunk.ring->slot(chunk.slot))};
+  SendBuffer ranges = services_.sends->take(0);
+  ranges.append(encode_ranges(chunk.spans));
   const std::lock_guard lock(group_->mutex);
   VerbsPath* const path = group_->path(group_->message_rail());
   const auto& answer = chunk.work->answers();
@@ -262,7 +264,7 @@ void Staging::move_by_owner(Chunk& chunk) {
     throw VerbsError("the rail with peer '" + group_->peer_name +
                      "' that this was to be taken by does not serve any more: try again");
   }
-  path->put_offer(chunk.move, message, chunk.ring->regions().rkeys(), encode_ranges(chunk.spans));
+  path->put_offer(chunk.move, message, chunk.ring->regions().rkeys(), std::move(ranges));
 }
 
 }  // namespace zerohop::engine

@@ -12,6 +12,7 @@
 #include "base/layout.hpp"
 #include "base/runs.hpp"
 #include "engine/path/message.hpp"
+#include "engine/path/verbs/send_pool.hpp"
 #include "engine/path/verbs/work_chain.hpp"
 #include "engine/rail.hpp"
 #include "engine/wait/transfer.hpp"
@@ -67,7 +68,7 @@ class Job {
 
   // The message goes out behind the data: after the data of reads has arrived (a fence), and never
   // visible before the data of writes.
-  void then(const Message& message, std::vector<std::byte> payload = {}) {
+  void then(const Message& message, SendBuffer payload = {}) {
     message_ = message;
     payload_ = std::move(payload);
   }
@@ -95,7 +96,8 @@ class Job {
   void fill(WorkChain& chain, const JobLimits& limits, const ibv_sge& result) noexcept;
 
   const Message& message() const noexcept { return *message_; }
-  const std::vector<std::byte>& payload() const noexcept { return payload_; }
+  std::size_t payload_nbytes() const noexcept { return payload_.payload().size(); }
+  SendBuffer take_payload() noexcept { return std::move(payload_); }
   // Reads before the message must have arrived when it goes out.
   bool message_needs_fence() const noexcept { return opcode_ == IBV_WR_RDMA_READ; }
   void message_posted() noexcept { message_.reset(); }
@@ -126,7 +128,7 @@ class Job {
   std::optional<Message> message_;
   std::unique_ptr<const Fence> fence_;
   std::uint64_t number_ = 0;
-  std::vector<std::byte> payload_;
+  SendBuffer payload_;
   bool started_ = false;
   bool reads_back_ = false;  // still to be posted
   bool bare_ = true;

@@ -4,19 +4,19 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "engine/path/message.hpp"
+#include "engine/path/verbs/send_pool.hpp"
 #include "engine/rail.hpp"
 
 namespace zerohop::engine {
 
 struct Outgoing {
   Message message;
-  std::vector<std::byte> payload;
+  SendBuffer payload{};
   RailKeys rkeys{};               // of an offer
   std::span<std::byte> packed{};  // where the array goes first, if it does
-  std::optional<Seal> seal{};     // of the array; to be put behind the payload
+  std::optional<Seal> seal{};     // of the array; to be put behind the payload, which has a buffer then
 
   bool offers() const noexcept {
     return message.kind == MessageKind::offer || message.kind == MessageKind::sealed_offer;
@@ -24,7 +24,7 @@ struct Outgoing {
   void put_seal() {
     if (!seal) return;
     const auto bytes = std::as_bytes(std::span(&*seal, 1));
-    payload.insert(payload.end(), bytes.begin(), bytes.end());
+    payload.append(bytes);
     message.kind = offers() ? MessageKind::sealed_offer : MessageKind::sealed_eager;
     seal.reset();
   }

@@ -87,9 +87,9 @@ void PathGroup::fail_followers(RailIndex rail, std::uint64_t before, std::uint64
   advance_others(rail);
 }
 
-void PathGroup::release_held_slots() {
+void PathGroup::release_credits() {
   for (VerbsPath* path : paths_) {
-    if (path) path->release_held_slots();
+    if (path) path->release_credits();
   }
 }
 

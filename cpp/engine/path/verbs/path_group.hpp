@@ -85,7 +85,7 @@ class PathGroup {
   void advance_others(RailIndex rail);
   // Jobs (before, upto] of `rail` failed, and with them the messages that were to follow them.
   void fail_followers(RailIndex rail, std::uint64_t before, std::uint64_t upto);
-  void release_held_slots();
+  void release_credits();
 
   const std::string peer_name;
   std::weak_ptr<StagedMessages> staged;   // of the Peer; set before there are paths

@@ -108,8 +108,7 @@ std::vector<PeerRails::Report> PeerRails::reports() const {
     reports.push_back({.device = rail->name(),
                        .trouble = path ? path->trouble() : "its device was gone",
                        .stats = path ? &path->stats() : nullptr,
-                       .registered_nbytes = path ? path->registered_nbytes() : 0,
-                       .asleep = path && path->asleep()});
+                       .registered_nbytes = path ? path->registered_nbytes() : 0});
   }
   return reports;
 }

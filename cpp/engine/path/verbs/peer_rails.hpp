@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/channel/control_message.hpp"
 #include "engine/path/peer_state.hpp"
 #include "engine/path/verbs/path_group.hpp"
 #include "engine/path/verbs/verbs_path.hpp"
@@ -62,26 +61,12 @@ class PeerRails {
     std::string trouble;              // why it does not serve; empty: it does
     const PathStats* stats;           // null: it never had a queue pair
     std::uint64_t registered_nbytes;  // for messages and atomics; 0: it has no queue pair
-    bool asleep;                      // ... as nothing needs one
   };
   std::vector<Report> reports() const;
   std::vector<Settings> settings() const;
 
-  // --- for the progress thread: queue pairs that sleep (peer_rails_sleep.cpp) ---
-  // Work requests and messages so far. Changes whenever this end uses the queue pairs, and when it
-  // hears of the peer by them.
-  std::uint64_t activity() const noexcept;
-  bool asleep() const;
-  // Nothing is posted any more, for the peer to be asked; nullopt: something is under way.
-  std::optional<std::vector<Tally>> drowse();
-  void rouse();        // goes on, as the peer does not agree
-  void fall_asleep();  // as it agrees
-  // At its wish. False: something is under way here, or on its way; nothing has changed.
-  bool fall_asleep_with(const std::vector<Tally>& theirs);
-
  private:
   VerbsPath& any_path() const;
-  bool all_at_rest() const;
 
   const Rails rails_;
   const std::shared_ptr<const PeerState> state_;

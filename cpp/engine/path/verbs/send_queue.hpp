@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/path/verbs/send_pool.hpp"
 #include "engine/wait/transfer.hpp"
 
 namespace zerohop::engine {
@@ -15,14 +16,14 @@ struct PostedChain {
   std::shared_ptr<Transfer> transfer;  // null for the engine's own traffic
   std::uint32_t requests = 0;
   bool atomic = false;        // its result lies in the result word of this entry
-  bool message_slot = false;  // it holds a send slot
+  SendBuffer message{};       // of the message it ends with, if that has one
   bool probe = false;         // that it completes tells that the rail serves again
   std::uint64_t job = 0;      // the number of the job that ends with it; 0: none does
 };
 
 class SendQueue {
  public:
-  explicit SendQueue(std::uint32_t depth) : depth_(depth), ring_(depth) {}
+  explicit SendQueue(std::uint32_t depth) : depth_(depth) { ring_.reserve(depth); }
 
   std::uint32_t depth() const noexcept { return depth_; }
   std::uint32_t room() const noexcept { return depth_ - requests_; }
@@ -37,7 +38,12 @@ class SendQueue {
   // Not when room() is less than the requests of the chain.
   void push(PostedChain&& chain) noexcept {
     requests_ += chain.requests;
-    ring_[index(tail_++)] = std::move(chain);
+    if (ring_.size() < depth_) {
+      ring_.push_back(std::move(chain));
+    } else {
+      ring_[index(tail_)] = std::move(chain);
+    }
+    ++tail_;
   }
 
   // The job ends with the newest entry. False: there is none.
@@ -65,6 +71,7 @@ class SendQueue {
   std::uint32_t requests_ = 0;
   std::uint64_t head_ = 0;  // tickets: ever rising
   std::uint64_t tail_ = 0;
+  // Grows to depth_ in memory that was reserved, of which an idle queue has touched none.
   std::vector<PostedChain> ring_;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/report.hpp"
 #include "rdma/verbs_text.hpp"
 
 namespace zerohop::engine {
@@ -39,10 +40,12 @@ std::shared_ptr<VerbsPath> VerbsPath::create(PathServices services,
 VerbsPath::VerbsPath(PathServices services, std::shared_ptr<PathGroup> group,
                      std::function<void()> needs_renewal)
     : services_(with_reserve(std::move(services), kReserve)),
+      receives_(ReceivePool::join(services_.receives[services_.rail->index()])),
       group_(std::move(group)),
       needs_renewal_(std::move(needs_renewal)),
-      buffers_(make_buffers()),
-      queue_pair_(make_queue_pair(*buffers_)),
+      queue_pair_(make_queue_pair()),
+      entries_(services_.rail->domain(), services_.options.send_depth,
+               queue_pair_->options().inline_bytes < EntryMemory::kShort),
       local_(ask_local_end(*queue_pair_)),
       // The depth asked for, on which the buffers and the completion queue count, even where the
       // device grants more.
@@ -63,7 +66,7 @@ VerbsPath::~VerbsPath() {
 }
 
 int VerbsPath::completions() const noexcept {
-  return static_cast<int>(services_.options.send_depth + services_.messages.receive_slots());
+  return static_cast<int>(services_.options.send_depth);
 }
 
 std::shared_ptr<DirectQueuePair> VerbsPath::make_direct_queue_pair() const {
@@ -76,36 +79,23 @@ std::shared_ptr<DirectTarget> VerbsPath::make_direct_target(
                                         source);
 }
 
-std::unique_ptr<PathBuffers> VerbsPath::make_buffers() const {
-  return std::make_unique<PathBuffers>(services_.rail->domain(), services_.messages,
-                                       services_.options.send_depth);
-}
-
-std::unique_ptr<rdma::QueuePair> VerbsPath::make_queue_pair(const PathBuffers& buffers) {
+std::unique_ptr<rdma::QueuePair> VerbsPath::make_queue_pair() {
   const auto queue = services_.poller->queue(rail());
-  rdma::QueuePairOptions options = services_.options;
-  options.receive_depth = services_.messages.receive_slots();
-  auto queue_pair = rdma::QueuePair::create(services_.rail->domain(), queue, queue, options);
+  auto queue_pair = rdma::QueuePair::create(services_.rail->domain(), queue, queue,
+                                            services_.options, receives_->queue());
   queue_pair->to_init();
-  for (std::uint32_t i = 0; i < options.receive_depth; ++i) {
-    post_receive_slot(*queue_pair, buffers, i);
-  }
   return queue_pair;
 }
 
-void VerbsPath::post_receive_slot(rdma::QueuePair& queue_pair, const PathBuffers& buffers,
-                                  std::uint32_t slot) {
-  ibv_sge element{.addr = reinterpret_cast<std::uint64_t>(buffers.receive_slot(slot).data()),
-                  .length = services_.messages.slot_nbytes(),
-                  .lkey = buffers.slots_lkey()};
-  ibv_recv_wr request{};
-  request.wr_id = kReceiveBit | slot;
-  request.sg_list = &element;
-  request.num_sge = 1;
-  ibv_recv_wr* bad = nullptr;
-  if (const int error = queue_pair.post_receive(request, &bad); error != 0) {
-    throw VerbsError(errno_message("cannot post a receive slot", error), error);
+// In error it gives back the buffer of a message that is coming in.
+void VerbsPath::end_queue_pair(std::unique_ptr<rdma::QueuePair> queue_pair) {
+  try {
+    queue_pair->to_error();
+  } catch (const VerbsError& error) {
+    if (!services_.rail->gone()) report(error.what());
   }
+  services_.poller->flush();
+  services_.poller->detach(rail(), queue_pair->number(), completions());
 }
 
 PathTerms VerbsPath::terms() const {
@@ -173,6 +163,14 @@ void VerbsPath::abandon(const std::string& cause) {
   abandon_now(cause);
 }
 
+void VerbsPath::on_last_receive() {
+  services_.poller->flush();  // completions know better what ended it
+  const std::lock_guard lock(group_->mutex);
+  break_down("the device put its queue pair in error", /*flushed_untouched=*/false,
+             /*peer_may_be_gone=*/true);
+  report_if_drained();
+}
+
 void VerbsPath::abandon_now(const std::string& cause) {
   break_down(cause, /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
   report_if_drained();
@@ -223,17 +221,14 @@ std::string VerbsPath::trouble() const {
 // Not with the lock held: a driver may take long. The path may be closed meanwhile.
 void VerbsPath::renew() {
   services_.poller->flush();  // what the old queue pair received is delivered before it goes
-  bool slept = false;
   {
     const std::lock_guard lock(group_->mutex);
     if (state_ == State::closed) return;
-    renewing_ = true;
-    slept = buffers_ == nullptr;
   }
-  const std::shared_ptr<void> ends(nullptr, [this](void*) { end_renewal(); });
-  auto fresh_buffers = slept ? make_buffers() : nullptr;
-  auto fresh = make_queue_pair(slept ? *fresh_buffers : *buffers_);
-  if (fresh->options().send_depth < send_queue_.depth()) {
+  auto fresh = make_queue_pair();
+  const rdma::QueuePairOptions& granted = fresh->options();
+  if (granted.send_depth < send_queue_.depth() ||
+      (granted.inline_bytes < EntryMemory::kShort && !entries_.has_messages())) {
     throw VerbsError("the device grants fewer work requests than before: close other queue pairs");
   }
   const LocalEnd local = ask_local_end(*fresh);
@@ -244,34 +239,21 @@ void VerbsPath::renew() {
     if (state_ == State::closed) {
       old = std::move(fresh);
     } else {
-      if (slept) buffers_ = std::move(fresh_buffers);
       old = std::exchange(queue_pair_, std::move(fresh));
       local_ = local;
       take_limits();
-      renewed_ = state_ != State::asleep;
+      renewed_ = true;
       state_ = State::unconnected;
       break_reported_ = false;
       served_ = false;
-      messages_sent_ = messages_taken_by_peer_ = messages_taken_ = messages_reported_ = 0;
+      messages_sent_ = messages_taken_by_peer_ = 0;
+      messages_taken_ = messages_held_ = messages_reported_ = 0;
       asked_.reset();
       tell_soon_ = false;
-      bare_writes_ = bare_writes_ && !renewed_;  // those before a sleep were carried out
-      send_slots_used_ = 0;
-      held_slots_.clear();
+      bare_writes_ = false;
     }
   }
-  if (old) services_.poller->detach(rail(), old->number(), completions());
-}
-
-// Who closed it meanwhile has left the buffers to this.
-void VerbsPath::end_renewal() noexcept {
-  bool closed = false;
-  {
-    const std::lock_guard lock(group_->mutex);
-    renewing_ = false;
-    closed = state_ == State::closed;
-  }
-  if (closed && buffers_) buffers_->deregister();
+  if (old) end_queue_pair(std::move(old));
 }
 
 bool VerbsPath::idle() const {
@@ -286,17 +268,11 @@ std::uint32_t VerbsPath::queue_pair_number() const {
 
 std::uint64_t VerbsPath::registered_nbytes() const {
   const std::lock_guard lock(group_->mutex);
-  return queue_pair_ ? buffers_->nbytes() : 0;
+  return queue_pair_ ? entries_.nbytes() : 0;
 }
 
 Settings VerbsPath::settings() const {
   const std::lock_guard lock(group_->mutex);
-  if (state_ == State::asleep) return last_settings_;
-  return settings_now();
-}
-
-// With the lock held.
-Settings VerbsPath::settings_now() const {
   if (!queue_pair_) return {};  // closed
   Settings all =
       settings_of(*queue_pair_, local_, remote_.slot_nbytes > 0 ? &remote_.queue_pair : nullptr);

@@ -26,8 +26,9 @@
 #include "engine/path/verbs/direct_queue_pair.hpp"
 #include "engine/path/verbs/job.hpp"
 #include "engine/path/verbs/matcher.hpp"
-#include "engine/path/verbs/path_buffers.hpp"
+#include "engine/path/verbs/entry_memory.hpp"
 #include "engine/path/verbs/path_group.hpp"
+#include "engine/path/verbs/receive_pool.hpp"
 #include "engine/path/verbs/send_queue.hpp"
 #include "engine/path/verbs/staged_messages.hpp"
 #include "engine/settings.hpp"
@@ -50,13 +51,13 @@ struct PathServices {
   std::shared_ptr<Board> board;
   rdma::QueuePairOptions options;
   MessageWindow messages{};
+  ReceivePools receives{};
 };
 
 class VerbsPath final : public CompletionSink, public std::enable_shared_from_this<VerbsPath> {
  public:
   // needs_renewal is called, from whatever thread polls, when the queue pair is in error and every
-  // posted work request has been given back; from whatever thread submits, when a job needs the
-  // queue pair that sleeps: renew() may follow. It must only pass the word on.
+  // posted work request has been given back: renew() may follow. It must only pass the word on.
   static std::shared_ptr<VerbsPath> create(PathServices services, std::shared_ptr<PathGroup> group,
                                            std::function<void()> needs_renewal);
   ~VerbsPath() override;
@@ -67,10 +68,12 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
 
   // Puts the queue pair in error, as if the device had: needs_renewal follows.
   void abandon(const std::string& cause);
+  // The device says that the queue pair, in error, takes no more messages.
+  void on_last_receive();
   // connect() to the fresh queue pair of the same peer.
   void reconnect(const rdma::QueuePairAddress& remote);
 
-  // Makes a fresh, unconnected queue pair, in the place of that which broke or sleeps; jobs
+  // Makes a fresh, unconnected queue pair, in the place of that which broke; jobs
   // submitted from now on wait for connect().
   void renew();
   // The queue pair cannot be had or connected for now: what waits fails. renew() may try again.
@@ -110,7 +113,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   VerbsPath& submit_message(Job&& job);  // without a wait; which has taken it
   // Offers memory with those keys to the peer's recv: `transfer` is done when the peer has read it.
   void offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
-             const RailKeys& rkeys, std::vector<std::byte> payload, const Deadline& deadline);
+             const RailKeys& rkeys, SendBuffer payload, const Deadline& deadline);
   // A recv of the Peer, from whatever rail its message comes.
   void receive(PostedReceive receive);
   void wait_for_room(const Deadline& deadline);
@@ -119,8 +122,8 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // Bytes of payload that travel inside a message.
   std::uint32_t eager_limit() const noexcept { return group_->eager_limit(); }
   bool idle() const;                        // nothing posted, nothing waiting to be
-  Settings settings() const;                // none once closed; asleep, those of before
-  std::uint32_t queue_pair_number() const;  // 0 once closed, and asleep
+  Settings settings() const;                // none once closed
+  std::uint32_t queue_pair_number() const;  // 0 once closed
   // A queue pair beside this one, for kernels; and one for kernels of the peer.
   std::shared_ptr<DirectQueuePair> make_direct_queue_pair() const;
   std::shared_ptr<DirectTarget> make_direct_target(const rdma::QueuePairAddress& source) const;
@@ -137,26 +140,13 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
 
   void on_completion(const ibv_wc& completion) noexcept override;
 
-  // --- a queue pair that nothing needs for a while is given back, and with it the registered
-  // memory (verbs_path_sleep.cpp). By the progress thread, and but for the last two with the lock
-  // of the group held --- Nothing is under way, and nothing waits.
-  bool at_rest() const noexcept;
-  Tally tally() const noexcept { return {.sent = messages_sent_, .taken = messages_taken_}; }
-  void drowse() noexcept { drowsy_ = true; }  // while at rest: jobs wait from now on
-  bool drowsy() const noexcept { return drowsy_; }
-  void rouse();  // they go on
-  // While at rest, here and at the peer. What it returns is for let_go(), without the lock.
-  std::unique_ptr<rdma::QueuePair> fall_asleep() noexcept;
-  void let_go(std::unique_ptr<rdma::QueuePair> queue_pair);
-  bool asleep() const;
-
   // --- for the group, with its lock held ---
   bool closed() const noexcept { return state_ == State::closed; }
   void enqueue(Job&& job);
   // As submit_message() and offer() do, without a wait. `payload` follows the message.
   void put_message(Job&& job);
   void put_offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
-                 const RailKeys& rkeys, std::vector<std::byte> payload = {});
+                 const RailKeys& rkeys, SendBuffer payload = {});
   // Changes when the queue pair breaks: what was asked for before is not answered any more.
   std::uint32_t epoch() const noexcept { return epoch_; }
   void abandon_now(const std::string& cause);  // abandon()
@@ -175,40 +165,35 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   }
   void advance_waiting();
   void fail_followers_of(RailIndex rail, std::uint64_t before, std::uint64_t upto);
-  void release_held_slots();
+  void release_credits();
 
  private:
-  enum class State { unconnected, up, broken, asleep, closed };
+  enum class State { unconnected, up, broken, closed };
   // Kept free in the send queue for returning credits, so that two full ends never wait for each
   // other.
   static constexpr std::uint32_t kReserve = 2;
-  static constexpr std::uint64_t kReceiveBit = std::uint64_t{1} << 63;  // in wr_id; else a ticket
 
   VerbsPath(PathServices services, std::shared_ptr<PathGroup> group,
             std::function<void()> needs_renewal);
-  std::unique_ptr<PathBuffers> make_buffers() const;
-  std::unique_ptr<rdma::QueuePair> make_queue_pair(const PathBuffers& buffers);
-  void end_renewal() noexcept;
+  std::unique_ptr<rdma::QueuePair> make_queue_pair();
+  void end_queue_pair(std::unique_ptr<rdma::QueuePair> queue_pair);
   int completions() const noexcept;
-  Settings settings_now() const;
   void take_limits();
 
   VerbsPath& message_path() noexcept;
-  bool may_post() const noexcept { return state_ == State::up && !drowsy_ && group_->settled(); }
+  bool may_post() const noexcept { return state_ == State::up && group_->settled(); }
   void advance_jobs();
   bool advance(Job& job);
   void finish(Job& job);
   void serve();
   void post_probe();
-  // nbytes: with its header.
-  bool message_fits(std::size_t nbytes) const noexcept;
+  bool peer_takes_message() const noexcept {
+    return messages_sent_ - messages_taken_by_peer_ < remote_.receive_slots;
+  }
   bool message_allowed(const Job& job) const noexcept;
-  void add_message(WorkChain& chain, Message message, std::span<const std::byte> payload,
-                   PostedChain& posted);
+  void add_message(WorkChain& chain, Message message, SendBuffer payload, PostedChain& posted);
   void post(WorkChain& chain, PostedChain&& posted);
   void return_credits();
-  void post_receive_slot(rdma::QueuePair& queue_pair, const PathBuffers& buffers,
-                         std::uint32_t slot);
 
   void on_post_refused(int error);
   void retire(std::uint64_t ticket);
@@ -221,9 +206,10 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   void report_if_drained();
   void count_as_done(std::uint64_t upto);
 
+  void take(const ibv_wc& completion) noexcept;
   void on_receive(const ibv_wc& completion);
   void on_credits(std::uint32_t more);
-  void on_message(std::uint32_t slot, std::uint32_t nbytes);
+  void on_message(std::span<const std::byte> bytes);
   void handle(const Message& message, std::span<const std::byte> payload);
   bool is_void() const noexcept;
   void on_data_message(Arrived&& arrived);
@@ -236,12 +222,13 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   }
 
   const PathServices services_;
+  const std::shared_ptr<ReceivePool> receives_;
   const std::shared_ptr<PathGroup> group_;  // its lock guards all below the statistics
   const std::function<void()> needs_renewal_;
-  std::unique_ptr<PathBuffers> buffers_;  // null while it sleeps
   PathStats stats_;
 
   std::unique_ptr<rdma::QueuePair> queue_pair_;
+  EntryMemory entries_;
   LocalEnd local_;  // of that one
   State state_ = State::unconnected;
   Reason close_reason_;
@@ -261,15 +248,13 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   std::uint32_t messages_sent_ = 0;
   std::uint32_t messages_taken_by_peer_ = 0;
   std::uint32_t messages_taken_ = 0;
+  std::uint32_t messages_held_ = 0;  // not said to be taken while too much waits for a recv
   std::uint32_t messages_reported_ = 0;
   std::optional<std::uint32_t> asked_;  // messages sent when the peer was asked to tell them taken
   bool tell_soon_ = false;              // the peer asks so
   bool bare_writes_ = false;            // see may_be_unseen()
-  std::uint32_t send_slots_used_ = 0;
-  std::uint32_t next_send_slot_ = 0;
-  std::array<std::byte, 64> inline_message_{};  // alive until posted: inline data is copied then
+  std::array<std::byte, EntryMemory::kShort> inline_message_{};  // alive until posted: inline data is copied then
 
-  std::vector<std::uint32_t> held_slots_;  // not posted again while too much waits for a recv
   // What the peer is asked to take, until it has: by a recv() there, or for a staged transfer.
   struct Offer {
     std::shared_ptr<Transfer> transfer;
@@ -294,19 +279,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   bool break_reported_ = false;
   std::atomic<bool> fruitless_{false};  // a repair did not make it serve again
   bool served_ = false;                 // the present queue pair
-  bool renewing_ = false;               // renew() uses the buffers
   bool renewed_ = false;  // has had another that broke: a fresh one must show that it works
-
-  // While the peer is asked whether it may sleep. Its end may go first, which looks like an error:
-  // what breaks the queue pair meanwhile counts if the peer does not agree.
-  bool drowsy_ = false;
-  struct Break {
-    std::string cause;
-    bool flushed_untouched;
-    bool peer_may_be_gone;
-  };
-  std::optional<Break> put_off_;
-  Settings last_settings_;  // of the queue pair that went
 };
 
 }  // namespace zerohop::engine

@@ -84,12 +84,17 @@ Failure verbs_failure(const std::string& message, int code, Effect effect) {
 }  // namespace
 
 void VerbsPath::on_completion(const ibv_wc& completion) noexcept {
+  take(completion);
+  if (ReceivePool::is_receive(completion)) receives_->post(completion.wr_id);
+}
+
+void VerbsPath::take(const ibv_wc& completion) noexcept {
   const std::lock_guard lock(group_->mutex);
   if (!queue_pair_ || completion.qp_num != queue_pair_->number()) return;  // of a replaced one
   try {
     if (completion.status != IBV_WC_SUCCESS) {
       on_error(completion);
-    } else if ((completion.wr_id & kReceiveBit) != 0) {
+    } else if (ReceivePool::is_receive(completion)) {
       on_receive(completion);
     } else {
       retire(completion.wr_id);
@@ -106,18 +111,17 @@ void VerbsPath::retire(std::uint64_t last_ticket) {
   PostedChain chain;
   std::uint64_t ticket = 0;
   while (send_queue_.pop_until(last_ticket, chain, ticket)) {
-    if (chain.message_slot) --send_slots_used_;
     if (chain.job > 0) jobs_done_ = chain.job;
     if (chain.probe) serve();
     if (!chain.transfer) continue;
-    if (chain.atomic) chain.transfer->set_result(buffers_->result(send_queue_.index(ticket)));
+    if (chain.atomic) chain.transfer->set_result(entries_.result(send_queue_.index(ticket)));
     chain.transfer->note_progress();
     chain.transfer->drop();
   }
 }
 
 void VerbsPath::on_error(const ibv_wc& completion) {
-  const bool is_receive = (completion.wr_id & kReceiveBit) != 0;
+  const bool is_receive = ReceivePool::is_receive(completion);
   if (state_ == State::up) {
     const std::string cause = cause_of(completion, *services_.rail);
     const bool refused = !is_receive && refused_in_order(completion.status);
@@ -132,10 +136,6 @@ void VerbsPath::on_error(const ibv_wc& completion) {
 void VerbsPath::break_down(const std::string& cause, bool flushed_untouched,
                            bool peer_may_be_gone) {
   if (state_ != State::up) return;
-  if (drowsy_) {
-    if (!put_off_) put_off_ = {cause, flushed_untouched, peer_may_be_gone};
-    return;
-  }
   state_ = State::broken;
   ++epoch_;
   break_cause_ = cause;
@@ -166,7 +166,6 @@ void VerbsPath::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {
   PostedChain chain;
   std::uint64_t ticket = 0;
   while (send_queue_.pop_until(last_ticket, chain, ticket)) {
-    if (chain.message_slot) --send_slots_used_;
     if (!chain.transfer) continue;
     const bool untouched = flushed ? flushed_untouched_ : refused_in_order(status);
     Effect effect = untouched ? Effect::nothing : Effect::all;
@@ -266,23 +265,19 @@ void VerbsPath::fail_followers_of(RailIndex other, std::uint64_t before, std::ui
 bool VerbsPath::close(Reason reason) {
   services_.poller->flush();  // what has arrived is not lost with the connection
   std::unique_ptr<rdma::QueuePair> queue_pair;
-  bool renews = false;
   {
     const std::lock_guard lock(group_->mutex);
     if (state_ == State::closed) return false;
-    renews = renewing_;
     if (state_ == State::up && group_->rails() > 1) group_->unsettle(rail());
     state_ = State::closed;
-    drowsy_ = false;
     close_reason_ = reason;
     queue_pair = std::move(queue_pair_);
-    held_slots_.clear();
     group_->set_serving(rail(), false);
     fruitless_.store(true, std::memory_order_relaxed);
   }
-  if (queue_pair) services_.poller->detach(rail(), queue_pair->number(), completions());
-  queue_pair.reset();  // from here on the device touches no memory of this path
-  if (buffers_ && !renews) buffers_->deregister();
+  // From here on the device touches no memory of this path.
+  if (queue_pair) end_queue_pair(std::move(queue_pair));
+  entries_.deregister();
 
   const std::lock_guard lock(group_->mutex);
   PostedChain chain;

@@ -44,12 +44,10 @@ Failure failure_at_peer(const std::string& peer, std::uint32_t value) {
 }  // namespace
 
 void VerbsPath::on_receive(const ibv_wc& completion) {
-  const auto slot = static_cast<std::uint32_t>(completion.wr_id & ~kReceiveBit);
   if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
     on_credits(::ntohl(completion.imm_data) - messages_taken_by_peer_);
-    if (state_ == State::up) post_receive_slot(*queue_pair_, *buffers_, slot);
   } else {
-    on_message(slot, completion.byte_len);
+    on_message(receives_->message(completion));
   }
 }
 
@@ -61,17 +59,17 @@ void VerbsPath::on_credits(std::uint32_t more) {
   if (asked_ && static_cast<std::int32_t>(messages_taken_by_peer_ - *asked_) >= 0) asked_.reset();
 }
 
-void VerbsPath::on_message(std::uint32_t slot, std::uint32_t nbytes) {
-  const std::span<const std::byte> bytes = buffers_->receive_slot(slot).first(nbytes);
+void VerbsPath::on_message(std::span<const std::byte> bytes) {
+  // The buffers are there for all: a peer that sends more than it may would take them from others.
+  if (messages_taken_ + messages_held_ - messages_reported_ >= services_.messages.slots)
+    refuse_message("it was not given credit for it");
   const Message message = decode(bytes);
   on_credits(static_cast<std::uint16_t>(message.taken - messages_taken_by_peer_));
   handle(message, bytes.subspan(std::min<std::size_t>(bytes.size(), sizeof message)));
   stats_.messages_in.fetch_add(1, std::memory_order_relaxed);
-  if (state_ != State::up && state_ != State::unconnected) return;
   if (group_->matcher.waiting_nbytes() > kMaxWaiting) {
-    held_slots_.push_back(slot);  // the sender runs out of slots and waits for a recv here
+    ++messages_held_;  // the sender runs out of credits and waits for a recv here
   } else {
-    post_receive_slot(*queue_pair_, *buffers_, slot);
     ++messages_taken_;
   }
 }
@@ -174,16 +172,13 @@ void VerbsPath::receive(PostedReceive receive) {
   VerbsPath* const came_by = group_->path(arrived->rail);
   if (receive.seal) *receive.seal = arrived->seal;
   (came_by ? came_by : this)->deliver(receive, arrived->message, arrived->payload);
-  group_->release_held_slots();
+  group_->release_credits();
 }
 
-void VerbsPath::release_held_slots() {
-  if (state_ != State::up || held_slots_.empty()) return;
+void VerbsPath::release_credits() {
+  if (state_ != State::up || messages_held_ == 0) return;
   if (group_->matcher.waiting_nbytes() > kMaxWaiting) return;
-  for (const std::uint32_t slot : std::exchange(held_slots_, {})) {
-    post_receive_slot(*queue_pair_, *buffers_, slot);
-    ++messages_taken_;
-  }
+  messages_taken_ += std::exchange(messages_held_, 0);
   return_credits();
 }
 

@@ -13,7 +13,6 @@ namespace {
 
 // Callers wait when this many jobs are in line: memory stays bounded however many they post.
 constexpr std::size_t kMaxJobs = 256;
-constexpr std::uint32_t kMaxInlineMessage = 64;
 
 constexpr std::uint32_t message_header_nbytes(MessageKind kind) {
   // A notification uses no more than the first half of the structure.
@@ -35,7 +34,7 @@ bool VerbsPath::submit_at_once(const std::shared_ptr<Transfer>& transfer, const 
   const std::lock_guard lock(group_->mutex);
   const bool has_room = may_post() && jobs_.empty() && send_queue_.room() > kReserve + 1;
   if (!has_room || range.run.nbytes > limits_.max_message) return false;
-  if (message && !message_fits(message_header_nbytes(message->kind))) return false;
+  if (message && !peer_takes_message()) return false;
   const bool is_write = range.opcode == IBV_WR_RDMA_WRITE;
   if (message) RouteStats::add(transfer->route().stats->notifications, 1);
   transfer->count(is_write ? Operation::write : Operation::read, group_->peer_name);
@@ -93,7 +92,7 @@ void VerbsPath::wait_for_room(const Deadline& deadline) {
 }
 
 void VerbsPath::offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
-                      const RailKeys& rkeys, std::vector<std::byte> payload,
+                      const RailKeys& rkeys, SendBuffer payload,
                       const Deadline& deadline) {
   VerbsPath* taken = this;
   {
@@ -105,9 +104,9 @@ void VerbsPath::offer(const std::shared_ptr<Transfer>& transfer, const Message& 
 }
 
 void VerbsPath::put_offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
-                          const RailKeys& rkeys, std::vector<std::byte> payload) {
+                          const RailKeys& rkeys, SendBuffer payload) {
   if (state_ == State::closed) close_reason_(Effect::nothing).raise();
-  const bool staged = payload.size() >= sizeof(std::uint64_t);  // its key, before the seal
+  const bool staged = payload.payload().size() >= sizeof(std::uint64_t);  // its key, before the seal
   if (!staged && rkeys[rail()] == 0) {
     throw VerbsError("the device that messages to peer '" + group_->peer_name +
                      "' go by now does not reach the memory of this send(): try again");
@@ -133,11 +132,9 @@ void VerbsPath::enqueue(Job&& job) {
   if (state_ == State::broken && job.started()) {
     return cut_off(job.transfer(), Effect::some, IBV_WC_WR_FLUSH_ERR);
   }
-  const bool no_room = state_ != State::asleep && !drowsy_;
-  if (no_room) stats_.queue_full.fetch_add(1, std::memory_order_relaxed);
+  stats_.queue_full.fetch_add(1, std::memory_order_relaxed);
   jobs_.push_back(std::move(job));
   jobs_waiting_.store(jobs_.size());
-  if (state_ == State::asleep && jobs_.size() == 1) needs_renewal_();
 }
 
 void VerbsPath::advance_jobs() {
@@ -168,10 +165,10 @@ bool VerbsPath::advance(Job& job) {
     WorkChain chain(send_queue_.room() - kReserve, limits_.max_sge);
     PostedChain posted{.transfer = job.transfer(), .atomic = job.is_atomic()};
     job.fill(chain, limits_,
-             buffers_->result_element(send_queue_.index(send_queue_.next_ticket())));
+             entries_.result_element(send_queue_.index(send_queue_.next_ticket())));
     if (job.is_bare_write() && !services_.rail->software()) bare_writes_ = true;
     if (job.data_done() && !job.message_done() && !chain.full() && message_allowed(job)) {
-      add_message(chain, job.message(), job.payload(), posted);
+      add_message(chain, job.message(), job.take_payload(), posted);
       if (job.message_needs_fence()) chain.back().send_flags |= IBV_SEND_FENCE;
       job.message_posted();
     }
@@ -183,44 +180,41 @@ bool VerbsPath::advance(Job& job) {
   return true;
 }
 
-bool VerbsPath::message_fits(std::size_t nbytes) const noexcept {
-  const bool remote_slot_free = messages_sent_ - messages_taken_by_peer_ < remote_.receive_slots;
-  const bool fits_inline = nbytes <= std::min(limits_.inline_bytes, kMaxInlineMessage);
-  return remote_slot_free && (fits_inline || send_slots_used_ < services_.messages.send_slots());
-}
-
 bool VerbsPath::message_allowed(const Job& job) const noexcept {
   if (job.fence() != nullptr && !group_->passed(*job.fence())) return false;
-  return message_fits(message_header_nbytes(job.message().kind) + job.payload().size());
+  return peer_takes_message();
 }
 
-void VerbsPath::add_message(WorkChain& chain, Message message, std::span<const std::byte> payload,
+void VerbsPath::add_message(WorkChain& chain, Message message, SendBuffer payload,
                             PostedChain& posted) {
-  const std::uint32_t header = message_header_nbytes(message.kind);
-  const auto nbytes = header + static_cast<std::uint32_t>(payload.size());
-  ibv_send_wr& request = chain.add(IBV_WR_SEND);
-  std::byte* bytes = inline_message_.data();
-  if (nbytes <= std::min(limits_.inline_bytes, kMaxInlineMessage)) {
-    request.send_flags |= IBV_SEND_INLINE;
-  } else {
-    // Slots are freed in the order they are taken: the queue completes in order.
-    bytes = buffers_->send_slot(next_send_slot_++ % services_.messages.send_slots()).data();
-    ++send_slots_used_;
-    posted.message_slot = true;
-  }
   message.taken = static_cast<std::uint16_t>(messages_taken_);
   messages_reported_ = messages_taken_;
-  tell_soon_ = tell_soon_ && !held_slots_.empty();
+  tell_soon_ = tell_soon_ && messages_held_ > 0;
   if (message.kind == MessageKind::notify_and_tell) {
     // One question at a time: so many answers fit into the receive slots.
     if (asked_) message.kind = MessageKind::notify;
     if (!asked_) asked_ = messages_sent_ + 1;
   }
-  std::memcpy(bytes, &message, header);
-  if (!payload.empty()) std::memcpy(bytes + header, payload.data(), payload.size());
-  chain.add_element(reinterpret_cast<std::uint64_t>(bytes), nbytes, buffers_->slots_lkey());
   ++messages_sent_;
   bare_writes_ = false;
+  const std::uint32_t header = message_header_nbytes(message.kind);
+  const std::span<const std::byte> behind = payload.payload();
+  const auto nbytes = header + static_cast<std::uint32_t>(behind.size());
+  ibv_send_wr& request = chain.add(IBV_WR_SEND);
+  if (nbytes > EntryMemory::kShort) {
+    std::memcpy(payload.begin(), &message, header);
+    chain.add_element(reinterpret_cast<std::uint64_t>(payload.begin()), nbytes,
+                      payload.lkey(rail()));
+    posted.message = std::move(payload);
+    return;
+  }
+  const bool inlined = nbytes <= limits_.inline_bytes;
+  std::byte* const bytes = inlined ? inline_message_.data()
+                                   : entries_.message(send_queue_.index(send_queue_.next_ticket()));
+  std::memcpy(bytes, &message, header);
+  if (!behind.empty()) std::memcpy(bytes + header, behind.data(), behind.size());
+  if (inlined) request.send_flags |= IBV_SEND_INLINE;
+  chain.add_element(reinterpret_cast<std::uint64_t>(bytes), nbytes, entries_.lkey());
 }
 
 void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
@@ -244,13 +238,13 @@ void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
 void VerbsPath::return_credits() {
   // Every message of ours tells it along the way; this is for when we send none.
   const std::uint32_t enough = tell_soon_ ? 1 : services_.messages.credit_every();
-  if (state_ != State::up || drowsy_ || messages_taken_ - messages_reported_ < enough) return;
+  if (state_ != State::up || messages_taken_ - messages_reported_ < enough) return;
   if (send_queue_.room() == 0) return;  // the next completion makes room and comes back here
   WorkChain chain(1, 1);
   // A write of no bytes: the immediate says it all, and its completion makes the peer go on.
   chain.add(IBV_WR_RDMA_WRITE_WITH_IMM).imm_data = ::htonl(messages_taken_);
   messages_reported_ = messages_taken_;
-  tell_soon_ = tell_soon_ && !held_slots_.empty();
+  tell_soon_ = tell_soon_ && messages_held_ > 0;
   post(chain, PostedChain{});
 }
 

@@ -1,0 +1,74 @@
+#include "engine/path/verbs/send_pool.hpp"
+
+#include <algorithm>
+#include <mutex>
+
+#include "base/error.hpp"
+
+namespace zerohop::engine {
+
+SendBuffer& SendBuffer::operator=(SendBuffer&& other) noexcept {
+  std::swap(pool_, other.pool_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(index_, other.index_);
+  std::swap(nbytes_, other.nbytes_);
+  return *this;
+}
+
+SendBuffer::~SendBuffer() {
+  if (pool_) pool_->give_back(index_);
+}
+
+void SendBuffer::append(std::span<const std::byte> more) noexcept {
+  std::ranges::copy(more, bytes_.begin() + static_cast<std::ptrdiff_t>(sizeof(Message) + nbytes_));
+  nbytes_ += more.size();
+}
+
+std::uint32_t SendBuffer::lkey(RailIndex rail) const noexcept { return pool_->lkey(index_, rail); }
+
+SendBuffer SendPool::take(std::size_t nbytes) {
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!free_.empty()) {
+        const std::uint32_t index = free_.back();
+        free_.pop_back();
+        return {shared_from_this(), blocks_[index / kBlock]->buffer(index % kBlock), index, nbytes};
+      }
+    }
+    grow();
+  }
+}
+
+// The devices are asked without the lock.
+void SendPool::grow() {
+  auto block = std::make_unique<MessageBuffers>(kBlock, sizeof(Message) + payload_nbytes_);
+  for (const auto& rail : rails_) block->add_device(rail->gone() ? nullptr : rail->domain());
+  const std::lock_guard lock(mutex_);
+  const auto first = static_cast<std::uint32_t>(blocks_.size()) * kBlock;
+  free_.reserve(first + kBlock);
+  blocks_.push_back(std::move(block));
+  for (std::uint32_t i = 0; i < kBlock; ++i) free_.push_back(first + i);
+}
+
+std::uint32_t SendPool::lkey(std::uint32_t index, RailIndex rail) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return blocks_[index / kBlock]->lkey(rail);
+}
+
+void SendPool::give_back(std::uint32_t index) noexcept {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(index);
+}
+
+std::size_t SendPool::nbytes() const {
+  const std::lock_guard lock(mutex_);
+  return blocks_.empty() ? 0 : blocks_.size() * blocks_.front()->nbytes();
+}
+
+void SendPool::let_go() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const auto& block : blocks_) block->deregister();
+}
+
+}  // namespace zerohop::engine
