@@ -238,7 +238,7 @@ TEST_CASE_FIXTURE(Choice, "a process without a GPU leaves it to the device") {
 TEST_CASE_FIXTURE(Choice, "a GPU with other addresses for the host's memory does not copy it") {
   cuda.attributes[driver::kCudaSameRegisteredAddress] = 0;
   const Memory theirs = far(0);
-  CHECK(contains(why_not(ours, theirs), "has other addresses for the host's memory"));
+  CHECK(contains(why_not(ours, theirs), "has other addresses for host memory"));
   finish(write(*to_right, ours, theirs.remote()));
 }
 

@@ -67,7 +67,7 @@ TEST_CASE("who closes is told whether a thread was stopped or a GPU has not got 
   guest.hazards().hold(entry.slot);
   claim.reset();
   CHECK_FALSE(settle());
-  CHECK(told.find("the stream that they are in has not got there yet") != std::string::npos);
+  CHECK(told.find("their stream has not reached them yet") != std::string::npos);
   guest.hazards().let_go(entry.slot);
   CHECK(settle());
   CHECK(told.empty());
