@@ -100,7 +100,7 @@ TEST_CASE("a peer that is lost after a mismatch and before its last answer ends 
 
   (*line).end();
   const std::string text = error_of(differs);
-  CHECK(text.find("brought other bytes than were there") != std::string::npos);  // what was found
+  CHECK(text.find("delivered wrong data") != std::string::npos);  // what was found
 }
 
 TEST_CASE("checks of a lost peer end as its own, and notify nobody") {

@@ -87,7 +87,7 @@ TEST_CASE_FIXTURE(Streams, "a stream goes on when nothing comes in its time, and
   const auto waiting = right.wait_notify_on(reader, 9, true, 0.01);
   while (!cuda.copies.run(reader)) std::this_thread::yield();
   CHECK(contains(error_of(waiting),
-                 "waited for notification slot 9, which did not come in 0.01 s; it goes on"));
+                 "waited for notification slot 9, which did not come in 0.01 s; it continues"));
   CHECK(reports == 1);
 }
 
