@@ -2,8 +2,8 @@
 //
 // Handshake, symmetric except for who starts:
 //   prologue    8 bytes magic and version, 32 bytes ephemeral X25519 public key     (plaintext)
-// proof      24 random bytes that begin the stream, then an empty first frame: only a side that has
-// the address's secret can produce it
+//   proof       24 random bytes that begin the stream, then an empty first frame: only a side that
+//               has the address's secret can produce it
 // The initiator sends its prologue at once; the acceptor stays silent until it has seen it. See
 // cipher.hpp for the keys. A frame is the 32-bit little-endian length of the ciphertext,
 // authenticated with it, followed by the ciphertext.
