@@ -1,4 +1,5 @@
-// Connections that have not said who they are: bounded in number and in time, whoever listens.
+// Connections that have not identified themselves: bounded in number and in time, for every
+// listener.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -135,7 +136,7 @@ TEST_CASE("out of descriptors it rests, and goes on") {
   ::close(next);
   (void)Error("UBSAN looks at the first object of a type through a pipe, which takes descriptors")
       .code();
-  // One more, and then none.
+  // One more, then none.
   const rlimit few{static_cast<rlim_t>(next) + 1, before.rlim_max};
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
   int code = 0;

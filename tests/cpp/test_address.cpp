@@ -1,4 +1,4 @@
-// The address value: what a user passes on must come back whole or be refused with the cause.
+// The address value: what a user passes on must arrive intact or be refused with the cause.
 #include <doctest/doctest.h>
 
 #include <string>

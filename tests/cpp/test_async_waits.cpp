@@ -1,5 +1,5 @@
-// Who waits without a thread: whom a put tells, what happens when the board has forgotten the order
-// of puts, and who is counted as a sleeper.
+// Waits without a thread: which ones a put wakes, what happens once the board has forgotten the
+// order of puts, and which ones count as sleepers.
 #include <doctest/doctest.h>
 
 #include <cstdint>

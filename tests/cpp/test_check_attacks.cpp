@@ -1,4 +1,4 @@
-// A peer that is asked for checksums, and asks, as no Endpoint does: here it is made by hand.
+// A hand-made peer that answers and asks for checksums as no Endpoint does.
 #include <doctest/doctest.h>
 
 #include <cstdint>

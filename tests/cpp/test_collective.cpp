@@ -1,5 +1,5 @@
-// What collectives are made of, between two ranks: the log of calls, the barrier's steps, and
-// exchanges, which stop for whatever is not theirs to decide.
+// The parts of collectives, between two ranks: the call log, the barrier's steps, and exchanges,
+// which stop for whatever they cannot handle.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -90,7 +90,7 @@ TEST_CASE_FIXTURE(Pair, "a barrier ends when both have come, and stops for what 
   other.log->add({.kind = Kind::gather});
   const std::uint32_t slot = kFirst + Barrier::kSteps;
   right.wait_notify(slot, 1, false, soon());
-  right.notify({slot, Barrier::kLost + 7});  // as if the first one said that, instead
+  right.notify({slot, Barrier::kLost + 7});  // as if the first one had sent that instead
   const auto told = run(second, kSoon);
   CHECK(told.news == Barrier::News::told);
   CHECK(told.rank == 7);
@@ -207,7 +207,7 @@ TEST_CASE_FIXTURE(Exchanged, "a message tells of room, whether or not anybody ta
   CHECK(run(one_more, kAtOnce).news == Exchange::News::full);
   Begun taking(others, {move(0, source)}, {move(0, target)}, false);
   CHECK(run(taking, kSoon).news == Exchange::News::complete);
-  // It was sent before the other was taken.
+  // It was sent before the other was consumed.
   CHECK(run(one_more, Deadline::Seconds{0.05}).news == Exchange::News::full);
   Begun telling(others, {move(0, source, 2)}, {}, false);
   CHECK(run(telling, kSoon).news == Exchange::News::complete);

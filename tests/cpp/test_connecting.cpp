@@ -1,4 +1,4 @@
-// Connecting when one side cannot make what it needs: both sides learn it, soon and in words.
+// Connecting when one side lacks resources: both sides get a clear error soon.
 #include <doctest/doctest.h>
 #include <poll.h>
 
@@ -23,7 +23,7 @@ constexpr double kSoon = 5.0;  // seconds: the promise
 void out_of_locked_memory() { throw RegistrationError("no more memory may be locked"); }
 void out_of_memory() { throw std::bad_alloc(); }
 
-// Answers the first Hello by a Bye, and never dials.
+// Answers the first Hello with a Bye, and never dials.
 class Yielder {
  public:
   Yielder() : listener_(listen_tcp("127.0.0.1")) {
@@ -97,7 +97,7 @@ TEST_CASE("dialling again after giving way may fail at once: every caller that w
   const auto first = dialler.control->connect(yielder.address);
   const auto second = dialler.control->connect(yielder.address);
   yielder.answer_one(Bye{.reason = "the other goes on", .cause = Bye::kCrossing});
-  // The peer of the first dial has been made; the one of the second, a second later, cannot be.
+  // The peer of the first dial was created; that of the second, a second later, cannot be.
   dialler.broken = &out_of_locked_memory;
   for (const auto& attempt : {first, second}) {
     const std::string failure = dialler.failure(attempt, kSoon);

@@ -1,4 +1,4 @@
-// Control messages: round trips, and damaged bytes that must never do more than throw.
+// Control messages: round trips, and damaged bytes that must only ever throw.
 #include <doctest/doctest.h>
 
 #include <optional>
@@ -55,7 +55,7 @@ std::vector<ControlMessage> one_of_each() {
           Slept{1}};
 }
 
-// The message, or nothing when the bytes were refused as such.
+// The message, or nothing if the bytes were refused properly.
 std::optional<ControlMessage> try_decode(std::span<const std::byte> bytes) {
   try {
     return decode_control_message(bytes);
@@ -161,7 +161,7 @@ TEST_CASE("text is fit to be shown, whatever its sender has made of it") {
             .refusal == shown);
   CHECK(std::get<SummedUp>(decode_control_message(encode(SummedUp{.sums = {}, .refusal = raw})))
             .refusal == shown);
-  // What is looked up is not shown.
+  // Keys are looked up, not displayed.
   CHECK(std::get<Lookup>(decode_control_message(encode(Lookup{1, raw}))).name == raw);
 }
 
@@ -184,7 +184,7 @@ TEST_CASE("random bytes never do more than throw ProtocolError") {
       ++accepted;
     }
   }
-  CHECK(accepted > 0);  // a Heartbeat, for one, is nine bytes of which eight are free
+  CHECK(accepted > 0);  // a Heartbeat, for example, is nine bytes, of which eight are free
 }
 
 TEST_CASE("an unknown kind is named") {

@@ -1,4 +1,4 @@
-// What an adapter says by itself, and what is left when it fails: on soft0 with a script.
+// Asynchronous events of an adapter, and what works after it fails: on a scripted soft0.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using namespace zerohop::engine;
 
 constexpr double kPromise = 5.0;  // seconds, from the loss to PeerLost
 
-// Collects what is reported.
+// Collects reports.
 class Reports {
  public:
   Reports() : former_(set_report_sink(&Reports::take)) { texts().clear(); }
@@ -82,7 +82,7 @@ struct Fixture {
     REQUIRE(transfer->wait(soon()));
     (void)transfer->result();
   }
-  // The event of that type, once it has come.
+  // The event of that type, once it has arrived.
   DeviceEvent await(const std::string& type) {
     std::vector<DeviceEvent> found;
     REQUIRE(eventually([&] {
@@ -249,7 +249,7 @@ TEST_CASE("a device that is lost ends its connections, is left alone, and nothin
     CHECK(eventually([&] { return !to_left->alive(); }, Deadline::Seconds{kPromise}));
     CHECK(Reports::count(loss.cause) == 1);
 
-    // Later operations say what is to be done.
+    // Later operations name the remedy.
     const auto address = right.address().to_bytes();
     for (const std::function<void()>& later : std::vector<std::function<void()>>{
              [&] { (void)left.connect(address, soon()); }, [&] { (void)left.accept(soon()); },
@@ -261,7 +261,7 @@ TEST_CASE("a device that is lost ends its connections, is left alone, and nothin
     CHECK_THROWS_AS(right.connect(left.address().to_bytes(), soon()), PeerLost);
     CHECK_THROWS_AS((void)left.wait_notify(1, 1, true, soon()), PeerLost);
 
-    // Its descriptors may stay readable; the thread, which still answers, does not look at them.
+    // Its descriptors may stay readable; the thread, which still answers, ignores them.
     const int looks = device.looks();
     for (int i = 0; i < 20; ++i) {
       CHECK_THROWS_AS(right.connect(left.address().to_bytes(), soon()), PeerLost);
@@ -273,7 +273,7 @@ TEST_CASE("a device that is lost ends its connections, is left alone, and nothin
   }
 }
 
-// The kernel removes an RDMA device when nobody has it open any more, and not before.
+// The kernel removes an RDMA device only when no process has it open any more.
 TEST_CASE("a closed Endpoint lets go of its device, whatever arrays are kept") {
   Fixture f;
   f.check_a_write();

@@ -239,7 +239,7 @@ TEST_CASE("any call may fail: a CudaError comes out and nothing is leaked") {
     if (fake.failed.empty()) break;
     failed.push_back(fake.failed);
     CAPTURE(fake.failed);
-    // A refusal there only says that the memory is of another kind.
+    // A refusal there only means that the memory is of another kind.
     CHECK(code == (fake.failed == "memory_retain_allocation" ? 0 : 999));
   }
   for (const char* function :

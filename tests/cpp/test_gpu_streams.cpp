@@ -1,5 +1,5 @@
-// Transfers in the order of streams of the program, and streams that wait for them: on a table
-// without a GPU, where a stream does nothing before the test runs it.
+// Transfers in stream order, and streams that wait for them: on fake CUDA, where a stream does
+// nothing until the test runs it.
 #include <atomic>
 #include <thread>
 
@@ -115,7 +115,7 @@ TEST_CASE_FIXTURE(Streams, "closing ends what streams wait for") {
 
 TEST_CASE("what a wait on a GPU that failed may still write stays for good") {
   const Reports told;
-  FakeCuda cuda;  // without AllGivenBack: not all is
+  FakeCuda cuda;  // without AllGivenBack: not all is freed
   void* reader = cuda.copies.program_stream();
   {
     engine::Endpoint alone{near("alone", cuda)};
@@ -127,14 +127,14 @@ TEST_CASE("what a wait on a GPU that failed may still write stays for good") {
     CHECK_FALSE(cuda.copies.run(reader));
     CHECK(cuda.urgent_streams == 1);
     cuda.error = 700;
-    cuda.fail_at = cuda.calls + 1;  // of who looks what became of it
+    cuda.fail_at = cuda.calls + 1;  // of the thread that polls the result
     CHECK(contains(error_of(waiting), "CUDA_ERROR_FAKE"));
     CHECK(reports == 1);
   }
   for (const Deadline moment = within(0.1); cuda.retained > 0 && !moment.passed();) {
     std::this_thread::yield();
   }
-  CHECK_FALSE(cuda.copies.run(reader));  // looks at the word, and would write how it ended
+  CHECK_FALSE(cuda.copies.run(reader));  // reads the word, and would write its result
 }
 
 TEST_CASE_FIXTURE(Streams, "a stream waits for a transfer, whoever makes it") {
@@ -192,7 +192,7 @@ TEST_CASE_FIXTURE(Streams, "streams are in no order among each other, but behind
   finish(other);
   CHECK(right.peek_notify(2) == 2);
   CHECK_FALSE(first->done());
-  // Without a stream: behind everything, and whoever follows is behind it.
+  // Without a stream: after everything, and later calls follow it.
   const auto third = to_right->notify({3, 3});
   CHECK_FALSE(third->wait(within(0.02)));
   REQUIRE(cuda.copies.run(writer));

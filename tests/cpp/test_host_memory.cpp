@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
-// A folder that stands for the root of a file system.
+// A folder that serves as the file system root.
 class Root {
  public:
   Root() {
@@ -75,7 +75,7 @@ TEST_CASE("where nothing is told nothing is limited") {
 }
 
 TEST_CASE("a buffer that this machine has no memory for is refused before a page is taken") {
-  // Should the check be missing, this limit stops the allocation instead of the machine.
+  // If the check were missing, this limit would stop the allocation instead of the machine.
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   const rlimit small{1 << 20, before.rlim_max};

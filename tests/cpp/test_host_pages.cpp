@@ -1,4 +1,4 @@
-// Pages of the host that are locked for GPUs, by blocks, up to a limit, by many threads at once.
+// Host pages locked for GPUs, in blocks, up to a limit, by many threads at once.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ namespace {
 using gpu::HostPages;
 using gpu::PageLock;
 
-// The table touches no page: so there need be none.
+// The table touches no page, so none need exist.
 constexpr std::uint64_t kBase = std::uint64_t{1} << 44;
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kBlock = PageLock::kBlock;

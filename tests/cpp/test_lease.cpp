@@ -1,4 +1,4 @@
-// What many threads use until one closes it.
+// An object used by many threads until one closes it.
 #include <doctest/doctest.h>
 
 #include <atomic>

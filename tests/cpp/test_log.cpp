@@ -1,4 +1,4 @@
-// What the log is told of connections and routes, and how often.
+// What is logged about connections and routes, and how often.
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
@@ -16,7 +16,7 @@ struct Line {
   std::string text;
 };
 
-// Keeps the log for as long as it lives; one at a time.
+// Collects the log during its lifetime; one at a time.
 class Keeper {
  public:
   Keeper() {

@@ -1,5 +1,5 @@
-// A Peer as a process of this host: what it does while the other end cannot or will not answer, and
-// how it rings.
+// A Peer as a process of this host: its behaviour while the other end cannot or will not answer,
+// and how it rings.
 #include <doctest/doctest.h>
 
 #include <span>
@@ -13,7 +13,7 @@ using namespace zerohop::engine;
 
 namespace {
 
-// Nobody serves its local server but the test.
+// Only the test serves its local server.
 struct Owner {
   Board board;
   std::shared_ptr<shm::Exposures> exposures = std::make_shared<shm::Exposures>();
@@ -103,7 +103,7 @@ TEST_CASE("what was reached is known until its owner closes it or either side le
   SUBCASE("forgotten now and then") {
     CHECK(neighbour.sweep() > 0);
     CHECK(neighbour.known(key) == nullptr);
-    CHECK(neighbour.sweep() == 0);  // a look at what ended, not at what is there
+    CHECK(neighbour.sweep() == 0);  // visits what ended, not all that exists
   }
   SUBCASE("forgotten with the session") {
     neighbour.leave();

@@ -114,7 +114,7 @@ TEST_CASE("all ports are tried, or the one that is asked for") {
   CHECK(contains(refusal([] { ports_to_try(0, {}, "mlx5_0"); }, EINVAL), "mlx5_0 has no port"));
 }
 
-// Of a device with these ports: what the wish leads to.
+// The choice for that wish among these ports.
 struct TwoPorts {
   testing::FakeVerbs fake;
   TwoPorts() { fake.adapters[0].ports = {fake.port, fake.port}; }

@@ -1,4 +1,4 @@
-// Recordings: what transfers and notifications leave in one, and what happens when it is full.
+// Recordings: the events of transfers and notifications, and what happens when it is full.
 #include <algorithm>
 #include <thread>
 
@@ -19,7 +19,7 @@ struct Recorded {
   std::uint32_t slot, value;
 };
 
-// Records for as long as it lives; one at a time.
+// Records during its lifetime; one at a time.
 class Recorder {
  public:
   explicit Recorder(std::size_t most = 100) : recording_(std::make_shared<Recording>(most)) {

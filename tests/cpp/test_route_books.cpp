@@ -1,4 +1,4 @@
-// What was counted with a Peer stays when it is gone.
+// Counters of a Peer outlive it.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -14,7 +14,7 @@ using engine::RouteBooks;
 
 const RouteBook::Name kHost{"host", "soft0"};
 
-// A Peer that wrote once, and may have left something under way.
+// A Peer that wrote once, and may have left something in progress.
 void session(RouteBooks& books, const std::string& name, int under_way = 0) {
   const auto book = books.open();
   books.connected(book, name);
@@ -43,7 +43,7 @@ TEST_CASE("a peer counts while it is there and when it is gone, and not twice") 
   CHECK(writes(reading) == 1);
 
   books.ended(book, "its network was cut");
-  books.ended(book, "it was closed");  // whoever comes second has nothing to say
+  books.ended(book, "it was closed");  // the second caller changes nothing
   reading = books.read();
   REQUIRE(reading.connections.size() == 1);
   CHECK(reading.connections[0].ended == "its network was cut");
@@ -88,7 +88,7 @@ TEST_CASE("what would end unseen is under way no more") {
     session(books, "client " + std::to_string(i), 1);
   }
   CHECK(books.read().sums.at(kHost)->under_way == RouteBooks::kEndedKept);
-  session(books, "client 5", 1);  // again: the one before may not end any more
+  session(books, "client 5", 1);  // again: the one before can no longer end
   CHECK(books.read().sums.at(kHost)->under_way == RouteBooks::kEndedKept);
 }
 

@@ -1,4 +1,4 @@
-// What is shown of a queue pair is known: with the lock of its Peer held no device is asked.
+// Settings of a queue pair are cached: no device is queried while its Peer's lock is held.
 #include <doctest/doctest.h>
 
 #include <algorithm>

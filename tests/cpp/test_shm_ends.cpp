@@ -1,4 +1,4 @@
-// How sessions and what is exposed to them end, and what becomes of answers that are late or wrong.
+// How sessions and exposures end, and what happens to late or wrong answers.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -23,16 +23,16 @@ TEST_CASE("memory in which a client is at work stays until it no longer is, and 
   auto room = std::make_unique<Room>(house, 4096);
   Guest guest(house);
   REQUIRE(send_packet(guest.socket.get(), std::as_bytes(std::span("?"))));
-  CHECK(guest.is_shown_out());  // but is at work still
+  CHECK(guest.is_shown_out());  // but still accesses memory
   const GenerationEntry entry =
       house.session()->open(room->exposure->key(), 0, soon()).mapping->entry;
   const std::weak_ptr<int> memory = room->memory;
   auto claim = std::make_unique<Hazards::Claim>(guest.hazards(), entry.slot);
-  room.reset();  // returns, though nobody lets go of the claim meanwhile
+  room.reset();  // returns although the claim is still held
   house.exposures->sweep();
   CHECK_FALSE(memory.expired());
   CHECK_FALSE(house.exposures->settle(entry, Deadline::after(Deadline::Seconds(0.01))));
-  Room next(house, 4096);  // not in the slot of which the guest believes that it may use it
+  Room next(house, 4096);  // not in the slot that the guest believes it may use
   CHECK(house.session()->open(next.exposure->key(), 0, soon()).mapping->entry.slot != entry.slot);
   SUBCASE("it lets go") { claim.reset(); }
   SUBCASE("it dies") { guest.socket.reset(); }
@@ -89,7 +89,7 @@ TEST_CASE("an end of everything waits for all who are at work, but for a bounded
   const auto begin = Deadline::Clock::now();
   house.exposures->close();
   CHECK(Deadline::Clock::now() - begin >= kLongestCopy);
-  CHECK(Deadline::Clock::now() - begin < 4 * kLongestCopy);  // one after the other: 8
+  CHECK(Deadline::Clock::now() - begin < 4 * kLongestCopy);  // one after another: 8
   claims.clear();
   house.exposures->close();
 }
@@ -102,7 +102,7 @@ TEST_CASE("who is gone is forgotten, though nobody comes after") {
   const std::weak_ptr<const LocalClient> known = client;
   client.reset();
   house.exposures->forget_gone();
-  CHECK_FALSE(known.expired());  // it may still be at work
+  CHECK_FALSE(known.expired());  // it may still access the memory
   session.reset();
   house.exposures->forget_gone();
   CHECK(known.expired());  // and with it a socket and two pages
@@ -168,10 +168,10 @@ TEST_CASE("a page of claims that is spoiled ends a copy, after a while") {
 
 namespace {
 
-// A local server whose owner says what the test wants it to.
+// A local server whose owner sends what the test wants.
 struct Host {
   Host() : listener(listen_local(kName)) {}
-  // Lets the client in, with a board of that size.
+  // Admits the client, with a board of that size.
   void admit(std::uint64_t board_nbytes = kBoardNbytes) {
     pollfd waited{.fd = listener.get(), .events = POLLIN, .revents = 0};
     REQUIRE(::poll(&waited, 1, 10'000) == 1);
@@ -228,7 +228,7 @@ TEST_CASE("an answer that comes late is that to its own question") {
   const Buffer pages(4096);
   Ask wrong = second;
   wrong.sequence += 1000;
-  host.tell(wrong, 77, 4096, pages.fd());       // to no question at all
+  host.tell(wrong, 77, 4096, pages.fd());       // answers no question at all
   host.tell(first, 0x10000, 4096, pages.fd());  // late
   CHECK_THROWS_AS(session->open(2, 0, Deadline::after(kAtOnce)).mapping, TransferTimeout);
   host.tell(second, 0x20000, 4096, pages.fd());
@@ -295,7 +295,7 @@ TEST_CASE("who leaves before it is let in is no trouble") {
     REQUIRE(socket);
     REQUIRE(send_packet(socket.get(), bytes_of(Knock{.token = local_server.invite()})));
   }
-  for (int i = 0; i < 4; ++i) CHECK(!local_server.serve());  // comes, is heard, and gone
+  for (int i = 0; i < 4; ++i) CHECK(!local_server.serve());  // connects, is read, and gone
   set_report_sink(former);
   CHECK(told == "");
 }

@@ -1,4 +1,4 @@
-// Queue pairs that are given back while nothing needs them, and come back with the next job.
+// Queue pairs that are released while not needed, and come back with the next job.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -43,7 +43,7 @@ softhca::Faults none_left() {
   return faults;
 }
 
-// A hub that lets one of its Peers be awake, and guests that have no limit.
+// A hub that lets only one of its Peers be awake, and guests without a limit.
 struct Hub {
   static constexpr std::size_t kGuests = 3;
   Endpoint hub{sleepy("hub", 1)};
@@ -62,10 +62,10 @@ struct Hub {
     for (const auto& peer : to_guest) count += peer->rails().asleep() ? 0 : 1;
     return count;
   }
-  // Of both ends.
+  // On both ends.
   void sleeps(std::size_t i) {
     REQUIRE(eventually([&] {
-      // Another that is used makes this one the least lately used.
+      // Using another one makes this one the least recently used.
       await(to_guest[(i + 1) % kGuests]->notify({.slot = 1, .value = 1}));
       return to_guest[i]->rails().asleep() && to_hub[i]->rails().asleep();
     }));
@@ -114,7 +114,7 @@ TEST_CASE("whatever needs the queue pair has it back") {
     await(peer.notify({.slot = 5, .value = 9}));
     CHECK(house.guests[0].wait_notify(5, 1, true, soon()).second == 9);
 
-    house.sleeps(0);  // from the end that has no limit
+    house.sleeps(0);  // on the end without a limit
     await(house.to_hub[0]->notify({.slot = 6, .value = 8}));
     CHECK(house.hub.wait_notify(6, 1, true, soon()).second == 8);
 
@@ -123,7 +123,7 @@ TEST_CASE("whatever needs the queue pair has it back") {
     CHECK(*reinterpret_cast<const std::int64_t*>(word.layout().address) == 4 * (round + 1));
   }
   CHECK(peer.rails().path(0)->stats().broken.load() == 0);
-  CHECK(peer.rails().path(0)->stats().queue_full.load() == 0);  // to wake is no want of room
+  CHECK(peer.rails().path(0)->stats().queue_full.load() == 0);  // waking is not a lack of room
 }
 
 TEST_CASE("a recv() waits through a sleep, and so does a message that nobody has taken yet") {
@@ -184,8 +184,7 @@ TEST_CASE("all that are in use are awake, however many may be") {
 }
 
 TEST_CASE("both ends have a limit, ask each other, and wake each other") {
-  // Two Endpoints with two Peers each, all four with the limit of one: who asks and who wakes
-  // crosses.
+  // Two Endpoints with two Peers each, all four with a limit of one: questions and wake-ups cross.
   Endpoint one(sleepy("one", 1));
   Endpoint two(sleepy("two", 1));
   Endpoint three(sleepy("three", 1));
@@ -212,7 +211,7 @@ TEST_CASE("both ends have a limit, ask each other, and wake each other") {
           await(peers[i]->notify({.slot = slot, .value = 1}));
           posted.fetch_add(1);
         }
-        // Until it sleeps, or for a while: wakes meet questions, answers and other wakes.
+        // Until it sleeps, or for a while: wake-ups meet questions, answers and other wake-ups.
         const auto pause = Deadline::Seconds(static_cast<double>(random() % 30) / 1000);
         (void)eventually([&] { return ends.load() || peers[i]->rails().asleep(); }, pause);
       }
@@ -221,7 +220,7 @@ TEST_CASE("both ends have a limit, ask each other, and wake each other") {
   CHECK(eventually([&] { return sum(&PathStats::sleeps) >= 200; }));
   ends.store(true);
   for (std::thread& user : users) user.join();
-  // None is lost, and none comes twice.
+  // None is lost, and none arrives twice.
   CHECK(eventually([&] { return sum(&PathStats::notifications_in) >= posted.load(); }));
   CHECK(sum(&PathStats::notifications_in) == posted.load());
   CHECK(sum(&PathStats::broken) == 0);

@@ -1,4 +1,4 @@
-// Slots that kernels wait on: what was taken before, by whom, and what is left to the CPU
+// Slots that kernels wait on: what was taken before, by which side, and what is left for the CPU
 // afterwards.
 #include "gpu_couple.hpp"
 

@@ -1,4 +1,4 @@
-// What goes wrong on direct queue pairs of soft0, and which completion entries tell of it.
+// Errors on direct queue pairs of soft0, and the completion entries that report them.
 #include <doctest/doctest.h>
 #include <poll.h>
 
@@ -20,7 +20,7 @@ ibv_event_type next_event(Side& side) {
   return event.event_type;
 }
 
-// Posts a good entry, the bad one and another good one by one doorbell.
+// Posts a good entry, the bad one and another good one with one doorbell.
 void expect_refused(DirectPair& pair, const Entry& bad, unsigned syndrome) {
   const std::uint32_t before = pair.a.sends.write(pair.a.write_to(pair.b, 0, 0, 64));
   const std::uint32_t at = pair.a.sends.write(bad);
@@ -34,7 +34,7 @@ void expect_refused(DirectPair& pair, const Entry& bad, unsigned syndrome) {
 }
 
 Entry write_entry(DirectPair& pair) {
-  Entry entry(MLX5_OPCODE_RDMA_WRITE, 0);  // errors are told of whether or not it is signaled
+  Entry entry(MLX5_OPCODE_RDMA_WRITE, 0);  // errors are reported whether or not it is signaled
   return entry.remote(pair.b.at(0), pair.b.mr->rkey);
 }
 
@@ -226,7 +226,7 @@ TEST_CASE("random bytes as entries break nothing") {
   for (int round = 0; round < kRings; ++round) {
     b.connect(of_a);
     a.side.connect(of_b);
-    if (round % 10 == 0) {  // now and then with a connection, without which hardly anything is told
+    if (round % 10 == 0) {  // sometimes with a connection; few entries complete without one
       REQUIRE(b.post_rdma(IBV_WR_RDMA_WRITE, 1, b.sge(0, 0), 0, 0) == 0);
       REQUIRE(b.wait().status == IBV_WC_SUCCESS);
     }
