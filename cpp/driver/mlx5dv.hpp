@@ -38,8 +38,8 @@ struct Mlx5dv {
   ZEROHOP_MLX5DV_OPTIONAL(ZEROHOP_MLX5DV_MEMBER)
 #undef ZEROHOP_MLX5DV_MEMBER
 
-  // Not a symbol of libmlx5: tells the software HCA, before init_obj, where in the caller's memory
-  // to place the ring (softhca/direct.hpp). Null elsewhere.
+  // Not a symbol of libmlx5: places the ring of the software HCA in the caller's memory; called
+  // before init_obj (softhca/direct.hpp). Null elsewhere.
   int (*place_send_queue)(ibv_qp* qp, void* address, std::size_t nbytes) = nullptr;
   int (*place_completion_queue)(ibv_cq* cq, void* address, std::size_t nbytes) = nullptr;
 };

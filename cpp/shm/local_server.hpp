@@ -1,6 +1,5 @@
-// Where the processes of this host come for the memory of an Endpoint: a Unix socket that passes
-// descriptors to those who bring a token. One thread serves; invite() and dismiss() are any
-// thread's.
+// Gives processes of this host access to the memory of an Endpoint: a Unix socket that passes
+// descriptors to clients with a token. One thread serves; invite() and dismiss() are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +21,9 @@ namespace zerohop::shm {
 
 class LocalServer final : private Acceptor::Owner {
  public:
-  // board: the pages of the notification board, which every client is given beside the generation
-  // table. They outlive the local server. drivers: packs memory that goes in exported chunks, for
-  // which a driver is asked; null: the thread that serves does. Throws Error.
+  // board: the pages of the notification board, which every client receives beside the generation
+  // table. They outlive the local server. drivers: exports memory in chunks, which needs driver
+  // calls; null: the serving thread does. Throws Error.
   LocalServer(std::shared_ptr<Exposures> exposures, const Buffer& board,
               std::shared_ptr<Executor> drivers = nullptr);
 

@@ -58,7 +58,7 @@ def test_mistakes_at_an_endpoint(open_endpoint):
     ep, other = open_endpoint(), open_endpoint()
     cases = {
         "memory must be a Memory, not ndarray: register": lambda: ep.share("y", np.zeros(3)),
-        "memory must be a Memory, not Grant: give its .remote": lambda: ep.share(
+        "memory must be a Memory, not Grant: send its .remote": lambda: ep.share(
             "y", ep.grant(ep.empty(3))
         ),
         "a name must be a str, not int": lambda: ep.share(3, ep.empty(3)),

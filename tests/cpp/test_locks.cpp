@@ -132,7 +132,7 @@ TEST_CASE("a child takes no lock of its parent's, whether or not a thread of tha
   Inner inner;
   const Ending ending = ending_of([&] { const std::lock_guard lock(inner); });
   CHECK(ending.aborted);
-  CHECK(ending.words.find("fork: path_group of the parent is locked in a child") !=
+  CHECK(ending.words.find("fork: path_group of the parent is taken in a child") !=
         std::string::npos);
   RankedMutex<Rank::endpoint_life, std::shared_timed_mutex> shared;
   CHECK(ending_of([&] { const std::shared_lock lock(shared); }).aborted);

@@ -148,7 +148,7 @@ TEST_CASE_FIXTURE(GpuCouple, "a GPU out of reach is told from one that is not se
   SUBCASE("not seen") {
     cuda.gpus = 1;
     CHECK(contains(to_right->route(ours, theirs.remote()).reason,
-                   "not by p2p, because its GPU is not among those that this process sees"));
+                   "not by p2p, because its GPU is not visible to this process"));
   }
   SUBCASE("no peer access") {
     const std::string reason = to_right->route(ours, theirs.remote()).reason;

@@ -1,7 +1,7 @@
 // The cryptography of the control channel: key agreement and one encrypted stream per direction.
 //
 // Both sides generate an ephemeral X25519 key, so a recorded connection stays unreadable even to
-// somebody who learns the secret later. The two stream keys are the halves of
+// an attacker who learns the secret later. The two stream keys are the halves of
 //   BLAKE2b-512(key = the address's secret; X25519 result, initiator's prologue, acceptor's
 //   prologue)
 // so they depend on the secret, on both ephemeral keys and on the protocol version. Streams are

@@ -36,7 +36,7 @@ class Barrier {
     Rank rank = 0;
     Rank size = 1;
     std::uint32_t first_slot = 0;  // notified when a rank finds that calls differ
-    std::uint32_t bell = 0;        // the slot where somebody rings who has found that calls differ
+    std::uint32_t bell = 0;        // notified when a rank finds that calls differ
   };
   Barrier(std::shared_ptr<Endpoint> endpoint, std::shared_ptr<CallLog> log, const Place& place);
 
