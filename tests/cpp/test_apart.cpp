@@ -90,7 +90,7 @@ TEST_CASE_FIXTURE(Busy, "a GPU that is waited for holds up nothing else") {
   CHECK(eventually([&] { return waited == 1; }));
 }
 
-TEST_CASE_FIXTURE(Busy, "one wait for a GPU serves all who wait for it") {
+TEST_CASE_FIXTURE(Busy, "one wait for a GPU serves all waiting work") {
   std::atomic<int> waited{0};
   const int calls = cuda.calls;
   run_when_idle(devices[0], [&] { ++waited; });
@@ -102,7 +102,7 @@ TEST_CASE_FIXTURE(Busy, "one wait for a GPU serves all who wait for it") {
   CHECK(cuda.synchronized <= 2);
 }
 
-TEST_CASE("what is put off is given back where no thread is to be had, too") {
+TEST_CASE("postponed work runs even where no thread can be started") {
   const NoThreads none;
   int given = 0;
   auto waits = std::make_unique<const KernelsWait>();

@@ -128,7 +128,7 @@ TEST_CASE("another protocol version is a ProtocolError that names both") {
   }
 }
 
-TEST_CASE("an initiator of another version is told the acceptor's") {
+TEST_CASE("an initiator of another version learns the acceptor's") {
   Wiretap wire;
   wire.edit([](Side from, std::size_t at, Bytes bytes) {
     if (from == kInitiator && at == 0) bytes[7] = std::byte{9};

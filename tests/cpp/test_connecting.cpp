@@ -58,7 +58,7 @@ class Yielder {
   std::unique_ptr<Channel> channel_;
 };
 
-TEST_CASE("an acceptor that cannot make a peer tells the dialler why") {
+TEST_CASE("an acceptor that cannot make a peer sends the dialler the reason") {
   Station acceptor;
   Endpoint dialler(options("dialler"));
   acceptor.broken = &out_of_locked_memory;
@@ -105,7 +105,8 @@ TEST_CASE("dialling again after giving way may fail at once: every caller that w
   }
 }
 
-TEST_CASE("who refuses is believed, whatever the words: only the code says that another goes on") {
+TEST_CASE(
+    "a refusal counts, whatever its text: only the code says that another connection continues") {
   Station dialler;
   Yielder refuser;
   const auto attempt = dialler.control->connect(refuser.address);
@@ -113,7 +114,7 @@ TEST_CASE("who refuses is believed, whatever the words: only the code says that 
   CHECK(dialler.failure(attempt, kSoon) == "the peer refused the connection: crossing");
 }
 
-TEST_CASE("who has not proved who it is yet is given nothing, though it was dialled") {
+TEST_CASE("an endpoint without a proof of its id gets nothing, although it was dialled") {
   Station dialler;
   Yielder impostor;
   const auto attempt = dialler.control->connect(impostor.address);

@@ -115,7 +115,7 @@ TEST_CASE("no more rails are taken than there may be") {
   CHECK_THROWS_AS(decode_control_message(encode(hello)), ProtocolError);
 }
 
-TEST_CASE("no more checksums are asked for or told than there may be in a message") {
+TEST_CASE("no more checksums are requested or sent than fit into a message") {
   SummedUp told{.request = 1, .sums = std::vector<std::uint32_t>(kMaxSums), .refusal = {}};
   CHECK(same(decode_control_message(encode(told)), told));
   told.sums.resize(kMaxSums + 1);

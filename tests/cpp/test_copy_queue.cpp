@@ -89,7 +89,7 @@ TEST_CASE_FIXTURE(Fixture, "what is left is made before the end, parked or not")
   CHECK_THROWS_AS(put(a, '3'), Error);
 }
 
-TEST_CASE("a copy that finds no thread is told to its caller, and not made later") {
+TEST_CASE("a copy without a thread is an error to its caller, and not made later") {
   CopyQueue queue;
   std::atomic<int> made{0};
   const auto copy = [&] {
@@ -105,7 +105,7 @@ TEST_CASE("a copy that finds no thread is told to its caller, and not made later
   CHECK(made == 1);
 }
 
-TEST_CASE("what a copy held is let go of on the thread, without the lock") {
+TEST_CASE("what a copy held is released on the thread, without the lock") {
   CopyQueue queue;
   std::promise<std::thread::id> gone;
   struct Held {

@@ -146,7 +146,7 @@ TEST_CASE_FIXTURE(Fixture, "a thread without the context asks beside a graph tha
 
 std::string told;
 
-TEST_CASE("a call of the driver that comes back late is told, with the remedy") {
+TEST_CASE("a driver call that returns late is reported, with the remedy") {
   const ReportSink former = set_report_sink([](std::string_view text) noexcept { told = text; });
   {
     const HeldUp watch("cuEventRecord", std::chrono::hours(1));

@@ -150,7 +150,8 @@ TEST_CASE_FIXTURE(Fixture, "events of queues that are not ours end nothing") {
   check_a_write();
 }
 
-TEST_CASE_FIXTURE(Fixture, "an event of a queue pair names the peer, and is no trouble by itself") {
+TEST_CASE_FIXTURE(Fixture,
+                  "an event of a queue pair names the peer, and is not trouble by itself") {
   for (const auto type : {IBV_EVENT_COMM_EST, IBV_EVENT_SQ_DRAINED, IBV_EVENT_PATH_MIG,
                           IBV_EVENT_PATH_MIG_ERR, IBV_EVENT_QP_LAST_WQE_REACHED}) {
     device.raise_about_queue_pair(type);
@@ -187,7 +188,7 @@ TEST_CASE_FIXTURE(Fixture, "an event of a queue pair that is replaced or unknown
   CHECK(broken() == 1);
 }
 
-TEST_CASE_FIXTURE(Fixture, "who is not answered learns that the port is down") {
+TEST_CASE_FIXTURE(Fixture, "an unanswered connect reports that the port is down") {
   check_a_write();
   device.fail_next_send();
   const auto alone = write();
@@ -274,7 +275,7 @@ TEST_CASE("a device that is lost ends its connections, is left alone, and nothin
 }
 
 // The kernel removes an RDMA device only when no process has it open any more.
-TEST_CASE("a closed Endpoint lets go of its device, whatever arrays are kept") {
+TEST_CASE("a closed Endpoint releases its device, whatever arrays are kept") {
   Fixture f;
   f.check_a_write();
   const Memory part = f.from.slice(std::vector<Index>{});
@@ -300,7 +301,7 @@ TEST_CASE("a device that is gone before the Endpoint's thread begins is found lo
   }
 }
 
-TEST_CASE("a call that outlasts close() lets go of the device when it leaves") {
+TEST_CASE("a call that outlasts close() releases the device when it leaves") {
   ScriptedDevice device;
   std::atomic<bool> inside{false};
   std::atomic<bool> may_leave{false};
@@ -321,7 +322,7 @@ TEST_CASE("a call that outlasts close() lets go of the device when it leaves") {
   CHECK_FALSE(device.is_open());
 }
 
-TEST_CASE("who waits while the device is lost is told at once") {
+TEST_CASE("a wait fails at once when the device is lost") {
   Reports reports;
   ScriptedDevice device;
   Endpoint left(scripted(device));

@@ -68,7 +68,7 @@ TEST_CASE_FIXTURE(Queues, "a queue names both arrays, and lies in the GPU's memo
   CHECK(value.way == device::Way::mapped);
 }
 
-TEST_CASE_FIXTURE(Queues, "who hears decides where notifications go") {
+TEST_CASE_FIXTURE(Queues, "the hearers decide where notifications go") {
   const auto both = queue();
   CHECK(both->value().mirrors != 0);
   CHECK(both->value().notes != 0);
@@ -78,7 +78,7 @@ TEST_CASE_FIXTURE(Queues, "who hears decides where notifications go") {
   CHECK(right.wait_notify(9, 1, true, soon()).second == 4);
 }
 
-TEST_CASE_FIXTURE(Queues, "a queue that is closed is let go of behind the kernels") {
+TEST_CASE_FIXTURE(Queues, "a closed queue is released after the kernels") {
   auto made = queue();
   cuda.busy = true;
   const int allocated = cuda.allocated;
@@ -111,7 +111,7 @@ TEST_CASE_FIXTURE(Queues, "a queue that is closed beside another is given back b
   CHECK(cuda.allocated <= allocated - 2);
 }
 
-TEST_CASE_FIXTURE(Queues, "a capture under way does not end that early") {
+TEST_CASE_FIXTURE(Queues, "during a capture a queue is not released") {
   auto made = queue();
   cuda.capturing = true;
   const int allocated = cuda.allocated;

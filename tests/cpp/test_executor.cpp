@@ -140,7 +140,7 @@ TEST_CASE("work may stop what it runs on") {
   CHECK(executor->stop(soon()));
 }
 
-TEST_CASE("where no thread is to be had, work stays with the caller") {
+TEST_CASE("where no thread can be started, work stays with the caller") {
   Executor executor("zh-test");
   int ran = 0;
   Work work = [&ran] { ++ran; };

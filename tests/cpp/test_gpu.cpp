@@ -110,7 +110,7 @@ TEST_CASE("an allocation ends where its mapping or its own range ends") {
   CHECK(chunk.end == 2 * kBase + 4 * kMiB);
 }
 
-TEST_CASE("chunks tell memory that was freed and allocated again at the same address") {
+TEST_CASE("chunks identify memory that was freed and allocated again at the same address") {
   FakeCuda fake;
   fake.add_chunks(kBase, 2 * kMiB, 4);
   const Extent extent{kBase + kMiB, kBase + 5 * kMiB};

@@ -92,7 +92,7 @@ TEST_CASE_FIXTURE(Notes, "while a stream waits the notes of the slot are for it"
   CHECK(waiting->result() == 11);
 }
 
-TEST_CASE_FIXTURE(Notes, "what a stream did not wait long enough for is for who sleeps") {
+TEST_CASE_FIXTURE(Notes, "a note that came too late for a stream wakes a sleeping thread") {
   const Silent silent;
   const auto waiting = right.wait_notify_on(reader, 5, true, 0.0);
   while (!cuda.copies.run(reader)) std::this_thread::yield();  // in vain

@@ -51,7 +51,7 @@ TEST_CASE_FIXTURE(Streams, "a write begins when its stream gets there, and notif
   CHECK(right.wait_notify(5, 1, true, soon()).second == 77);
 }
 
-TEST_CASE_FIXTURE(Streams, "who sleeps until a GPU's notification is woken") {
+TEST_CASE_FIXTURE(Streams, "a thread that sleeps until a GPU's notification is woken") {
   const Bytes bytes = counted(50000, 4);
   put(ours, bytes);
   write_on(writer, ours, theirs, Notification{5, 1});
@@ -66,7 +66,7 @@ TEST_CASE_FIXTURE(Streams, "who sleeps until a GPU's notification is woken") {
   among_many.join();
 }
 
-TEST_CASE_FIXTURE(Streams, "a stream waits for a notification, and tells its value") {
+TEST_CASE_FIXTURE(Streams, "a stream waits for a notification, and returns its value") {
   const auto waiting = right.wait_notify_on(reader, 9, true, {});
   CHECK_FALSE(cuda.copies.run(reader));
   CHECK_FALSE(waiting->wait(within(0.02)));

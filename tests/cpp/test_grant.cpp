@@ -38,7 +38,7 @@ struct Copied {
 
 }  // namespace
 
-TEST_CASE("who revokes what another thread revokes waits for that one") {
+TEST_CASE("revoking waits for another thread that revokes the same") {
   Copied copied;
   Grant grant(copied.memory);
   auto first = std::async(std::launch::async, [&] { grant.revoke(); });

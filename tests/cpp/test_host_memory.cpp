@@ -69,7 +69,7 @@ TEST_CASE("a control group, its own or one above, leaves less") {
   CHECK(available_memory(root.path()) == 13);
 }
 
-TEST_CASE("where nothing is told nothing is limited") {
+TEST_CASE("without values from the kernel nothing is limited") {
   Root root;
   CHECK(available_memory(root.path()) == std::numeric_limits<std::uint64_t>::max());
 }

@@ -69,14 +69,14 @@ struct Attacked : Couple {
   }
 };
 
-TEST_CASE_FIXTURE(Attacked, "who tells the id of a Peer without a proof is refused") {
+TEST_CASE_FIXTURE(Attacked, "a claim of a Peer's id without a proof is refused") {
   auto impostor = fuzz::Stranger::dial(right.address());
   SUBCASE("none at all") { impostor.say(of_left()); }
   SUBCASE("of its own id") { impostor.greet(of_left()); }
   check_refused(impostor);
 }
 
-TEST_CASE_FIXTURE(Attacked, "who was shown a proof by a Peer cannot use it") {
+TEST_CASE_FIXTURE(Attacked, "a proof received from a Peer cannot be reused") {
   const EndpointKey key;
   const UniqueFd listener = engine::listen_tcp("127.0.0.1");
   engine::Address own = key.address();
@@ -126,7 +126,7 @@ TEST_CASE("whose connection is lost on its side alone takes its own place") {
   CHECK(second.peer->alive());
 }
 
-TEST_CASE("who asks for ever more queue pairs for kernels holds few descriptors") {
+TEST_CASE("endless requests for kernels' queue pairs hold few descriptors") {
   constexpr std::size_t kMost = 128;
   constexpr std::uint64_t kAsked = 600;
   engine::Endpoint endpoint(options("asked"));

@@ -57,7 +57,7 @@ TEST_CASE("parts of any array are summed up in C order") {
   }
 }
 
-TEST_CASE("checksums are told of what is registered, within its bounds, as long as it is") {
+TEST_CASE("checksums are given for registered memory, within its bounds, while it is registered") {
   Bytes bytes = counted(100, 9);
   const auto address = reinterpret_cast<std::uint64_t>(bytes.data());
   const auto memories = std::make_shared<engine::OwnMemories>();

@@ -35,7 +35,7 @@ Neighbour::Reached reach_board(Neighbour& neighbour, Owner& owner) {
 
 }  // namespace
 
-TEST_CASE("a notification rings when somebody sleeps, and only then") {
+TEST_CASE("a notification rings when a thread sleeps, and only then") {
   Owner owner;
   Neighbour neighbour(owner.local_server.name(), owner.local_server.invite(),
                       std::make_shared<RouteBook>());
@@ -111,7 +111,7 @@ TEST_CASE("what was reached is known until its owner closes it or either side le
   }
 }
 
-TEST_CASE("who does not answer is counted, waited for once, and found when it does") {
+TEST_CASE("a peer that does not answer is counted, waited for once, and found when it does") {
   Owner owner;
   Neighbour neighbour(owner.local_server.name(), owner.local_server.invite(),
                       std::make_shared<RouteBook>());
@@ -145,7 +145,7 @@ TEST_CASE("a session that ended is begun anew after a while") {
   CHECK(reach_board(neighbour, owner).session);
 }
 
-TEST_CASE("who has left comes back no more") {
+TEST_CASE("a session that has ended does not come back") {
   Owner owner;
   Neighbour neighbour(owner.local_server.name(), owner.local_server.invite(),
                       std::make_shared<RouteBook>());

@@ -140,7 +140,7 @@ TEST_CASE_FIXTURE(GpuCouple, "the route names the other GPU, before and after") 
   CHECK(check(1, "cuda:0", "the peer's cuda:0 (cuda:1 in this process)") == both);
 }
 
-TEST_CASE_FIXTURE(GpuCouple, "a GPU out of reach is told from one that is not seen") {
+TEST_CASE_FIXTURE(GpuCouple, "a GPU out of reach is distinguished from one that is not visible") {
   cuda.gpus = 2;
   const Memory ours = array(left, {1000});
   const Memory theirs = array(right, {1000}, true, gpu::MemoryKind::plain, nullptr, 1);
@@ -266,8 +266,7 @@ TEST_CASE("whatever fails of the first copy, the next ones and notifications go 
   }
 }
 
-TEST_CASE_FIXTURE(GpuCouple,
-                  "more copies than a stream takes wait for room, and no longer than told") {
+TEST_CASE_FIXTURE(GpuCouple, "more copies than a stream takes wait for room, within the timeout") {
   const Memory ours = array(left, {1000});
   const Memory theirs = array(right, {1000});
   const RemoteMemory remote = theirs.remote();
@@ -313,7 +312,7 @@ TEST_CASE_FIXTURE(GpuCouple, "a GPU that fails ends its transfers with its error
     CHECK(written->failure()->effect == Effect::some);
     hang(false);
   }
-  SUBCASE("when it is told to") {
+  SUBCASE("when a copy is started") {
     cuda.error = 700;
     for (int call = 1; call <= 4; ++call) {
       cuda.fail_at = cuda.calls + call;

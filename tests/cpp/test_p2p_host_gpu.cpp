@@ -144,7 +144,7 @@ TEST_CASE_FIXTURE(Shapes, "columns, lists and pages go to the host") {
   CHECK(by_device() == 0);
 }
 
-TEST_CASE_FIXTURE(HostGpuCouple, "lists of several kinds are told apart") {
+TEST_CASE_FIXTURE(HostGpuCouple, "lists of several kinds are distinguished") {
   const Memory host = plain(left, {1000});
   const Memory gpu = array(left, {1000});
   const Memory far_array = array(right, {1000});

@@ -180,7 +180,7 @@ TEST_CASE("what devices are found not to have to do is asked again when a queue 
   CHECK(pair.write("")->route().kind == "host");
 }
 
-TEST_CASE("an error of a notification that waits for a device tells that its data was copied") {
+TEST_CASE("an error of a notification that waits for a device states that its data was copied") {
   for (const bool copied : {true, false}) {
     CAPTURE(copied);
     Neighbours pair(/*software=*/true);

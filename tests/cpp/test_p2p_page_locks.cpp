@@ -66,7 +66,7 @@ TEST_CASE_FIXTURE(HostGpuCouple, "an array that is registered for each call has 
   }
 }
 
-TEST_CASE_FIXTURE(HostGpuCouple, "the peer's pages are let go of once it has closed them") {
+TEST_CASE_FIXTURE(HostGpuCouple, "the peer's pages are released once it has closed them") {
   const Memory ours = array(left, {1000});
   Memory theirs = mapped(right, {1000});
   const auto before = cuda.copies.registered().size();

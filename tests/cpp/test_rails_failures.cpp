@@ -36,7 +36,7 @@ TEST_CASE("a notification waits for what another rail has not delivered") {
   CHECK(rails.right.peek_notify(10) == 0);
 }
 
-TEST_CASE("who is cut off between its shares is told that something was written") {
+TEST_CASE("a transfer cut off between its shares reports that something was written") {
   Rails2 rails;
   const Memory from = bytes(rails.left, 200'000);
   const Memory to = bytes(rails.right, 200'000);

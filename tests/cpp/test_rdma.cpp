@@ -58,7 +58,7 @@ TEST_CASE_FIXTURE(Fixture, "a device is found by name and its descriptors never 
       contains(message_of([&] { Device::open(fake.table(), "fake0", {.port = 2}); }), "no port 2"));
 }
 
-TEST_CASE("an async event is told with its place, cause and remedy") {
+TEST_CASE("an async event is reported with its place, cause and remedy") {
   const auto told = [](ibv_event_type type, std::uint32_t qp, int port) {
     return describe(AsyncEvent{type, qp, port}, "mlx5_0");
   };

@@ -89,7 +89,7 @@ TEST_CASE("transfers and notifications that were taken, and nothing for a look i
   CHECK(recorder.dropped() == 0);
 }
 
-TEST_CASE_FIXTURE(GpuCouple, "what is still under way has begun and not ended") {
+TEST_CASE_FIXTURE(GpuCouple, "an operation in progress has begun and not ended") {
   const Memory near = array(left, {5000});
   const Memory far = array(right, {5000});
   const Recorder recorder;

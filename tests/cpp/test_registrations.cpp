@@ -89,7 +89,7 @@ TEST_CASE_FIXTURE(Fixture, "the same memory is registered once, by whomever at o
   CHECK(registered == 1);
 }
 
-TEST_CASE_FIXTURE(Fixture, "who waited for a registration that fails tries by itself") {
+TEST_CASE_FIXTURE(Fixture, "a thread that waited for a failed registration tries itself") {
   SlowDriver driver(verbs, here);
   verbs.fail_at = verbs.calls + 1;
   verbs.error_number = ENOMEM;

@@ -58,7 +58,7 @@ TEST_CASE("of a peer that was never connected nothing stays") {
   CHECK(books.read().sums.empty());
 }
 
-TEST_CASE("of many that are gone the last are told of, and all are counted") {
+TEST_CASE("of many that are gone the last are listed, and all are counted") {
   constexpr std::size_t kVisits = RouteBooks::kEndedKept + 100;
   RouteBooks books;
   for (std::size_t i = 0; i < kVisits; ++i) session(books, "client " + std::to_string(i));
@@ -82,7 +82,7 @@ TEST_CASE("what is counted by a name does not fall when that peer comes and goes
   }
 }
 
-TEST_CASE("what would end unseen is under way no more") {
+TEST_CASE("what would end unseen is no longer in progress") {
   RouteBooks books;
   for (std::size_t i = 0; i <= RouteBooks::kEndedKept; ++i) {
     session(books, "client " + std::to_string(i), 1);

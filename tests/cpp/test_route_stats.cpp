@@ -60,7 +60,8 @@ void finish(const engine::Transferring& transfer) {
   (void)transfer->result();
 }
 
-TEST_CASE("p2p of GPUs is told from p2p of host memory, and copies under way from done ones") {
+TEST_CASE(
+    "p2p of GPUs is counted apart from p2p of host memory, and running copies from done ones") {
   Couple pair(/*p2p=*/true);
   const Memory ours = pair.on_gpu(pair.left, 5000);
   const Memory theirs = pair.on_gpu(pair.right, 5000);
@@ -172,7 +173,7 @@ TEST_CASE("devices: every operation in the row of its route") {
   CHECK(staged.under_way == 0);
 }
 
-TEST_CASE("a lost peer fails what is under way, once each") {
+TEST_CASE("a lost peer fails what is in progress, once each") {
   Couple pair(/*p2p=*/false);
   const Memory host = Couple::on_host(pair.left, 800);
   const auto first = pair.to_right->receive(host, 1);

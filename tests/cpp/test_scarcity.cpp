@@ -41,7 +41,7 @@ class Lowered {
   rlimit before_{};
 };
 
-TEST_CASE("the limit is told in numbers, with the command that raises it") {
+TEST_CASE("the limit is stated in numbers, with the command that raises it") {
   SUBCASE("files") {
     const Lowered files(RLIMIT_NOFILE, 99);
     CHECK(contains(remedy_of(EMFILE), "99 open files"));

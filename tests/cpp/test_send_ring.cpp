@@ -100,7 +100,7 @@ TEST_CASE("a ring without room ends a wait in time, and has room later") {
   CHECK(state.counts.reserved == ring.blocks);
 }
 
-TEST_CASE("an entry that fails is told to all") {
+TEST_CASE("an entry that fails is seen by all") {
   Ring ring;
   device::Ticket ticket;
   REQUIRE(ring.write(0, 1, ticket) == Status::ok);

@@ -34,7 +34,7 @@ EndpointOptions counted(const char* name) {
   return chosen;
 }
 
-TEST_CASE("settings and terms of a queue pair are told without a question to its device") {
+TEST_CASE("settings and terms of a queue pair are returned without a query to its device") {
   Endpoint left(counted("left"));
   Endpoint right(counted("right"));
   const auto to_right = left.connect(right.address().to_bytes(), soon());

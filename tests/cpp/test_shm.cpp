@@ -80,7 +80,7 @@ TEST_CASE("nobody is there") {
                        RouteUnavailable);
 }
 
-TEST_CASE("who was dismissed is given nothing any more") {
+TEST_CASE("a dismissed client receives nothing any more") {
   House house;
   Room room(house, 4096);
   const Token token = house.local_server.invite();
@@ -178,7 +178,7 @@ TEST_CASE("strangers are shown out, however many, and guests are served meanwhil
   CHECK(session->open(room.exposure->key(), 0, soon()).mapping);
 }
 
-TEST_CASE("a guest who talks nonsense is shown out, and what it claimed is nobody's") {
+TEST_CASE("a guest that sends nonsense is disconnected, and its claims are released") {
   House house;
   Room room(house, 4096);
   Guest guest(house);

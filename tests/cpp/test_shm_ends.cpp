@@ -46,7 +46,7 @@ TEST_CASE("memory in which a client is at work stays until it no longer is, and 
   CHECK(house.session()->open(last.exposure->key(), 0, soon()).mapping->entry.slot == entry.slot);
 }
 
-TEST_CASE("who closes is told whether a thread was stopped or a GPU has not got there") {
+TEST_CASE("closing reports whether a thread was stopped or a GPU has not got there") {
   static std::string told;
   const ReportSink former = set_report_sink([](std::string_view text) noexcept { told = text; });
   House house;
@@ -74,7 +74,7 @@ TEST_CASE("who closes is told whether a thread was stopped or a GPU has not got 
   set_report_sink(former);
 }
 
-TEST_CASE("an end of everything waits for all who are at work, but for a bounded time in all") {
+TEST_CASE("closing waits for all clients at work, for a bounded time in total") {
   House house;
   std::vector<std::unique_ptr<Room>> rooms;
   Guest guest(house);
@@ -94,7 +94,7 @@ TEST_CASE("an end of everything waits for all who are at work, but for a bounded
   house.exposures->close();
 }
 
-TEST_CASE("who is gone is forgotten, though nobody comes after") {
+TEST_CASE("a client that is gone is forgotten, though no other follows") {
   House house;
   const Token token = house.local_server.invite();
   auto session = enter(house.local_server.name(), token);
@@ -108,7 +108,7 @@ TEST_CASE("who is gone is forgotten, though nobody comes after") {
   CHECK(known.expired());  // and with it a socket and two pages
 }
 
-TEST_CASE("who is dismissed copies and puts nothing any more") {
+TEST_CASE("a dismissed client copies and puts nothing any more") {
   House house;
   Room room(house, 4096);
   const Token token = house.local_server.invite();
@@ -236,7 +236,7 @@ TEST_CASE("an answer that comes late is that to its own question") {
   CHECK(session->find(1)->begin == 0x10000);
 }
 
-TEST_CASE("who waits for an answer keeps nobody from leaving, nor from what is known") {
+TEST_CASE("waiting for an answer blocks neither leaving nor cached answers") {
   Host host;
   const auto session = LocalSession::begin(Host::kName, Token{}, kBoardNbytes);
   host.admit();
@@ -273,7 +273,7 @@ TEST_CASE("pages of another size than they should have are refused") {
   }
 }
 
-TEST_CASE("the generation table cannot be made writable by who was given it") {
+TEST_CASE("the generation table cannot be made writable by its clients") {
   House house;
   Guest guest(house);
   const std::string path = "/proc/self/fd/" + std::to_string(guest.gift(Gift::generations));
@@ -284,7 +284,7 @@ TEST_CASE("the generation table cannot be made writable by who was given it") {
   CHECK(::pwrite(fd, &word, sizeof word, 0) < 0);
 }
 
-TEST_CASE("who leaves before it is let in is no trouble") {
+TEST_CASE("a client that leaves before it is admitted is no trouble") {
   static std::string told;
   told.clear();
   const ReportSink former = set_report_sink([](std::string_view text) noexcept { told = text; });

@@ -174,7 +174,7 @@ TEST_CASE("an owner killed in mid-copy is noticed") {
   CHECK(ended);
 }
 
-TEST_CASE("closing waits for the copy under way, and nothing is written afterwards") {
+TEST_CASE("closing waits for the running copy, and nothing is written afterwards") {
   House house;
   Room room(house, kNbytes);
   Pipe told;

@@ -227,7 +227,7 @@ TEST_CASE("both ends have a limit, ask each other, and wake each other") {
   for (const auto& peer : peers) CHECK(peer->alive());
 }
 
-TEST_CASE("who cannot be woken for want of a queue pair is, as soon as there is one") {
+TEST_CASE("a Peer that cannot be woken for lack of a queue pair is, as soon as there is one") {
   Hub house;
   house.sleeps(0);
   house.hub.set_faults(none_left());
@@ -238,7 +238,7 @@ TEST_CASE("who cannot be woken for want of a queue pair is, as soon as there is 
   CHECK(house.guests[0].wait_notify(5, 1, true, soon()).second == 3);
 }
 
-TEST_CASE("who cannot be woken is lost in the end, and says why") {
+TEST_CASE("a Peer that cannot be woken is lost in the end, with the reason") {
   Hub house;
   house.sleeps(0);
   house.hub.set_faults(none_left());
@@ -247,7 +247,7 @@ TEST_CASE("who cannot be woken is lost in the end, and says why") {
   CHECK_THROWS_WITH_AS((void)fails->result(), doctest::Contains("cannot be replaced"), PeerLost);
 }
 
-TEST_CASE("who sleeps can be closed, and learns that the other has gone") {
+TEST_CASE("a sleeping Peer can be closed, and notices that the other has gone") {
   Hub house;
   house.sleeps(0);
   house.guests[0].close(soon());

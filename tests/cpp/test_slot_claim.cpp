@@ -72,7 +72,7 @@ TEST_CASE_FIXTURE(Claims,
   CHECK(right.reset_notify(5) == 11);
 }
 
-TEST_CASE_FIXTURE(Claims, "what is put for the CPU alone is the CPU's, whoever has the slot") {
+TEST_CASE_FIXTURE(Claims, "a note for the CPU alone is the CPU's, whoever has the slot") {
   const RemoteMemory remote = theirs.remote();
   const auto reach = to_right->reach_for_kernels(ours, remote, engine::Hearers::cpu, {});
   REQUIRE(reach.notes.mirrors == 0);

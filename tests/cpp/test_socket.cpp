@@ -130,7 +130,7 @@ TEST_CASE("an address that cannot be listened on is an Error with the errno") {
   CHECK(std::string(foreign.what()).find("192.0.2.1:0") != std::string::npos);
 }
 
-TEST_CASE("a connection that is refused at once throws nothing: the socket tells") {
+TEST_CASE("a connection that is refused at once throws nothing: the socket reports it") {
   UniqueFd listener = listen_tcp("127.0.0.1");
   const std::uint16_t port = local_port(listener.get());
   listener.reset();

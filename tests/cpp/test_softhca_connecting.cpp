@@ -103,7 +103,7 @@ TEST_CASE("a wrong packet sequence number keeps the two apart") {
   CHECK(a.state() == IBV_QPS_ERR);
 }
 
-TEST_CASE("a peer that was told another packet sequence number is left when the own one is known") {
+TEST_CASE("a peer with another packet sequence number is disconnected when the own one is known") {
   for (const bool higher : {false, true}) {
     Side first;
     Side second;

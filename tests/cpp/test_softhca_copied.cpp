@@ -104,7 +104,7 @@ TEST_CASE_FIXTURE(Fixture, "messages gather from and scatter to hosts and GPUs a
   CHECK(pair.a.wait().status == IBV_WC_SUCCESS);
 }
 
-TEST_CASE_FIXTURE(Fixture, "who is notified finds all data that was written before") {
+TEST_CASE_FIXTURE(Fixture, "a notified peer finds all data that was written before") {
   constexpr int kRounds = 40;
   for (int round = 0; round < kRounds; ++round) {
     const auto bytes = pattern(24 * 500, static_cast<unsigned>(round));

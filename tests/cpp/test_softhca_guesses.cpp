@@ -60,7 +60,7 @@ TEST_CASE("another host is not made to wait, and all loopback addresses are one"
   CHECK_FALSE(guesses.wait(host("127.0.0.2"), kBegin));
 }
 
-TEST_CASE("who guesses keys is connected again at once so often, and then closed without a word") {
+TEST_CASE("a guesser of keys is reconnected at once a few times, and then closed silently") {
   Stage stage;
   // Whether the connection is accepted; a wrong key then ends it.
   const auto guess = [&](std::uint32_t key) {
@@ -92,7 +92,7 @@ TEST_CASE("who guesses keys is connected again at once so often, and then closed
   CHECK(stage.rejected() == 1);
 }
 
-TEST_CASE("a peer that made mistakes is connected again, whoever dials, and goes on") {
+TEST_CASE("a peer that made mistakes is reconnected, whoever dials, and continues") {
   Pair pair;
   const auto again = [&] {
     for (Side* side : {&pair.a, &pair.b}) REQUIRE(side->try_state(IBV_QPS_RESET) == 0);

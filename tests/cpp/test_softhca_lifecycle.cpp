@@ -59,7 +59,7 @@ Hand hand_of(const Side& side) { return {side.address(), side.at(0), side.mr->rk
 
 }  // namespace
 
-TEST_CASE("deregistered memory is not touched any more, whatever is under way") {
+TEST_CASE("deregistered memory is not touched any more, whatever is in progress") {
   // The receiving side's memory becomes inaccessible right after dereg_mr: a late byte would crash.
   // crash.
   for (const bool writing : {true, false}) {
@@ -82,7 +82,7 @@ TEST_CASE("deregistered memory is not touched any more, whatever is under way") 
   }
 }
 
-TEST_CASE("local memory that is deregistered under way fails the request") {
+TEST_CASE("local memory that is deregistered during a request fails it") {
   Pair pair({.nbytes = kLarge}, {.nbytes = kLarge});
   for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
     void* memory =

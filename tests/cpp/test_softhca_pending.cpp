@@ -36,7 +36,7 @@ TEST_CASE("a forged hello fails unless every field is right") {
   CHECK(tampered([](softhca::Hello&) {}));
 }
 
-TEST_CASE("a stranger who says nothing, little or too much is closed") {
+TEST_CASE("a stranger that sends nothing, little or too much is closed") {
   Stage stage;
   UniqueFd silent = dial(stage.side.address().gid);
   UniqueFd slow = dial(stage.side.address().gid);
@@ -97,7 +97,7 @@ bool is_open(const UniqueFd& fd) {
 
 }  // namespace
 
-TEST_CASE("of too many strangers chance picks who goes, and who greets is in") {
+TEST_CASE("of too many strangers a random one is evicted, and one that greets is admitted") {
   Stage stage;
   const FewDescriptors few(800);
   std::vector<UniqueFd> crowd;

@@ -269,7 +269,7 @@ TEST_CASE_FIXTURE(StagedCouple, "memory of a rail that is not there is refused f
 }
 
 TEST_CASE_FIXTURE(StagedCouple,
-                  "memory closed in mid-transfer stays until the chunks under way end") {
+                  "memory closed in mid-transfer stays until the chunks in flight end") {
   for (int round = 0; round < 20; ++round) {
     const Memory near = gpu_array(left, {200000});
     Memory far = gpu_array(right, {200000});

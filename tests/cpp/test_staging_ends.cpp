@@ -161,7 +161,8 @@ TEST_CASE_FIXTURE(StagedCouple, "what was to follow a transfer is lost with the 
   (void)lost(beside, Effect::all);  // its data was in flight, or in place
 }
 
-TEST_CASE_FIXTURE(StagedCouple, "what is cut off tells how much of it may be in place at most") {
+TEST_CASE_FIXTURE(StagedCouple,
+                  "a transfer that is cut off states how much of it may be in place at most") {
   const auto transfer_of = [&](std::uint64_t nbytes) {
     return std::make_shared<engine::Transfer>(to_right->rails().path(0)->poller(), nbytes, nullptr);
   };

@@ -66,7 +66,7 @@ class Listener {
   static inline std::vector<Told> told_;
 };
 
-TEST_CASE("a range tells operation, bytes, peer and route") {
+TEST_CASE("a range shows operation, bytes, peer and route") {
   Couple couple;
   const Memory near = StagedCouple::host_array(couple.left, {20000});
   const Memory far = StagedCouple::host_array(couple.right, {20000});
@@ -166,7 +166,7 @@ TEST_CASE("a range that its parent began is not ended by a child of fork()") {
   CHECK(Listener::told().front().ends == 1);
 }
 
-TEST_CASE("who does not listen any more is not told") {
+TEST_CASE("a tool that stopped listening gets nothing") {
   trace::Range range;
   {
     const Listener listener;

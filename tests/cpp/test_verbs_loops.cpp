@@ -75,7 +75,7 @@ TEST_CASE_FIXTURE(Fixture, "each request is timed from its post to its completio
   CHECK(there.bytes[64] == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "requests under way go by turns over queue pairs, every one of them") {
+TEST_CASE_FIXTURE(Fixture, "requests in flight take turns over all queue pairs") {
   ibv_sge element = here.element(8);
   ibv_send_wr add = request(IBV_WR_ATOMIC_FETCH_AND_ADD, element, there);
   add.wr.atomic.remote_addr = there.region->address();

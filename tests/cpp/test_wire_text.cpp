@@ -21,7 +21,7 @@ TEST_CASE("text in any language stays as it is") {
   }
 }
 
-TEST_CASE("what is no UTF-8 is shown byte by byte") {
+TEST_CASE("invalid UTF-8 is shown byte by byte") {
   CHECK(shown("\xff\xfe") == "\\xff\\xfe");
   CHECK(shown("a\x80z") == "a\\x80z");
   CHECK(shown("\xc3") == "\\xc3");                             // cut off
