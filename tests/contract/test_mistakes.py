@@ -70,7 +70,7 @@ def test_mistakes_at_an_endpoint(open_endpoint):
     for text, call in cases.items():
         said = complaint(TypeError, call)
         assert text in said, (text, said)
-    with pytest.raises(ValueError, match="not empty"):
+    with pytest.raises(ValueError, match="must not be empty"):
         ep.share("", ep.empty(3))
     with pytest.raises(zh.RegistrationError, match="another Endpoint"):
         ep.share("x", other.empty(3))

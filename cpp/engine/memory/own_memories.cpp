@@ -77,7 +77,7 @@ OwnMemories::Held OwnMemories::find(const RemoteMemory& named) const {
     }
   });
   if (held.owner) return held;
-  throw RegistrationError("its owner closed the memory, or never shared it");
+  throw RegistrationError("its memory was closed by its owner, or never given");
 }
 
 }  // namespace zerohop::engine
